@@ -1,0 +1,46 @@
+// Seconds for operators, from XGBoost models of efficiency fitted on measured operators.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodels/operator.hpp"
+
+namespace orrery {
+
+struct OperatorQuery {
+  int gpu = 0;  // index into the `gpus` argument of predict
+  Operator op;
+};
+
+struct Prediction {
+  Seconds time;               // never zero for an operator that exists
+  bool extrapolated = false;  // the GPU or the shape lies outside what was measured
+};
+
+class CostModels {
+ public:
+  // The models committed under costmodels/fitted, compiled into the binary.
+  static CostModels built_in();
+  // The models that `orrery fit -o FOLDER` wrote. Throws InputError.
+  static CostModels from_folder(const std::string& folder);
+
+  CostModels(CostModels&&) noexcept;
+  CostModels& operator=(CostModels&&) noexcept;
+  ~CostModels();
+
+  // One batch per model, whatever the number of queries. Order of answers = order of queries.
+  [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
+                                                std::span<const OperatorQuery> queries) const;
+
+  [[nodiscard]] std::string digest() const;  // SHA-256 of all model files, hex
+
+ private:
+  struct Impl;
+  explicit CostModels(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,74 @@
+// One operator as the GPU or the network sees it: what the efficiency models are asked about.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "platforms/cluster.hpp"
+#include "platforms/gpu.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+enum class Direction { forward, backward };
+
+// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each.
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t batch = 1;
+  DataType type = DataType::bf16;
+  bool operator==(const Gemm&) const = default;
+};
+
+enum class AttentionKernel { flash, unfused };
+
+// softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
+struct Attention {
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, query_tokens = 0, kv_tokens = 0, head_dim = 0;
+  bool causal = true;
+  AttentionKernel kernel = AttentionKernel::flash;
+  Direction direction = Direction::forward;
+  DataType type = DataType::bf16;
+  bool operator==(const Attention&) const = default;
+};
+
+enum class MemoryKernel { norm, rope, activation, residual, embedding, cross_entropy, optimizer, copy };
+std::string_view to_text(MemoryKernel);
+
+// An operator bound by memory: `bytes` is what it must read and write at least.
+struct MemoryBound {
+  MemoryKernel kernel = MemoryKernel::copy;
+  Bytes bytes;
+  bool operator==(const MemoryBound&) const = default;
+};
+
+enum class CollectiveKind { all_reduce, reduce_scatter, all_gather, all_to_all };
+std::string_view to_text(CollectiveKind);
+
+// A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank (the
+// input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in all-to-all).
+struct Collective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Bytes bytes;
+  int ranks = 1;
+  int ranks_per_node = 1;
+  LinkSpec gpu_link;  // inside the node, of one GPU
+  LinkSpec network;   // what one rank gets of its node's NICs
+  bool operator==(const Collective&) const = default;
+};
+
+struct PointToPoint {
+  Bytes bytes;
+  LinkSpec path;  // narrowest bandwidth and whole latency
+  bool same_node = false;
+  bool operator==(const PointToPoint&) const = default;
+};
+
+using Operator = std::variant<Gemm, Attention, MemoryBound, Collective, PointToPoint>;
+
+// FLOPs of an operator: 2 m n k batch; attention 4 b s_q s_kv d heads forward (half when causal), 2.5 x backward;
+// zero for the others.
+Flops flops_of(const Operator&);
+
+}  // namespace orrery

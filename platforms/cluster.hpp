@@ -1,0 +1,73 @@
+// What the cluster is: groups of equal nodes joined by a fabric.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platforms/gpu.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+struct LinkSpec {
+  BytesPerSecond bandwidth;  // one direction
+  Seconds latency;
+  bool operator==(const LinkSpec&) const = default;
+};
+
+struct NodeCount {
+  int minimum = 1;
+  int maximum = 1;
+  bool operator==(const NodeCount&) const = default;
+};
+
+struct NodeGroup {
+  std::string name;
+  GpuSpec gpu;
+  int gpus_per_node = 8;
+  NodeCount count;   // a fixed count has minimum == maximum
+  LinkSpec gpu_link;  // of each GPU to the switch inside its node, each direction; latency counted once a GPU
+  int nics_per_node = 1;  // divides gpus_per_node: the GPUs of a node share its NICs evenly, in order
+  LinkSpec nic;           // each NIC, each direction
+  std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
+  std::string price_source;             // "Azure eastus on demand, 2025 list"
+  std::string region = "default";
+  bool operator==(const NodeGroup&) const = default;
+};
+
+// `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.
+enum class Contention { shared, ideal };
+
+struct RegionLink {
+  std::string from, to;  // unordered
+  LinkSpec link;
+  bool operator==(const RegionLink&) const = default;
+};
+
+struct Fabric {
+  // Nodes hang below leaf switches, filled in order; the uplink of a leaf carries
+  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction. 0 nodes per leaf: one big switch.
+  int nodes_per_leaf = 0;
+  double oversubscription = 1.0;
+  Seconds latency;  // of the uplink, counted once up and once down
+  std::vector<RegionLink> regions;
+  bool operator==(const Fabric&) const = default;
+};
+
+struct ClusterSpec {
+  std::string name;
+  std::vector<NodeGroup> groups;
+  Fabric fabric;
+  Contention contention = Contention::shared;
+  bool operator==(const ClusterSpec&) const = default;
+};
+
+// Reads a cluster file (YAML, README of this folder) or the name of a built-in cluster. Throws InputError.
+ClusterSpec read_cluster(const std::string& path_or_name);
+ClusterSpec parse_cluster(std::string_view yaml, const std::string& file);
+// YAML that parse_cluster reads back to an equal value.
+std::string to_yaml(const ClusterSpec&);
+std::vector<std::string> builtin_cluster_names();
+
+}  // namespace orrery

@@ -1,0 +1,54 @@
+#include "platforms/errors.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace orrery {
+
+InputError::InputError(std::string place_, std::string found_, std::string expected_)
+    : std::runtime_error(place_ + ": found " + found_ + "; expected " + expected_),
+      place(std::move(place_)),
+      found(std::move(found_)),
+      expected(std::move(expected_)) {}
+
+void fail_ensure(const char* condition, const char* file, int line) {
+  throw Defect(std::string(file) + ":" + std::to_string(line) + ": broken promise: " + condition);
+}
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto same = [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  };
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = diagonal + (same(a[i - 1], b[j - 1]) ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string* best = nullptr;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = &candidate;
+      best_distance = distance;
+    }
+  }
+  return best == nullptr ? std::string() : ", did you mean '" + *best + "'?";
+}
+
+}  // namespace orrery

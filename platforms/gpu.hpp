@@ -1,0 +1,42 @@
+// What one GPU is: data-sheet numbers from the catalog.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+enum class DataType { fp32, tf32, fp16, bf16, fp8 };
+std::string_view to_text(DataType);
+Bytes size_of(DataType);  // of one element: 4, 4, 2, 2, 1
+
+struct GpuSpec {
+  std::string name;                  // catalog name: "H100-SXM5-80GB"
+  std::vector<std::string> aliases;  // "H100", "h100-sxm"
+  std::string architecture;          // "Hopper"
+  Bytes memory;                      // as sold; 80 GB cards hold 80 GiB, as nvidia-smi shows
+  BytesPerSecond memory_bandwidth;
+  // Dense peak of the matrix units; absent where the GPU has no such type.
+  std::optional<FlopsPerSecond> fp32, tf32, fp16, bf16, fp8;
+  BytesPerSecond link_bandwidth;  // GPU to GPU inside a node, one direction; PCIe where there is no NVLink
+  std::string link;               // "NVLink4", "PCIe 4.0 x16"
+  int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
+  Bytes l2_cache;
+  Watts power;  // thermal design power
+  std::string source;
+  bool operator==(const GpuSpec&) const = default;
+};
+
+// Dense peak for a data type; absent where the GPU has no matrix units for it.
+std::optional<FlopsPerSecond> peak(const GpuSpec&, DataType);
+
+// All GPUs of the catalog, in its order.
+const std::vector<GpuSpec>& gpu_catalog();
+// By name or alias, case ignored. Throws InputError{place, ...} with the nearest name.
+const GpuSpec& find_gpu(std::string_view name, const std::string& place);
+
+}  // namespace orrery

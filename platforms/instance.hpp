@@ -1,0 +1,36 @@
+// What one rented machine is: GPUs, NICs and list prices from the catalog.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+struct InstancePrice {
+  std::string region;
+  std::optional<DollarsPerHour> on_demand, reserved_1y, spot;  // of the whole instance
+  std::string date;                                            // of the price list
+  std::string source;
+  bool operator==(const InstancePrice&) const = default;
+};
+
+struct InstanceSpec {
+  std::string provider;  // "AWS"
+  std::string name;      // "p5.48xlarge"
+  std::string gpu;       // catalog name of the GPU
+  int gpus = 0;
+  std::optional<BytesPerSecond> network;  // all NICs together, one direction; absent where the source has none
+  int nics = 1;                           // how many NICs that bandwidth is spread over
+  std::vector<InstancePrice> prices;      // one a region, in the order of the source
+  bool operator==(const InstanceSpec&) const = default;
+};
+
+const std::vector<InstanceSpec>& instance_catalog();
+// By name, case ignored. Throws InputError{place, ...} with the nearest name.
+const InstanceSpec& find_instance(std::string_view name, const std::string& place);
+
+}  // namespace orrery

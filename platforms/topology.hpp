@@ -1,0 +1,63 @@
+// A cluster with its node counts chosen: every GPU numbered, every link listed, the route between any two GPUs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "platforms/cluster.hpp"
+
+namespace orrery {
+
+struct TopologyLink {
+  std::string name;  // "a100.node3.nic0.up"
+  LinkSpec spec;
+};
+
+struct Device {
+  int group = 0;  // index into ClusterSpec::groups
+  int node = 0;   // counted over the whole cluster
+  int local = 0;  // index of the GPU in its node
+};
+
+// Links of one route, at most: GPU or NIC up, leaf up, region, leaf down, NIC or GPU down.
+struct Route {
+  std::array<int, 5> links{};
+  int count = 0;
+};
+
+class Topology {
+ public:
+  // `nodes[g]` nodes of group g, each within its group's count. GPUs are numbered group by group, node by node.
+  Topology(ClusterSpec cluster, std::vector<int> nodes);
+
+  [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const std::vector<int>& nodes() const { return nodes_; }
+  [[nodiscard]] int gpus() const { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] const Device& device(int gpu) const { return devices_[static_cast<std::size_t>(gpu)]; }
+  [[nodiscard]] const NodeGroup& group_of(int gpu) const;
+  [[nodiscard]] int first_gpu(int group) const { return first_gpu_[static_cast<std::size_t>(group)]; }
+  [[nodiscard]] const std::vector<TopologyLink>& links() const { return links_; }
+
+  // The links a flow from one GPU to another crosses. Inside a node: the two GPU links. Across nodes: the NICs of the
+  // two GPUs, and what lies between. Equal ends: no link.
+  [[nodiscard]] Route route(int from, int to) const;
+  // Latency of a route and its narrowest bandwidth when nobody else is on it.
+  [[nodiscard]] LinkSpec path(int from, int to) const;
+  [[nodiscard]] bool same_node(int a, int b) const { return device(a).node == device(b).node; }
+
+ private:
+  ClusterSpec cluster_;
+  std::vector<int> nodes_;
+  std::vector<int> first_gpu_;
+  std::vector<Device> devices_;
+  std::vector<TopologyLink> links_;
+  std::vector<int> gpu_up_;    // link index of GPU g's link up; down is the next one
+  std::vector<int> nic_up_;    // of the NIC GPU g uses
+  std::vector<int> leaf_up_;   // of the leaf above GPU g; absent leaves share one entry that no route uses
+  std::vector<int> region_of_;
+  std::vector<std::vector<int>> region_link_;
+};
+
+}  // namespace orrery

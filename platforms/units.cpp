@@ -1,0 +1,2 @@
+#include "platforms/units.hpp"
+namespace orrery {}

@@ -1,0 +1,65 @@
+// Checked reading of YAML: every value knows its file, line and key; unknown and duplicate keys are errors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platforms/errors.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+// A value of a YAML document: a scalar, a list or a map. Cheap to copy; shares the parsed tree.
+class YamlValue {
+ public:
+  enum class Kind { null, scalar, list, map };
+
+  // Parses one document. Throws InputError for a broken document (file:line:column), a duplicate key, an anchor loop.
+  static YamlValue parse(std::string_view text, const std::string& file);
+  static YamlValue read_file(const std::string& path);  // also InputError when it cannot be read
+
+  [[nodiscard]] Kind kind() const;
+  [[nodiscard]] std::string place() const;        // "cluster.yaml:12: groups[1].count"
+  [[nodiscard]] std::string found() const;        // "'abc'", "a list", "a map", "nothing"
+  [[noreturn]] void fail(const std::string& expected) const;  // InputError{place(), found(), expected}
+
+  // Scalars. Each throws InputError when the value is not of the kind or outside [low, high].
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] double number(double low, double high) const;
+  [[nodiscard]] bool boolean() const;
+  template <class Q>
+  [[nodiscard]] Q quantity() const {  // "5us"; a bare number is an error that says so
+    return parse_quantity<Q>(text(), place());
+  }
+  template <class Q>
+  [[nodiscard]] Q positive_quantity() const {
+    const Q value = quantity<Q>();
+    if (!(value.value() > 0)) fail("a quantity above zero");
+    return value;
+  }
+
+  // Lists.
+  [[nodiscard]] std::vector<YamlValue> items() const;  // throws when not a list
+
+  // Maps. `keys` are in the order of the file.
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] std::optional<YamlValue> find(const std::string& key) const;
+  [[nodiscard]] YamlValue at(const std::string& key) const;  // throws when the key is missing
+  // Throws InputError naming the line and the nearest valid key when the map holds a key not in `allowed`.
+  void allow_keys(const std::vector<std::string>& allowed) const;
+
+ private:
+  struct Node;
+  explicit YamlValue(std::shared_ptr<const Node> node);
+  std::shared_ptr<const Node> node_;
+};
+
+// The whole file. Throws InputError{path, "no readable file", ...}.
+std::string read_text_file(const std::string& path);
+
+}  // namespace orrery

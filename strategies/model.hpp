@@ -1,0 +1,70 @@
+// What is trained: a stack of layers, equal or not, between an embedding and a head.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+enum class NormKind { layer_norm, rms_norm };
+enum class MlpKind { gelu, gated };  // two matrices, or three (SwiGLU)
+
+// The shape of one transformer layer. All counts are of the whole model, before any split.
+struct LayerShape {
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // = heads without grouped queries
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;  // of one expert where there are experts
+  MlpKind mlp = MlpKind::gelu;
+  NormKind norm = NormKind::layer_norm;
+  bool linear_bias = true;
+  bool rotary = false;
+  std::int64_t experts = 1;          // 1: dense
+  std::int64_t experts_per_token = 1;
+  std::int64_t shared_ffn = 0;       // width of the expert every token visits; 0: none
+  std::int64_t sequence = 0;         // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
+  bool operator==(const LayerShape&) const = default;
+};
+
+struct ModelSpec {
+  std::string name;
+  std::vector<LayerShape> shapes;  // distinct shapes
+  std::vector<int> layers;         // layer i has shapes[layers[i]]
+  std::int64_t vocabulary = 0;     // 0: no embedding and no head
+  std::int64_t hidden = 0;         // of embedding and head
+  std::int64_t learned_positions = 0;  // rows of the learned position table; 0: none
+  std::int64_t default_sequence = 0;   // the context length the model was published with
+  bool tied_embeddings = false;
+  bool causal = true;
+  NormKind final_norm = NormKind::layer_norm;
+  bool operator==(const ModelSpec&) const = default;
+
+  [[nodiscard]] const LayerShape& layer(int index) const {
+    return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
+  }
+  [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
+};
+
+// Reads a Hugging Face config.json, a YAML list of blocks, or the name of a built-in model (told apart by the
+// extension .json, .yaml/.yml, or neither). Throws InputError.
+ModelSpec read_model(const std::string& path_or_name);
+ModelSpec parse_huggingface_config(std::string_view json, const std::string& file);
+ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file);
+std::vector<std::string> builtin_model_names();
+
+// Parameter counts, exact for the published models (checked against their published totals in the tests).
+std::int64_t layer_parameters(const LayerShape&);
+std::int64_t active_layer_parameters(const LayerShape&);  // touched by one token (experts_per_token of experts)
+std::int64_t embedding_parameters(const ModelSpec&);      // word and position tables
+std::int64_t head_parameters(const ModelSpec&);           // final norm, and the output matrix where not tied
+std::int64_t total_parameters(const ModelSpec&);
+
+// Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 12 x layers x heads x
+// head_dim x sequence x tokens, no recompute (SEMANTICS 5). Input embedding excluded, head included.
+enum class AttentionCounting { full, causal };  // causal halves the attention part
+double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
+
+}  // namespace orrery

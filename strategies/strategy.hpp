@@ -1,0 +1,78 @@
+// How training is split: one candidate of the search, in Megatron-LM's terms.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "platforms/gpu.hpp"
+#include "strategies/model.hpp"
+
+namespace orrery {
+
+enum class ScheduleKind { gpipe, one_f_one_b, interleaved };
+enum class TransferMode { eager, blocking, overlapped };  // SEMANTICS 2
+enum class RecomputeGranularity { none, selective, full };
+enum class RecomputeMethod { uniform, block };
+
+std::string_view to_text(ScheduleKind);  // "gpipe", "1f1b", "interleaved"
+std::string_view to_text(TransferMode);
+std::string_view to_text(RecomputeGranularity);
+std::string_view to_text(RecomputeMethod);
+
+struct Recompute {
+  RecomputeGranularity granularity = RecomputeGranularity::none;
+  RecomputeMethod method = RecomputeMethod::uniform;
+  // full only. block: the first `layers` layers of each part are recomputed. uniform: all are, in groups of `layers`.
+  int layers = 1;
+  bool operator==(const Recompute&) const = default;
+};
+
+// Layers first .. first + count - 1 of the model.
+struct LayerRange {
+  int first = 0;
+  int count = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
+// The GPUs of one pipeline rank (stage), the same in every data-parallel replica.
+struct StageDevices {
+  int group = 0;   // index into ClusterSpec::groups
+  int tensor = 1;  // tensor-parallel ways of this stage
+  bool operator==(const StageDevices&) const = default;
+};
+
+struct ParallelStrategy {
+  int pipeline = 1;  // P: pipeline ranks
+  int data = 1;      // D: data-parallel replicas of the pipeline
+  int context = 1;   // context-parallel ways
+  int expert = 1;    // expert-parallel ways, within data
+  int chunks = 1;    // v: model parts a pipeline rank holds (virtual stages)
+  std::int64_t micro_batch = 1;   // sequences
+  std::int64_t global_batch = 1;  // sequences an iteration
+  std::int64_t sequence = 0;      // tokens
+  DataType type = DataType::bf16;  // of weights and activations
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  TransferMode transfers = TransferMode::blocking;
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+  bool flash_attention = true;
+  Recompute recompute;
+  std::vector<StageDevices> stages;  // size P
+  std::vector<LayerRange> parts;     // size v * P; part c * P + s is chunk c of stage s; in model order
+  std::vector<int> nodes;            // nodes used of each cluster group
+  bool operator==(const ParallelStrategy&) const = default;
+
+  [[nodiscard]] std::int64_t microbatches() const { return global_batch / (micro_batch * data); }
+  [[nodiscard]] int part_count() const { return pipeline * chunks; }
+  [[nodiscard]] const LayerRange& part(int stage, int chunk) const {
+    return parts[static_cast<std::size_t>(chunk * pipeline + stage)];
+  }
+  [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
+  // GPUs that hold one replica of one stage.
+  [[nodiscard]] int gpus_of_stage(int stage) const { return tensor(stage) * context; }
+  [[nodiscard]] int gpus() const;  // of the whole job
+};
+
+}  // namespace orrery

@@ -1,0 +1,45 @@
+// Where the time of every rank went (SEMANTICS 5).
+#pragma once
+
+#include <vector>
+
+#include "platforms/units.hpp"
+#include "traces/timeline.hpp"
+
+namespace orrery {
+
+// total() equals the makespan to 1e-9 relative on every run; account() checks it.
+struct Accounting {
+  Seconds compute;  // forward, backward and weight gradient without exposed_tp
+  Seconds exposed_tp;
+  Seconds exposed_p2p;
+  Seconds exposed_dp;
+  Seconds optimizer;
+  Seconds bubble_warmup;
+  Seconds bubble_steady;
+  Seconds bubble_drain;
+
+  [[nodiscard]] Seconds bubble() const { return bubble_warmup + bubble_steady + bubble_drain; }
+  [[nodiscard]] Seconds total() const {
+    return compute + exposed_tp + exposed_p2p + exposed_dp + optimizer + bubble();
+  }
+  bool operator==(const Accounting&) const = default;
+};
+
+struct StageAccounting {
+  int stage = 0;
+  Accounting mean;     // over the ranks of the stage
+  Accounting maximum;  // of each column over the ranks of the stage
+};
+
+struct RunAccounting {
+  Seconds makespan;
+  std::vector<Accounting> ranks;
+  std::vector<StageAccounting> stages;
+  double bubble_fraction = 0;  // sum of bubbles over ranks / (ranks x makespan)
+};
+
+// Sums the compute stream of every rank. Throws Defect when the spans of a rank do not add up to the makespan.
+RunAccounting account(const Timeline&);
+
+}  // namespace orrery

@@ -51,4 +51,21 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return best == nullptr ? std::string() : ", did you mean '" + *best + "'?";
 }
 
+std::string quote_for_message(std::string_view text) {
+  constexpr std::size_t kLongest = 60;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string quoted = "'";
+  for (const char character : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte >= 0x20 && byte != 0x7f) {
+      quoted += character;
+    } else if (character == '\n') {
+      quoted += "\\n";
+    } else {
+      quoted += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    }
+  }
+  return quoted + (text.size() > kLongest ? "...'" : "'");
+}
+
 }  // namespace orrery

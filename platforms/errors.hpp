@@ -38,4 +38,7 @@ struct Defect : std::logic_error {
 // The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; empty when nothing is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
+// `text` in single quotes for a one-line message: cut after 60 bytes, control characters escaped.
+std::string quote_for_message(std::string_view text);
+
 }  // namespace orrery

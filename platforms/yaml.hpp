@@ -13,12 +13,15 @@
 
 namespace orrery {
 
+struct YamlNode;
+
 // A value of a YAML document: a scalar, a list or a map. Cheap to copy; shares the parsed tree.
 class YamlValue {
  public:
   enum class Kind { null, scalar, list, map };
 
-  // Parses one document. Throws InputError for a broken document (file:line:column), a duplicate key, an anchor loop.
+  // Parses one document. Throws InputError for a broken document (file:line:column), a duplicate key, an anchor loop,
+  // bytes that are no text, and documents beyond 16 MiB, 64 levels or a million values (aliases counted each time).
   static YamlValue parse(std::string_view text, const std::string& file);
   static YamlValue read_file(const std::string& path);  // also InputError when it cannot be read
 
@@ -54,9 +57,9 @@ class YamlValue {
   void allow_keys(const std::vector<std::string>& allowed) const;
 
  private:
-  struct Node;
-  explicit YamlValue(std::shared_ptr<const Node> node);
-  std::shared_ptr<const Node> node_;
+  explicit YamlValue(std::shared_ptr<const YamlNode> node);
+  [[nodiscard]] YamlValue child(std::size_t index) const;
+  std::shared_ptr<const YamlNode> node_;  // owns the whole tree, points at this value
 };
 
 // The whole file. Throws InputError{path, "no readable file", ...}.

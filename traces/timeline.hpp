@@ -31,8 +31,11 @@ inline constexpr int kSpanKinds = 13;
 std::string_view to_text(SpanKind);
 
 enum class Stream : std::uint8_t { compute, network };
+inline constexpr int kStreams = 2;
+std::string_view to_text(Stream);
 
-// Row i of every column describes span i. -1 in chunk or microbatch: the span belongs to none.
+// Row i of every column describes span i. Rows of one stream of one rank stand in the order of time; ranks and streams
+// may mix. -1 in chunk or microbatch: the span belongs to none.
 struct Spans {
   std::vector<SpanKind> kind;
   std::vector<Stream> stream;
@@ -48,6 +51,7 @@ struct Spans {
 
   [[nodiscard]] std::size_t size() const { return kind.size(); }
   void reserve(std::size_t count);
+  bool operator==(const Spans&) const = default;
 };
 
 struct SpanRow {
@@ -62,8 +66,10 @@ struct SpanRow {
   double tensor_communication = 0;
   double bytes = 0;
   double flops = 0;
+  bool operator==(const SpanRow&) const = default;
 };
 void append(Spans&, const SpanRow&);
+SpanRow row(const Spans&, std::size_t index);
 
 // A rank of the trace: one stage of one replica. It stands for `gpus` GPUs (tensor x context ways) that do the same.
 struct RankInfo {
@@ -82,7 +88,7 @@ struct LinkUse {
   std::string name;
   double bandwidth = 0;            // B/s
   double latency = 0;              // s
-  std::vector<double> bin_bytes;   // bytes carried in each time bin
+  std::vector<double> bin_bytes;   // bytes carried in each time bin; equally many bins for every link
   bool operator==(const LinkUse&) const = default;
 };
 
@@ -92,6 +98,7 @@ struct Timeline {
   Spans spans;
   double link_bin = 0;  // s, width of a bin of LinkUse::bin_bytes; a flow's bytes are spread evenly over its duration
   std::vector<LinkUse> links;  // only links that carried something
+  bool operator==(const Timeline&) const = default;
 };
 
 }  // namespace orrery

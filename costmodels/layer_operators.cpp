@@ -61,42 +61,52 @@ void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traf
   block.elementwise(kernel, elements, traffic.forward, traffic.backward);
 }
 
-void add_norm(BlockBuilder& block, const Layer& layer) {
-  add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+enum class Bias { absent, present };
+Bias bias_if(bool present) {
+  return present ? Bias::present : Bias::absent;
 }
 
-void add_residual(BlockBuilder& block, const Layer& layer) {
+void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   Traffic traffic = kResidual;
   if (has_dropout(layer.shape)) {
     traffic.forward += kDropout.forward;
-    traffic.backward += kDropout.backward + kBias.backward;
+    traffic.backward += kDropout.backward;
   }
+  if (bias == Bias::present) traffic.backward += kBias.backward;
   add(block, MemoryKernel::residual, layer.owned_elements(), traffic);
+}
+
+// Attention stays within windows where the layer has them; a window never spans what one context rank holds.
+Attention attention_core(const Layer& layer, bool causal) {
+  const LocalLayer& local = layer.local;
+  const std::int64_t query_tokens = std::min(local.query_tokens, local.attended_tokens);
+  return {.batch = layer.sharding.micro_batch * divide_up(local.query_tokens, query_tokens),
+          .heads = local.heads,
+          .kv_heads = local.kv_heads,
+          .query_tokens = query_tokens,
+          .kv_tokens = local.attended_tokens,
+          .head_dim = layer.shape.head_dim,
+          .causal = causal,
+          .kernel = layer.sharding.attention,
+          .direction = Direction::forward,
+          .type = outside_fp8(layer.sharding.type)};
 }
 
 void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   const LocalLayer& local = layer.local;
-  const Sharding& sharding = layer.sharding;
-  block.enter_tensor_region(layer.hidden_elements());
-  block.linear({.m = local.tokens, .n = local.qkv_width(), .k = layer.shape.hidden, .type = sharding.type},
+  const LayerShape& shape = layer.shape;
+  const DataType type = layer.sharding.type;
+  block.linear({.m = local.tokens, .n = local.qkv_width(), .k = shape.hidden, .type = type},
                InputCast::fused);
   const double qkv_elements = count(local.tokens, local.qkv_width());
-  if (layer.shape.linear_bias) add(block, MemoryKernel::residual, qkv_elements, kBias);
-  if (layer.shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
-  block.attention({.batch = sharding.micro_batch,
-                   .heads = local.heads,
-                   .kv_heads = local.kv_heads,
-                   .query_tokens = local.query_tokens,
-                   .kv_tokens = local.sequence,
-                   .head_dim = layer.shape.head_dim,
-                   .causal = causal,
-                   .kernel = sharding.attention,
-                   .direction = Direction::forward,
-                   .type = outside_fp8(sharding.type)});
+  if (has_qkv_bias(shape)) add(block, MemoryKernel::residual, qkv_elements, kBias);
+  if (shape.qk_norm)
+    add(block, MemoryKernel::norm, count(local.tokens, local.query_width + local.kv_width), kNorm);
+  if (shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
+  block.attention(attention_core(layer, causal));
   block.context_exchange(local);
-  block.linear({.m = local.tokens, .n = layer.shape.hidden, .k = local.query_width, .type = sharding.type},
+  block.linear({.m = local.tokens, .n = shape.hidden, .k = local.query_width, .type = type},
                InputCast::separate);
-  block.leave_tensor_region(layer.hidden_elements());
 }
 
 // One MLP, or `batch` equal ones, on `rows` tokens each.
@@ -108,7 +118,7 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
   const LayerShape& shape = layer.shape;
   const DataType type = layer.sharding.type;
   Traffic activation = shape.mlp == MlpKind::gated ? kSwiglu : kGelu;
-  if (shape.linear_bias) {
+  if (has_mlp_bias(shape)) {
     activation.backward += kBias.backward * static_cast<double>(mlp.up_width) / static_cast<double>(mlp.ffn);
   }
   block.linear({.m = mlp.rows, .n = mlp.up_width, .k = shape.hidden, .batch = mlp.batch, .type = type},
@@ -116,12 +126,6 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
   add(block, MemoryKernel::activation, count(mlp.rows * mlp.batch, mlp.ffn), activation);
   block.linear({.m = mlp.rows, .n = shape.hidden, .k = mlp.ffn, .batch = mlp.batch, .type = type},
                InputCast::separate);
-}
-
-void add_dense_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
-  block.enter_tensor_region(layer.hidden_elements());
-  add_mlp(block, layer, mlp);
-  block.leave_tensor_region(layer.hidden_elements());
 }
 
 // Megatron-LM core/transformer/moe, all-to-all dispatcher, tensor-parallel experts, balanced routing. With
@@ -147,11 +151,11 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   block.leave_tensor_region(gathered);
   block.expert_exchange(routed);
   add(block, MemoryKernel::copy, routed, kPermute);
-  if (shape.shared_ffn > 0) {
-    add_dense_mlp(
-        block, layer,
-        {.rows = local.tokens, .up_width = local.shared_up_width, .ffn = local.shared_ffn, .batch = 1});
-  }
+  if (shape.shared_ffn == 0) return;
+  block.enter_tensor_region(layer.hidden_elements());
+  add_mlp(block, layer,
+          {.rows = local.tokens, .up_width = local.shared_up_width, .ffn = local.shared_ffn, .batch = 1});
+  block.leave_tensor_region(layer.hidden_elements());
 }
 
 // Tokens of the embedding and the head, which have the model's hidden size and no heads.
@@ -164,18 +168,24 @@ Layer boundary_layer(const LayerShape& shape, const Sharding& sharding) {
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
   const Layer layer{.shape = shape, .sharding = sharding, .local = local_layer(shape, split_of(sharding))};
   const LocalLayer& local = layer.local;
+  const bool dense = shape.experts == 1;
+  // Parallel attention and MLP enter and leave the tensor group together (GPT-NeoX, gpt_j_residual).
+  const bool together = shape.parallel_residual && dense;
   BlockBuilder block(sharding);
-  add_norm(block, layer);
+  for (int norm = 0; norm < shape.norms; ++norm)
+    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+  block.enter_tensor_region(layer.hidden_elements());
   add_attention(block, layer, causal);
-  add_residual(block, layer);
-  add_norm(block, layer);
-  if (shape.experts > 1) {
-    add_experts(block, layer);
+  if (!together) block.leave_tensor_region(layer.hidden_elements());
+  add_residual(block, layer, bias_if(has_projection_bias(shape)));
+  if (dense) {
+    if (!together) block.enter_tensor_region(layer.hidden_elements());
+    add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});
+    block.leave_tensor_region(layer.hidden_elements());
   } else {
-    add_dense_mlp(block, layer,
-                  {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});
+    add_experts(block, layer);
   }
-  add_residual(block, layer);
+  add_residual(block, layer, bias_if(has_mlp_bias(shape)));
   const LocalParameters parameters = local_parameters(shape, local);
   block.accumulate_gradients(parameters.dense + parameters.expert);
   return block.take();
@@ -192,6 +202,7 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
     add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 6.0, .backward = 4.0});
   }
   block.leave_tensor_region(layer.hidden_elements());
+  if (model.embedding_norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
   const std::int64_t rows = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   const double per_parameter = gradient_bytes(sharding.type) == 4.0 ? kTableGradientFp32 : kTableGradientFp16;
   block.backward(MemoryKernel::copy, per_parameter * count(rows + model.learned_positions, model.hidden));
@@ -204,7 +215,7 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   const Layer layer = boundary_layer(shape, sharding);
   const std::int64_t logits = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   BlockBuilder block(sharding);
-  add_norm(block, layer);
+  add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
   block.enter_tensor_region(layer.hidden_elements());
   block.linear({.m = layer.local.tokens, .n = logits, .k = model.hidden, .type = outside_fp8(sharding.type)},
                InputCast::fused);

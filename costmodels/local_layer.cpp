@@ -19,6 +19,8 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
   local.query_tokens = divide_up(local.sequence, split.context);
   local.tokens = split.micro_batch * local.query_tokens;
   local.owned_tokens = split.sequence_parallel ? divide_up(local.tokens, split.tensor) : local.tokens;
+  local.attended_tokens =
+      shape.attention_window > 0 ? std::min(shape.attention_window, local.sequence) : local.sequence;
   local.heads = divide_up(shape.heads, split.tensor);
   local.kv_heads = std::max<std::int64_t>(1, divide_up(shape.kv_heads, split.tensor));
   local.query_width = local.heads * shape.head_dim;
@@ -37,20 +39,25 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
   return local;
 }
 
+std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
+  return kind == NormKind::layer_norm ? 2 * width : width;
+}
+
 LocalParameters local_parameters(const LayerShape& shape, const LocalLayer& local) {
-  const auto bias = [&](std::int64_t count) { return shape.linear_bias ? count : 0; };
   const auto mlp = [&](std::int64_t up, std::int64_t down) {
-    return shape.hidden * (up + down) + bias(up + shape.hidden);
+    return shape.hidden * (up + down) + (has_mlp_bias(shape) ? up + shape.hidden : 0);
   };
-  const std::int64_t norm_vectors = shape.norm == NormKind::layer_norm ? 2 : 1;
-  std::int64_t dense = 2 * norm_vectors * shape.hidden;
+  std::int64_t dense = shape.norms * norm_parameters(shape.norm, shape.hidden);
   dense += shape.hidden * (local.qkv_width() + local.query_width);
-  dense += bias(local.qkv_width() + shape.hidden);
+  if (has_qkv_bias(shape)) dense += local.qkv_width();
+  if (has_projection_bias(shape)) dense += shape.hidden;
+  if (shape.qk_norm) dense += 2 * norm_parameters(shape.norm, shape.head_dim);
   if (shape.experts == 1) {
     return {.dense = static_cast<double>(dense + mlp(local.up_width, local.ffn)), .expert = 0.0};
   }
   dense += shape.hidden * shape.experts;  // router
   if (shape.shared_ffn > 0) dense += mlp(local.shared_up_width, local.shared_ffn);
+  if (shape.shared_gate) dense += shape.hidden;
   return {.dense = static_cast<double>(dense),
           .expert = static_cast<double>(local.experts * mlp(local.up_width, local.ffn))};
 }

@@ -26,10 +26,11 @@ LayerSplit layer_split(const ModelSpec&, const ParallelStrategy&, int stage);
 
 // Counts that do not divide are rounded up: the busiest rank decides.
 struct LocalLayer {
-  std::int64_t sequence = 0;      // of this layer, before the context split
-  std::int64_t query_tokens = 0;  // sequence / context
-  std::int64_t tokens = 0;        // micro_batch x query_tokens: rows of the dense GEMMs
-  std::int64_t owned_tokens = 0;  // rows of norms and residuals: tokens / tensor with sequence parallelism
+  std::int64_t sequence = 0;         // of this layer, before the context split
+  std::int64_t query_tokens = 0;     // sequence / context
+  std::int64_t attended_tokens = 0;  // keys within reach of a query: the sequence, or its attention window
+  std::int64_t tokens = 0;           // micro_batch x query_tokens: rows of the dense GEMMs
+  std::int64_t owned_tokens = 0;     // rows of norms and residuals: tokens / tensor with sequence parallelism
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;     // replicated where there are fewer than tensor ranks
   std::int64_t query_width = 0;  // heads x head_dim
@@ -66,10 +67,22 @@ DataType outside_fp8(DataType);
 // --accumulate-allreduce-grads-in-fp32 for bf16 only).
 double gradient_bytes(DataType);
 
-// Models with biases are the GPT-2 and GPT-3 line, which trains with dropout; Llama and later ones have
-// neither.
+std::int64_t norm_parameters(NormKind,
+                             std::int64_t width);  // LayerNorm has a weight and a bias, RMSNorm a weight
+
+// Models with biases everywhere are the GPT-2 and GPT-3 line, which trains with dropout; Llama and later do
+// not.
 inline bool has_dropout(const LayerShape& shape) {
   return shape.linear_bias;
+}
+inline bool has_qkv_bias(const LayerShape& shape) {
+  return shape.linear_bias || shape.qkv_bias;
+}
+inline bool has_projection_bias(const LayerShape& shape) {
+  return shape.linear_bias || shape.projection_bias;
+}
+inline bool has_mlp_bias(const LayerShape& shape) {
+  return shape.linear_bias || shape.mlp_bias;
 }
 
 constexpr std::int64_t divide_up(std::int64_t value, std::int64_t parts) {

@@ -67,9 +67,11 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
   if (holds_embedding(model, stage)) {
     sum += word_table(model, tensor) + static_cast<double>(model.learned_positions * model.hidden);
   }
+  if (holds_embedding(model, stage) && model.embedding_norm) {
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
+  }
   if (holds_head(model, strategy, stage)) {
-    const std::int64_t norm_vectors = model.final_norm == NormKind::layer_norm ? 2 : 1;
-    sum += static_cast<double>(norm_vectors * model.hidden);
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
     const bool shares_table = model.tied_embeddings && strategy.pipeline == 1;
     if (!shares_table) sum += word_table(model, tensor);
   }
@@ -109,7 +111,7 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
   const double element = stored_bytes(strategy.type);
   // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits.
   const double each = has_dropout(shape) ? 2 * element + 1 : element;
-  return each * static_cast<double>(local.tokens * local.sequence * local.heads);
+  return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
 }
 
 // What the MLP keeps between its norm's output and its result.
@@ -130,10 +132,13 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   const auto tokens = static_cast<double>(local.tokens);
   LayerActivations bytes;
   bytes.input = element * hidden;
-  // Inputs of the second norm, of the QKV and of the up projection; two dropout masks of one byte.
-  bytes.rest = 3 * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
+  // Every norm keeps its input and leaves one for the matrix behind it; parallel branches share the layer's
+  // input. Two dropout masks of one byte.
+  const int tensors = shape.parallel_residual ? shape.norms : shape.norms + 1;
+  bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
   // Q, K and V; the attention output, which is the projection's input.
   bytes.rest += element * tokens * static_cast<double>(local.qkv_width() + local.query_width);
+  if (shape.qk_norm) bytes.rest += element * tokens * static_cast<double>(local.query_width + local.kv_width);
   bytes.rest += mlp_activations(shape, local, element);
   bytes.scores = attention_scores(shape, local, strategy);
   return bytes;

@@ -14,9 +14,8 @@ namespace {
 constexpr double kRelativeTolerance = 1e-9;
 
 constexpr std::array kColumns = {
-    &Accounting::compute,       &Accounting::exposed_tp,    &Accounting::exposed_p2p,
-    &Accounting::exposed_dp,    &Accounting::optimizer,     &Accounting::bubble_warmup,
-    &Accounting::bubble_steady, &Accounting::bubble_drain,
+    &Accounting::compute,   &Accounting::exposed_tp,    &Accounting::exposed_p2p,   &Accounting::exposed_dp,
+    &Accounting::optimizer, &Accounting::bubble_warmup, &Accounting::bubble_steady, &Accounting::bubble_drain,
 };
 
 [[noreturn]] void fail(std::size_t rank, const std::string& what, double seconds) {
@@ -35,16 +34,29 @@ void add(Accounting& sum, const SpanRow& span) {
       sum.compute += length - communication;
       sum.exposed_tp += communication;
       return;
-    case SpanKind::optimizer: sum.optimizer += length; return;
-    case SpanKind::exposed_p2p: sum.exposed_p2p += length; return;
-    case SpanKind::exposed_dp: sum.exposed_dp += length; return;
-    case SpanKind::bubble_warmup: sum.bubble_warmup += length; return;
-    case SpanKind::bubble_steady: sum.bubble_steady += length; return;
-    case SpanKind::bubble_drain: sum.bubble_drain += length; return;
+    case SpanKind::optimizer:
+      sum.optimizer += length;
+      return;
+    case SpanKind::exposed_p2p:
+      sum.exposed_p2p += length;
+      return;
+    case SpanKind::exposed_dp:
+      sum.exposed_dp += length;
+      return;
+    case SpanKind::bubble_warmup:
+      sum.bubble_warmup += length;
+      return;
+    case SpanKind::bubble_steady:
+      sum.bubble_steady += length;
+      return;
+    case SpanKind::bubble_drain:
+      sum.bubble_drain += length;
+      return;
     case SpanKind::send:
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
-    case SpanKind::all_gather: break;
+    case SpanKind::all_gather:
+      break;
   }
   throw Defect("accounting: a network span in the compute stream of rank " + std::to_string(span.rank));
 }

@@ -41,8 +41,9 @@ struct RunAccounting {
   bool operator==(const RunAccounting&) const = default;
 };
 
-// Sums the compute stream of every rank; `stages` holds the stages that have ranks, in order. Throws Defect naming the
-// rank and the difference when its spans leave a gap, overlap or do not add up to the makespan (1e-9 of the makespan).
+// Sums the compute stream of every rank; `stages` holds the stages that have ranks, in order. Throws Defect
+// naming the rank and the difference when its spans leave a gap, overlap or do not add up to the makespan
+// (1e-9 of the makespan).
 RunAccounting account(const Timeline&);
 
 }  // namespace orrery

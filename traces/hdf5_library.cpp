@@ -14,8 +14,8 @@ constexpr hsize_t kChunkRows = 65536;
 constexpr hsize_t kChunkColumns = 4096;  // of a matrix
 constexpr unsigned kDeflateLevel = 1;    // 2 and up cost twice the time for a few per cent
 constexpr std::size_t kMemoryStep = 4 << 20;
-// Deflate never shrinks by more than 1032; a column that claims more than its storage could hold is damaged, and is
-// refused before memory is reserved for it.
+// Deflate never shrinks by more than 1032; a column that claims more than its storage could hold is damaged,
+// and is refused before memory is reserved for it.
 constexpr double kMostBytesPerStoredByte = 1100;
 constexpr double kAlwaysAllowedBytes = 1 << 16;
 
@@ -37,7 +37,9 @@ class Handle {
   Close close_;
 };
 
-void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+void silence() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
 void built(herr_t status, const std::string& path) {
   if (status < 0) throw Defect("HDF5 refused to build " + path);
@@ -50,13 +52,21 @@ const Handle& built(const Handle& handle, const std::string& path) {
 template <class T>
 hid_t native_type();
 template <>
-hid_t native_type<double>() { return H5T_NATIVE_DOUBLE; }
+hid_t native_type<double>() {
+  return H5T_NATIVE_DOUBLE;
+}
 template <>
-hid_t native_type<std::int32_t>() { return H5T_NATIVE_INT32; }
+hid_t native_type<std::int32_t>() {
+  return H5T_NATIVE_INT32;
+}
 template <>
-hid_t native_type<std::int16_t>() { return H5T_NATIVE_INT16; }
+hid_t native_type<std::int16_t>() {
+  return H5T_NATIVE_INT16;
+}
 template <>
-hid_t native_type<std::uint8_t>() { return H5T_NATIVE_UINT8; }
+hid_t native_type<std::uint8_t>() {
+  return H5T_NATIVE_UINT8;
+}
 
 hid_t utf8_type(std::size_t size) {
   const hid_t type = H5Tcopy(H5T_C_S1);
@@ -71,11 +81,13 @@ struct DatasetShape {
 };
 
 // Groups on the way to a dataset exist: group() made them.
-void write_dataset(hid_t file, const std::string& path, const DatasetShape& shape, hid_t type, const void* data) {
+void write_dataset(hid_t file, const std::string& path, const DatasetShape& shape, hid_t type,
+                   const void* data) {
   const auto& extent = shape.extent;
   const int dimensions = static_cast<int>(extent.size());
-  const Handle space(dimensions == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(dimensions, extent.data(), nullptr),
-                     H5Sclose);
+  const Handle space(
+      dimensions == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(dimensions, extent.data(), nullptr),
+      H5Sclose);
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   built(space, path);
   built(properties, path);
@@ -94,20 +106,23 @@ void write_dataset(hid_t file, const std::string& path, const DatasetShape& shap
   if (!empty) built(H5Dwrite(dataset.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), path);
 }
 
-void write_attribute(hid_t file, const std::string& path, const std::string& name, hid_t type, const void* data) {
+void write_attribute(hid_t file, const std::string& path, const std::string& name, hid_t type,
+                     const void* data) {
   const Handle object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   built(object, path);
-  const Handle attribute(H5Acreate2(object.id(), name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Handle attribute(H5Acreate2(object.id(), name.c_str(), type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
   built(attribute, path + " attribute " + name);
   built(H5Awrite(attribute.id(), type, data), path + " attribute " + name);
 }
 
-// Memory file; the newest format guards all of its structure with checksums.
+// A file in memory. The format of HDF5 1.8 guards most of its structure with checksums; that of 1.10 would
+// also mark the image as open for writing.
 hid_t memory_access() {
   const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   H5Pset_fapl_core(access, kMemoryStep, 0);
-  H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
+  H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);
   return access;
 }
 
@@ -120,7 +135,9 @@ Hdf5Builder::Hdf5Builder() : file_(-1) {
   built(file_ < 0 ? -1 : 0, "a file in memory");
 }
 
-Hdf5Builder::~Hdf5Builder() { H5Fclose(file_); }
+Hdf5Builder::~Hdf5Builder() {
+  H5Fclose(file_);
+}
 
 void Hdf5Builder::group(const std::string& path, const std::string& description) {
   {
@@ -154,7 +171,8 @@ void Hdf5Builder::column(const std::string& path, const std::vector<T>& values, 
 
 // Text of one width compresses and needs no heap; all is padded with zero bytes to the longest.
 template <>
-void Hdf5Builder::column(const std::string& path, const std::vector<std::string>& values, ColumnLabel column_label) {
+void Hdf5Builder::column(const std::string& path, const std::vector<std::string>& values,
+                         ColumnLabel column_label) {
   std::size_t width = 1;
   for (const std::string& value : values) width = std::max(width, value.size());
   std::string padded(width * values.size(), '\0');
@@ -184,13 +202,15 @@ void Hdf5Builder::matrix(const std::string& path, const std::vector<double>& val
   label(path, matrix_label);
 }
 
+// H5Fget_file_image of 1.10.8 clears flags in the superblock without renewing its checksum, and nobody can
+// open that image; the memory behind the file is whole after a flush.
 std::string Hdf5Builder::finish() {
   built(H5Fflush(file_, H5F_SCOPE_GLOBAL), "the file image");
   const ssize_t size = H5Fget_file_image(file_, nullptr, 0);
   built(size < 0 ? -1 : 0, "the file image");
-  std::string image(static_cast<std::size_t>(size), '\0');
-  built(H5Fget_file_image(file_, image.data(), image.size()) < 0 ? -1 : 0, "the file image");
-  return image;
+  void** memory = nullptr;
+  built(H5Fget_vfd_handle(file_, H5P_DEFAULT, reinterpret_cast<void**>(&memory)), "the file image");
+  return {static_cast<const char*>(*memory), static_cast<std::size_t>(size)};
 }
 
 namespace {
@@ -226,7 +246,8 @@ std::string from_padded(const char* begin, std::size_t width) {
 }
 
 // A text value of a fixed or variable type.
-std::string read_text(const Hdf5Reader& reader, const std::string& place, hid_t attribute, const Handle& type) {
+std::string read_text(const Hdf5Reader& reader, const std::string& place, hid_t attribute,
+                      const Handle& type) {
   if (H5Tis_variable_str(type.id()) > 0) {
     const Handle memory(utf8_type(H5T_VARIABLE), H5Tclose);
     H5Tset_cset(memory.id(), H5Tget_cset(type.id()));
@@ -270,7 +291,9 @@ Hdf5Reader::Hdf5Reader(const std::string& image, std::string name) : name_(std::
   if (file_ < 0) throw InputError(name_, "no readable HDF5 file", "a trace that orrery wrote");
 }
 
-Hdf5Reader::~Hdf5Reader() { H5Fclose(file_); }
+Hdf5Reader::~Hdf5Reader() {
+  H5Fclose(file_);
+}
 
 void Hdf5Reader::fail(const std::string& path, const std::string& found, const std::string& expected) const {
   throw InputError(name_ + ": " + path, found, expected);
@@ -299,13 +322,15 @@ std::vector<std::pair<std::string, std::string>> Hdf5Reader::text_attributes(con
 }
 
 double Hdf5Reader::number_attribute(const std::string& path, const std::string& name) {
-  const Handle attribute(H5Aopen_by_name(file_, path.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Handle attribute(H5Aopen_by_name(file_, path.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
   double value = 0;
   if (!attribute.valid()) fail(path, "no attribute " + name, "this attribute of a version 1 trace");
   const Handle type(H5Aget_type(attribute.id()), H5Tclose);
   const Handle space(H5Aget_space(attribute.id()), H5Sclose);
   check_class(*this, path + " attribute " + name, type, false);
-  if (H5Sget_simple_extent_npoints(space.id()) != 1 || H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, &value) < 0) {
+  if (H5Sget_simple_extent_npoints(space.id()) != 1 ||
+      H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, &value) < 0) {
     fail(path + " attribute " + name, "no single number", "a number");
   }
   return value;

@@ -1,5 +1,5 @@
-// HDF5 behind one checked wrapper: no HDF5 type leaves hdf5_library.cpp. Files are built and read in memory, so that a
-// full disk or a broken file system never meets the library, which cannot recover from them.
+// HDF5 behind one checked wrapper: no HDF5 type leaves hdf5_library.cpp. Files are built and read in memory,
+// so that a full disk or a broken file system never meets the library, which cannot recover from them.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ class Hdf5Builder {
   void column(const std::string& path, const std::vector<T>& values, ColumnLabel label);
   void scalar(const std::string& path, double value, ColumnLabel label);
   // Row by row.
-  void matrix(const std::string& path, const std::vector<double>& values, std::size_t columns, ColumnLabel label);
+  void matrix(const std::string& path, const std::vector<double>& values, std::size_t columns,
+              ColumnLabel label);
 
   // The bytes of the file.
   std::string finish();
@@ -65,7 +66,8 @@ class Hdf5Reader {
   double scalar(const std::string& path);
   Hdf5Matrix matrix(const std::string& path);
 
-  [[noreturn]] void fail(const std::string& path, const std::string& found, const std::string& expected) const;
+  [[noreturn]] void fail(const std::string& path, const std::string& found,
+                         const std::string& expected) const;
 
  private:
   std::string name_;

@@ -41,7 +41,8 @@ std::vector<Enum> read_enum(Hdf5Reader& reader, const std::string& path, const s
   const std::vector<std::uint8_t> numbers = reader.column<std::uint8_t>(path);
   result.reserve(numbers.size());
   for (const std::uint8_t number : numbers) {
-    if (number >= meaning.size()) reader.fail(path, std::to_string(number), "an index into the names beside it");
+    if (number >= meaning.size())
+      reader.fail(path, std::to_string(number), "an index into the names beside it");
     result.push_back(meaning[number]);
   }
   return result;
@@ -54,7 +55,8 @@ void check_spans(const Hdf5Reader& reader, const Timeline& timeline) {
     if (spans.rank[i] < 0 || static_cast<std::size_t>(spans.rank[i]) >= timeline.ranks.size()) {
       reader.fail("/ops/rank" + row, std::to_string(spans.rank[i]), "an index into /ranks");
     }
-    const bool ordered = std::isfinite(spans.start[i]) && std::isfinite(spans.end[i]) && spans.end[i] >= spans.start[i];
+    const bool ordered =
+        std::isfinite(spans.start[i]) && std::isfinite(spans.end[i]) && spans.end[i] >= spans.start[i];
     if (!ordered) reader.fail("/ops/end" + row, "no time at or after /ops/start", "a span of time");
   }
 }
@@ -106,7 +108,8 @@ MemoryCurve read_curve(Hdf5Reader& reader) {
   MemoryCurve curve;
   visit_curve(curve, [&](const char* path, auto& cells, ColumnLabel) {
     cells = reader.column<typename std::decay_t<decltype(cells)>::value_type>(path);
-    if (cells.size() != curve.stage.size()) reader.fail(path, "another number of rows", "that of the stage column");
+    if (cells.size() != curve.stage.size())
+      reader.fail(path, "another number of rows", "that of the stage column");
   });
   return curve;
 }
@@ -128,6 +131,9 @@ Trace read_trace(const std::string& path) {
   visit_ranks(trace.timeline.ranks, column);
   trace.accounting.ranks.resize(trace.timeline.ranks.size());
   visit_rank_accounting(trace.accounting.ranks, column);
+  if (trace.accounting.ranks.size() != trace.timeline.ranks.size()) {
+    reader.fail("/ranks", "columns of different lengths", "one row a rank in each");
+  }
   trace.timeline.spans = read_spans(reader);
   check_spans(reader, trace.timeline);
   visit_links(trace.timeline.links, column);
@@ -135,9 +141,8 @@ Trace read_trace(const std::string& path) {
   visit_stages(trace.accounting.stages, column);
   visit_memory(trace.memory, column);
   trace.activations = read_curve(reader);
-  visit_cost(trace.cost, [&](const char* name, auto& member, ColumnLabel) {
-    from_cell(reader.scalar(name), member);
-  });
+  visit_cost(trace.cost,
+             [&](const char* name, auto& member, ColumnLabel) { from_cell(reader.scalar(name), member); });
   return trace;
 }
 

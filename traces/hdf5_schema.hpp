@@ -1,4 +1,5 @@
-// Every column of a version 1 trace, once: the writer and the reader both visit these tables, so they cannot disagree.
+// Every column of a version 1 trace, once: the writer and the reader both visit these tables, so they cannot
+// disagree.
 #pragma once
 
 #include <cmath>
@@ -11,9 +12,15 @@
 namespace orrery {
 
 // How a member of a struct is held in a column. Absent is NaN.
-inline double to_cell(double value) { return value; }
-inline int to_cell(int value) { return value; }
-inline std::string to_cell(const std::string& value) { return value; }
+inline double to_cell(double value) {
+  return value;
+}
+inline int to_cell(int value) {
+  return value;
+}
+inline std::string to_cell(const std::string& value) {
+  return value;
+}
 template <class D>
 double to_cell(Quantity<D> value) {
   return value.value();
@@ -65,14 +72,16 @@ void visit_accounting(Visit&& visit) {
 // `column(path, rows, access, label)`: `access(row)` is a reference to the member that the column holds.
 template <class Rows, class Column>
 void visit_ranks(Rows& ranks, Column&& column) {
-  column("/ranks/device", ranks, [](auto& r) -> auto& { return r.device; }, {"1", "its first GPU in the cluster"});
+  column("/ranks/device", ranks, [](auto& r) -> auto& { return r.device; },
+         {"1", "its first GPU in the cluster"});
   column("/ranks/node", ranks, [](auto& r) -> auto& { return r.node; }, {"1", "node of that GPU"});
   column("/ranks/gpu", ranks, [](auto& r) -> auto& { return r.gpu; }, {"", "catalog name of the GPU"});
   column("/ranks/stage", ranks, [](auto& r) -> auto& { return r.stage; }, {"1", "pipeline stage"});
   column("/ranks/replica", ranks, [](auto& r) -> auto& { return r.replica; }, {"1", "data-parallel replica"});
   column("/ranks/tensor_index", ranks, [](auto& r) -> auto& { return r.tensor_index; },
          {"1", "index of its first GPU in the tensor-parallel group"});
-  column("/ranks/gpus", ranks, [](auto& r) -> auto& { return r.gpus; }, {"1", "GPUs it stands for, all doing the same"});
+  column("/ranks/gpus", ranks, [](auto& r) -> auto& { return r.gpus; },
+         {"1", "GPUs it stands for, all doing the same"});
 }
 
 template <class Rows, class Column>
@@ -96,8 +105,10 @@ void visit_stages(Rows& stages, Column&& column) {
 template <class Rows, class Column>
 void visit_links(Rows& links, Column&& column) {
   column("/links/name", links, [](auto& l) -> auto& { return l.name; }, {"", "name of the link"});
-  column("/links/bandwidth", links, [](auto& l) -> auto& { return l.bandwidth; }, {"B/s", "of one direction"});
-  column("/links/latency", links, [](auto& l) -> auto& { return l.latency; }, {"s", "counted once a crossing"});
+  column("/links/bandwidth", links, [](auto& l) -> auto& { return l.bandwidth; },
+         {"B/s", "of one direction"});
+  column("/links/latency", links, [](auto& l) -> auto& { return l.latency; },
+         {"s", "counted once a crossing"});
 }
 
 template <class Rows, class Column>
@@ -108,7 +119,8 @@ void visit_memory(Rows& rows, Column&& column) {
   column("/memory/optimizer", rows, [](auto& m) -> auto& { return m.optimizer; }, {"B", "optimizer states"});
   column("/memory/activations_peak", rows, [](auto& m) -> auto& { return m.activations_peak; },
          {"B", "live activations at the peak"});
-  column("/memory/logits", rows, [](auto& m) -> auto& { return m.logits; }, {"B", "logits of the last stage"});
+  column("/memory/logits", rows, [](auto& m) -> auto& { return m.logits; },
+         {"B", "logits of the last stage"});
   column("/memory/communication", rows, [](auto& m) -> auto& { return m.communication; },
          {"B", "buffers of collectives and transfers"});
   column("/memory/reserve", rows, [](auto& m) -> auto& { return m.reserve; },

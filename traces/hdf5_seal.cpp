@@ -35,7 +35,8 @@ void unseal(std::string& file, const std::string& path) {
   if (std::string_view(file).substr(body, kMark.size()) != kMark) return;
   const std::string sum = file.substr(body + kMark.size());
   file.resize(body);
-  if (checksum(file) != sum) throw InputError(path, "a damaged file (its checksum differs)", "an undamaged trace");
+  if (checksum(file) != sum)
+    throw InputError(path, "a damaged file (its checksum differs)", "an undamaged trace");
 }
 
 }  // namespace orrery

@@ -55,7 +55,8 @@ void write_links(Hdf5Builder& builder, const Timeline& timeline) {
     ORRERY_ENSURE(link.bin_bytes.size() == bins);
     usage.insert(usage.end(), link.bin_bytes.begin(), link.bin_bytes.end());
   }
-  builder.matrix("/link_usage", usage, bins, {"B", "carried by each link (row of /links) in each bin of time"});
+  builder.matrix("/link_usage", usage, bins,
+                 {"B", "carried by each link (row of /links) in each bin of time"});
   builder.attribute("/link_usage", "bin_width_s", timeline.link_bin);
 }
 
@@ -75,7 +76,8 @@ void write_trace(const std::string& path, const Trace& trace) {
   builder.group("/links", "Links that carried something");
   visit_links(trace.timeline.links, column);
   write_links(builder, trace.timeline);
-  builder.group("/stages", "Accounting of each stage over its ranks; the mean_ columns add up to the makespan");
+  builder.group("/stages",
+                "Accounting of each stage over its ranks; the mean_ columns add up to the makespan");
   visit_stages(trace.accounting.stages, column);
   builder.group("/memory", "Bytes one GPU of a stage holds");
   visit_memory(trace.memory, column);

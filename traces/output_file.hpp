@@ -6,9 +6,10 @@
 
 namespace orrery {
 
-// Collects text in a temporary file beside the final one; commit() flushes it to disk and renames it. Without commit()
-// the temporary is removed. A device or pipe (/dev/stdout) is written directly. All members throw InputError naming
-// the path when the system refuses: no such folder, no permission, full disk, a folder of that name.
+// Collects text in a temporary file beside the final one; commit() flushes it to disk and renames it. Without
+// commit() the temporary is removed. A device or pipe (/dev/stdout) is written directly. All members throw
+// InputError naming the path when the system refuses: no such folder, no permission, full disk, a folder of
+// that name.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);

@@ -6,27 +6,42 @@ namespace orrery {
 
 std::string_view to_text(SpanKind kind) {
   switch (kind) {
-    case SpanKind::forward: return "forward";
-    case SpanKind::backward: return "backward";
-    case SpanKind::weight_gradient: return "weight_gradient";
-    case SpanKind::optimizer: return "optimizer";
-    case SpanKind::exposed_p2p: return "exposed_p2p";
-    case SpanKind::exposed_dp: return "exposed_dp";
-    case SpanKind::bubble_warmup: return "bubble_warmup";
-    case SpanKind::bubble_steady: return "bubble_steady";
-    case SpanKind::bubble_drain: return "bubble_drain";
-    case SpanKind::send: return "send";
-    case SpanKind::all_reduce: return "all_reduce";
-    case SpanKind::reduce_scatter: return "reduce_scatter";
-    case SpanKind::all_gather: return "all_gather";
+    case SpanKind::forward:
+      return "forward";
+    case SpanKind::backward:
+      return "backward";
+    case SpanKind::weight_gradient:
+      return "weight_gradient";
+    case SpanKind::optimizer:
+      return "optimizer";
+    case SpanKind::exposed_p2p:
+      return "exposed_p2p";
+    case SpanKind::exposed_dp:
+      return "exposed_dp";
+    case SpanKind::bubble_warmup:
+      return "bubble_warmup";
+    case SpanKind::bubble_steady:
+      return "bubble_steady";
+    case SpanKind::bubble_drain:
+      return "bubble_drain";
+    case SpanKind::send:
+      return "send";
+    case SpanKind::all_reduce:
+      return "all_reduce";
+    case SpanKind::reduce_scatter:
+      return "reduce_scatter";
+    case SpanKind::all_gather:
+      return "all_gather";
   }
   throw Defect("a span kind outside the enumeration");
 }
 
 std::string_view to_text(Stream stream) {
   switch (stream) {
-    case Stream::compute: return "compute";
-    case Stream::network: return "network";
+    case Stream::compute:
+      return "compute";
+    case Stream::network:
+      return "network";
   }
   throw Defect("a stream outside the enumeration");
 }

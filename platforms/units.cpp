@@ -35,13 +35,15 @@ constexpr std::array<std::pair<const char*, double>, 4> kBinaryPrefixes = {
 // Every prefix before every name; names earlier in the list are the preferred spellings.
 void add_prefixed(std::vector<Unit>& units, std::initializer_list<Unit> bases) {
   for (const Unit& base : bases) {
-    for (const auto& [prefix, factor] : kPrefixes) units.push_back({prefix + base.name, factor * base.factor});
+    for (const auto& [prefix, factor] : kPrefixes)
+      units.push_back({prefix + base.name, factor * base.factor});
   }
 }
 
 void add_binary(std::vector<Unit>& units, std::initializer_list<Unit> bases) {
   for (const Unit& base : bases) {
-    for (const auto& [prefix, factor] : kBinaryPrefixes) units.push_back({prefix + base.name, factor * base.factor});
+    for (const auto& [prefix, factor] : kBinaryPrefixes)
+      units.push_back({prefix + base.name, factor * base.factor});
   }
 }
 
@@ -68,8 +70,7 @@ Dimension work_dimension() {
 
 Dimension bandwidth_dimension() {
   Dimension bandwidth{"a bandwidth", "400Gbps or 50GBps", 1e18, "", {}};
-  add_prefixed(bandwidth.units,
-               {{"Bps", 1}, {"B/s", 1}, {"bps", 0.125}, {"b/s", 0.125}, {"bit/s", 0.125}});
+  add_prefixed(bandwidth.units, {{"Bps", 1}, {"B/s", 1}, {"bps", 0.125}, {"b/s", 0.125}, {"bit/s", 0.125}});
   add_binary(bandwidth.units, {{"Bps", 1}, {"B/s", 1}});
   return bandwidth;
 }
@@ -81,7 +82,10 @@ Dimension speed_dimension() {
 }
 
 Dimension money_dimension() {
-  return {"an amount of money", "2000 USD", 1e15, " ",
+  return {"an amount of money",
+          "2000 USD",
+          1e15,
+          " ",
           {{"USD", 1}, {"kUSD", kKilo}, {"k USD", kKilo}, {"MUSD", kMega}, {"M USD", kMega}}};
 }
 
@@ -89,7 +93,9 @@ Dimension price_dimension() {
   return {"a price per hour", "32.77 USD/h", 1e9, " ", {{"USD/h", 1}, {"USD/hour", 1}}};
 }
 
-Dimension power_dimension() { return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}}; }
+Dimension power_dimension() {
+  return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}};
+}
 
 enum class DimensionId { time, data, work, bandwidth, speed, money, price, power };
 
@@ -102,14 +108,38 @@ const Dimension& dimension(DimensionId id) {
 
 template <class Q>
 constexpr DimensionId dimension_of();
-template <> constexpr DimensionId dimension_of<Seconds>() { return DimensionId::time; }
-template <> constexpr DimensionId dimension_of<Bytes>() { return DimensionId::data; }
-template <> constexpr DimensionId dimension_of<Flops>() { return DimensionId::work; }
-template <> constexpr DimensionId dimension_of<BytesPerSecond>() { return DimensionId::bandwidth; }
-template <> constexpr DimensionId dimension_of<FlopsPerSecond>() { return DimensionId::speed; }
-template <> constexpr DimensionId dimension_of<Dollars>() { return DimensionId::money; }
-template <> constexpr DimensionId dimension_of<DollarsPerHour>() { return DimensionId::price; }
-template <> constexpr DimensionId dimension_of<Watts>() { return DimensionId::power; }
+template <>
+constexpr DimensionId dimension_of<Seconds>() {
+  return DimensionId::time;
+}
+template <>
+constexpr DimensionId dimension_of<Bytes>() {
+  return DimensionId::data;
+}
+template <>
+constexpr DimensionId dimension_of<Flops>() {
+  return DimensionId::work;
+}
+template <>
+constexpr DimensionId dimension_of<BytesPerSecond>() {
+  return DimensionId::bandwidth;
+}
+template <>
+constexpr DimensionId dimension_of<FlopsPerSecond>() {
+  return DimensionId::speed;
+}
+template <>
+constexpr DimensionId dimension_of<Dollars>() {
+  return DimensionId::money;
+}
+template <>
+constexpr DimensionId dimension_of<DollarsPerHour>() {
+  return DimensionId::price;
+}
+template <>
+constexpr DimensionId dimension_of<Watts>() {
+  return DimensionId::power;
+}
 
 const Unit* find_unit(const Dimension& dimension, std::string_view name) {
   const auto unit = std::find_if(dimension.units.begin(), dimension.units.end(),
@@ -202,10 +232,12 @@ struct Step {
 std::string scaled_text(double value, std::initializer_list<Step> steps) {
   const Step* chosen = steps.begin();
   for (const Step& step : steps) {
-    // A value that four digits would round up to the next unit is written in that unit: "1 ms", not "1000 us".
+    // A value that four digits would round up to the next unit is written in that unit: "1 ms", not "1000
+    // us".
     if (std::fabs(value) >= step.start * 0.99995) chosen = &step;
   }
-  if (value == 0) chosen = std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.factor == 1; });
+  if (value == 0)
+    chosen = std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.factor == 1; });
   return four_digits(value / chosen->factor) + " " + chosen->unit;
 }
 
@@ -250,13 +282,19 @@ std::string to_text(Seconds time) {
 }
 
 std::string to_text(Bytes size) {
-  return scaled_text(size.value(),
-                     {{1, 1, "B"}, {kKibi, kKibi, "KiB"}, {kMebi, kMebi, "MiB"}, {kGibi, kGibi, "GiB"}, {kTebi, kTebi, "TiB"}});
+  return scaled_text(size.value(), {{1, 1, "B"},
+                                    {kKibi, kKibi, "KiB"},
+                                    {kMebi, kMebi, "MiB"},
+                                    {kGibi, kGibi, "GiB"},
+                                    {kTebi, kTebi, "TiB"}});
 }
 
 std::string to_text(BytesPerSecond bandwidth) {
-  return scaled_text(bandwidth.value(),
-                     {{1, 1, "B/s"}, {kKilo, kKilo, "kB/s"}, {kMega, kMega, "MB/s"}, {kGiga, kGiga, "GB/s"}, {kTera, kTera, "TB/s"}});
+  return scaled_text(bandwidth.value(), {{1, 1, "B/s"},
+                                         {kKilo, kKilo, "kB/s"},
+                                         {kMega, kMega, "MB/s"},
+                                         {kGiga, kGiga, "GB/s"},
+                                         {kTera, kTera, "TB/s"}});
 }
 
 std::string to_text(FlopsPerSecond speed) {

@@ -217,6 +217,40 @@ TEST_CASE("Llama-2 70B does not fit on 8 A100 of 80 GB and fits on 64") {
   CHECK(largest(8) < usable);
 }
 
+TEST_CASE(
+    "routed tokens are kept on the way to the experts and back, the MLP between them once for each copy") {
+  ModelSpec model = gpt_layers(1);
+  const double dense = activation_bytes(model, spread(model, {}), 0, 0).value();
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  const double tokens = kSequence * kMicroBatch;
+  // The 16 h bytes of the MLP once more, and two tensors of 2 h bytes for each of the two copies.
+  const double expected = dense + tokens * (16 * kHidden + 2 * 2 * 2 * kHidden);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
+  strategy.expert = 4;  // as many tokens come as go
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
+}
+
+TEST_CASE("on AMP's 16 T4 the data-parallel GPT-2 trains with one sequence a GPU and fails with two") {
+  // arXiv 2210.07297, src/results/homogeneous_results.txt: 24 layers, 1024 wide, vocabulary 52256, dp 16.
+  ModelSpec model;
+  model.shapes = {{.hidden = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .ffn = 4096}};
+  model.layers.assign(24, 0);
+  model.vocabulary = 52256;
+  model.hidden = 1024;
+  model.learned_positions = 1024;
+  model.tied_embeddings = true;
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.sequence = 1024;
+  strategy.flash_attention = false;
+  strategy.type = DataType::fp16;
+  strategy.micro_batch = 1;
+  CHECK(stage_memory(model, strategy, 0, {1}).total() < usable_memory(gibibytes(16)));
+  strategy.micro_batch = 2;
+  CHECK(stage_memory(model, strategy, 0, {1}).total() > usable_memory(gibibytes(16)));
+}
+
 TEST_CASE("recomputation never needs more memory, nor does sequence parallelism keep more activations") {
   std::mt19937 random(3);
   const auto pick = [&](std::vector<int> values) { return values[random() % values.size()]; };

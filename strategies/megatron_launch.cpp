@@ -230,27 +230,31 @@ Gaps model_gaps(const ModelSpec& model) {
   return gaps;
 }
 
-// The first rank of a stage must not lie in the middle of a tensor-parallel group's node.
-Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
-  Gaps gaps;
+Gaps tensor_gaps(const ParallelStrategy& strategy) {
   for (int stage = 1; stage < strategy.pipeline; ++stage)
-    if (strategy.tensor(stage) != strategy.tensor(0)) {
-      gaps.push_back("stage 0 has " + std::to_string(strategy.tensor(0)) +
-                     " tensor-parallel ways and stage " + std::to_string(stage) + " has " +
-                     std::to_string(strategy.tensor(stage)) +
-                     "; Megatron-LM has one --tensor-model-parallel-size for all stages");
-      return gaps;
-    }
-  std::vector<int> used(cluster.groups.size(), 0);
-  for (const LaunchNode& node : launch_nodes(strategy, cluster)) ++used[static_cast<std::size_t>(node.group)];
-  for (std::size_t group = 0; group < used.size(); ++group) {
-    const int granted = group < strategy.nodes.size() ? strategy.nodes[group] : 0;
-    if (used[group] > granted)
-      gaps.push_back("in Megatron-LM's rank order group " + cluster.groups[group].name + " needs " +
-                     std::to_string(used[group]) +
-                     " nodes, because stages on another group stand between its stages; "
-                     "the plan has " +
-                     std::to_string(granted));
+    if (strategy.tensor(stage) != strategy.tensor(0))
+      return {"stage 0 has " + std::to_string(strategy.tensor(0)) + " tensor-parallel ways and stage " +
+              std::to_string(stage) + " has " + std::to_string(strategy.tensor(stage)) +
+              "; Megatron-LM has one --tensor-model-parallel-size for all stages"};
+  return {};
+}
+
+// torchrun numbers ranks node by node, so a node cannot hold ranks from two places in the pipeline's order.
+Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  std::vector<std::int64_t> nodes(cluster.groups.size(), 0);
+  std::vector<std::int64_t> ranks(cluster.groups.size(), 0);
+  for (const LaunchNode& node : launch_nodes(strategy, cluster)) {
+    ++nodes[static_cast<std::size_t>(node.group)];
+    ranks[static_cast<std::size_t>(node.group)] += node.ranks;
+  }
+  Gaps gaps;
+  for (std::size_t group = 0; group < nodes.size(); ++group) {
+    const std::int64_t capacity = cluster.groups[group].gpus_per_node;
+    const std::int64_t packed = (ranks[group] + capacity - 1) / capacity;
+    if (nodes[group] > packed)
+      gaps.push_back("the stages of group " + cluster.groups[group].name +
+                     " share nodes although stages of another " +
+                     "group stand between them; torchrun numbers the ranks of a node in one run");
   }
   return gaps;
 }
@@ -265,8 +269,6 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
                                    [](const LayerShape& shape) { return shape.experts > 1; });
   if (experts && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
     gaps.emplace_back("experts with tensor parallelism need sequence parallelism in Megatron-LM");
-  if (strategy.chunks > 1 && strategy.transfers == TransferMode::blocking && strategy.pipeline <= 2)
-    gaps.emplace_back("an interleaved pipeline of 2 ranks needs overlapped transfers in Megatron-LM");
   return gaps;
 }
 
@@ -275,7 +277,8 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
 std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStrategy& strategy,
                                        const ClusterSpec& cluster) {
   Gaps gaps = model_gaps(model);
-  for (const Gaps& more : {strategy_gaps(model, strategy), placement_gaps(strategy, cluster)})
+  for (const Gaps& more :
+       {strategy_gaps(model, strategy), tensor_gaps(strategy), placement_gaps(strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());
   return gaps;
 }

@@ -146,14 +146,12 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
     if (shape.ffn % allocation.tensor != 0 || shape.hidden % allocation.tensor != 0) return "width does not divide";
     if (shape.experts % allocation.expert != 0) return "experts do not divide";
   }
-  ScheduleShape schedule;
-  schedule.kind = setting.schedule;
-  schedule.transfers =
-      setting.schedule == ScheduleKind::interleaved ? TransferMode::overlapped : TransferMode::blocking;
-  schedule.ranks = allocation.stages();
-  schedule.chunks = setting.chunks;
-  schedule.microbatches = static_cast<int>(global_batch / (setting.micro_batch * allocation.data));
-  return schedule_obstacle(schedule);
+  if (setting.schedule == ScheduleKind::interleaved) {
+    if (allocation.stages() < 2) return "interleaved with one pipeline stage";
+    const std::int64_t microbatches = global_batch / (setting.micro_batch * allocation.data);
+    if (microbatches % allocation.stages() != 0) return "interleaved: the microbatches do not divide over the stages";
+  }
+  return std::nullopt;
 }
 
 ParallelStrategy strategy_of(const Allocation& allocation, const Setting& setting, std::int64_t global_batch,

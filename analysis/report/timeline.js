@@ -13,9 +13,8 @@ const cssColour = name => getComputedStyle(document.documentElement).getProperty
 function secondsText(seconds) {
   const size = Math.abs(seconds);
   if (size === 0) return "0 s";
-  if (size < 1e-3) return (seconds * 1e6).toPrecision(4) + " µs";
-  if (size < 1) return (seconds * 1e3).toPrecision(4) + " ms";
-  return seconds.toPrecision(4) + " s";
+  const [factor, unit] = size < 1e-3 ? [1e6, "µs"] : size < 1 ? [1e3, "ms"] : [1, "s"];
+  return `${Number((seconds * factor).toPrecision(4))} ${unit}`;
 }
 
 // A canvas as sharp as the screen; returns its drawing context in CSS pixels.

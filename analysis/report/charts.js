@@ -22,6 +22,8 @@ function fillTable(box, header, rows) {
     }
   };
   addRow(table.createTHead(), "th", header);
+  const isNumber = column => rows.some(row => typeof row[column] !== "string");
+  [...table.tHead.rows[0].cells].forEach((cell, column) => { cell.className = isNumber(column) ? "number" : ""; });
   const body = table.createTBody();
   rows.forEach(row => addRow(body, "td", row));
   box.replaceChildren(table);

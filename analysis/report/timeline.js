@@ -143,7 +143,7 @@ class Timeline {
       context.fillStyle = colours[kind];
       const gap = to - from > 3 ? 0.7 : 0;  // neighbours stay apart as long as there is room
       context.fillRect(from, top, Math.max(to - from - gap, 0.4), network ? height * 0.16 : height * 0.76 - 2);
-      if (!network && spans.microbatch[i] >= 0 && to - from > 18 && height > 15) {
+      if (!network && spans.microbatch[i] >= 0 && height > 15 && to - from > 6 + 8 * String(spans.microbatch[i]).length) {
         context.fillStyle = kind === "forward" ? "#ffffff" : "#10202c";
         context.textAlign = "center";
         context.fillText(spans.microbatch[i], (from + to) / 2, top + height * 0.37);

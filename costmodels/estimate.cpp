@@ -120,7 +120,8 @@ class Recurrence {
 };
 
 // Time of a message over every boundary of a replica, all played lanes together.
-std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topology, int replica, int lanes) {
+std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topology, int replica,
+                                    const std::vector<int>& lanes) {
   std::vector<Seconds> times;
   std::vector<Flow> flows;
   for (int boundary = 0; boundary + 1 < static_cast<int>(plan.parts.size()); ++boundary) {
@@ -129,7 +130,7 @@ std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topo
     message.from_rank = boundary % plan.stages();
     message.to_rank = (boundary + 1) % plan.stages();
     flows.clear();
-    for (int lane = 0; lane < lanes; ++lane) flows.push_back(lane_flow(plan, topology, replica, message, lane));
+    for (const int lane : lanes) flows.push_back(lane_flow(plan, topology, replica, message, lane));
     times.push_back(together(topology, flows));
   }
   return times;
@@ -186,7 +187,7 @@ std::vector<Seconds> pipeline_ends(const Schedule& schedule, const std::vector<P
 }
 
 Seconds estimate_iteration(const PricedPlan& plan, const Schedule& schedule, const Topology& topology) {
-  const int lanes = lanes_to_play(plan, topology);
+  const std::vector<int> lanes = lanes_to_play(plan, topology);
   std::map<std::vector<Seconds>, std::vector<Seconds>> ends_by_transfers;  // replicas that see equal links
   std::vector<Seconds> now;
   for (int replica = 0; replica < plan.replicas; ++replica) {

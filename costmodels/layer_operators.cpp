@@ -76,7 +76,8 @@ void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   add(block, MemoryKernel::residual, layer.owned_elements(), traffic);
 }
 
-// Attention stays within windows where the layer has them; a window never spans what one context rank holds.
+// Where the layer has attention windows each is a sequence of its own, or the part of it a context rank
+// holds.
 Attention attention_core(const Layer& layer, bool causal) {
   const LocalLayer& local = layer.local;
   const std::int64_t query_tokens = std::min(local.query_tokens, local.attended_tokens);
@@ -158,15 +159,14 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   block.leave_tensor_region(layer.hidden_elements());
 }
 
-// Tokens of the embedding and the head, which have the model's hidden size and no heads.
-Layer boundary_layer(const LayerShape& shape, const Sharding& sharding) {
+Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
   return {.shape = shape, .sharding = sharding, .local = local_layer(shape, split_of(sharding))};
 }
 
 }  // namespace
 
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
-  const Layer layer{.shape = shape, .sharding = sharding, .local = local_layer(shape, split_of(sharding))};
+  const Layer layer = layer_of(shape, sharding);
   const LocalLayer& local = layer.local;
   const bool dense = shape.experts == 1;
   // Parallel attention and MLP enter and leave the tensor group together (GPT-NeoX, gpt_j_residual).
@@ -194,7 +194,7 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
 BlockOperators embedding_operators(const ModelSpec& model, const Sharding& sharding) {
   if (model.vocabulary == 0) return {};
   const LayerShape shape{.hidden = model.hidden};
-  const Layer layer = boundary_layer(shape, sharding);
+  const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
   add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 4.0, .backward = 4.0});
   if (model.learned_positions > 0) {
@@ -212,7 +212,7 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
 BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) {
   if (model.vocabulary == 0) return {};
   const LayerShape shape{.hidden = model.hidden};
-  const Layer layer = boundary_layer(shape, sharding);
+  const Layer layer = layer_of(shape, sharding);
   const std::int64_t logits = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   BlockBuilder block(sharding);
   add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);

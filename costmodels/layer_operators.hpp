@@ -33,9 +33,10 @@ struct Sharding {
 };
 
 // Forward and backward of one microbatch. `communication` are the exposed collectives over the tensor (and
-// context, expert) group; `compute` is everything else. Recomputation repeats parts of `forward`: full all of
-// it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can move; how
-// near to the data-sheet bandwidth that gets is the cost models' to say.
+// context, expert) group; `compute` is everything else. The exchange of keys and values over the context
+// group counts as exposed though it runs beside the attention core. Recomputation repeats parts of `forward`:
+// full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
+// move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;

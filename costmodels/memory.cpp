@@ -144,65 +144,52 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   return bytes;
 }
 
-// Full recomputation with `block` recomputes the first layers of a part, each on its own.
-double block_recompute(const ModelSpec& model, const ParallelStrategy& strategy, const LayerRange& range,
-                       const LayerSplit& split) {
-  double bytes = 0.0;
-  int left = strategy.recompute.layers;
+struct PartActivations {
+  double kept = 0.0;        // by each microbatch from its forward to its backward
+  double recomputed = 0.0;  // what the backward of one microbatch brings back at most
+};
+
+// `uniform` keeps the input of each group of layers; `block` recomputes the first layers, each on its own,
+// and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
+// _checkpointed_forward).
+PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split) {
+  const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
+  const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
+  const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
+  PartActivations bytes;
+  double brought_back = 0.0;  // by the group the layer belongs to
+  int position = 0;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    const int recomputed = std::min(left, layers);
-    left -= recomputed;
-    bytes += recomputed * one.input + (layers - recomputed) * one.all();
+    for (const int end = position + layers; position < end; ++position) {
+      if (position >= recomputed_layers) {
+        bytes.kept += one.all();
+        continue;
+      }
+      const bool first_of_group = position % group == 0;
+      if (first_of_group) bytes.kept += one.input;
+      brought_back = first_of_group ? one.all() - one.input : brought_back + one.all();
+      bytes.recomputed = std::max(bytes.recomputed, brought_back);
+    }
   });
   return bytes;
 }
 
-// With `uniform` every group of layers keeps the input of its first one.
-double uniform_recompute(const ModelSpec& model, const ParallelStrategy& strategy, const LayerRange& range,
-                         const LayerSplit& split) {
-  const int group = std::max(1, strategy.recompute.layers);
-  double bytes = 0.0;
-  int layer = 0;  // of the range
-  for_each_run(model, range, [&](const LayerShape& shape, int layers) {
-    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    const auto groups_before = [&](int end) { return (end + group - 1) / group; };
-    bytes += (groups_before(layer + layers) - groups_before(layer)) * one.input;
-    layer += layers;
-  });
-  return bytes;
-}
-
-double layers_kept(const ModelSpec& model, const ParallelStrategy& strategy, const LayerRange& range,
-                   const LayerSplit& split) {
+PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
-    return strategy.recompute.method == RecomputeMethod::block
-               ? block_recompute(model, strategy, range, split)
-               : uniform_recompute(model, strategy, range, split);
+    return full_recompute(model, strategy, range, split);
   }
   const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
-  double bytes = 0.0;
+  PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    bytes += layers * (selective ? one.all() - one.scores : one.all());
+    const double dropped = selective ? one.scores : 0.0;
+    bytes.kept += layers * (one.all() - dropped);
+    bytes.recomputed = std::max(bytes.recomputed, dropped);
   });
   return bytes;
-}
-
-// What the backward of one microbatch brings back: a group of layers, or the scores of one layer.
-double recomputed_at_once(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  if (strategy.recompute.granularity == RecomputeGranularity::none) return 0.0;
-  const LayerSplit split = layer_split(model, strategy, stage);
-  const LayerRange& range = strategy.part(stage, chunk);
-  LayerActivations largest;
-  for_each_run(model, range, [&](const LayerShape& shape, int) {
-    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    if (one.all() > largest.all()) largest = one;
-  });
-  if (strategy.recompute.granularity == RecomputeGranularity::selective) return largest.scores;
-  const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
-  const int together = uniform ? std::clamp(strategy.recompute.layers, 1, std::max(1, range.count)) : 1;
-  return together * largest.all() - largest.input;
 }
 
 // Local tokens of the embedding and the head.
@@ -217,6 +204,22 @@ Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int 
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
   return Bytes(scale * logits * (kLogitPeak + (alive - 1) * kLogitKept));
+}
+
+PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                 int chunk) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split);
+  const bool embedding = chunk == 0 && holds_embedding(model, stage);
+  const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
+  if (!embedding && !head) return bytes;
+  const auto hidden =
+      static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
+  // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
+  if (embedding && model.learned_positions > 0) bytes.kept += hidden;
+  // Inputs of the final norm and of the output matrix.
+  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
+  return bytes;
 }
 
 // Four gathered tensors of sequence parallelism, two messages of the pipeline in flight, two K/V blocks of
@@ -251,19 +254,7 @@ double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy
 }
 
 Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  double bytes =
-      layers_kept(model, strategy, strategy.part(stage, chunk), layer_split(model, strategy, stage));
-  const double element = stored_bytes(strategy.type);
-  if (chunk == 0 && holds_embedding(model, stage) && model.learned_positions > 0) {
-    // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
-    bytes += static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
-  }
-  if (chunk == strategy.chunks - 1 && holds_head(model, strategy, stage)) {
-    // Inputs of the final norm and of the output matrix.
-    bytes += 2 * element *
-             static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
-  }
-  return Bytes(bytes);
+  return Bytes(part_activations(model, strategy, stage, chunk).kept);
 }
 
 StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
@@ -280,8 +271,9 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     const int microbatches = alive[static_cast<std::size_t>(chunk)];
     if (microbatches == 0) continue;
-    memory.activations += activation_bytes(model, strategy, stage, chunk) * microbatches;
-    recomputed = std::max(recomputed, recomputed_at_once(model, strategy, stage, chunk));
+    const PartActivations part = part_activations(model, strategy, stage, chunk);
+    memory.activations += Bytes(part.kept * microbatches);
+    recomputed = std::max(recomputed, part.recomputed);
   }
   memory.activations += Bytes(recomputed);
   memory.logits = logit_bytes(model, strategy, stage, alive.back());

@@ -30,9 +30,9 @@ struct StageMemory {
 double stage_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
 // Activation bytes one microbatch leaves on one GPU for one part, from its forward to its backward:
-// Korthikanti et al. 2022 (arXiv 2205.05198, equations 1 to 4 and table 2), tensor by tensor, so that grouped
-// queries, gated MLPs, flash attention, experts and models without dropout are counted too. Logits are not in
-// it.
+// Korthikanti et al. 2022 (arXiv 2205.05198, equations 1, 2 and 4, table 2), tensor by tensor, so that
+// grouped queries, gated MLPs, flash attention, experts and models without dropout are counted too. Logits
+// are not in it.
 Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
 
 // Parameters of the stage whose optimizer state this GPU keeps: all of them, or with
@@ -44,10 +44,10 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 // brings back for the microbatch in its backward counts as activations.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive);
 
-// What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, above
-// which AMP's trials (arXiv 2210.07297) fail; 0.91 from 80 GiB on and straight in between, which are
-// assumptions: published peaks on 32 GB cards lie 4 to 10 GB above the counted bytes, and larger cards lose a
-// smaller share to fragmentation.
+// What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, which
+// keeps 45 of the 47 trials that ran on T4 cards in AMP's homogeneous set (arXiv 2210.07297) and none of the
+// 5 that failed; 0.91 from 80 GiB on and straight in between, which are assumptions. Published peaks on 32 GB
+// cards lie 4 to 10 GB above the counted bytes: a plan close to the limit is a risk, not a promise.
 Bytes usable_memory(Bytes card);
 
 }  // namespace orrery

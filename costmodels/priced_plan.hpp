@@ -41,11 +41,12 @@ struct StageReduction {
   TransferEfficiency efficiency;
 };
 
-// Lanes are the tensor x context ranks of a stage: lane i sends to lane i of the next stage and reduces with lane i
-// of the other replicas.
+// Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends to the same
+// lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
   int replicas = 1;
+  int context = 1;  // context ranks a stage has
   std::vector<PartTimes> parts;              // P * v, in model order
   std::vector<BoundaryMessage> boundaries;   // P * v - 1
   std::vector<std::vector<int>> gpus;        // [replica * P + stage][lane] -> GPU of the topology

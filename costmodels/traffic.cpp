@@ -80,50 +80,63 @@ Flow lane_flow(const PricedPlan& plan, const Topology& topology, int replica, co
 
 namespace {
 
-std::vector<int> lane_members(const PricedPlan& plan, const std::vector<int>& ranks, int lane) {
+std::size_t lane_count(const PricedPlan& plan) {
+  std::size_t lanes = plan.gpus.front().size();
+  for (const auto& gpus : plan.gpus) lanes = std::min(lanes, gpus.size());
+  return lanes;
+}
+
+int tensor_ways(const PricedPlan& plan) { return static_cast<int>(lane_count(plan)) / plan.context; }
+
+// Who reduces gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and context rank.
+std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
+  const int tensor = tensor_ways(plan);
   std::vector<int> gpus;
-  gpus.reserve(ranks.size());
-  for (const int rank : ranks) gpus.push_back(plan.gpus[static_cast<std::size_t>(rank)][static_cast<std::size_t>(lane)]);
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (int context = 0; context < plan.context; ++context) {
+      gpus.push_back(plan.lanes(replica, stage)[static_cast<std::size_t>(context * tensor + lane % tensor)]);
+    }
+  }
   return gpus;
 }
 
 class TailBuilder {
  public:
-  TailBuilder(const PricedPlan& plan, const Topology& topology, int lanes)
+  TailBuilder(const PricedPlan& plan, const Topology& topology, const std::vector<int>& lanes)
       : plan_(plan), topology_(topology), lanes_(lanes) {
     tail_.programs.resize(plan.gpus.size());
   }
 
-  void collective(CollectiveKind kind, Bytes bytes, const TransferEfficiency& efficiency, std::vector<int> ranks,
-                  int lanes) {
-    if (ranks.size() < 2 || bytes.value() <= 0) return;
-    TailCollective collective;
-    for (int lane = 0; lane < lanes; ++lane) {
-      collective.lanes.push_back(ring_flows(topology_, kind, bytes, efficiency, lane_members(plan_, ranks, lane)));
-    }
-    for (const int rank : ranks) {
-      tail_.programs[static_cast<std::size_t>(rank)].push_back({false, static_cast<int>(tail_.collectives.size())});
-    }
-    collective.ranks = std::move(ranks);
-    tail_.collectives.push_back(std::move(collective));
-  }
-
-  // One collective over the replicas of every stage.
+  // One ring for each tensor rank played, over the replicas and context ranks of every stage.
   void over_replicas(CollectiveKind kind, Bytes StageReduction::*bytes) {
+    if (plan_.replicas * plan_.context < 2) return;
     for (int stage = 0; stage < plan_.stages() && !plan_.reductions.empty(); ++stage) {
       const StageReduction& reduction = plan_.reductions[static_cast<std::size_t>(stage)];
-      std::vector<int> ranks;
-      for (int replica = 0; replica < plan_.replicas; ++replica) ranks.push_back(replica * plan_.stages() + stage);
-      collective(kind, reduction.*bytes, reduction.efficiency, std::move(ranks), lanes_);
+      TailCollective collective;
+      for (const int lane : lanes_) {
+        if (lane >= tensor_ways(plan_)) continue;
+        collective.lanes.push_back(ring_flows(topology_, kind, reduction.*bytes, reduction.efficiency,
+                                              reduction_members(plan_, stage, lane)));
+      }
+      for (int replica = 0; replica < plan_.replicas; ++replica) {
+        collective.ranks.push_back(replica * plan_.stages() + stage);
+      }
+      add(std::move(collective), reduction.*bytes);
     }
   }
 
-  // One collective over the named stages of every replica.
-  void over_stages(Bytes bytes, const std::vector<int>& stages, int lanes) {
+  // One ring for each of `lanes` over the named stages of every replica.
+  void over_stages(Bytes bytes, const std::vector<int>& stages, const std::vector<int>& lanes) {
+    if (stages.size() < 2) return;
     for (int replica = 0; replica < plan_.replicas; ++replica) {
-      std::vector<int> ranks;
-      for (const int stage : stages) ranks.push_back(replica * plan_.stages() + stage);
-      collective(CollectiveKind::all_reduce, bytes, {}, std::move(ranks), lanes);
+      TailCollective collective;
+      for (const int lane : lanes) {
+        std::vector<int> gpus;
+        for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
+        collective.lanes.push_back(ring_flows(topology_, CollectiveKind::all_reduce, bytes, {}, gpus));
+      }
+      for (const int stage : stages) collective.ranks.push_back(replica * plan_.stages() + stage);
+      add(std::move(collective), bytes);
     }
   }
 
@@ -134,13 +147,21 @@ class TailBuilder {
   Tail take() { return std::move(tail_); }
 
  private:
+  void add(TailCollective collective, Bytes bytes) {
+    if (bytes.value() <= 0) return;
+    for (const int rank : collective.ranks) {
+      tail_.programs[static_cast<std::size_t>(rank)].push_back({false, static_cast<int>(tail_.collectives.size())});
+    }
+    tail_.collectives.push_back(std::move(collective));
+  }
+
   const PricedPlan& plan_;
   const Topology& topology_;
-  int lanes_;
+  const std::vector<int>& lanes_;
   Tail tail_;
 };
 
-// A signature of where a flow goes: lanes that do the same have equal signatures and disjoint links.
+// Where the flows of one tensor rank go: tensor ranks that do the same have equal paths and disjoint links.
 struct LaneUse {
   std::vector<LinkSpec> paths;
   std::vector<int> links;
@@ -152,56 +173,71 @@ void use(const Topology& topology, LaneUse& lane, int from, int to) {
   for (int i = 0; i < route.count; ++i) lane.links.push_back(route.links[static_cast<std::size_t>(i)]);
 }
 
-// The pairs of neighbours of a lane: stages that exchange messages, and replicas that are neighbours in a ring.
-LaneUse lane_use(const PricedPlan& plan, const Topology& topology, int lane) {
+// The pairs of GPUs that exchange messages, or are neighbours in a ring of gradients or of embedding gradients.
+LaneUse tensor_rank_use(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
   LaneUse result;
-  const auto gpu = [&](int replica, int stage) { return plan.lanes(replica, stage)[static_cast<std::size_t>(lane)]; };
-  for (int replica = 0; replica < plan.replicas; ++replica) {
-    for (int stage = 0; stage < plan.stages(); ++stage) {
-      const int next_stage = (stage + 1) % plan.stages();
-      const int next_replica = (replica + 1) % plan.replicas;
-      use(topology, result, gpu(replica, stage), gpu(replica, next_stage));
-      use(topology, result, gpu(replica, next_stage), gpu(replica, stage));
-      use(topology, result, gpu(replica, stage), gpu(next_replica, stage));
+  const int tensor = tensor_ways(plan);
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const std::vector<int> members = reduction_members(plan, stage, tensor_rank);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      use(topology, result, members[i], members[(i + 1) % members.size()]);
+    }
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      for (int context = 0; context < plan.context; ++context) {
+        const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
+        const int here = plan.lanes(replica, stage)[lane];
+        const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
+        use(topology, result, here, next);
+        use(topology, result, next, here);
+      }
     }
   }
   return result;
 }
 
+std::vector<int> count_up(int count) {
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
+  std::vector<int> owner(topology.links().size(), -1);
+  const LaneUse first = tensor_rank_use(plan, topology, 0);
+  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
+    const LaneUse used = tensor_rank_use(plan, topology, tensor_rank);
+    if (used.paths != first.paths) return false;
+    for (const int link : used.links) {
+      int& rank_of_link = owner[static_cast<std::size_t>(link)];
+      if (rank_of_link >= 0 && rank_of_link != tensor_rank) return false;
+      rank_of_link = tensor_rank;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
-Tail make_tail(const PricedPlan& plan, const Topology& topology, int lanes) {
+Tail make_tail(const PricedPlan& plan, const Topology& topology, const std::vector<int>& lanes) {
   TailBuilder builder(plan, topology, lanes);
-  std::vector<int> all_stages(static_cast<std::size_t>(plan.stages()));
-  std::iota(all_stages.begin(), all_stages.end(), 0);
   builder.over_replicas(plan.reduction == GradientReduction::all_reduce ? CollectiveKind::all_reduce
                                                                          : CollectiveKind::reduce_scatter,
                         &StageReduction::gradients);
   if (plan.embedding_gradient && plan.stages() > 1) {
     builder.over_stages(*plan.embedding_gradient, {0, plan.stages() - 1}, lanes);
   }
-  if (plan.gradient_norm) builder.over_stages(Bytes(4), all_stages, 1);
+  if (plan.gradient_norm) builder.over_stages(Bytes(4), count_up(plan.stages()), {0});
   if (!plan.optimizer.empty()) builder.optimizer();
   builder.over_replicas(CollectiveKind::all_gather, &StageReduction::gathered);
   return builder.take();
 }
 
-int lanes_to_play(const PricedPlan& plan, const Topology& topology) {
-  std::size_t lanes = plan.gpus.front().size();
-  for (const auto& gpus : plan.gpus) lanes = std::min(lanes, gpus.size());
-  if (lanes == 1) return 1;
-  std::vector<int> owner(topology.links().size(), -1);
-  const LaneUse first = lane_use(plan, topology, 0);
-  for (std::size_t lane = 0; lane < lanes; ++lane) {
-    const LaneUse used = lane_use(plan, topology, static_cast<int>(lane));
-    if (used.paths != first.paths) return static_cast<int>(lanes);
-    for (const int link : used.links) {
-      int& lane_of_link = owner[static_cast<std::size_t>(link)];
-      if (lane_of_link >= 0 && lane_of_link != static_cast<int>(lane)) return static_cast<int>(lanes);
-      lane_of_link = static_cast<int>(lane);
-    }
-  }
-  return 1;
+std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
+  const int tensor = tensor_ways(plan);
+  if (tensor > 1 && !tensor_ranks_alike(plan, topology)) return count_up(static_cast<int>(lane_count(plan)));
+  std::vector<int> lanes;
+  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);
+  return lanes;
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {

@@ -51,11 +51,11 @@ struct Tail {
 
 // Megatron-LM core/distributed/finalize_model_grads.py, then the optimizer: gradient reduction over replicas, word
 // embedding between first and last stage, gradient norm over the stages of a replica, step, parameter all-gather.
-Tail make_tail(const PricedPlan&, const Topology&, int lanes);
+Tail make_tail(const PricedPlan&, const Topology&, const std::vector<int>& lanes);
 
-// Lanes that must be played: 1 where the lanes of every message and collective cross disjoint links of equal
-// latency and bandwidth, so that they all do the same at the same time; all of them otherwise.
-int lanes_to_play(const PricedPlan&, const Topology&);
+// Lanes that must be played: those of tensor rank 0 where the lanes of every other tensor rank cross links of their
+// own, of equal latency and bandwidth, so that they do the same at the same time; all lanes otherwise.
+std::vector<int> lanes_to_play(const PricedPlan&, const Topology&);
 
 // Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no link is
 // faster than the sum of what crosses it, which is exact for flows that share evenly.

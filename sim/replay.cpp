@@ -190,10 +190,10 @@ class Player : public EventSink {
     const std::size_t index = message_index(rank, id);
     MessageState& state = messages_[index];
     state.start = network_.now();
-    state.flows_left = static_cast<std::uint16_t>(lanes_);
+    state.flows_left = static_cast<std::uint16_t>(lanes_.size());
     const Message what = schedule_.message(id);
     const int replica = static_cast<int>(replica_of(rank));
-    for (int lane = 0; lane < lanes_; ++lane) {
+    for (const int lane : lanes_) {
       const Flow flow = lane_flow(plan_, topology_, replica, what, lane);
       network_.start_flow(flow.from, flow.to, flow.wire, tag_of(Subject::message, index));
     }
@@ -312,7 +312,9 @@ class Player : public EventSink {
     span.end = when.end;
     for (const CollectiveFlows& lane : collective.lanes) {
       for (const Flow& flow : lane.flows) {
-        if (flow.from == plan_.gpus[rank][0]) span.bytes += flow.payload.value() * all_lanes_;
+        const std::vector<int>& gpus = plan_.gpus[rank];
+        const bool mine = std::find(gpus.begin(), gpus.end(), flow.from) != gpus.end();
+        if (mine) span.bytes += flow.payload.value() * all_lanes_ / static_cast<double>(lanes_.size());
       }
     }
     append(timeline_.spans, span);
@@ -379,8 +381,8 @@ class Player : public EventSink {
   const PricedPlan& plan_;
   const Schedule& schedule_;
   const Topology& topology_;
-  int lanes_;      // played
-  int all_lanes_;  // of the plan
+  std::vector<int> lanes_;  // played
+  int all_lanes_;           // of the plan
   Tail tail_;
   Network network_;
   LinkRecorder recorder_;

@@ -21,7 +21,9 @@ struct Gemm {
   bool operator==(const Gemm&) const = default;
 };
 
-enum class AttentionKernel { flash, unfused };
+// `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper); `flash2`:
+// FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax, dropout.
+enum class AttentionKernel { flash, unfused, flash2 };
 
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
 struct Attention {
@@ -36,10 +38,15 @@ struct Attention {
 enum class MemoryKernel { norm, rope, activation, residual, embedding, cross_entropy, optimizer, copy };
 std::string_view to_text(MemoryKernel);
 
+// `separate`: a kernel of its own, as measured. `fused`: part of one generated or hand-written kernel that streams
+// (Transformer Engine, torch.compile); FIDELITY B 9.3 takes 0.8 of the bandwidth for those.
+enum class Fusion { separate, fused };
+
 // An operator bound by memory: `bytes` is what it must read and write at least.
 struct MemoryBound {
   MemoryKernel kernel = MemoryKernel::copy;
   Bytes bytes;
+  Fusion fusion = Fusion::separate;
   bool operator==(const MemoryBound&) const = default;
 };
 

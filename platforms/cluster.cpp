@@ -1,1 +1,185 @@
+#include "platforms/cluster.hpp"
 
+#include <algorithm>
+#include <filesystem>
+
+#include "platforms/embedded.hpp"
+#include "platforms/errors.hpp"
+#include "platforms/node_group.hpp"
+#include "platforms/yaml.hpp"
+
+extern "C" const orrery::EmbeddedRow orrery_embedded_platforms[];
+
+namespace orrery {
+
+namespace {
+
+constexpr std::int64_t kMostGpus = 1'000'000;
+constexpr std::string_view kFolder = "clusters/";
+constexpr std::string_view kSuffix = ".yaml";
+
+// From one port of an InfiniBand switch to another (NVIDIA Quantum data sheet, recalled): what a detour over
+// the spine adds each way.
+constexpr Seconds kSwitchLatency = microseconds(0.13);
+
+std::vector<NodeGroup> read_groups(const YamlValue& list) {
+  std::vector<NodeGroup> groups;
+  std::int64_t gpus = 0;
+  for (const YamlValue& item : list.items()) {
+    const NodeGroup group = parse_node_group(item);
+    for (const NodeGroup& earlier : groups) {
+      if (earlier.name == group.name) item.at("name").fail("a name that no other group has");
+    }
+    gpus += std::int64_t{group.count.maximum} * group.gpus_per_node;
+    if (gpus > kMostGpus) {
+      throw InputError(item.at("count").place(), "more than a million GPUs in all",
+                       "a cluster of at most a million GPUs");
+    }
+    groups.push_back(group);
+  }
+  if (groups.empty()) throw InputError(list.place(), "an empty list", "at least one group of nodes");
+  return groups;
+}
+
+std::vector<std::string> regions_of(const std::vector<NodeGroup>& groups) {
+  std::vector<std::string> regions;
+  for (const NodeGroup& group : groups) {
+    if (std::find(regions.begin(), regions.end(), group.region) == regions.end())
+      regions.push_back(group.region);
+  }
+  return regions;
+}
+
+bool joins(const RegionLink& link, const std::string& a, const std::string& b) {
+  return (link.from == a && link.to == b) || (link.from == b && link.to == a);
+}
+
+std::string read_region_end(const YamlValue& value, const std::vector<std::string>& regions) {
+  const std::string name = value.text();
+  if (std::find(regions.begin(), regions.end(), name) == regions.end()) {
+    value.fail("the region of a group" + did_you_mean(name, regions));
+  }
+  return name;
+}
+
+RegionLink read_region_link(const YamlValue& map, const std::vector<std::string>& regions) {
+  map.allow_keys({"from", "to", "bandwidth", "latency"});
+  RegionLink region;
+  region.from = read_region_end(map.at("from"), regions);
+  region.to = read_region_end(map.at("to"), regions);
+  if (region.from == region.to) map.at("to").fail("another region than from");
+  region.link.bandwidth = map.at("bandwidth").positive_quantity<BytesPerSecond>();
+  region.link.latency = map.at("latency").quantity<Seconds>();
+  return region;
+}
+
+std::vector<RegionLink> read_region_links(const YamlValue& list, const std::vector<std::string>& regions) {
+  std::vector<RegionLink> links;
+  for (const YamlValue& item : list.items()) {
+    const RegionLink link = read_region_link(item, regions);
+    for (const RegionLink& earlier : links) {
+      if (!joins(earlier, link.from, link.to)) continue;
+      throw InputError(item.place(), "a second link between " + link.from + " and " + link.to,
+                       "one link between two regions (it goes both ways)");
+    }
+    links.push_back(link);
+  }
+  return links;
+}
+
+void require_region_links(const std::vector<RegionLink>& links, const std::vector<std::string>& regions,
+                          const std::string& place) {
+  for (std::size_t a = 0; a < regions.size(); ++a) {
+    for (std::size_t b = a + 1; b < regions.size(); ++b) {
+      const bool joined = std::any_of(links.begin(), links.end(), [&](const RegionLink& link) {
+        return joins(link, regions[a], regions[b]);
+      });
+      if (joined) continue;
+      throw InputError(place, "no link between the regions " + regions[a] + " and " + regions[b],
+                       "fabric: {regions: [{from: " + regions[a] + ", to: " + regions[b] +
+                           ", bandwidth: 10Gbps, latency: 20ms}]}");
+    }
+  }
+}
+
+void read_leaves(const YamlValue& map, Fabric& fabric) {
+  constexpr int kMostNodesPerLeaf = 100'000;
+  if (const auto nodes = map.find("nodes_per_leaf")) {
+    fabric.nodes_per_leaf = static_cast<int>(nodes->integer(0, kMostNodesPerLeaf));
+  }
+  if (fabric.nodes_per_leaf > 0) fabric.latency = kSwitchLatency;
+  for (const char* key : {"oversubscription", "latency"}) {
+    const auto value = map.find(key);
+    if (!value || fabric.nodes_per_leaf > 0) continue;
+    throw InputError(
+        value->place(), std::string("the key ") + key + " of a fabric without leaves",
+        "nodes_per_leaf above 0 beside it (without leaves there is one big switch and no uplink)");
+  }
+  if (const auto factor = map.find("oversubscription")) fabric.oversubscription = factor->number(1, 1000);
+  if (const auto latency = map.find("latency")) fabric.latency = latency->quantity<Seconds>();
+}
+
+Fabric read_fabric(const YamlValue& root, const std::vector<std::string>& regions) {
+  Fabric fabric;
+  const std::optional<YamlValue> map = root.find("fabric");
+  if (map) {
+    map->allow_keys({"nodes_per_leaf", "oversubscription", "latency", "regions"});
+    read_leaves(*map, fabric);
+    if (const auto links = map->find("regions")) fabric.regions = read_region_links(*links, regions);
+  }
+  require_region_links(fabric.regions, regions, map ? map->place() : root.place());
+  return fabric;
+}
+
+Contention read_contention(const YamlValue& root) {
+  const std::optional<YamlValue> value = root.find("contention");
+  if (!value || value->text() == "shared") return Contention::shared;
+  if (value->text() == "ideal") return Contention::ideal;
+  value->fail("shared or ideal");
+}
+
+std::optional<std::string_view> builtin_cluster(const std::string& name) {
+  for (const EmbeddedFile& file : embedded_files(orrery_embedded_platforms)) {
+    if (file.name == std::string(kFolder) + name + std::string(kSuffix)) return file.content;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
+  const YamlValue root = YamlValue::parse(yaml, file);
+  if (root.kind() != YamlValue::Kind::map) root.fail("a cluster: a map with the keys name and groups");
+  root.allow_keys({"name", "groups", "fabric", "contention"});
+  ClusterSpec cluster;
+  const auto name = root.find("name");
+  cluster.name = name ? name->text() : "cluster";
+  cluster.groups = read_groups(root.at("groups"));
+  cluster.fabric = read_fabric(root, regions_of(cluster.groups));
+  cluster.contention = read_contention(root);
+  return cluster;
+}
+
+ClusterSpec read_cluster(const std::string& path_or_name) {
+  if (const auto builtin = builtin_cluster(path_or_name)) return parse_cluster(*builtin, path_or_name);
+  std::error_code ignored;  // what exists but cannot be looked at is left to read_text_file
+  if (std::filesystem::status(path_or_name, ignored).type() == std::filesystem::file_type::not_found) {
+    throw InputError("cluster",
+                     "no file and no built-in cluster " + quote_for_message(path_or_name) +
+                         did_you_mean(path_or_name, builtin_cluster_names()),
+                     "the path of a cluster file or a name of `orrery catalog clusters`");
+  }
+  return parse_cluster(read_text_file(path_or_name), path_or_name);
+}
+
+std::vector<std::string> builtin_cluster_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files(orrery_embedded_platforms)) {
+    if (file.name.substr(0, kFolder.size()) != kFolder) continue;
+    const std::size_t length = file.name.size() - kFolder.size() - kSuffix.size();
+    names.emplace_back(file.name.substr(kFolder.size(), length));
+  }
+  return names;
+}
+
+}  // namespace orrery

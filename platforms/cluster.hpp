@@ -26,7 +26,7 @@ struct NodeGroup {
   std::string name;
   GpuSpec gpu;
   int gpus_per_node = 8;
-  NodeCount count;   // a fixed count has minimum == maximum
+  NodeCount count;    // a fixed count has minimum == maximum
   LinkSpec gpu_link;  // of each GPU to the switch inside its node, each direction; latency counted once a GPU
   int nics_per_node = 1;  // divides gpus_per_node: the GPUs of a node share its NICs evenly, in order
   LinkSpec nic;           // each NIC, each direction
@@ -47,7 +47,8 @@ struct RegionLink {
 
 struct Fabric {
   // Nodes hang below leaf switches, filled in order; the uplink of a leaf carries
-  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction. 0 nodes per leaf: one big switch.
+  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction. 0 nodes per leaf: one big
+  // switch.
   int nodes_per_leaf = 0;
   double oversubscription = 1.0;
   Seconds latency;  // of the uplink, counted once up and once down

@@ -20,4 +20,7 @@ struct EmbeddedRow {
 
 std::vector<EmbeddedFile> embedded_files(const EmbeddedRow* table);
 
+// The content of one file of the table; the file must be there.
+std::string_view embedded_file(const EmbeddedRow* table, std::string_view name);
+
 }  // namespace orrery

@@ -18,17 +18,18 @@ void fail_ensure(const char* condition, const char* file, int line) {
 
 namespace {
 
+bool same_letter(char x, char y) {
+  return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto same = [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-  };
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = row[0];
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replace = diagonal + (same(a[i - 1], b[j - 1]) ? 0 : 1);
+      const std::size_t replace = diagonal + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
     }
@@ -49,6 +50,10 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
     }
   }
   return best == nullptr ? std::string() : ", did you mean '" + *best + "'?";
+}
+
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_letter);
 }
 
 std::string quote_for_message(std::string_view text) {

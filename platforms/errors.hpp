@@ -1,4 +1,5 @@
-// The three kinds of trouble: wrong input (InputError), a plan that cannot run (Infeasible), our mistake (ENSURE).
+// The three kinds of trouble: wrong input (InputError), a plan that cannot run (Infeasible), our mistake
+// (ENSURE).
 #pragma once
 
 #include <stdexcept>
@@ -8,10 +9,11 @@
 
 namespace orrery {
 
-// Wrong input. Thrown by readers and option parsing, caught once in main, which prints one line and exits with 2.
+// Wrong input. Thrown by readers and option parsing, caught once in main, which prints one line and exits
+// with 2.
 struct InputError : std::runtime_error {
-  // `place`: file and line or key, or the option. `found`: what stands there. `expected`: what should stand there and
-  // what to do about it.
+  // `place`: file and line or key, or the option. `found`: what stands there. `expected`: what should stand
+  // there and what to do about it.
   InputError(std::string place, std::string found, std::string expected);
 
   std::string place;
@@ -19,7 +21,8 @@ struct InputError : std::runtime_error {
   std::string expected;
 };
 
-// Why a plan cannot run; a value, not an exception. The kind is the counter it goes to (DESIGN 2.6 `space.rejected`).
+// Why a plan cannot run; a value, not an exception. The kind is the counter it goes to (DESIGN 2.6
+// `space.rejected`).
 enum class InfeasibleKind { shape, rule, memory, budget };
 struct Infeasible {
   InfeasibleKind kind;
@@ -37,6 +40,9 @@ struct Defect : std::logic_error {
 
 // The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; empty when nothing is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
+// Whether two names are equal when upper and lower case are the same.
+bool same_name(std::string_view a, std::string_view b);
 
 // `text` in single quotes for a one-line message: cut after 60 bytes, control characters escaped.
 std::string quote_for_message(std::string_view text);

@@ -1,1 +1,137 @@
+#include "platforms/gpu.hpp"
 
+#include "platforms/embedded.hpp"
+#include "platforms/yaml.hpp"
+
+extern "C" const orrery::EmbeddedRow orrery_embedded_platforms[];
+
+namespace orrery {
+
+namespace {
+
+constexpr int kMostMultiprocessors = 100'000;
+
+std::string text_or(const YamlValue& map, const std::string& key, const std::string& otherwise) {
+  const std::optional<YamlValue> value = map.find(key);
+  return value ? value->text() : otherwise;
+}
+
+std::optional<FlopsPerSecond> optional_peak(const YamlValue& map, const std::string& key) {
+  const std::optional<YamlValue> value = map.find(key);
+  if (!value) return std::nullopt;
+  return value->positive_quantity<FlopsPerSecond>();
+}
+
+void read_peaks(const YamlValue& map, GpuSpec& gpu) {
+  gpu.fp32 = optional_peak(map, "fp32");
+  gpu.tf32 = optional_peak(map, "tf32");
+  gpu.fp16 = optional_peak(map, "fp16");
+  gpu.bf16 = optional_peak(map, "bf16");
+  gpu.fp8 = optional_peak(map, "fp8");
+  if (!gpu.fp32 && !gpu.tf32 && !gpu.fp16 && !gpu.bf16 && !gpu.fp8) {
+    throw InputError(map.place(), "a GPU without any speed", "at least one of fp32, tf32, fp16, bf16, fp8");
+  }
+}
+
+std::vector<GpuSpec> read_catalog() {
+  const std::string name = "catalog/gpus.yaml";
+  std::vector<GpuSpec> gpus;
+  for (const YamlValue& row :
+       YamlValue::parse(embedded_file(orrery_embedded_platforms, name), name).items()) {
+    gpus.push_back(parse_gpu(row));
+    gpus.back().source += " (" + row.at("evidence").text() + ")";
+  }
+  return gpus;
+}
+
+}  // namespace
+
+std::string_view to_text(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+      return "fp32";
+    case DataType::tf32:
+      return "tf32";
+    case DataType::fp16:
+      return "fp16";
+    case DataType::bf16:
+      return "bf16";
+    case DataType::fp8:
+      return "fp8";
+  }
+  fail_ensure("a data type", __FILE__, __LINE__);
+}
+
+Bytes size_of(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+    case DataType::tf32:
+      return Bytes(4);
+    case DataType::fp16:
+    case DataType::bf16:
+      return Bytes(2);
+    case DataType::fp8:
+      return Bytes(1);
+  }
+  fail_ensure("a data type", __FILE__, __LINE__);
+}
+
+std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
+  switch (type) {
+    case DataType::fp32:
+      return gpu.fp32;
+    case DataType::tf32:
+      return gpu.tf32;
+    case DataType::fp16:
+      return gpu.fp16;
+    case DataType::bf16:
+      return gpu.bf16;
+    case DataType::fp8:
+      return gpu.fp8;
+  }
+  fail_ensure("a data type", __FILE__, __LINE__);
+}
+
+GpuSpec parse_gpu(const YamlValue& map) {
+  map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
+                  "bf16", "fp8", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power", "source",
+                  // What the catalog keeps for people.
+                  "vendor", "form_factor", "memory_type", "int8", "pcie", "evidence", "note"});
+  GpuSpec gpu;
+  gpu.name = map.at("name").text();
+  if (const auto aliases = map.find("aliases")) {
+    for (const YamlValue& alias : aliases->items()) gpu.aliases.push_back(alias.text());
+  }
+  gpu.architecture = text_or(map, "architecture", "unknown");
+  gpu.memory = map.at("memory").positive_quantity<Bytes>();
+  gpu.memory_bandwidth = map.at("memory_bandwidth").positive_quantity<BytesPerSecond>();
+  read_peaks(map, gpu);
+  gpu.link = text_or(map, "link", "unknown");
+  gpu.link_bandwidth = map.at("link_bandwidth").positive_quantity<BytesPerSecond>();
+  gpu.multiprocessors = static_cast<int>(map.at("multiprocessors").integer(1, kMostMultiprocessors));
+  gpu.l2_cache = map.at("l2_cache").positive_quantity<Bytes>();
+  if (const auto power = map.find("power")) gpu.power = power->quantity<Watts>();
+  gpu.source = text_or(map, "source", "given by the user");
+  return gpu;
+}
+
+const std::vector<GpuSpec>& gpu_catalog() {
+  static const std::vector<GpuSpec> catalog = read_catalog();
+  return catalog;
+}
+
+const GpuSpec& find_gpu(std::string_view name, const std::string& place) {
+  std::vector<std::string> names;
+  for (const GpuSpec& gpu : gpu_catalog()) {
+    if (same_name(gpu.name, name)) return gpu;
+    names.push_back(gpu.name);
+    for (const std::string& alias : gpu.aliases) {
+      if (same_name(alias, name)) return gpu;
+      names.push_back(alias);
+    }
+  }
+  throw InputError(place, "the unknown GPU " + quote_for_message(name) + did_you_mean(name, names),
+                   "a name of `orrery catalog gpus`, or a map with the GPU's numbers");
+}
+
+}  // namespace orrery

@@ -34,6 +34,10 @@ struct GpuSpec {
 // Dense peak for a data type; absent where the GPU has no matrix units for it.
 std::optional<FlopsPerSecond> peak(const GpuSpec&, DataType);
 
+class YamlValue;
+// Reads one GPU, a row of the catalog or the `gpu:` map of a cluster file. Throws InputError.
+GpuSpec parse_gpu(const YamlValue&);
+
 // All GPUs of the catalog, in its order.
 const std::vector<GpuSpec>& gpu_catalog();
 // By name or alias, case ignored. Throws InputError{place, ...} with the nearest name.

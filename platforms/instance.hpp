@@ -23,14 +23,16 @@ struct InstanceSpec {
   std::string name;      // "p5.48xlarge"
   std::string gpu;       // catalog name of the GPU
   int gpus = 0;
-  std::optional<BytesPerSecond> network;  // all NICs together, one direction; absent where the source has none
-  int nics = 1;                           // how many NICs that bandwidth is spread over
-  std::vector<InstancePrice> prices;      // one a region, in the order of the source
+  std::optional<BytesPerSecond>
+      network;                        // all NICs together, one direction; absent where the source has none
+  int nics = 1;                       // how many NICs that bandwidth is spread over
+  std::vector<InstancePrice> prices;  // one a region, in the order of the source
+  std::vector<std::string> aliases;   // "aws-h100"
   bool operator==(const InstanceSpec&) const = default;
 };
 
 const std::vector<InstanceSpec>& instance_catalog();
-// By name, case ignored. Throws InputError{place, ...} with the nearest name.
+// By name or alias, case ignored. Throws InputError{place, ...} with the nearest name.
 const InstanceSpec& find_instance(std::string_view name, const std::string& place);
 
 }  // namespace orrery

@@ -1,4 +1,6 @@
-// A cluster with its node counts chosen: every GPU numbered, every link listed, the route between any two GPUs.
+// A cluster with its node counts chosen: every GPU numbered, every link listed, the route between any two
+// GPUs. Each group starts a new leaf, so a leaf holds nodes of one kind and a larger group moves nobody
+// else's nodes.
 #pragma once
 
 #include <array>
@@ -29,7 +31,8 @@ struct Route {
 
 class Topology {
  public:
-  // `nodes[g]` nodes of group g, each within its group's count. GPUs are numbered group by group, node by node.
+  // `nodes[g]` nodes of group g, each within its group's count. GPUs are numbered group by group, node by
+  // node.
   Topology(ClusterSpec cluster, std::vector<int> nodes);
 
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
@@ -40,22 +43,30 @@ class Topology {
   [[nodiscard]] int first_gpu(int group) const { return first_gpu_[static_cast<std::size_t>(group)]; }
   [[nodiscard]] const std::vector<TopologyLink>& links() const { return links_; }
 
-  // The links a flow from one GPU to another crosses. Inside a node: the two GPU links. Across nodes: the NICs of the
-  // two GPUs, and what lies between. Equal ends: no link.
+  // The links a flow from one GPU to another crosses. Inside a node: the two GPU links. Across nodes: the
+  // NICs of the two GPUs, and what lies between. Equal ends: no link.
   [[nodiscard]] Route route(int from, int to) const;
-  // Latency of a route and its narrowest bandwidth when nobody else is on it.
+  // Latency of a route and its narrowest bandwidth when nobody else is on it. Equal ends: infinite bandwidth,
+  // no latency.
   [[nodiscard]] LinkSpec path(int from, int to) const;
   [[nodiscard]] bool same_node(int a, int b) const { return device(a).node == device(b).node; }
 
  private:
+  struct Place {
+    int node_of_group;
+    int leaf_link;
+    int region;
+  };
+  void add_node(Device first, Place place);
+
   ClusterSpec cluster_;
   std::vector<int> nodes_;
   std::vector<int> first_gpu_;
   std::vector<Device> devices_;
   std::vector<TopologyLink> links_;
-  std::vector<int> gpu_up_;    // link index of GPU g's link up; down is the next one
-  std::vector<int> nic_up_;    // of the NIC GPU g uses
-  std::vector<int> leaf_up_;   // of the leaf above GPU g; absent leaves share one entry that no route uses
+  std::vector<int> gpu_up_;   // link index of GPU g's link up; down is the next one
+  std::vector<int> nic_up_;   // of the NIC GPU g uses
+  std::vector<int> leaf_up_;  // of the leaf above GPU g; absent leaves share one entry that no route uses
   std::vector<int> region_of_;
   std::vector<std::vector<int>> region_link_;
 };

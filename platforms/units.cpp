@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -35,13 +34,15 @@ constexpr std::array<std::pair<const char*, double>, 4> kBinaryPrefixes = {
 // Every prefix before every name; names earlier in the list are the preferred spellings.
 void add_prefixed(std::vector<Unit>& units, std::initializer_list<Unit> bases) {
   for (const Unit& base : bases) {
-    for (const auto& [prefix, factor] : kPrefixes) units.push_back({prefix + base.name, factor * base.factor});
+    for (const auto& [prefix, factor] : kPrefixes)
+      units.push_back({prefix + base.name, factor * base.factor});
   }
 }
 
 void add_binary(std::vector<Unit>& units, std::initializer_list<Unit> bases) {
   for (const Unit& base : bases) {
-    for (const auto& [prefix, factor] : kBinaryPrefixes) units.push_back({prefix + base.name, factor * base.factor});
+    for (const auto& [prefix, factor] : kBinaryPrefixes)
+      units.push_back({prefix + base.name, factor * base.factor});
   }
 }
 
@@ -68,8 +69,7 @@ Dimension work_dimension() {
 
 Dimension bandwidth_dimension() {
   Dimension bandwidth{"a bandwidth", "400Gbps or 50GBps", 1e18, "", {}};
-  add_prefixed(bandwidth.units,
-               {{"Bps", 1}, {"B/s", 1}, {"bps", 0.125}, {"b/s", 0.125}, {"bit/s", 0.125}});
+  add_prefixed(bandwidth.units, {{"Bps", 1}, {"B/s", 1}, {"bps", 0.125}, {"b/s", 0.125}, {"bit/s", 0.125}});
   add_binary(bandwidth.units, {{"Bps", 1}, {"B/s", 1}});
   return bandwidth;
 }
@@ -81,7 +81,10 @@ Dimension speed_dimension() {
 }
 
 Dimension money_dimension() {
-  return {"an amount of money", "2000 USD", 1e15, " ",
+  return {"an amount of money",
+          "2000 USD",
+          1e15,
+          " ",
           {{"USD", 1}, {"kUSD", kKilo}, {"k USD", kKilo}, {"MUSD", kMega}, {"M USD", kMega}}};
 }
 
@@ -89,7 +92,9 @@ Dimension price_dimension() {
   return {"a price per hour", "32.77 USD/h", 1e9, " ", {{"USD/h", 1}, {"USD/hour", 1}}};
 }
 
-Dimension power_dimension() { return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}}; }
+Dimension power_dimension() {
+  return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}};
+}
 
 enum class DimensionId { time, data, work, bandwidth, speed, money, price, power };
 
@@ -102,14 +107,38 @@ const Dimension& dimension(DimensionId id) {
 
 template <class Q>
 constexpr DimensionId dimension_of();
-template <> constexpr DimensionId dimension_of<Seconds>() { return DimensionId::time; }
-template <> constexpr DimensionId dimension_of<Bytes>() { return DimensionId::data; }
-template <> constexpr DimensionId dimension_of<Flops>() { return DimensionId::work; }
-template <> constexpr DimensionId dimension_of<BytesPerSecond>() { return DimensionId::bandwidth; }
-template <> constexpr DimensionId dimension_of<FlopsPerSecond>() { return DimensionId::speed; }
-template <> constexpr DimensionId dimension_of<Dollars>() { return DimensionId::money; }
-template <> constexpr DimensionId dimension_of<DollarsPerHour>() { return DimensionId::price; }
-template <> constexpr DimensionId dimension_of<Watts>() { return DimensionId::power; }
+template <>
+constexpr DimensionId dimension_of<Seconds>() {
+  return DimensionId::time;
+}
+template <>
+constexpr DimensionId dimension_of<Bytes>() {
+  return DimensionId::data;
+}
+template <>
+constexpr DimensionId dimension_of<Flops>() {
+  return DimensionId::work;
+}
+template <>
+constexpr DimensionId dimension_of<BytesPerSecond>() {
+  return DimensionId::bandwidth;
+}
+template <>
+constexpr DimensionId dimension_of<FlopsPerSecond>() {
+  return DimensionId::speed;
+}
+template <>
+constexpr DimensionId dimension_of<Dollars>() {
+  return DimensionId::money;
+}
+template <>
+constexpr DimensionId dimension_of<DollarsPerHour>() {
+  return DimensionId::price;
+}
+template <>
+constexpr DimensionId dimension_of<Watts>() {
+  return DimensionId::power;
+}
 
 const Unit* find_unit(const Dimension& dimension, std::string_view name) {
   const auto unit = std::find_if(dimension.units.begin(), dimension.units.end(),
@@ -167,6 +196,7 @@ std::string shortest(double value) {
 }
 
 std::string exact_text(double value, const Dimension& in) {
+  ORRERY_ENSURE(std::isfinite(value) && value >= 0);  // nothing else can be read back
   std::string best;
   for (const Unit& unit : in.units) {
     const double amount = value / unit.factor;
@@ -175,38 +205,6 @@ std::string exact_text(double value, const Dimension& in) {
     if (best.empty() || text.size() < best.size()) best = text;
   }
   return best;
-}
-
-// Four significant digits without an exponent and without trailing zeros.
-std::string four_digits(double value) {
-  if (!std::isfinite(value)) return shortest(value);
-  if (value == 0) return "0";
-  const int exponent = static_cast<int>(std::floor(std::log10(std::fabs(value))));
-  const int decimals = std::clamp(3 - exponent, 0, 15);
-  std::array<char, 400> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, value);
-  std::string text(buffer.data());
-  if (text.find('.') != std::string::npos) {
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.') text.pop_back();
-  }
-  return text;
-}
-
-struct Step {
-  double start;  // the smallest amount, in base units, that is written in this unit
-  double factor;
-  const char* unit;
-};
-
-std::string scaled_text(double value, std::initializer_list<Step> steps) {
-  const Step* chosen = steps.begin();
-  for (const Step& step : steps) {
-    // A value that four digits would round up to the next unit is written in that unit: "1 ms", not "1000 us".
-    if (std::fabs(value) >= step.start * 0.99995) chosen = &step;
-  }
-  if (value == 0) chosen = std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.factor == 1; });
-  return four_digits(value / chosen->factor) + " " + chosen->unit;
 }
 
 }  // namespace
@@ -238,38 +236,5 @@ template std::string to_exact_text<FlopsPerSecond>(FlopsPerSecond);
 template std::string to_exact_text<Dollars>(Dollars);
 template std::string to_exact_text<DollarsPerHour>(DollarsPerHour);
 template std::string to_exact_text<Watts>(Watts);
-
-std::string to_text(Seconds time) {
-  return scaled_text(time.value(), {{1e-9, 1e-9, "ns"},
-                                    {1e-6, 1e-6, "us"},
-                                    {1e-3, 1e-3, "ms"},
-                                    {1, 1, "s"},
-                                    {120, 60, "min"},
-                                    {7200, 3600, "h"},
-                                    {172800, 86400, "d"}});
-}
-
-std::string to_text(Bytes size) {
-  return scaled_text(size.value(),
-                     {{1, 1, "B"}, {kKibi, kKibi, "KiB"}, {kMebi, kMebi, "MiB"}, {kGibi, kGibi, "GiB"}, {kTebi, kTebi, "TiB"}});
-}
-
-std::string to_text(BytesPerSecond bandwidth) {
-  return scaled_text(bandwidth.value(),
-                     {{1, 1, "B/s"}, {kKilo, kKilo, "kB/s"}, {kMega, kMega, "MB/s"}, {kGiga, kGiga, "GB/s"}, {kTera, kTera, "TB/s"}});
-}
-
-std::string to_text(FlopsPerSecond speed) {
-  return scaled_text(speed.value(), {{1, 1, "FLOPS"},
-                                     {kKilo, kKilo, "kFLOPS"},
-                                     {kMega, kMega, "MFLOPS"},
-                                     {kGiga, kGiga, "GFLOPS"},
-                                     {kTera, kTera, "TFLOPS"},
-                                     {1e15, 1e15, "PFLOPS"}});
-}
-
-std::string to_text(Dollars money) {
-  return scaled_text(money.value(), {{0, 1, "USD"}, {1e4, kKilo, "k USD"}, {kMega, kMega, "M USD"}});
-}
 
 }  // namespace orrery

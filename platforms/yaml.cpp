@@ -12,16 +12,26 @@ namespace orrery {
 
 namespace {
 
+// A key stands in messages as it is, unless it would break the line or fill it.
+std::string readable(const std::string& key) {
+  const std::string quoted = quote_for_message(key);
+  return quoted == "'" + key + "'" ? key : quoted;
+}
+
 std::string key_path(const YamlNode& node) {
   if (node.parent == nullptr) return {};
   const std::string above = key_path(*node.parent);
   if (node.parent->kind == YamlValue::Kind::list) return above + "[" + std::to_string(node.index) + "]";
-  return above.empty() ? node.key : above + "." + node.key;
+  return above.empty() ? readable(node.key) : above + "." + readable(node.key);
 }
 
-const YamlNode& root_of(const YamlNode& node) { return node.parent == nullptr ? node : root_of(*node.parent); }
+const YamlNode& root_of(const YamlNode& node) {
+  return node.parent == nullptr ? node : root_of(*node.parent);
+}
 
-std::string range_text(const std::string& low, const std::string& high) { return " from " + low + " to " + high; }
+std::string range_text(const std::string& low, const std::string& high) {
+  return " from " + low + " to " + high;
+}
 
 std::string number_text(double value) {
   std::string text = std::to_string(value);
@@ -43,24 +53,35 @@ YamlValue YamlValue::parse(std::string_view text, const std::string& file) {
   return YamlValue(parse_yaml_tree(text, file));
 }
 
-YamlValue YamlValue::read_file(const std::string& path) { return parse(read_text_file(path), path); }
+YamlValue YamlValue::read_file(const std::string& path) {
+  return parse(read_text_file(path), path);
+}
 
-YamlValue::Kind YamlValue::kind() const { return node_->kind; }
+YamlValue::Kind YamlValue::kind() const {
+  return node_->kind;
+}
 
-std::string YamlValue::place() const { return place_of(*node_); }
+std::string YamlValue::place() const {
+  return place_of(*node_);
+}
 
 std::string YamlValue::found() const {
   switch (node_->kind) {
-    case Kind::null: return "nothing";
-    case Kind::scalar: return quote_for_message(node_->scalar);
-    case Kind::list: return "a list";
-    case Kind::map: return "a map";
+    case Kind::null:
+      return "nothing";
+    case Kind::scalar:
+      return quote_for_message(node_->scalar);
+    case Kind::list:
+      return "a list";
+    case Kind::map:
+      return "a map";
   }
-  ORRERY_ENSURE(!"a kind of YAML value");
-  return {};
+  fail_ensure("a kind of YAML value", __FILE__, __LINE__);
 }
 
-void YamlValue::fail(const std::string& expected) const { throw InputError(place(), found(), expected); }
+void YamlValue::fail(const std::string& expected) const {
+  throw InputError(place(), found(), expected);
+}
 
 std::string YamlValue::text() const {
   if (node_->kind != Kind::scalar) fail("a single value");
@@ -73,7 +94,8 @@ std::int64_t YamlValue::integer(std::int64_t low, std::int64_t high) const {
   const std::string& digits = node_->scalar;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size() || value < low || value > high) fail(expected);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < low || value > high)
+    fail(expected);
   return value;
 }
 
@@ -131,7 +153,8 @@ void YamlValue::allow_keys(const std::vector<std::string>& allowed) const {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
     std::string list;
     for (const std::string& name : allowed) list += (list.empty() ? "" : ", ") + name;
-    throw InputError(find(key)->place(), "the unknown key " + quote_for_message(key) + did_you_mean(key, allowed),
+    throw InputError(find(key)->place(),
+                     "the unknown key " + quote_for_message(key) + did_you_mean(key, allowed),
                      "one of " + list);
   }
 }

@@ -20,14 +20,15 @@ class YamlValue {
  public:
   enum class Kind { null, scalar, list, map };
 
-  // Parses one document. Throws InputError for a broken document (file:line:column), a duplicate key, an anchor loop,
-  // bytes that are no text, and documents beyond 16 MiB, 64 levels or a million values (aliases counted each time).
+  // Parses one document. Throws InputError for a broken document (file:line:column), a duplicate key, an
+  // anchor loop, bytes that are no text, and documents beyond 16 MiB, 64 levels or a million values (aliases
+  // counted each time).
   static YamlValue parse(std::string_view text, const std::string& file);
   static YamlValue read_file(const std::string& path);  // also InputError when it cannot be read
 
   [[nodiscard]] Kind kind() const;
-  [[nodiscard]] std::string place() const;        // "cluster.yaml:12: groups[1].count"
-  [[nodiscard]] std::string found() const;        // "'abc'", "a list", "a map", "nothing"
+  [[nodiscard]] std::string place() const;                    // "cluster.yaml:12: groups[1].count"
+  [[nodiscard]] std::string found() const;                    // "'abc'", "a list", "a map", "nothing"
   [[noreturn]] void fail(const std::string& expected) const;  // InputError{place(), found(), expected}
 
   // Scalars. Each throws InputError when the value is not of the kind or outside [low, high].

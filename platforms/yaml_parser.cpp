@@ -18,17 +18,24 @@ constexpr std::size_t kDeepest = 64;
 
 // The tags of the YAML core schema change nothing here, because every reader says which kind it wants.
 bool is_harmless_tag(const std::string& tag) {
-  constexpr std::array<std::string_view, 10> kHarmless = {
-      "", "?", "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float",
-      "tag:yaml.org,2002:bool", "tag:yaml.org,2002:null", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"};
+  constexpr std::array<std::string_view, 10> kHarmless = {"",
+                                                          "?",
+                                                          "!",
+                                                          "tag:yaml.org,2002:str",
+                                                          "tag:yaml.org,2002:int",
+                                                          "tag:yaml.org,2002:float",
+                                                          "tag:yaml.org,2002:bool",
+                                                          "tag:yaml.org,2002:null",
+                                                          "tag:yaml.org,2002:seq",
+                                                          "tag:yaml.org,2002:map"};
   for (const std::string_view harmless : kHarmless) {
     if (tag == harmless) return true;
   }
   return false;
 }
 
-// Builds our tree from yaml-cpp's events. yaml-cpp's own tree is not used: it keeps no key lines, merges what an alias
-// repeats and lets a document grow without bound.
+// Builds our tree from yaml-cpp's events. yaml-cpp's own tree is not used: it keeps no key lines, merges what
+// an alias repeats and lets a document grow without bound.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& file) : root_(std::make_shared<YamlNode>()) {
@@ -76,7 +83,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (awaits_key()) fail(mark, "an alias as a key", "a plain key");
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) fail(mark, "an alias inside the value it names", "a value that does not contain itself");
+    if (found == anchors_.end())
+      fail(mark, "an alias inside the value it names", "a value that does not contain itself");
     YamlNode& node = place_node(mark);
     copy_into(node, *found->second, mark, stack_.size());
   }
@@ -90,9 +98,11 @@ class TreeBuilder final : public YAML::EventHandler {
     std::map<std::string, int> key_lines;
   };
 
-  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& found, const std::string& expected) const {
-    throw InputError(root_->file + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1), found,
-                     expected);
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& found,
+                         const std::string& expected) const {
+    throw InputError(
+        root_->file + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1), found,
+        expected);
   }
 
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
@@ -115,7 +125,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void count_node(const YAML::Mark& mark) {
-    if (++nodes_ > kMostNodes) fail(mark, "more than a million values", "a smaller document (are aliases nested?)");
+    if (++nodes_ > kMostNodes)
+      fail(mark, "more than a million values", "a smaller document (are aliases nested?)");
   }
 
   // The node for a value that starts now: the root, or a new child of the innermost open list or map.
@@ -148,7 +159,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlValue::Kind kind) {
     check_tag(mark, tag);
-    if (awaits_key()) fail(mark, kind == YamlValue::Kind::map ? "a map as a key" : "a list as a key", "a plain key");
+    if (awaits_key())
+      fail(mark, kind == YamlValue::Kind::map ? "a map as a key" : "a list as a key", "a plain key");
     if (stack_.size() >= kDeepest) fail(mark, "more than 64 levels of nesting", "a flatter document");
     YamlNode& node = place_node(mark);
     node.kind = kind;
@@ -184,8 +196,13 @@ class TreeBuilder final : public YAML::EventHandler {
 std::size_t character_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t offset) { return static_cast<unsigned char>(text[at + offset]); };
   const unsigned char first = byte(0);
-  if (first < 0x80) return (first >= 0x20 && first != 0x7f) || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
-  const std::size_t length = first >= 0xf5 ? 0 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
+  if (first < 0x80)
+    return (first >= 0x20 && first != 0x7f) || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
+  const std::size_t length = first >= 0xf5   ? 0
+                             : first >= 0xf0 ? 4
+                             : first >= 0xe0 ? 3
+                             : first >= 0xc2 ? 2
+                                             : 0;
   if (length == 0 || at + length > text.size()) return 0;
   for (std::size_t offset = 1; offset < length; ++offset) {
     if ((byte(offset) & 0xc0) != 0x80) return 0;
@@ -195,7 +212,8 @@ std::size_t character_length(std::string_view text, std::size_t at) {
 
 // yaml-cpp guesses other encodings, takes byte 4 for the end of the file and passes control characters on.
 void require_text(std::string_view text, const std::string& file) {
-  if (text.size() > kLargestText) throw InputError(file, "more than 16 MiB", "a YAML document of a few kilobytes");
+  if (text.size() > kLargestText)
+    throw InputError(file, "more than 16 MiB", "a YAML document of a few kilobytes");
   int line = 1;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = character_length(text, at);
@@ -219,9 +237,9 @@ std::shared_ptr<const YamlNode> parse_yaml_tree(std::string_view text, const std
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    const std::string place =
-        error.mark.is_null() ? file
-                             : file + ":" + std::to_string(error.mark.line + 1) + ":" + std::to_string(error.mark.column + 1);
+    const std::string place = error.mark.is_null() ? file
+                                                   : file + ":" + std::to_string(error.mark.line + 1) + ":" +
+                                                         std::to_string(error.mark.column + 1);
     throw InputError(place, "broken YAML (" + error.msg + ")", "a valid YAML document");
   }
   return builder.root();

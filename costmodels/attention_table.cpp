@@ -1,0 +1,138 @@
+#include "costmodels/attention_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodels/features.hpp"
+#include "platforms/yaml.hpp"
+
+namespace orrery {
+
+namespace {
+
+std::vector<double> numbers(const YamlValue& list, double low, double high) {
+  std::vector<double> values;
+  for (const auto& item : list.items()) values.push_back(item.number(low, high));
+  return values;
+}
+
+std::vector<std::string> texts(const YamlValue& list) {
+  std::vector<std::string> values;
+  for (const auto& item : list.items()) values.push_back(item.text());
+  return values;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+// Linear in log2 of the sequence; constant outside the table.
+double interpolate(const std::vector<double>& sequences, const std::vector<double>& values, double sequence) {
+  const auto above = std::lower_bound(sequences.begin(), sequences.end(), sequence);
+  if (above == sequences.begin()) return values.front();
+  if (above == sequences.end()) return values.back();
+  const auto i = static_cast<std::size_t>(above - sequences.begin());
+  const double share = std::log2(sequence / sequences[i - 1]) / std::log2(sequences[i] / sequences[i - 1]);
+  return values[i - 1] + (values[i] - values[i - 1]) * share;
+}
+
+double bytes_of(const Attention& op) {
+  const double width = static_cast<double>(op.batch) * static_cast<double>(op.head_dim) * 2;
+  const double query = width * static_cast<double>(op.heads) * static_cast<double>(op.query_tokens);
+  const double key = width * static_cast<double>(op.kv_heads) * static_cast<double>(op.kv_tokens);
+  // Forward reads Q, K, V and writes O; backward reads them with O and dO, and writes dQ, dK, dV.
+  return op.direction == Direction::forward ? 2 * query + 2 * key : 4 * query + 4 * key;
+}
+
+constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
+constexpr Seconds kLaunch = Seconds(5e-6);
+constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
+
+}  // namespace
+
+AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& file) {
+  const YamlValue root = YamlValue::parse(yaml, file);
+  root.allow_keys({"sequences", "kernels"});
+  AttentionTable table;
+  table.sequences_ = numbers(root.at("sequences"), 1, 1e9);
+  if (table.sequences_.empty() || !std::is_sorted(table.sequences_.begin(), table.sequences_.end())) {
+    root.at("sequences").fail("sequence lengths in ascending order");
+  }
+  for (const auto& row : root.at("kernels").items()) {
+    row.allow_keys({"name", "kernel", "architectures", "measured", "peak", "forward", "backward"});
+    const double peak = row.at("peak").positive_quantity<FlopsPerSecond>().value() / kTera;
+    const auto curve = [&](const YamlValue& value) {
+      value.allow_keys({"plain", "causal", "narrow"});
+      const auto shares = [&](const YamlValue& list) {
+        auto values = numbers(list, 1e-3, 2 * peak);
+        if (values.size() != table.sequences_.size()) list.fail("one figure for each of the sequences");
+        for (double& one : values) one /= peak;
+        return values;
+      };
+      return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
+    };
+    table.kernels_.push_back({.flash2 = row.at("kernel").text() == "flash2",
+                              .architectures = texts(row.at("architectures")),
+                              .measured = texts(row.at("measured")),
+                              .forward = curve(row.at("forward")),
+                              .backward = curve(row.at("backward"))});
+  }
+  if (table.kernels_.empty()) root.at("kernels").fail("at least one kernel");
+  return table;
+}
+
+const AttentionTable::Kernel& AttentionTable::kernel_for(const Attention& op, const GpuSpec& gpu) const {
+  const Kernel* best = &kernels_.back();
+  for (const auto& kernel : kernels_) {
+    if (!contains(kernel.architectures, gpu.architecture)) continue;
+    best = &kernel;
+    if (kernel.flash2 == (op.kernel == AttentionKernel::flash2)) break;
+  }
+  return *best;
+}
+
+AttentionTable::Efficiency AttentionTable::at(const Attention& op, const GpuSpec& gpu) const {
+  const Kernel& kernel = kernel_for(op, gpu);
+  const Curve& curve = op.direction == Direction::forward ? kernel.forward : kernel.backward;
+  const double sequence = static_cast<double>(op.query_tokens);
+  double share = interpolate(sequences_, op.causal ? curve.causal : curve.plain, sequence);
+  // Head dimensions between 64 and 128 lie between the two; others take the nearer.
+  const double wide = std::clamp(std::log2(static_cast<double>(op.head_dim) / 64), 0.0, 1.0);
+  share *= curve.narrow + (1 - curve.narrow) * wide;
+  return {share, contains(kernel.measured, gpu.architecture)};
+}
+
+AttentionTime fused_attention_time(const AttentionTable& table, const Attention& op, const GpuSpec& gpu) {
+  const auto peak = matrix_peak(gpu, DataType::bf16);  // no published kernel of training multiplies in fp8
+  if (!peak) return {Seconds(0), false};
+  const auto [share, measured] = table.at(op, gpu);
+  const double tiles = static_cast<double>(op.batch) * static_cast<double>(op.heads) *
+                       std::ceil(static_cast<double>(op.query_tokens) / kTileTokens);
+  const double filled = std::min(1.0, tiles / std::max(gpu.multiprocessors, 1));
+  const Seconds compute = flops_of(op) / (peak->speed * (share * filled));
+  const Seconds memory = Bytes(bytes_of(op)) / (gpu.memory_bandwidth * kStreamShare);
+  return {kLaunch + std::max(compute, memory), measured};
+}
+
+AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
+  const auto peak = matrix_peak(gpu, op.type == DataType::fp8 ? DataType::bf16 : op.type);
+  if (!peak) return {Seconds(0), false};
+  const bool forward = op.direction == Direction::forward;
+  const double batches = static_cast<double>(op.batch) * static_cast<double>(op.heads);
+  const double queries = static_cast<double>(op.query_tokens), keys = static_cast<double>(op.kv_tokens),
+               width = static_cast<double>(op.head_dim);
+  const double scores = batches * queries * keys;  // the mask is applied to all of them
+  const double element = size_of(op.type).value();
+  // One of the batched GEMMs; backward has four of the same size.
+  const Seconds gemm = Flops(2 * scores * width) / peak->speed +
+                       Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
+  // Times of GEMMs over this sum, and bytes a score at data-sheet bandwidth: the A100 column of FIDELITY A 2, which
+  // V100 repeats within 10 %. Forward: Q K^T 1.16, P V 1.0; softmax 4.0, dropout 6.8. Backward: 0.95 each; 5.4, 5.6.
+  const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
+  const double softmax = forward ? 4.0 : 5.4, dropout = forward ? 6.8 : 5.6;
+  const Seconds elementwise = Bytes((softmax + dropout) * element / 2 * scores) / gpu.memory_bandwidth;
+  const bool measured = gpu.architecture == "Ampere" || gpu.architecture == "Volta";
+  return {kLaunch + gemm * gemms + elementwise, measured};
+}
+
+}  // namespace orrery

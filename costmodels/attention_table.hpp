@@ -1,0 +1,52 @@
+// Efficiency of fused attention by sequence length, from published bars (fitted/attention.yaml).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodels/operator.hpp"
+
+namespace orrery {
+
+class AttentionTable {
+ public:
+  // Throws InputError for a broken table.
+  static AttentionTable parse(std::string_view yaml, const std::string& file);
+
+  // Share of the 16-bit matrix peak that the kernel reaches, and whether this was measured on the GPU's architecture.
+  struct Efficiency {
+    double share = 0;
+    bool measured = false;
+  };
+  [[nodiscard]] Efficiency at(const Attention&, const GpuSpec&) const;
+
+ private:
+  struct Curve {
+    std::vector<double> plain, causal;  // share of the peak at each of sequences_, head dimension 128
+    double narrow = 1;                  // factor at head dimension 64
+  };
+  struct Kernel {
+    bool flash2 = false;
+    std::vector<std::string> architectures, measured;
+    Curve forward, backward;
+  };
+
+  [[nodiscard]] const Kernel& kernel_for(const Attention&, const GpuSpec&) const;
+
+  std::vector<double> sequences_;  // ascending
+  std::vector<Kernel> kernels_;
+};
+
+// Fused attention: FLOPs at that share of the peak, its traffic at the bandwidth, and a GPU that one tile for each
+// multiprocessor does not fill yet.
+struct AttentionTime {
+  Seconds time;
+  bool measured = false;
+};
+AttentionTime fused_attention_time(const AttentionTable&, const Attention&, const GpuSpec&);
+
+// Unfused attention: batched GEMMs, softmax and dropout, which write the scores to memory (FIDELITY A 2).
+AttentionTime unfused_attention_time(const Attention&, const GpuSpec&);
+
+}  // namespace orrery

@@ -1,0 +1,145 @@
+#include "costmodels/cross_validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// splitmix64 (Steele et al. 2014): the same rows are held out whatever the library's generator is.
+std::uint64_t mixed(std::uint64_t value) {
+  value += 0x9e3779b97f4a7c15ULL;
+  value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27U)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31U);
+}
+
+constexpr std::size_t kFolds = 5;
+
+struct Split {
+  std::string held_out;
+  std::vector<std::size_t> fold;  // of each row; kNever is trained on only
+  std::size_t folds = 0;
+};
+constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+
+Split random_split(const TrainingSet& set) {
+  Split split{"random", std::vector<std::size_t>(set.targets.size(), kNever), 1};
+  for (std::size_t row = 0; row < split.fold.size(); ++row) {
+    if (mixed(row ^ mixed(set.options.seed)) % kFolds == 0) split.fold[row] = 0;
+  }
+  return split;
+}
+
+// One fold a label, or labels dealt to at most `folds` in the order of their names.
+Split split_by(std::string held_out, const std::vector<std::string>& labels, std::size_t folds) {
+  std::map<std::string, std::size_t> number;
+  for (const auto& label : labels) number.emplace(label, 0);
+  std::size_t next = 0;
+  for (auto& [label, fold] : number) fold = next++ % folds;
+  Split split{std::move(held_out), {}, std::min(next, folds)};
+  for (const auto& label : labels) split.fold.push_back(number.at(label));
+  return split;
+}
+
+TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& rows) {
+  TrainingSet part{.name = set.name, .card = set.card, .options = set.options, .features = FeatureMatrix(set.features.columns())};
+  part.features.reserve(rows.size());
+  for (const std::size_t row : rows) {
+    part.features.add(set.features.row(row));
+    part.targets.push_back(set.targets[row]);
+  }
+  return part;
+}
+
+// Log of predicted / measured for every held-out row; NaN for the others.
+std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) {
+  std::vector<double> ratios(set.targets.size(), std::nan(""));
+  for (std::size_t fold = 0; fold < split.folds; ++fold) {
+    std::vector<std::size_t> taught, asked;
+    for (std::size_t row = 0; row < ratios.size(); ++row) (split.fold[row] == fold ? asked : taught).push_back(row);
+    if (taught.empty() || asked.empty()) continue;
+    const TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
+    const auto answers = XgboostModel::train(lesson.features, lesson.targets, set.options).predict(exam.features);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      ratios[asked[i]] = static_cast<double>(exam.targets[i]) - static_cast<double>(answers[i]);
+    }
+  }
+  return ratios;
+}
+
+void report(std::vector<FitError>& errors, const TrainingSet& set, const Split& split, const std::string& rows,
+            const std::vector<double>& ratios, const std::function<bool(std::size_t)>& chosen) {
+  std::vector<double> some;
+  for (std::size_t row = 0; row < ratios.size(); ++row) {
+    if (!std::isnan(ratios[row]) && chosen(row)) some.push_back(ratios[row]);
+  }
+  if (some.empty()) return;
+  FitError error = summarise(std::move(some));
+  error.model = set.name;
+  error.held_out = split.held_out;
+  error.rows = rows;
+  errors.push_back(std::move(error));
+}
+
+bool is_gemm(const TrainingSet& set) {
+  return set.card.kind == ModelKind::gemm || set.card.kind == ModelKind::gemm_any || set.card.kind == ModelKind::gemm_fp32;
+}
+
+std::vector<Split> splits_of(const TrainingSet& set) {
+  std::vector<Split> splits{random_split(set)};
+  const auto varied = [](const std::vector<std::string>& labels) {
+    return std::any_of(labels.begin(), labels.end(), [&](const auto& label) { return label != labels.front(); });
+  };
+  const bool one_gpu = set.card.kind == ModelKind::gemm;
+  if ((one_gpu || set.card.kind == ModelKind::kernel) && varied(set.models)) {
+    splits.push_back(split_by("model", set.models, kNever));
+  }
+  if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));
+  if (!one_gpu && varied(set.gpus)) splits.push_back(split_by("gpu", set.gpus, kNever));
+  return splits;
+}
+
+}  // namespace
+
+FitError summarise(std::vector<double> log_ratios) {
+  ORRERY_ENSURE(!log_ratios.empty());
+  FitError error{.count = static_cast<std::int64_t>(log_ratios.size())};
+  const double count = static_cast<double>(log_ratios.size());
+  double sum = 0;
+  for (double& ratio : log_ratios) {
+    sum += ratio;
+    ratio = std::abs(std::exp(ratio) - 1);
+    error.mape += ratio / count;
+  }
+  std::sort(log_ratios.begin(), log_ratios.end());
+  const std::size_t last = log_ratios.size() - 1;
+  error.median = log_ratios[last / 2];
+  error.p95 = log_ratios[last * 95 / 100];
+  error.worst = log_ratios[last];
+  error.bias = std::exp(sum / count) - 1;
+  return error;
+}
+
+std::vector<FitError> cross_validate(const TrainingSet& set) {
+  std::vector<FitError> errors;
+  for (const Split& split : splits_of(set)) {
+    const auto ratios = held_out_ratios(set, split);
+    report(errors, set, split, "all", ratios, [](std::size_t) { return true; });
+    if (is_gemm(set)) report(errors, set, split, "M >= 1024", ratios, [&](std::size_t row) { return set.large[row]; });
+    if (split.held_out != "gpu") continue;
+    for (const auto& gpu : set.card.gpus) {
+      report(errors, set, split, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });
+    }
+  }
+  return errors;
+}
+
+}  // namespace orrery

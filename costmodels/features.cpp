@@ -1,0 +1,181 @@
+#include "costmodels/features.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// A launch of one kernel, and of one NCCL collective (FIDELITY: 1.2-2.8 us and some 10 us at the smallest sizes).
+constexpr Seconds kKernelLaunch = Seconds(2e-6);
+constexpr Seconds kCollectiveLaunch = Seconds(8e-6);
+// What NCCL adds to the latency of the link in each step of a ring.
+constexpr Seconds kStepOverhead = Seconds(1e-6);
+
+double log2_of(std::int64_t value) { return std::log2(static_cast<double>(value)); }
+double microseconds_of(Seconds time) { return time.value() * 1e6; }
+
+// Output tiles that cuBLAS and CUTLASS use on tensor cores, rows x columns.
+struct Tile {
+  std::int64_t rows, columns;
+};
+constexpr std::array kTiles{Tile{256, 128}, Tile{128, 256}, Tile{128, 128}, Tile{64, 128}, Tile{64, 64}};
+constexpr std::int64_t kWidestAlignment = 256;  // elements; wider alignment changes nothing
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// How a tile size fills the multiprocessors: the waves of tiles, the filled share of the waves, the used share of tiles.
+void add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int multiprocessors) {
+  const std::int64_t down = ceil_divide(gemm.m, tile.rows), across = ceil_divide(gemm.n, tile.columns);
+  const double tiles = static_cast<double>(gemm.batch) * static_cast<double>(down) * static_cast<double>(across);
+  const double waves = tiles / std::max(multiprocessors, 1);
+  const double padded = static_cast<double>(down * tile.rows) * static_cast<double>(across * tile.columns);
+  row.push_back(static_cast<float>(std::log2(waves)));
+  row.push_back(static_cast<float>(waves / std::ceil(waves)));
+  row.push_back(static_cast<float>(static_cast<double>(gemm.m) * static_cast<double>(gemm.n) / padded));
+}
+
+double gemm_bytes(const Gemm& gemm) {
+  const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n), k = static_cast<double>(gemm.k);
+  return size_of(gemm.type).value() * static_cast<double>(gemm.batch) * (m * k + k * n + m * n);
+}
+
+// Bytes the busiest link carries, and the steps and latency of the algorithm.
+struct RingWork {
+  double gpu_link_bytes = 0, network_bytes = 0;
+  int steps = 0;
+};
+
+RingWork ring_work(const Collective& op) {
+  const double bytes = op.bytes.value(), ranks = op.ranks, per_node = std::min(op.ranks_per_node, op.ranks);
+  const bool one_node = op.ranks <= op.ranks_per_node;
+  const double share = (ranks - 1) / ranks;
+  switch (op.kind) {
+    case CollectiveKind::all_reduce:
+      return {2 * share * bytes, one_node ? 0 : 2 * share * bytes / per_node, 2 * (op.ranks - 1)};
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_gather:
+      return {share * bytes, one_node ? 0 : share * bytes / per_node, op.ranks - 1};
+    case CollectiveKind::all_to_all:
+      return {(per_node - 1) / ranks * bytes, one_node ? 0 : (ranks - per_node) / ranks * bytes, 1};
+  }
+  throw Defect("a collective without a ring");
+}
+
+}  // namespace
+
+std::optional<MatrixPeak> matrix_peak(const GpuSpec& gpu, DataType type) {
+  for (;;) {
+    if (const auto speed = peak(gpu, type)) return MatrixPeak{*speed, type};
+    switch (type) {
+      case DataType::fp8: type = DataType::bf16; break;
+      case DataType::bf16: type = DataType::fp16; break;
+      case DataType::fp16:
+      case DataType::tf32: type = DataType::fp32; break;
+      case DataType::fp32: return std::nullopt;
+    }
+  }
+}
+
+Seconds roofline(const Gemm& gemm, const GpuSpec& gpu, FlopsPerSecond peak) {
+  return std::max(flops_of(gemm) / peak, Bytes(gemm_bytes(gemm)) / gpu.memory_bandwidth);
+}
+
+Seconds stream_time(Bytes bytes, const GpuSpec& gpu) { return kKernelLaunch + bytes / gpu.memory_bandwidth; }
+
+Seconds ring_time(const Collective& op) {
+  const RingWork work = ring_work(op);
+  const bool one_node = op.ranks <= op.ranks_per_node;
+  const Seconds step = kStepOverhead + (one_node ? op.gpu_link.latency : op.network.latency);
+  Seconds wire = Bytes(work.gpu_link_bytes) / op.gpu_link.bandwidth;
+  if (op.ranks_per_node == 1) wire = Seconds(0);
+  if (!one_node) wire = std::max(wire, Bytes(work.network_bytes) / op.network.bandwidth);
+  return kCollectiveLaunch + step * work.steps + wire;
+}
+
+Seconds transfer_time(const PointToPoint& op) {
+  return kCollectiveLaunch + op.path.latency + op.bytes / op.path.bandwidth;
+}
+
+std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerSecond peak, TimedAs timed,
+                                 GemmModelKind kind) {
+  const Seconds compute = flops_of(gemm) / peak, memory = Bytes(gemm_bytes(gemm)) / gpu.memory_bandwidth;
+  std::vector<float> row{static_cast<float>(log2_of(gemm.m)), static_cast<float>(log2_of(gemm.n)),
+                         static_cast<float>(log2_of(gemm.k)), static_cast<float>(std::log2(microseconds_of(compute))),
+                         static_cast<float>(std::log2(compute / memory))};
+  for (const auto& tile : kTiles) add_tile(row, gemm, tile, gpu.multiprocessors);
+  for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k}) {
+    row.push_back(static_cast<float>(log2_of(std::gcd(extent, kWidestAlignment))));
+  }
+  row.push_back(timed == TimedAs::framework ? 1.0F : 0.0F);
+  if (kind == GemmModelKind::any_gpu) {
+    row.push_back(static_cast<float>(std::log2(peak.value() / kTera)));
+    row.push_back(static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga)));
+    row.push_back(static_cast<float>(std::log2(std::max(gpu.multiprocessors, 1))));
+    row.push_back(static_cast<float>(std::log2(std::max(gpu.l2_cache.value(), 1.0) / kMebi)));
+  }
+  return row;
+}
+
+std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu, TimedAs timed) {
+  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
+          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga)),
+          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0))),
+          timed == TimedAs::framework ? 1.0F : 0.0F};
+}
+
+std::vector<float> collective_features(const Collective& op) {
+  const bool one_node = op.ranks <= op.ranks_per_node;
+  const BytesPerSecond link = one_node ? op.gpu_link.bandwidth : op.network.bandwidth;
+  return {static_cast<float>(std::log2(op.bytes.value())),
+          static_cast<float>(op.kind),
+          static_cast<float>(std::log2(op.ranks)),
+          static_cast<float>(std::log2(std::min(op.ranks, op.ranks_per_node))),
+          one_node ? 0.0F : 1.0F,
+          static_cast<float>(std::log2(link.value() / kGiga)),
+          static_cast<float>(std::log2(microseconds_of(ring_time(op))))};
+}
+
+std::vector<float> transfer_features(const PointToPoint& op) {
+  return {static_cast<float>(std::log2(op.bytes.value())), op.same_node ? 1.0F : 0.0F,
+          static_cast<float>(std::log2(microseconds_of(transfer_time(op))))};
+}
+
+const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
+  static const std::vector<std::string_view> one{
+      "log2_m",          "log2_n",           "log2_k",           "log2_compute_us", "log2_compute_to_memory",
+      "waves_256x128",   "filled_256x128",   "used_256x128",     "waves_128x256",   "filled_128x256",
+      "used_128x256",    "waves_128x128",    "filled_128x128",   "used_128x128",    "waves_64x128",
+      "filled_64x128",   "used_64x128",      "waves_64x64",      "filled_64x64",    "used_64x64",
+      "log2_align_m",    "log2_align_n",     "log2_align_k",     "framework"};
+  static const std::vector<std::string_view> any = [] {
+    auto names = one;
+    names.insert(names.end(), {"log2_peak_tflops", "log2_bandwidth_gbps", "log2_multiprocessors", "log2_l2_mib"});
+    return names;
+  }();
+  return kind == GemmModelKind::one_gpu ? one : any;
+}
+
+const std::vector<std::string_view>& kernel_feature_names() {
+  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_bandwidth_gbps", "log2_bytes_to_l2",
+                                                   "framework"};
+  return names;
+}
+
+const std::vector<std::string_view>& collective_feature_names() {
+  static const std::vector<std::string_view> names{"log2_bytes", "kind",           "log2_ranks",  "log2_ranks_per_node",
+                                                   "network",    "log2_link_gbps", "log2_ring_us"};
+  return names;
+}
+
+const std::vector<std::string_view>& transfer_feature_names() {
+  static const std::vector<std::string_view> names{"log2_bytes", "same_node", "log2_path_us"};
+  return names;
+}
+
+}  // namespace orrery

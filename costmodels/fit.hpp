@@ -1,0 +1,67 @@
+// Fits every efficiency model to measured operators, and says how wrong each is on what it did not see.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+struct FitOptions {
+  std::vector<std::string> profiles;  // folders of measured operator tables (traces/profile_reader.hpp)
+  std::string output;                 // folder; created when missing
+  std::uint64_t seed = 1;
+  bool operator==(const FitOptions&) const = default;
+};
+
+// Errors of predicted times against measured ones: |predicted / measured - 1|, shares of 1.
+struct FitError {
+  std::string model{};
+  // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model" and "shape": all rows of a
+  // transformer, of a weight matrix (N, K) held out; "gpu": of a GPU or a system.
+  std::string held_out{};
+  std::string rows{};  // which of the held-out rows: "all", "M >= 1024", "GPU A100-SXM4-80GB"
+  std::int64_t count = 0;
+  double mape = 0, median = 0, p95 = 0, worst = 0;
+  double bias = 0;  // geometric mean of predicted / measured, less 1
+};
+
+struct FitInput {
+  std::string file;  // relative to its folder
+  std::string sha256;
+  std::int64_t rows = 0, used = 0;
+  std::map<std::string, std::int64_t> skipped;  // measurements by reason
+};
+
+struct FittedModel {
+  std::string file, kind, sha256;
+  std::vector<std::string> gpus;
+  std::int64_t rows = 0;
+  std::size_t features = 0;
+  int trees = 0, leaves = 0;
+  double learning_rate = 0;
+};
+
+struct FitReport {
+  std::vector<FittedModel> models{};
+  std::vector<FitError> errors{};
+  std::vector<FitInput> inputs{};
+  std::map<std::string, std::int64_t> left_out{};  // measurements read but not taught, by reason
+  std::string xgboost{};                           // version
+  std::uint64_t seed = 0;
+};
+
+// Fewer measurements than this fit no model of a kind.
+inline constexpr std::int64_t kLeastRows = 60;
+// A GPU with at least this many GEMMs gets a model of its own.
+inline constexpr std::int64_t kLeastRowsOfGpu = 200;
+
+// Writes one .ubj a model and provenance.json. The same profiles and seed give the same bytes. Throws InputError
+// for unreadable profiles, for too few rows of a kind (it names the kind), and for a folder that cannot be written.
+FitReport fit(const FitOptions&);
+
+std::string to_json(const FitReport&);  // also the content of provenance.json
+std::string to_table(const FitReport&);
+
+}  // namespace orrery

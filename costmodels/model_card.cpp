@@ -1,0 +1,114 @@
+#include "costmodels/model_card.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <sstream>
+#include <utility>
+
+#include "costmodels/features.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+constexpr std::array<std::pair<ModelKind, std::string_view>, 6> kKinds{{{ModelKind::gemm, "gemm"},
+                                                                        {ModelKind::gemm_any, "gemm_any"},
+                                                                        {ModelKind::gemm_fp32, "gemm_fp32"},
+                                                                        {ModelKind::kernel, "kernel"},
+                                                                        {ModelKind::collective, "collective"},
+                                                                        {ModelKind::transfer, "transfer"}}};
+
+std::size_t features_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::gemm: return gemm_feature_names(GemmModelKind::one_gpu).size();
+    case ModelKind::gemm_any:
+    case ModelKind::gemm_fp32: return gemm_feature_names(GemmModelKind::any_gpu).size();
+    case ModelKind::kernel: return kernel_feature_names().size();
+    case ModelKind::collective: return collective_feature_names().size();
+    case ModelKind::transfer: return transfer_feature_names().size();
+  }
+  throw Defect("a model kind without features");
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const auto& part : parts) all += (all.empty() ? "" : ",") + part;
+  return all;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+std::string required(const XgboostModel& model, const std::string& key, const std::string& name) {
+  if (const auto value = model.attribute(key)) return *value;
+  throw InputError(name, "a model without the attribute '" + key + "'", "a file that `orrery fit` wrote");
+}
+
+template <class Number>
+Number number(const XgboostModel& model, const std::string& key, const std::string& name) {
+  const std::string text = required(model, key, name);
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value > Number{0}) return value;
+  throw InputError(name, "'" + text + "' as " + key, "a number above zero");
+}
+
+}  // namespace
+
+std::string_view to_text(ModelKind kind) {
+  return std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.first == kind; })->second;
+}
+
+bool ModelCard::measured(const std::string& gpu) const {
+  return std::find(gpus.begin(), gpus.end(), gpu) != gpus.end();
+}
+
+bool ModelCard::has_configuration(const std::string& name) const {
+  return std::find(configurations.begin(), configurations.end(), name) != configurations.end();
+}
+
+std::string configuration_name(const Collective& op) {
+  return std::string(to_text(op.kind)) + ":" + std::to_string(op.ranks) + ":" +
+         std::to_string(std::min(op.ranks, op.ranks_per_node));
+}
+
+void write_card(const ModelCard& card, XgboostModel& model) {
+  std::ostringstream cap;
+  cap << card.efficiency_cap;
+  model.set_attribute("kind", std::string(to_text(card.kind)));
+  model.set_attribute("gpus", join(card.gpus));
+  model.set_attribute("configurations", join(card.configurations));
+  model.set_attribute("m", std::to_string(std::max<std::int64_t>(card.m, 1)));
+  model.set_attribute("n", std::to_string(std::max<std::int64_t>(card.n, 1)));
+  model.set_attribute("k", std::to_string(std::max<std::int64_t>(card.k, 1)));
+  model.set_attribute("efficiency_cap", cap.str());
+  model.set_attribute("timed", card.framework ? "framework" : "kernel");
+}
+
+ModelCard read_card(const XgboostModel& model, const std::string& name) {
+  const std::string kind = required(model, "kind", name);
+  const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.second == kind; });
+  if (found == kKinds.end()) {
+    throw InputError(name, "a model of kind '" + kind + "'", "a kind that this version of orrery knows");
+  }
+  if (model.features() != features_of(found->first)) {
+    throw InputError(name, std::to_string(model.features()) + " features",
+                     std::to_string(features_of(found->first)) + "; fit again with this version of orrery");
+  }
+  return {.kind = found->first,
+          .gpus = split(required(model, "gpus", name)),
+          .m = number<std::int64_t>(model, "m", name),
+          .n = number<std::int64_t>(model, "n", name),
+          .k = number<std::int64_t>(model, "k", name),
+          .efficiency_cap = number<double>(model, "efficiency_cap", name),
+          .framework = required(model, "timed", name) == "framework",
+          .configurations = split(required(model, "configurations", name))};
+}
+
+}  // namespace orrery

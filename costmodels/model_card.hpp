@@ -1,0 +1,34 @@
+// What a fitted model says about itself; kept as attributes inside the model file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodels/operator.hpp"
+#include "costmodels/xgboost_model.hpp"
+
+namespace orrery {
+
+enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, collective, transfer };
+std::string_view to_text(ModelKind);
+
+struct ModelCard {
+  ModelKind kind = ModelKind::gemm;
+  std::vector<std::string> gpus{};  // catalog names measured; of a collective model: the systems
+  std::int64_t m = 0, n = 0, k = 0;  // GEMM: largest extents measured
+  double efficiency_cap = 1;         // the best share of the reference that was measured; no answer is above it
+  bool framework = false;            // GEMM: most rows were timed through a framework
+  std::vector<std::string> configurations{};  // kernel: names; collective: "all_reduce:8:8" as kind:ranks:per node
+  bool operator==(const ModelCard&) const = default;
+
+  [[nodiscard]] bool measured(const std::string& gpu) const;
+  [[nodiscard]] bool has_configuration(const std::string& name) const;
+};
+
+std::string configuration_name(const Collective&);
+
+void write_card(const ModelCard&, XgboostModel&);
+// Throws InputError{name, ...} when an attribute is missing or broken, or the features do not fit the kind.
+ModelCard read_card(const XgboostModel&, const std::string& name);
+
+}  // namespace orrery

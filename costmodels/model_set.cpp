@@ -1,0 +1,185 @@
+#include "costmodels/model_set.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "costmodels/features.hpp"
+#include "costmodels/sha256.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_view name, const std::string& place) {
+  for (const auto& file : files) {
+    if (file.name == name) return file;
+  }
+  throw InputError(place, "no " + std::string(name), "a folder that `orrery fit` wrote");
+}
+
+// File name and digest of each model, from provenance.json.
+std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance) {
+  std::vector<std::pair<std::string, std::string>> listed;
+  try {
+    const auto json = nlohmann::json::parse(provenance.content);
+    for (const auto& model : json.at("models")) {
+      listed.emplace_back(model.at("file").get<std::string>(), model.at("sha256").get<std::string>());
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(provenance.name, error.what(), "the file that `orrery fit` wrote");
+  }
+  return listed;
+}
+
+double time_over_reference(float answer, double cap) { return 1.0 / std::min(std::exp(static_cast<double>(answer)), cap); }
+
+// MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering; FIDELITY B 9.2).
+constexpr double kFp8Share = 0.883;
+constexpr std::int64_t kUsualAlignment = 64;  // of N and K in what was measured
+
+// What the GEMM is asked as: its extents pulled into the measured domain, in the data type that was measured.
+struct GemmQuestion {
+  Gemm gemm;
+  bool inside = true;
+};
+GemmQuestion question(const Gemm& gemm, DataType type, const ModelCard& card) {
+  Gemm asked = gemm;
+  asked.m = std::min(gemm.m, card.m);
+  asked.n = std::min(gemm.n, card.n);
+  asked.k = std::min(gemm.k, card.k);
+  asked.type = type;
+  const bool aligned = gemm.n % kUsualAlignment == 0 && gemm.k % kUsualAlignment == 0;
+  return {asked, aligned && gemm.batch == 1 && asked.m == gemm.m && asked.n == gemm.n && asked.k == gemm.k};
+}
+
+}  // namespace
+
+ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place)
+    : attention_(AttentionTable::parse(file_named(files, "attention.yaml", place).content, "attention.yaml")) {
+  std::string all = sha256_hex(file_named(files, "attention.yaml", place).content);
+  for (const auto& [name, digest] : listed_models(file_named(files, kProvenanceFile, place))) {
+    const ModelFile& file = file_named(files, name, place);
+    if (sha256_hex(file.content) != digest) {
+      throw InputError(place + "/" + name, "other bytes than provenance.json lists",
+                       "the files as `orrery fit` wrote them; fit again");
+    }
+    all += name + digest;
+    XgboostModel model = XgboostModel::load(file.content, name);
+    ModelCard card = read_card(model, name);
+    models_.push_back(Fitted{std::move(card), std::move(model)});
+  }
+  for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32, ModelKind::kernel, ModelKind::collective,
+                               ModelKind::transfer}) {
+    if (std::none_of(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; })) {
+      throw InputError(place, "no model of kind " + std::string(to_text(kind)), "a folder that `orrery fit` wrote");
+    }
+  }
+  digest_ = sha256_hex(all);
+}
+
+std::size_t ModelSet::only(ModelKind kind) const {
+  const auto found = std::find_if(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; });
+  ORRERY_ENSURE(found != models_.end());
+  return static_cast<std::size_t>(found - models_.begin());
+}
+
+std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries) const {
+  for (const auto& query : queries) {
+    ORRERY_ENSURE(query.gpu >= 0 && static_cast<std::size_t>(query.gpu) < gpus.size());
+  }
+  std::vector<Prediction> answers(queries.size());
+  predict_gemms(gpus, queries, answers);
+  predict_attention(gpus, queries, answers);
+  predict_kernels(gpus, queries, answers);
+  predict_collectives(queries, answers);
+  predict_transfers(queries, answers);
+  return answers;
+}
+
+// The model of this GPU; else of a GPU with the same chip (A100 40 and 80 GB, H100 and H200), else the one for any GPU.
+ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed) const {
+  if (computed == DataType::fp32) {
+    const std::size_t model = only(ModelKind::gemm_fp32);
+    return {model, models_[model].card.measured(gpu.name)};
+  }
+  std::optional<std::size_t> same_chip;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const ModelCard& card = models_[i].card;
+    if (card.kind != ModelKind::gemm) continue;
+    if (card.measured(gpu.name)) return {i, true};
+    for (const auto& other : gpu_catalog()) {
+      if (card.measured(other.name) && other.architecture == gpu.architecture &&
+          other.multiprocessors == gpu.multiprocessors) {
+        same_chip = i;
+      }
+    }
+  }
+  const std::size_t any = only(ModelKind::gemm_any);
+  return {same_chip.value_or(any), !same_chip && models_[any].card.measured(gpu.name)};
+}
+
+struct ModelSet::GemmBatch {
+  explicit GemmBatch(std::size_t columns) : features(columns) {}
+  struct Row {
+    std::size_t query;
+    Seconds reference;
+    bool extrapolated;
+  };
+  FeatureMatrix features;
+  std::vector<Row> rows;
+};
+
+void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
+                             std::vector<Prediction>& answers) const {
+  std::vector<GemmBatch> batches;
+  for (const auto& fitted : models_) batches.emplace_back(fitted.model.features());
+  // The choice depends on the GPU and the kind of arithmetic only, and searching the catalog for it costs.
+  std::vector<std::optional<GemmChoice>> choices(2 * gpus.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* gemm = std::get_if<Gemm>(&queries[i].op);
+    if (gemm == nullptr) continue;
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
+    const auto real = matrix_peak(gpu, gemm->type);
+    const auto learned = matrix_peak(gpu, gemm->type == DataType::fp8 ? DataType::bf16 : gemm->type);
+    ORRERY_ENSURE(real && learned);
+    const bool fp32 = learned->type == DataType::fp32;
+    auto& choice = choices[2 * static_cast<std::size_t>(queries[i].gpu) + (fp32 ? 1 : 0)];
+    if (!choice) choice = gemm_model(gpu, learned->type);
+    const ModelCard& card = models_[choice->model].card;
+    const auto [asked, inside] = question(*gemm, learned->type, card);
+    const auto timed = card.framework ? TimedAs::framework : TimedAs::kernel;
+    const auto kind = card.kind == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
+    GemmBatch& batch = batches[choice->model];
+    batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
+    const bool fp8 = real->type == DataType::fp8;
+    const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (fp8 ? 1 / kFp8Share : 1.0),
+                          !choice->measured || !inside || !(sixteen_bit || fp32)});
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    const auto efficiencies = models_[model].model.predict(batches[model].features);
+    for (std::size_t i = 0; i < efficiencies.size(); ++i) {
+      const auto& row = batches[model].rows[i];
+      const double factor = time_over_reference(efficiencies[i], models_[model].card.efficiency_cap);
+      answers[row.query] = {row.reference * factor, row.extrapolated};
+    }
+  }
+}
+
+void ModelSet::predict_attention(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
+                                 std::vector<Prediction>& answers) const {
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<Attention>(&queries[i].op);
+    if (op == nullptr) continue;
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
+    const auto answer = op->kernel == AttentionKernel::unfused ? unfused_attention_time(*op, gpu)
+                                                               : fused_attention_time(attention_, *op, gpu);
+    answers[i] = {answer.time, !answer.measured};
+  }
+}
+
+}  // namespace orrery

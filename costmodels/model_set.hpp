@@ -1,0 +1,61 @@
+// The fitted models of one folder, and the batches they are asked in.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodels/attention_table.hpp"
+#include "costmodels/cost_models.hpp"
+#include "costmodels/model_card.hpp"
+#include "costmodels/size_curve.hpp"
+#include "costmodels/xgboost_model.hpp"
+
+namespace orrery {
+
+struct ModelFile {
+  std::string name, content;
+};
+
+inline constexpr std::string_view kProvenanceFile = "provenance.json";
+
+class ModelSet {
+ public:
+  // `files`: the models, attention.yaml and provenance.json, which lists the digest of each model: XGBoost may read
+  // out of bounds on a damaged model, so only bytes that the digest vouches for reach it. Throws InputError.
+  ModelSet(const std::vector<ModelFile>& files, const std::string& place);
+
+  [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
+                                                std::span<const OperatorQuery> queries) const;
+  [[nodiscard]] const std::string& digest() const { return digest_; }
+
+ private:
+  struct Fitted {
+    ModelCard card;
+    XgboostModel model;
+  };
+  struct GemmBatch;
+  struct GemmChoice {
+    std::size_t model = 0;
+    bool measured = false;
+  };
+
+  [[nodiscard]] std::size_t only(ModelKind) const;
+  [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
+  void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_attention(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_kernels(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_collectives(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_transfers(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+
+  // One curve for each of `variants`, all sizes of all of them in one batch.
+  template <class Variant, class Features, class Reference>
+  std::vector<SizeCurve> curves(const Fitted&, const std::vector<Variant>& variants, const Features&,
+                                const Reference&) const;
+
+  std::vector<Fitted> models_;
+  AttentionTable attention_;
+  std::string digest_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,157 @@
+// Operators whose time depends on their bytes alone, once the GPU or the links are known.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "costmodels/features.hpp"
+#include "costmodels/model_set.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// Position of `value` in `known`, where it is added when new.
+template <class Value>
+std::size_t index_of(std::vector<Value>& known, const Value& value) {
+  const auto found = std::find(known.begin(), known.end(), value);
+  if (found != known.end()) return static_cast<std::size_t>(found - known.begin());
+  known.push_back(value);
+  return known.size() - 1;
+}
+
+// How a memory-bound operator is priced: as the kernel that was measured, and by how much slower than it.
+struct KernelRule {
+  MemoryKernel kernel;
+  TimedAs timed;
+  double factor;
+};
+
+// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope, residual
+// and embedding only vidur's inference kernels are known. What was not measured streams as the residual addition does
+// (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the bandwidth (FIDELITY B 9.3), the
+// optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
+constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
+
+KernelRule rule_of(const MemoryBound& op) {
+  constexpr KernelRule kStreaming{MemoryKernel::residual, TimedAs::kernel, kFusedFactor};
+  if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
+  switch (op.kernel) {
+    case MemoryKernel::norm:
+    case MemoryKernel::activation: return {op.kernel, TimedAs::framework, 1};
+    case MemoryKernel::rope:
+    case MemoryKernel::residual:
+    case MemoryKernel::embedding: return {op.kernel, TimedAs::kernel, 1};
+    case MemoryKernel::cross_entropy:
+    case MemoryKernel::copy: return kStreaming;
+    case MemoryKernel::optimizer: return {MemoryKernel::residual, TimedAs::kernel, kOptimizerFactor};
+  }
+  throw Defect("a memory kernel without a rule");
+}
+
+struct KernelVariant {
+  int gpu = 0;
+  MemoryKernel kernel = MemoryKernel::copy;
+  TimedAs timed = TimedAs::kernel;
+  bool operator==(const KernelVariant&) const = default;
+};
+
+}  // namespace
+
+template <class Variant, class Features, class Reference>
+std::vector<SizeCurve> ModelSet::curves(const Fitted& fitted, const std::vector<Variant>& variants,
+                                        const Features& features, const Reference& reference) const {
+  FeatureMatrix rows(fitted.model.features());
+  for (const auto& variant : variants) {
+    for (const Bytes size : curve_sizes()) rows.add(features(variant, size));
+  }
+  const auto answers = fitted.model.predict(rows);
+  std::vector<SizeCurve> result;
+  std::size_t row = 0;
+  for (const auto& variant : variants) {
+    std::vector<Seconds> times;
+    for (const Bytes size : curve_sizes()) {
+      const double efficiency = std::exp(static_cast<double>(answers[row++]));
+      times.push_back(reference(variant, size) * (1 / std::min(efficiency, fitted.card.efficiency_cap)));
+    }
+    result.emplace_back(std::move(times));
+  }
+  return result;
+}
+
+void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
+                               std::vector<Prediction>& answers) const {
+  struct Asked {
+    std::size_t query, variant;
+    Bytes bytes;
+    double factor;
+  };
+  std::vector<KernelVariant> variants;
+  std::vector<Asked> asked;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<MemoryBound>(&queries[i].op);
+    if (op == nullptr) continue;
+    const KernelRule rule = rule_of(*op);
+    asked.push_back({i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel, rule.timed}), op->bytes, rule.factor});
+  }
+  const Fitted& fitted = models_[only(ModelKind::kernel)];
+  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& { return gpus[static_cast<std::size_t>(one.gpu)]; };
+  const auto curve = curves(
+      fitted, variants,
+      [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one), one.timed); },
+      [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
+  for (const auto& one : asked) {
+    const bool measured = fitted.card.measured(gpu_of(variants[one.variant]).name);
+    answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor, !measured};
+  }
+}
+
+void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+  std::vector<Collective> variants;
+  std::vector<std::pair<std::size_t, std::size_t>> asked;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<Collective>(&queries[i].op);
+    if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
+    Collective variant = *op;
+    variant.bytes = Bytes(0);
+    asked.emplace_back(i, index_of(variants, variant));
+  }
+  const auto sized = [](Collective op, Bytes size) {
+    op.bytes = size;
+    return op;
+  };
+  const Fitted& fitted = models_[only(ModelKind::collective)];
+  const auto curve = curves(
+      fitted, variants, [&](const Collective& op, Bytes size) { return collective_features(sized(op, size)); },
+      [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });
+  for (const auto& [query, variant] : asked) {
+    const auto& op = std::get<Collective>(queries[query].op);
+    answers[query] = {curve[variant].at(op.bytes), !fitted.card.has_configuration(configuration_name(op))};
+  }
+}
+
+void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+  std::vector<PointToPoint> variants;
+  std::vector<std::pair<std::size_t, std::size_t>> asked;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<PointToPoint>(&queries[i].op);
+    if (op == nullptr) continue;
+    PointToPoint variant = *op;
+    variant.bytes = Bytes(0);
+    asked.emplace_back(i, index_of(variants, variant));
+  }
+  const auto sized = [](PointToPoint op, Bytes size) {
+    op.bytes = size;
+    return op;
+  };
+  const Fitted& fitted = models_[only(ModelKind::transfer)];
+  const auto curve = curves(
+      fitted, variants, [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
+      [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
+  for (const auto& [query, variant] : asked) {
+    const auto& op = std::get<PointToPoint>(queries[query].op);
+    answers[query] = {curve[variant].at(op.bytes), false};
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,256 @@
+#include "costmodels/training_set.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "costmodels/features.hpp"
+#include "costmodels/fit.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// An operator timed through a framework takes the host's time when it is short; only longer ones tell about the GPU.
+constexpr Seconds kShortestFrameworkTime = Seconds(60e-6);
+// Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
+constexpr double kBelievableEfficiency = 2.0;
+
+using Reasons = std::map<std::string, std::int64_t>;
+
+void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time, std::string model,
+             std::string shape, std::string gpu) {
+  set.features.add(features);
+  set.targets.push_back(static_cast<float>(std::log(reference / time)));
+  set.models.push_back(std::move(model));
+  set.shapes.push_back(std::move(shape));
+  set.gpus.push_back(std::move(gpu));
+  set.large.push_back(false);
+}
+
+void add_unique(std::vector<std::string>& list, const std::string& text) {
+  const auto at = std::lower_bound(list.begin(), list.end(), text);
+  if (at == list.end() || *at != text) list.insert(at, text);
+}
+
+// The best measured share of the reference, without the last thousandth of rows, which holds misreadings.
+double efficiency_cap(std::vector<float> targets) {
+  const auto rank = targets.size() - 1 - targets.size() / 1000;
+  std::nth_element(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(rank), targets.end());
+  return std::exp(static_cast<double>(targets[rank]));
+}
+
+void require_rows(const TrainingSet& set) {
+  if (static_cast<std::int64_t>(set.targets.size()) < kLeastRows) {
+    throw InputError("profiles", std::to_string(set.targets.size()) + " usable rows for " + set.name,
+                     "at least " + std::to_string(kLeastRows) + "; add tables of that kind");
+  }
+}
+
+const GpuSpec& gpu_named(const std::string& name) { return find_gpu(name, "profiles"); }
+
+// One model a chip: cards with the same multiprocessors differ in memory, which the features say.
+std::string chip_of(const GpuSpec& gpu) { return gpu.architecture + "-" + std::to_string(gpu.multiprocessors); }
+
+std::string file_name(std::string text) {
+  for (char& letter : text) {
+    letter = letter == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return "gemm-" + text;
+}
+
+struct GemmRow {
+  const MeasuredGemm* measured;
+  const GpuSpec* gpu;
+  MatrixPeak peak;
+  Seconds reference;
+};
+
+Gemm shape_of(const MeasuredGemm& row) {
+  return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type};
+}
+
+std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
+  std::vector<GemmRow> rows;
+  for (const auto& gemm : profiles.gemms) {
+    const GpuSpec& gpu = gpu_named(gemm.gpu);
+    const auto peak = matrix_peak(gpu, gemm.type);
+    if (!peak || peak->type != gemm.type) {
+      ++left_out["GPU without a peak for " + std::string(to_text(gemm.type))];
+      continue;
+    }
+    const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
+    if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
+      ++left_out["short operator timed through a framework"];
+    } else if (reference / gemm.time > kBelievableEfficiency) {
+      ++left_out["faster than twice the data sheet"];
+    } else {
+      rows.push_back({&gemm, &gpu, *peak, reference});
+    }
+  }
+  return rows;
+}
+
+void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
+  const MeasuredGemm& gemm = *row.measured;
+  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind), row.reference, gemm.time,
+          gemm.model, std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
+  set.large.back() = gemm.m >= 1024;
+  set.card.m = std::max(set.card.m, gemm.m);
+  set.card.n = std::max(set.card.n, gemm.n);
+  set.card.k = std::max(set.card.k, gemm.k);
+  add_unique(set.card.gpus, gemm.gpu);
+}
+
+void finish(TrainingSet& set) {
+  require_rows(set);
+  set.card.efficiency_cap = efficiency_cap(set.targets);
+}
+
+TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const GemmRow*>& rows) {
+  const auto kind = model == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
+  TrainingSet set{.name = std::move(name), .card = {.kind = model}, .features = FeatureMatrix(gemm_feature_names(kind).size())};
+  std::size_t framework = 0;
+  for (const GemmRow* row : rows) {
+    add_gemm(set, *row, kind);
+    framework += row->measured->timed == TimedAs::framework ? 1 : 0;
+  }
+  set.card.framework = 2 * framework > rows.size();
+  if (model == ModelKind::gemm_fp32) set.options.trees = 120;
+  // A few hundred rows fill no more trees than this.
+  if (rows.size() < 1000) set.options = {.trees = 80, .leaves = 12, .learning_rate = 0.12, .min_child_weight = 2};
+  finish(set);
+  return set;
+}
+
+// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a sweep.
+constexpr std::size_t kPooledStride = 3;
+
+std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) {
+  const auto rows = usable_gemms(profiles, left_out);
+  std::map<std::string, std::vector<const GemmRow*>> chips;
+  std::vector<const GemmRow*> pooled, fp32;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const GemmRow& row = rows[i];
+    if (row.peak.type == DataType::fp32) {
+      if (i % 2 == 0) fp32.push_back(&row);
+      continue;
+    }
+    chips[chip_of(*row.gpu)].push_back(&row);
+    if (row.measured->timed == TimedAs::framework || i % kPooledStride == 0) pooled.push_back(&row);
+  }
+  std::vector<TrainingSet> sets;
+  for (const auto& [chip, members] : chips) {
+    if (static_cast<std::int64_t>(members.size()) < kLeastRowsOfGpu) continue;
+    sets.push_back(gemm_set(file_name(chip), ModelKind::gemm, members));
+  }
+  sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
+  sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
+  return sets;
+}
+
+std::optional<MemoryKernel> kernel_named(std::string_view name) {
+  for (const auto kernel : {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation, MemoryKernel::residual,
+                            MemoryKernel::embedding}) {
+    if (to_text(kernel) == name) return kernel;
+  }
+  return std::nullopt;
+}
+
+TrainingSet kernel_set(const Profiles& profiles, Reasons& left_out) {
+  TrainingSet set{.name = "kernels",
+                  .card = {.kind = ModelKind::kernel},
+                  .features = FeatureMatrix(kernel_feature_names().size())};
+  for (const auto& row : profiles.kernels) {
+    const GpuSpec& gpu = gpu_named(row.gpu);
+    const auto kernel = kernel_named(row.op);
+    const Seconds reference = stream_time(row.bytes, gpu);
+    if (!kernel) {
+      ++left_out["kernel without a model here"];
+    } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
+      ++left_out["short operator timed through a framework"];
+    } else {
+      add_row(set, kernel_features(*kernel, row.bytes, gpu, row.timed), reference, row.time, row.model, row.op, row.gpu);
+      add_unique(set.card.gpus, row.gpu);
+      add_unique(set.card.configurations, row.op);
+    }
+  }
+  set.options = {.trees = 100, .leaves = 12, .learning_rate = 0.12};
+  finish(set);
+  return set;
+}
+
+std::optional<CollectiveKind> collective_named(std::string_view name) {
+  for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
+                          CollectiveKind::all_to_all}) {
+    if (to_text(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
+
+void add_collective(TrainingSet& set, const MeasuredCollective& row, CollectiveKind kind, Seconds time) {
+  const Collective op{.kind = kind,
+                      .bytes = row.bytes,
+                      .ranks = row.ranks,
+                      .ranks_per_node = row.ranks_per_node,
+                      .gpu_link = row.gpu_link,
+                      .network = row.network};
+  const std::string system = row.source + " " + row.system;
+  add_row(set, collective_features(op), ring_time(op), time, row.source, row.op, system);
+  add_unique(set.card.gpus, system);
+  add_unique(set.card.configurations, configuration_name(op));
+}
+
+TrainingSet collective_set(const Profiles& profiles) {
+  TrainingSet set{.name = "collectives",
+                  .card = {.kind = ModelKind::collective},
+                  .features = FeatureMatrix(collective_feature_names().size())};
+  for (const auto& row : profiles.collectives) {
+    const auto kind = collective_named(row.op);
+    if (!kind || row.ranks < 2) continue;
+    add_collective(set, row, *kind, row.time);
+    // SimAI's shares hold for the three collectives of a ring alike; two of them move half of what all-reduce moves.
+    if (row.source != "SimAI" || *kind != CollectiveKind::all_reduce) continue;
+    add_collective(set, row, CollectiveKind::reduce_scatter, row.time / 2);
+    add_collective(set, row, CollectiveKind::all_gather, row.time / 2);
+  }
+  set.options = {.trees = 150, .leaves = 16, .learning_rate = 0.12, .min_child_weight = 4};
+  finish(set);
+  return set;
+}
+
+TrainingSet transfer_set(const Profiles& profiles) {
+  TrainingSet set{.name = "transfers",
+                  .card = {.kind = ModelKind::transfer},
+                  .features = FeatureMatrix(transfer_feature_names().size())};
+  for (const auto& row : profiles.collectives) {
+    if (row.op != "send_recv") continue;
+    const bool same_node = row.ranks_per_node >= row.ranks;
+    const PointToPoint op{
+        .bytes = row.bytes, .path = same_node ? row.gpu_link : row.network, .same_node = same_node};
+    const std::string system = row.source + " " + row.system + (same_node ? " in a node" : " between nodes");
+    add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);
+    add_unique(set.card.gpus, system);
+  }
+  set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2};
+  finish(set);
+  return set;
+}
+
+}  // namespace
+
+TrainingSets training_sets(const Profiles& profiles, std::uint64_t seed) {
+  TrainingSets all;
+  all.sets = gemm_sets(profiles, all.left_out);
+  all.sets.push_back(kernel_set(profiles, all.left_out));
+  all.sets.push_back(collective_set(profiles));
+  all.sets.push_back(transfer_set(profiles));
+  for (auto& set : all.sets) set.options.seed = seed;
+  return all;
+}
+
+}  // namespace orrery

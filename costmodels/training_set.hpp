@@ -1,0 +1,34 @@
+// Measurements turned into rows a model learns from.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "costmodels/model_card.hpp"
+#include "costmodels/xgboost_model.hpp"
+#include "traces/profile_reader.hpp"
+
+namespace orrery {
+
+struct TrainingSet {
+  std::string name;  // of the model file
+  ModelCard card{};
+  TrainingOptions options{};
+  FeatureMatrix features{1};
+  std::vector<float> targets{};  // log(reference / time)
+  // What can be held out, one entry a row.
+  std::vector<std::string> models{}, shapes{}, gpus{};
+  std::vector<bool> large{};  // M >= 1024
+};
+
+struct TrainingSets {
+  std::vector<TrainingSet> sets;
+  std::map<std::string, std::int64_t> left_out;  // by reason
+};
+
+// Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, kernels, collectives,
+// transfers. Throws InputError when a kind has too few rows.
+TrainingSets training_sets(const Profiles&, std::uint64_t seed);
+
+}  // namespace orrery

@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "platforms/cluster.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// Always in double quotes, so that "1.0", "yes" and "a: b" stay the texts they are.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (character == '"' || character == '\\') {
+      result += {'\\', character};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    } else {
+      result += character;
+    }
+  }
+  return result + "\"";
+}
+
+std::string exact_number(double value) {
+  std::array<char, 64> buffer{};
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return std::string(buffer.data(), result.ptr);
+}
+
+std::string count_text(NodeCount count) {
+  if (count.minimum == count.maximum) return std::to_string(count.minimum);
+  return std::to_string(count.minimum) + ".." + std::to_string(count.maximum);
+}
+
+void write_peak(std::string& out, const char* key, const std::optional<FlopsPerSecond>& peak) {
+  if (peak) out += std::string(", ") + key + ": " + to_exact_text(*peak);
+}
+
+std::string gpu_map(const GpuSpec& gpu) {
+  std::string aliases;
+  for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + quoted(alias);
+  std::string out = "{name: " + quoted(gpu.name) + ", aliases: [" + aliases + "]";
+  out += ", architecture: " + quoted(gpu.architecture) + ", memory: " + to_exact_text(gpu.memory);
+  out += ", memory_bandwidth: " + to_exact_text(gpu.memory_bandwidth);
+  write_peak(out, "fp32", gpu.fp32);
+  write_peak(out, "tf32", gpu.tf32);
+  write_peak(out, "fp16", gpu.fp16);
+  write_peak(out, "bf16", gpu.bf16);
+  write_peak(out, "fp8", gpu.fp8);
+  out += ", link: " + quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
+  out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
+         ", l2_cache: " + to_exact_text(gpu.l2_cache);
+  return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
+}
+
+// A GPU of the catalog by its name, any other with all its numbers.
+std::string gpu_text(const GpuSpec& gpu) {
+  const std::vector<GpuSpec>& catalog = gpu_catalog();
+  return std::find(catalog.begin(), catalog.end(), gpu) != catalog.end() ? quoted(gpu.name) : gpu_map(gpu);
+}
+
+std::string group_text(const NodeGroup& group) {
+  const std::string gap = "\n    ";
+  std::string out = "  - name: " + quoted(group.name);
+  out += gap + "gpu: " + gpu_text(group.gpu);
+  out += gap + "gpus_per_node: " + std::to_string(group.gpus_per_node);
+  out += gap + "count: " + count_text(group.count);
+  out += gap + "region: " + quoted(group.region);
+  out += gap + "gpu_link_bandwidth: " + to_exact_text(group.gpu_link.bandwidth);
+  out += gap + "gpu_link_latency: " + to_exact_text(group.gpu_link.latency);
+  out += gap + "nics_per_node: " + std::to_string(group.nics_per_node);
+  out += gap + "nic_bandwidth: " + to_exact_text(group.nic.bandwidth);
+  out += gap + "nic_latency: " + to_exact_text(group.nic.latency);
+  if (group.price) {
+    out += gap + "price: " + to_exact_text(*group.price);
+    out += gap + "price_source: " + quoted(group.price_source);
+  }
+  return out + "\n";
+}
+
+std::string fabric_text(const Fabric& fabric) {
+  std::string out = "fabric:\n  nodes_per_leaf: " + std::to_string(fabric.nodes_per_leaf) + "\n";
+  if (fabric.nodes_per_leaf > 0) {
+    out += "  oversubscription: " + exact_number(fabric.oversubscription) + "\n";
+    out += "  latency: " + to_exact_text(fabric.latency) + "\n";
+  }
+  if (fabric.regions.empty()) return out;
+  out += "  regions:\n";
+  for (const RegionLink& region : fabric.regions) {
+    out += "    - {from: " + quoted(region.from) + ", to: " + quoted(region.to) +
+           ", bandwidth: " + to_exact_text(region.link.bandwidth) +
+           ", latency: " + to_exact_text(region.link.latency) + "}\n";
+  }
+  return out;
+}
+
+std::string_view contention_text(Contention contention) {
+  switch (contention) {
+    case Contention::shared:
+      return "shared";
+    case Contention::ideal:
+      return "ideal";
+  }
+  fail_ensure("a kind of contention", __FILE__, __LINE__);
+}
+
+}  // namespace
+
+std::string to_yaml(const ClusterSpec& cluster) {
+  std::string out = "name: " + quoted(cluster.name) + "\ngroups:\n";
+  for (const NodeGroup& group : cluster.groups) out += group_text(group);
+  out += fabric_text(cluster.fabric);
+  out += "contention: ";
+  out += contention_text(cluster.contention);
+  return out + "\n";
+}
+
+}  // namespace orrery

@@ -1,0 +1,208 @@
+#include "platforms/node_group.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "platforms/instance.hpp"
+
+namespace orrery {
+
+namespace {
+
+constexpr int kMostNodes = 100'000;
+constexpr int kMostGpusPerNode = 1024;
+
+// Half of what NCCL's tuning table (src/graph/tuning.cc, hwLat, ring, LL) gives one hop from GPU to GPU,
+// because a hop crosses two links: 0.6 us over NVLink, 1.0 us over PCIe, 2.7 us over the network.
+constexpr Seconds kNvlinkLatency = microseconds(0.3);
+constexpr Seconds kPcieLatency = microseconds(0.5);
+constexpr Seconds kNicLatency = microseconds(1.35);
+
+std::optional<int> parse_count(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < 0 || value > kMostNodes)
+    return std::nullopt;
+  return value;
+}
+
+// "16" or "0..16".
+NodeCount read_count(const YamlValue& value) {
+  const std::string expected = "a number of nodes or a range, up to 100000, for example 16 or 0..16";
+  if (value.kind() != YamlValue::Kind::scalar) value.fail(expected);
+  const std::string text = value.text();
+  const std::size_t dots = text.find("..");
+  const std::optional<int> low = parse_count(std::string_view(text).substr(0, dots));
+  const std::optional<int> high =
+      dots == std::string::npos ? low : parse_count(std::string_view(text).substr(dots + 2));
+  if (!low || !high) value.fail(expected);
+  if (*low > *high) value.fail("a range whose first number is not above its second");
+  if (*high == 0) value.fail("a count whose maximum is at least 1");
+  return {*low, *high};
+}
+
+int read_small(const YamlValue& value) {
+  return static_cast<int>(value.integer(1, kMostGpusPerNode));
+}
+
+const InstancePrice& find_price_row(const InstanceSpec& instance, const YamlValue& region) {
+  std::vector<std::string> names;
+  for (const InstancePrice& row : instance.prices) {
+    if (same_name(row.region, region.text())) return row;
+    names.push_back(row.region);
+  }
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw InputError(region.place(), region.found() + did_you_mean(region.text(), names),
+                   "a region of the price list of " + instance.name + ": " + list);
+}
+
+struct Pricing {
+  std::string key;    // in the cluster file
+  std::string label;  // for people
+  std::optional<DollarsPerHour> InstancePrice::*column;
+};
+
+Pricing read_pricing(const YamlValue& map) {
+  const std::vector<Pricing> all = {{"on_demand", "on demand", &InstancePrice::on_demand},
+                                    {"spot", "spot", &InstancePrice::spot},
+                                    {"reserved_1y", "reserved for 1 year", &InstancePrice::reserved_1y}};
+  const std::optional<YamlValue> value = map.find("pricing");
+  if (!value) return all[0];
+  const auto chosen =
+      std::find_if(all.begin(), all.end(), [&](const Pricing& row) { return row.key == value->text(); });
+  if (chosen == all.end()) value->fail("on_demand, spot or reserved_1y");
+  return *chosen;
+}
+
+// The row of `price_region`; else of the group's own region where the price list has it; else the first row.
+void read_catalog_price(const YamlValue& map, const InstanceSpec& instance, NodeGroup& group) {
+  const Pricing pricing = read_pricing(map);
+  const std::optional<YamlValue> region = map.find("price_region");
+  if (instance.prices.empty()) {
+    if (region) region->fail("no price_region, because the price list has no row for " + instance.name);
+    return;
+  }
+  const auto own =
+      std::find_if(instance.prices.begin(), instance.prices.end(),
+                   [&](const InstancePrice& row) { return same_name(row.region, group.region); });
+  const InstancePrice& row = region ? find_price_row(instance, *region)
+                                    : (own == instance.prices.end() ? instance.prices.front() : *own);
+  group.price = row.*pricing.column;
+  if (group.price) {
+    group.price_source =
+        instance.provider + " " + row.region + " " + pricing.label + ", " + row.date + ", " + row.source;
+  } else if (const auto asked = map.find("pricing")) {
+    asked->fail("a pricing that the price list has for " + instance.name + " in " + row.region +
+                ", or the key price with the amount");
+  }
+}
+
+void read_price(const YamlValue& map, const InstanceSpec* instance, NodeGroup& group) {
+  const std::optional<YamlValue> price = map.find("price");
+  if (price || instance == nullptr) {
+    for (const char* key : {"pricing", "price_region"}) {
+      if (const auto value = map.find(key)) {
+        throw InputError(value->place(),
+                         std::string("the key ") + key + (price ? " beside price" : " without instance"),
+                         "either price, or instance with pricing and price_region");
+      }
+    }
+  }
+  const std::optional<YamlValue> source = map.find("price_source");
+  if (source && !price) source->fail("price_source only beside price");
+  if (price) {
+    group.price = price->quantity<DollarsPerHour>();
+    group.price_source = source ? source->text() : "given in the cluster file";
+  } else if (instance != nullptr) {
+    read_catalog_price(map, *instance, group);
+  }
+}
+
+// The GPUs come from the catalog's instance or from `gpu` and `gpus_per_node`; null when there is no
+// instance.
+const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
+  const std::optional<YamlValue> instance_name = map.find("instance");
+  const std::optional<YamlValue> gpu = map.find("gpu");
+  if (instance_name.has_value() == gpu.has_value()) {
+    throw InputError(map.place(), gpu ? "both instance and gpu" : "neither instance nor gpu",
+                     "one of them: instance: p5.48xlarge, or gpu: H100 with gpus_per_node: 8");
+  }
+  if (gpu) {
+    group.gpu = gpu->kind() == YamlValue::Kind::map ? parse_gpu(*gpu) : find_gpu(gpu->text(), gpu->place());
+    group.gpus_per_node = read_small(map.at("gpus_per_node"));
+    return nullptr;
+  }
+  if (const auto extra = map.find("gpus_per_node"))
+    extra->fail("no gpus_per_node, because the instance says it");
+  const InstanceSpec& instance = find_instance(instance_name->text(), instance_name->place());
+  group.gpu = find_gpu(instance.gpu, instance_name->place());
+  group.gpus_per_node = instance.gpus;
+  return &instance;
+}
+
+void read_gpu_link(const YamlValue& map, NodeGroup& group) {
+  const auto bandwidth = map.find("gpu_link_bandwidth");
+  const auto latency = map.find("gpu_link_latency");
+  const bool is_pcie = group.gpu.link.rfind("PCIe", 0) == 0;
+  group.gpu_link.bandwidth =
+      bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : group.gpu.link_bandwidth;
+  group.gpu_link.latency = latency ? latency->quantity<Seconds>() : (is_pcie ? kPcieLatency : kNvlinkLatency);
+}
+
+void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& group) {
+  const auto count = map.find("nics_per_node");
+  const auto bandwidth = map.find("nic_bandwidth");
+  const auto latency = map.find("nic_latency");
+  group.nics_per_node = count ? read_small(*count) : (instance != nullptr ? instance->nics : 1);
+  if (group.gpus_per_node % group.nics_per_node != 0) {
+    throw InputError(
+        count ? count->place() : map.place(),
+        std::to_string(group.nics_per_node) + " NICs for " + std::to_string(group.gpus_per_node) + " GPUs",
+        "a nics_per_node that divides the GPUs of a node");
+  }
+  if (bandwidth) {
+    group.nic.bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
+  } else if (instance != nullptr && instance->network) {
+    group.nic.bandwidth = *instance->network / static_cast<double>(group.nics_per_node);
+  } else {
+    throw InputError(map.place(),
+                     instance != nullptr
+                         ? "the instance " + instance->name + ", whose network the catalog does not know"
+                         : "no key 'nic_bandwidth'",
+                     "the bandwidth of each NIC, for example nic_bandwidth: 100Gbps");
+  }
+  group.nic.latency = latency ? latency->quantity<Seconds>() : kNicLatency;
+}
+
+}  // namespace
+
+std::string parse_label(const YamlValue& value) {
+  constexpr std::size_t kLongest = 64;
+  const std::string label = value.text();
+  const auto allowed = [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_');
+  };
+  if (label.empty() || label.size() > kLongest || !std::all_of(label.begin(), label.end(), allowed)) {
+    value.fail("a name of 1 to 64 letters, digits, '-' and '_'");
+  }
+  return label;
+}
+
+NodeGroup parse_node_group(const YamlValue& map) {
+  map.allow_keys({"name", "instance", "gpu", "gpus_per_node", "count", "region", "price", "price_source",
+                  "pricing", "price_region", "gpu_link_bandwidth", "gpu_link_latency", "nics_per_node",
+                  "nic_bandwidth", "nic_latency"});
+  NodeGroup group;
+  group.name = parse_label(map.at("name"));
+  if (const auto region = map.find("region")) group.region = parse_label(*region);
+  const InstanceSpec* instance = read_gpus(map, group);
+  group.count = read_count(map.at("count"));
+  read_gpu_link(map, group);
+  read_nics(map, instance, group);
+  read_price(map, instance, group);
+  return group;
+}
+
+}  // namespace orrery

@@ -1,0 +1,16 @@
+// Reads one entry of `groups:` of a cluster file; only cluster.cpp needs it.
+#pragma once
+
+#include <string>
+
+#include "platforms/cluster.hpp"
+#include "platforms/yaml.hpp"
+
+namespace orrery {
+
+NodeGroup parse_node_group(const YamlValue&);
+
+// A name that also becomes part of link names: letters, digits, '-' and '_'. Throws InputError.
+std::string parse_label(const YamlValue&);
+
+}  // namespace orrery

@@ -1,0 +1,194 @@
+#include "platforms/cluster.hpp"
+
+#include <algorithm>
+
+#include "platforms/errors.hpp"
+#include "platforms/instance.hpp"
+#include "platforms/yaml.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+NodeGroup only_group(const std::string& keys) {
+  return parse_cluster("groups: [{name: g, " + keys + "}]", "test.yaml").groups.at(0);
+}
+
+}  // namespace
+
+TEST_CASE("the example of the README is read as it stands there") {
+  const std::string readme = read_text_file(std::string(ORRERY_SOURCE_DIR) + "/platforms/README.md");
+  const std::string fence = "```yaml\n";
+  const std::size_t start = readme.find(fence) + fence.size();
+  const ClusterSpec cluster =
+      parse_cluster(readme.substr(start, readme.find("```", start) - start), "README.md");
+  CHECK(cluster.name == "demo");
+  CHECK(cluster.groups.size() == 2);
+  CHECK(cluster.groups[0].price_source.find("Azure eastus spot") == 0);
+}
+
+TEST_CASE("every key of a cluster file is read") {
+  const ClusterSpec cluster = parse_cluster(R"(
+name: demo
+groups:
+  - name: a100
+    instance: Standard_ND96amsr_A100_v4
+    count: 0..16
+    region: a
+    price: 32.77 USD/h
+  - {name: h100, gpu: H100, gpus_per_node: 8, count: 8, region: b, gpu_link_bandwidth: 450GBps,
+     gpu_link_latency: 1us, nics_per_node: 8, nic_bandwidth: 400Gbps, nic_latency: 2us, price: 98.32 USD/h}
+fabric: {nodes_per_leaf: 16, oversubscription: 2, latency: 1us,
+         regions: [{from: a, to: b, bandwidth: 10Gbps, latency: 20ms}]}
+contention: ideal
+)",
+                                            "demo.yaml");
+  CHECK(cluster.name == "demo");
+  REQUIRE(cluster.groups.size() == 2);
+  const NodeGroup& a100 = cluster.groups[0];
+  CHECK(a100.gpu.name == "A100-SXM4-80GB");
+  CHECK(a100.gpus_per_node == 8);
+  CHECK(a100.count == NodeCount{0, 16});
+  CHECK(a100.nics_per_node == 8);
+  CHECK(a100.nic.bandwidth == gigabits_per_second(200));  // 1600 Gbit/s over 8 NICs
+  CHECK(a100.gpu_link.bandwidth == gigabytes_per_second(300));
+  CHECK(a100.price == DollarsPerHour(32.77));
+  const NodeGroup& h100 = cluster.groups[1];
+  CHECK(h100.gpu.name == "H100-SXM5-80GB");
+  CHECK(h100.count == NodeCount{8, 8});
+  CHECK(h100.gpu_link == LinkSpec{gigabytes_per_second(450), microseconds(1)});
+  CHECK(h100.nic == LinkSpec{gigabits_per_second(400), microseconds(2)});
+  CHECK(h100.region == "b");
+  CHECK(cluster.fabric.nodes_per_leaf == 16);
+  CHECK(cluster.fabric.oversubscription == 2);
+  CHECK(cluster.fabric.latency == microseconds(1));
+  CHECK(cluster.fabric.regions ==
+        std::vector<RegionLink>{{"a", "b", {gigabits_per_second(10), milliseconds(20)}}});
+  CHECK(cluster.contention == Contention::ideal);
+}
+
+TEST_CASE("what a cluster file leaves out has the defaults that the README states") {
+  const ClusterSpec cluster = parse_cluster(
+      "groups: [{name: g, gpu: T4, gpus_per_node: 4, count: 1, nic_bandwidth: 50Gbps}]", "test.yaml");
+  const NodeGroup& group = cluster.groups[0];
+  CHECK(cluster.name == "cluster");
+  CHECK(cluster.contention == Contention::shared);
+  CHECK(cluster.fabric == Fabric{});
+  CHECK(group.region == "default");
+  CHECK(group.nics_per_node == 1);
+  CHECK_FALSE(group.price.has_value());
+  CHECK(group.gpu_link.bandwidth == gigabytes_per_second(16));  // PCIe 3.0 x16, one direction
+  CHECK(group.gpu_link.latency == microseconds(0.5));           // half of NCCL's 1.0 us a hop over PCIe
+  CHECK(group.nic.latency == microseconds(1.35));  // half of NCCL's 2.7 us a hop over the network
+  CHECK(only_group("gpu: V100, gpus_per_node: 1, count: 1, nic_bandwidth: 1Gbps").gpu_link.latency ==
+        microseconds(0.3));  // half of NCCL's 0.6 us a hop over NVLink
+}
+
+TEST_CASE("leaves have the latency of a switch unless the file says another") {
+  const std::string groups = "groups: [{name: g, instance: p5.48xlarge, count: 4}]\n";
+  CHECK(parse_cluster(groups + "fabric: {nodes_per_leaf: 2}", "t").fabric.latency == microseconds(0.13));
+  CHECK(parse_cluster(groups + "fabric: {nodes_per_leaf: 2, latency: 0s}", "t").fabric.latency == Seconds(0));
+}
+
+TEST_CASE("an instance brings its GPUs, NICs and price, and the file overrides them") {
+  const NodeGroup plain = only_group("instance: p4d.24xlarge, count: 2");
+  CHECK(plain.gpu.name == "A100-SXM4-40GB");
+  CHECK(plain.nics_per_node == 4);
+  CHECK(plain.nic.bandwidth == gigabits_per_second(100));  // 400 Gbit/s over 4 NICs
+  CHECK(plain.price == DollarsPerHour(21.957642));
+  CHECK(plain.price_source.find("AWS us-east-1 on demand, 2026-01-21") == 0);
+  const NodeGroup fewer = only_group("instance: p4d.24xlarge, count: 2, nics_per_node: 2");
+  CHECK(fewer.nic.bandwidth == gigabits_per_second(200));  // the node's 400 Gbit/s stay
+  const NodeGroup other =
+      only_group("instance: p4d.24xlarge, count: 2, nic_bandwidth: 25Gbps, price: 1 USD/h");
+  CHECK(other.nics_per_node == 4);
+  CHECK(other.nic.bandwidth == gigabits_per_second(25));
+  CHECK(other.price == DollarsPerHour(1));
+  CHECK(other.price_source == "given in the cluster file");
+}
+
+TEST_CASE("pricing picks the column of the price list and price_region the row") {
+  CHECK(only_group("instance: p4d.24xlarge, count: 1, pricing: reserved_1y").price ==
+        DollarsPerHour(13.921094));
+  CHECK(only_group("instance: p5.48xlarge, count: 1, price_region: us-west-1").price == DollarsPerHour(68.8));
+  CHECK(only_group("instance: azure-a100-80gb, count: 1, pricing: spot, price_region: eastus2").price ==
+        DollarsPerHour(3.611254));
+}
+
+TEST_CASE("the network region picks the row too when the price list has it, and price_region wins over it") {
+  CHECK(only_group("instance: p5.48xlarge, count: 1, region: us-west-1").price == DollarsPerHour(68.8));
+  CHECK(only_group("instance: p5.48xlarge, count: 1, region: us-west-1, price_region: us-east-1").price ==
+        DollarsPerHour(55.04));
+  CHECK(only_group("instance: p5.48xlarge, count: 1, region: my-hall").price ==
+        DollarsPerHour(55.04));  // first row
+}
+
+TEST_CASE("a GPU that no catalog knows is given with its numbers") {
+  const NodeGroup group = only_group(
+      "count: 1, gpus_per_node: 4, nic_bandwidth: 100Gbps, gpu: {name: X1, memory: 100GiB, memory_bandwidth: "
+      "2TBps, "
+      "bf16: 300TFLOPS, link_bandwidth: 100GBps, multiprocessors: 90, l2_cache: 30MiB}");
+  CHECK(group.gpu.name == "X1");
+  CHECK(group.gpu.memory == gibibytes(100));
+  CHECK(group.gpu.bf16 == teraflops(300));
+  CHECK_FALSE(group.gpu.fp8.has_value());
+  CHECK(group.gpu.source == "given by the user");
+  CHECK(group.gpu_link.bandwidth == gigabytes_per_second(100));
+}
+
+TEST_CASE("the built-in clusters are read by name") {
+  const std::vector<std::string> names = builtin_cluster_names();
+  for (const char* name : {"demo-a100-h100", "a100-64", "h100-512", "amp-v100-t4"}) {
+    INFO(name);
+    CHECK(std::find(names.begin(), names.end(), name) != names.end());
+    CHECK(read_cluster(name).name == name);
+  }
+}
+
+TEST_CASE("the demo cluster has up to 128 A100 and 64 H100 at Azure's list prices") {
+  const ClusterSpec demo = read_cluster("demo-a100-h100");
+  REQUIRE(demo.groups.size() == 2);
+  CHECK(demo.groups[0].count == NodeCount{0, 16});
+  CHECK(demo.groups[0].gpu.name == "A100-SXM4-80GB");
+  CHECK(demo.groups[0].price == DollarsPerHour(32.77));
+  CHECK(demo.groups[1].count == NodeCount{0, 8});
+  CHECK(demo.groups[1].gpu.name == "H100-SXM5-80GB");
+  CHECK(demo.groups[1].price == DollarsPerHour(98.32));
+}
+
+TEST_CASE("AMP's cluster has the bandwidths of the paper") {
+  const ClusterSpec amp = read_cluster("amp-v100-t4");
+  REQUIRE(amp.groups.size() == 2);
+  CHECK(amp.groups[0].count == NodeCount{3, 3});
+  CHECK(amp.groups[0].gpus_per_node == 4);
+  CHECK(amp.groups[0].gpu_link.bandwidth == gigabits_per_second(170));
+  CHECK(amp.groups[0].nic.bandwidth == gigabits_per_second(10));
+  CHECK(amp.groups[1].count == NodeCount{1, 1});
+  CHECK(amp.groups[1].gpus_per_node == 4);
+  CHECK(amp.groups[1].gpu_link.bandwidth == gigabits_per_second(50));
+  CHECK(amp.groups[1].nic.bandwidth == gigabits_per_second(50));
+}
+
+TEST_CASE("a built-in cluster written out is read back equal") {
+  for (const std::string& name : builtin_cluster_names()) {
+    const ClusterSpec cluster = read_cluster(name);
+    const std::string yaml = to_yaml(cluster);
+    INFO(yaml);
+    CHECK(parse_cluster(yaml, "again.yaml") == cluster);
+  }
+}
+
+TEST_CASE("every instance with a known network makes a cluster, the others ask for nic_bandwidth") {
+  for (const InstanceSpec& instance : instance_catalog()) {
+    INFO(instance.name);
+    const std::string keys = "instance: \"" + instance.name + "\", count: 1";
+    if (instance.network) {
+      const NodeGroup group = only_group(keys);
+      CHECK(group.nic.bandwidth * group.nics_per_node == *instance.network);
+    } else {
+      CHECK_THROWS_AS(only_group(keys), InputError);
+      CHECK(only_group(keys + ", nic_bandwidth: 10Gbps").nic.bandwidth == gigabits_per_second(10));
+    }
+  }
+}

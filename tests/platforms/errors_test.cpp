@@ -1,0 +1,32 @@
+#include "platforms/errors.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+TEST_CASE("an input error reads as one line with place, found and expected") {
+  const InputError error("a.yaml:3: count", "'x'", "a number");
+  CHECK(std::string(error.what()) == "a.yaml:3: count: found 'x'; expected a number");
+}
+
+TEST_CASE("the nearest name is offered only when it is near") {
+  CHECK(did_you_mean("H10O", {"A100", "H100"}) == ", did you mean 'H100'?");
+  CHECK(did_you_mean("h100", {"A100", "H100"}) == ", did you mean 'H100'?");  // case costs nothing
+  CHECK(did_you_mean("zzzzzzzz", {"A100", "H100"}).empty());
+}
+
+TEST_CASE("quoted text stays on one line and short") {
+  CHECK(quote_for_message("a\nb\x01") == "'a\\nb\\x01'");
+  CHECK(quote_for_message(std::string(61, 'x')) == "'" + std::string(60, 'x') + "...'");
+  CHECK(quote_for_message(std::string(60, 'x')) == "'" + std::string(60, 'x') + "'");
+}
+
+TEST_CASE("names are the same when only their case differs") {
+  CHECK(same_name("H100", "h100"));
+  CHECK_FALSE(same_name("H100", "H1000"));
+}
+
+TEST_CASE("a broken promise is a defect that names the condition") {
+  CHECK_THROWS_AS(ORRERY_ENSURE(1 == 2), Defect);
+  CHECK_NOTHROW(ORRERY_ENSURE(1 == 1));
+}

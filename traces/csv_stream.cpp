@@ -1,0 +1,110 @@
+#include "traces/csv_stream.hpp"
+
+#include <zlib.h>
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::move(name)) {
+  file_ = gzopen(path.c_str(), "rb");  // reads plain files as they are
+  if (file_ == nullptr) throw InputError(name_, "no readable file", "a CSV table, plain or gzipped");
+  gzbuffer(static_cast<gzFile>(file_), 1U << 17U);
+  try {
+    if (!next_line()) throw InputError(name_, "an empty file", "a CSV table with a header");
+    split();
+    header_.assign(fields_.begin(), fields_.end());
+  } catch (...) {
+    gzclose(static_cast<gzFile>(file_));
+    throw;
+  }
+}
+
+CsvStream::~CsvStream() { gzclose(static_cast<gzFile>(file_)); }
+
+std::optional<std::size_t> CsvStream::find_column(std::string_view title) const {
+  for (std::size_t i = 0; i < header_.size(); ++i) {
+    if (header_[i] == title) return i;
+  }
+  return std::nullopt;
+}
+
+std::size_t CsvStream::column(const std::string& title) const {
+  if (const auto found = find_column(title)) return *found;
+  throw InputError(name_, "no column '" + title + "'", "a header with it" + did_you_mean(title, header_));
+}
+
+bool CsvStream::next() {
+  do {
+    if (!next_line()) return false;
+  } while (line_.empty());
+  split();
+  return true;
+}
+
+// Appends the next piece of the file; false at its end.
+bool CsvStream::fill() {
+  if (ended_) return false;
+  buffer_.erase(0, begin_);
+  begin_ = 0;
+  const std::size_t old = buffer_.size();
+  constexpr std::size_t kPiece = 1U << 16U;
+  buffer_.resize(old + kPiece);
+  const auto file = static_cast<gzFile>(file_);
+  const int got = gzread(file, buffer_.data() + old, kPiece);
+  int error = Z_OK;
+  gzerror(file, &error);
+  if (got < 0 || (error != Z_OK && error != Z_STREAM_END)) {  // a short stream reads well and ends in Z_BUF_ERROR
+    throw InputError(name_, "a truncated or corrupt gzip file", "the whole file; fetch it again");
+  }
+  buffer_.resize(old + static_cast<std::size_t>(got));
+  ended_ = got == 0;
+  return !ended_;
+}
+
+bool CsvStream::next_line() {
+  std::size_t scanned = begin_;
+  std::size_t end = buffer_.find('\n', scanned);
+  while (end == std::string::npos) {
+    const std::size_t length = buffer_.size() - begin_;
+    if (!fill()) break;
+    end = buffer_.find('\n', begin_ + length);
+  }
+  if (end == std::string::npos) {
+    if (begin_ == buffer_.size()) return false;
+    end = buffer_.size();
+  }
+  line_ = std::string_view(buffer_).substr(begin_, end - begin_);
+  if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
+  begin_ = std::min(end + 1, buffer_.size());
+  return true;
+}
+
+// A quoted field holds commas; quotes inside quotes do not occur in these tables and stay as they are.
+void CsvStream::split() {
+  fields_.clear();
+  std::string_view rest = line_;
+  for (;;) {
+    const bool quoted = !rest.empty() && rest.front() == '"';
+    const std::size_t close = quoted ? rest.find('"', 1) : 0;
+    const std::size_t comma = rest.find(',', close == std::string_view::npos ? 0 : close);
+    std::string_view field = rest.substr(0, comma);
+    if (quoted && field.size() >= 2 && field.back() == '"') field = field.substr(1, field.size() - 2);
+    fields_.push_back(field);
+    if (comma == std::string_view::npos) return;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<double> parse_number(std::string_view field) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace orrery

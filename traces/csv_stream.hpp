@@ -1,0 +1,48 @@
+// A CSV table with a header, plain or gzipped, read row by row.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+class CsvStream {
+ public:
+  // Opens the file and reads its header. Throws InputError.
+  explicit CsvStream(const std::string& path, std::string name);
+  CsvStream(const CsvStream&) = delete;
+  CsvStream& operator=(const CsvStream&) = delete;
+  ~CsvStream();
+
+  // Position of a column. Throws InputError naming it.
+  [[nodiscard]] std::size_t column(const std::string& title) const;
+  [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
+  [[nodiscard]] std::size_t columns() const { return header_.size(); }
+
+  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip.
+  bool next();
+  // Fields of the row, without quotes; valid until the next call of `next`.
+  [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }
+
+ private:
+  bool next_line();
+  bool fill();
+  void split();
+
+  std::string name_;
+  void* file_ = nullptr;  // gzFile: zlib's type stays out of this header
+  std::string buffer_;
+  std::size_t begin_ = 0;
+  bool ended_ = false;
+  std::string_view line_;
+  std::vector<std::string_view> fields_;
+  std::vector<std::string> header_;
+};
+
+// The number a field holds; absent for anything but one finite number.
+std::optional<double> parse_number(std::string_view field);
+
+}  // namespace orrery

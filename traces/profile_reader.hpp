@@ -1,0 +1,84 @@
+// Measured operator tables: GEMMs, memory-bound kernels and collectives, as a sweep or a framework timed them.
+//
+// Known tables, by file name (each plain or gzipped; columns by header, in any order, further columns ignored):
+//   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us
+//   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
+//   collectives_long.csv   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status[,link_GBps,network_GBps]
+//   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
+//   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
+//   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "platforms/cluster.hpp"
+#include "platforms/gpu.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+// `kernel`: GPU time of the kernel alone. `framework`: the operator called through its framework, glue included; short
+// ones then take the host's time, not the GPU's.
+enum class TimedAs { kernel, framework };
+
+struct MeasuredGemm {
+  std::string source, model;
+  std::string gpu;  // catalog name
+  DataType type = DataType::fp16;
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  TimedAs timed = TimedAs::kernel;
+  Seconds time;                     // forward
+  std::optional<Seconds> backward{};  // gradients of input and weight together, where both were timed
+};
+
+struct MeasuredKernel {
+  std::string source, model;
+  std::string gpu;  // catalog name
+  std::string op;   // "norm", "rope", "activation", "residual", "embedding"
+  Bytes bytes;      // what it must read and write at least
+  TimedAs timed = TimedAs::kernel;
+  Seconds time;
+};
+
+struct MeasuredCollective {
+  std::string source, system;
+  std::string op;  // "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
+  Bytes bytes;     // the whole vector of one rank (costmodels/operator.hpp)
+  int ranks = 0;
+  int ranks_per_node = 0;
+  LinkSpec gpu_link;  // data sheet of the system
+  LinkSpec network;   // of one rank; zero bandwidth where all ranks share a node
+  Seconds time;
+};
+
+// What became of the rows of one file.
+struct ProfileFile {
+  std::string name;  // relative to the folder given
+  std::int64_t rows = 0;
+  std::int64_t used = 0;                        // measurements taken: a row may hold several, or none
+  std::map<std::string, std::int64_t> skipped{};  // by reason, same counting
+};
+
+struct Profiles {
+  std::vector<MeasuredGemm> gemms;
+  std::vector<MeasuredKernel> kernels;
+  std::vector<MeasuredCollective> collectives;
+  std::vector<ProfileFile> files;  // in order of their names
+};
+
+// A file is refused when more than this share of its measurements cannot be read (not a number, not above zero, too
+// few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
+inline constexpr double kWorstUnreadableShare = 0.05;
+
+// Reads every known table below `folder`. Throws InputError for a folder without one, a missing column (named), a
+// broken gzip, a file with too many unreadable rows.
+Profiles read_profiles(const std::string& folder);
+
+// Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown table.
+bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles);
+
+}  // namespace orrery

@@ -1,0 +1,159 @@
+#include "traces/profile_tables.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <variant>
+#include <utility>
+
+namespace orrery {
+
+namespace {
+
+// Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80 GB SXM
+// card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSourceNames{{
+    {"A100-40", "A100-SXM4-40GB"},
+    {"A100-80", "A100-SXM4-80GB"},
+    {"GH-96", "GH200-96GB"},
+    {"V100-16", "V100-SXM2-16GB"},
+    {"V100-32", "V100-SXM2-32GB"},
+    {"RTX-2080", "RTX 2080 Ti"},
+    {"NV_V100", "V100-SXM2-16GB"},
+    {"NV_T4", "T4"},
+    {"Tesla T4", "T4"},
+    {"Tesla V100-PCIE-32GB", "V100-PCIe-32GB"},
+    {"NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"},
+    {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},
+    {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"},
+    {"NVIDIA L4", "L4"},
+}};
+
+bool same_text(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+std::string catalog_name(std::string_view name) {
+  for (const auto& [source, catalog] : kSourceNames) {
+    if (source == name) name = catalog;
+  }
+  for (const auto& gpu : gpu_catalog()) {
+    if (same_text(gpu.name, name)) return gpu.name;
+    for (const auto& alias : gpu.aliases) {
+      if (same_text(alias, name)) return gpu.name;
+    }
+  }
+  return {};
+}
+
+// The data types of GEMM tables. DeepBench's "Mixed math" multiplies fp16 on the tensor cores.
+std::optional<DataType> data_type(std::string_view text) {
+  if (text == "fp16" || text == "FP16_ip_Mixed_math") return DataType::fp16;
+  if (text == "bf16") return DataType::bf16;
+  if (text == "tf32") return DataType::tf32;
+  if (text == "fp8") return DataType::fp8;
+  if (text == "fp32" || text == "FP32") return DataType::fp32;
+  return std::nullopt;
+}
+
+struct GemmColumns {
+  explicit GemmColumns(const CsvStream& rows)
+      : source(rows.column("source")),
+        gpu(rows.column("gpu")),
+        type(rows.column("dtype")),
+        model(rows.column("model")),
+        batch(rows.column("batch")),
+        m(rows.column("M")),
+        n(rows.column("N")),
+        k(rows.column("K")),
+        time(rows.column("time_us")) {}
+  std::size_t source, gpu, type, model, batch, m, n, k, time;
+};
+
+// A measured GEMM, or the reason why the row is none.
+std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const GemmColumns& at, GpuNames& gpus) {
+  const auto batch = positive_field(rows, at.batch), m = positive_field(rows, at.m), n = positive_field(rows, at.n),
+             k = positive_field(rows, at.k), time = positive_field(rows, at.time);
+  if (!batch || !m || !n || !k || !time) return kUnreadable;
+  const auto type = data_type(text_field(rows, at.type));
+  if (!type) return "data type " + std::string(text_field(rows, at.type));
+  const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+  if (gpu == nullptr) return "GPU not in the catalog";
+  MeasuredGemm gemm{.source = std::string(text_field(rows, at.source)),
+                    .model = std::string(text_field(rows, at.model)),
+                    .gpu = *gpu,
+                    .type = *type,
+                    .m = static_cast<std::int64_t>(*m),
+                    .n = static_cast<std::int64_t>(*n),
+                    .k = static_cast<std::int64_t>(*k),
+                    .batch = static_cast<std::int64_t>(*batch),
+                    .timed = TimedAs::kernel,
+                    .time = microseconds(*time),
+                    .backward = {}};
+  // DeepBench gives no model; its matrices count as one, NeuSight's likewise.
+  if (gemm.model.empty()) gemm.model = gemm.source;
+  return gemm;
+}
+
+}  // namespace
+
+const std::string* GpuNames::find(std::string_view source_name) {
+  auto known = known_.find(source_name);
+  if (known == known_.end()) {
+    known = known_.emplace(std::string(source_name), catalog_name(source_name)).first;
+  }
+  return known->second.empty() ? nullptr : &known->second;
+}
+
+std::string_view text_field(const CsvStream& rows, std::size_t column) {
+  return column < rows.fields().size() ? rows.fields()[column] : std::string_view{};
+}
+
+std::optional<double> positive_field(const CsvStream& rows, std::size_t column) {
+  const auto number = parse_number(text_field(rows, column));
+  return number && *number > 0 ? number : std::nullopt;
+}
+
+void read_gemm_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  const GemmColumns at(rows);
+  GpuNames gpus;
+  while (rows.next()) {
+    ++file.rows;
+    auto row = gemm_of(rows, at, gpus);
+    if (auto* gemm = std::get_if<MeasuredGemm>(&row)) {
+      profiles.gemms.push_back(std::move(*gemm));
+      ++file.used;
+    } else {
+      ++file.skipped[std::get<std::string>(row)];
+    }
+  }
+}
+
+void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  const std::size_t source = rows.column("source"), gpu = rows.column("gpu"), model = rows.column("model"),
+                    op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
+  GpuNames gpus;
+  while (rows.next()) {
+    ++file.rows;
+    const auto size = positive_field(rows, bytes), duration = positive_field(rows, time);
+    const std::string* name = gpus.find(text_field(rows, gpu));
+    if (!size || !duration) {
+      ++file.skipped[kUnreadable];
+    } else if (name == nullptr) {
+      ++file.skipped["GPU not in the catalog"];
+    } else {
+      profiles.kernels.push_back({.source = std::string(text_field(rows, source)),
+                                  .model = std::string(text_field(rows, model)),
+                                  .gpu = *name,
+                                  .op = std::string(text_field(rows, op)),
+                                  .bytes = Bytes(*size),
+                                  .timed = TimedAs::kernel,
+                                  .time = microseconds(*duration)});
+      ++file.used;
+    }
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,229 @@
+// Operators of transformer layers: vidur's kernels and the profiles in Aceso's format.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "platforms/errors.hpp"
+#include "traces/profile_tables.hpp"
+
+namespace orrery {
+
+namespace {
+
+struct VidurModel {
+  double tokens, ways, hidden, ffn, heads, kv_heads;
+  bool gated;
+};
+
+// Least traffic of one 16-bit kernel: what it reads and writes of activations. vidur shards rope and activation over
+// the tensor ways; it repeats norm and add, so those count at one way only.
+struct VidurKernel {
+  const char* column;
+  const char* op;
+  bool sharded;
+  double (*bytes)(const VidurModel&);
+};
+
+double norm_bytes(const VidurModel& model) { return 4 * model.tokens * model.hidden; }
+double rope_bytes(const VidurModel& model) {
+  return 4 * model.tokens * model.hidden * (1 + model.kv_heads / model.heads) / model.ways;
+}
+double activation_bytes(const VidurModel& model) { return (model.gated ? 6 : 4) * model.tokens * model.ffn / model.ways; }
+double add_bytes(const VidurModel& model) { return 6 * model.tokens * model.hidden; }
+double embedding_bytes(const VidurModel& model) { return 4 * model.tokens * model.hidden; }
+
+constexpr std::array kVidurKernels{
+    VidurKernel{"time_stats.input_layernorm.mean", "norm", false, norm_bytes},
+    VidurKernel{"time_stats.post_attention_layernorm.mean", "norm", false, norm_bytes},
+    VidurKernel{"time_stats.attn_rope.mean", "rope", true, rope_bytes},
+    VidurKernel{"time_stats.mlp_act.mean", "activation", true, activation_bytes},
+    VidurKernel{"time_stats.add.mean", "residual", false, add_bytes},
+    VidurKernel{"time_stats.emb.mean", "embedding", false, embedding_bytes},
+};
+
+struct VidurColumns {
+  explicit VidurColumns(const CsvStream& rows)
+      : tokens(rows.column("num_tokens")),
+        ways(rows.column("num_tensor_parallel_workers")),
+        hidden(rows.column("n_embd")),
+        ffn(rows.column("n_expanded_embd")),
+        heads(rows.column("n_head")),
+        kv_heads(rows.column("n_kv_head")),
+        gated(rows.column("use_gated_mlp")) {
+    for (const auto& kernel : kVidurKernels) times.push_back(rows.find_column(kernel.column));
+  }
+  std::size_t tokens, ways, hidden, ffn, heads, kv_heads, gated;
+  std::vector<std::optional<std::size_t>> times;  // parallel blocks (phi-2) have no second norm
+};
+
+std::optional<VidurModel> vidur_model(const CsvStream& rows, const VidurColumns& at) {
+  const auto tokens = positive_field(rows, at.tokens), ways = positive_field(rows, at.ways),
+             hidden = positive_field(rows, at.hidden), ffn = positive_field(rows, at.ffn),
+             heads = positive_field(rows, at.heads), kv_heads = positive_field(rows, at.kv_heads);
+  if (!tokens || !ways || !hidden || !ffn || !heads || !kv_heads) return std::nullopt;
+  return VidurModel{*tokens, *ways, *hidden, *ffn, *heads, *kv_heads, text_field(rows, at.gated) == "True"};
+}
+
+// compute/<gpu>/<organisation>/<model>/mlp.csv
+struct VidurPlace {
+  std::string gpu, model;
+};
+VidurPlace vidur_place(const std::string& name) {
+  std::vector<std::string> parts;
+  for (const auto& part : std::filesystem::path(name)) parts.push_back(part.string());
+  if (parts.size() < 4) {
+    throw InputError(name, "no GPU in the path", "vidur's folders <gpu>/<organisation>/<model>/mlp.csv");
+  }
+  return {parts[parts.size() - 4], parts[parts.size() - 3] + "/" + parts[parts.size() - 2]};
+}
+
+struct AcesoColumns {
+  explicit AcesoColumns(const CsvStream& rows)
+      : source(rows.column("source")),
+        gpu(rows.column("gpu")),
+        type(rows.column("dtype")),
+        model(rows.column("model")),
+        batch(rows.column("mbs")),
+        ways(rows.column("tp")),
+        variant(rows.column("algo")),
+        op(rows.column("op")),
+        forward(rows.column("fwd_us")),
+        backward(rows.column("bwd_us")),
+        input(rows.column("input_MB")),
+        weights(rows.column("weights_MB")),
+        activations(rows.column("activations_MB")),
+        status(rows.column("status")) {}
+  std::size_t source, gpu, type, model, batch, ways, variant, op, forward, backward, input, weights, activations, status;
+};
+
+// Why a row is left out; empty when it is used. With tensor ways the times hold that machine's collective; fp32 rows
+// are TF32 on some GPUs and vector units on others; T5 mixes two sequence lengths.
+std::string left_out(const CsvStream& rows, const AcesoColumns& at) {
+  if (text_field(rows, at.status) != "ok") return "status " + std::string(text_field(rows, at.status));
+  if (text_field(rows, at.type) != "fp16") return "data type " + std::string(text_field(rows, at.type));
+  if (text_field(rows, at.ways) != "1") return "tensor ways, times hold a collective";
+  if (text_field(rows, at.variant) != "0") return "second partition of the same operator";
+  if (text_field(rows, at.model).starts_with("t5")) return "T5, sequence length not stated";
+  return {};
+}
+
+// Weight matrix [K, N] of the four GEMMs of a GPT layer in units of the hidden size.
+struct AcesoGemm {
+  std::string_view op;
+  double n, k;
+};
+constexpr std::array kAcesoGemms{AcesoGemm{"enc-attention-qkv", 3, 1}, AcesoGemm{"enc-attention-dense", 1, 1},
+                                 AcesoGemm{"enc-MLP-GEMM-1", 4, 1}, AcesoGemm{"enc-MLP-GEMM-2", 1, 4}};
+constexpr double kAcesoSequence = 2048;  // of every GPT and OPT profile
+
+void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at, const std::string& gpu,
+                    Profiles& profiles, ProfileFile& file) {
+  const auto weights = positive_field(rows, at.weights), batch = positive_field(rows, at.batch),
+             forward = positive_field(rows, at.forward), backward = positive_field(rows, at.backward);
+  if (!weights || !batch || !forward) {
+    ++file.skipped[kUnreadable];
+    return;
+  }
+  // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed decimals.
+  const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
+  const std::string source(text_field(rows, at.source));
+  MeasuredGemm gemm{.source = source,
+                    .model = std::string(text_field(rows, at.model)),
+                    .gpu = gpu,
+                    .type = DataType::fp16,
+                    .m = static_cast<std::int64_t>(*batch * kAcesoSequence),
+                    .n = static_cast<std::int64_t>(shape.n * hidden),
+                    .k = static_cast<std::int64_t>(shape.k * hidden),
+                    .batch = 1,
+                    .timed = TimedAs::framework,
+                    .time = microseconds(*forward),
+                    .backward = {}};
+  // sailor's backward times are the input gradient alone (0.85-0.98 of forward), so only Aceso's own are taken.
+  if (backward && source != "sailor") gemm.backward = microseconds(*backward);
+  profiles.gemms.push_back(std::move(gemm));
+  ++file.used;
+}
+
+void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at, const std::string& gpu,
+                      Profiles& profiles, ProfileFile& file) {
+  const bool norm = op == "enc-1st-layernorm";
+  const auto size = positive_field(rows, norm ? at.input : at.activations);
+  const auto forward = positive_field(rows, at.forward);
+  if (!size || !forward) {
+    ++file.skipped[kUnreadable];
+    return;
+  }
+  profiles.kernels.push_back({.source = std::string(text_field(rows, at.source)),
+                              .model = std::string(text_field(rows, at.model)),
+                              .gpu = gpu,
+                              .op = norm ? "norm" : "activation",
+                              .bytes = Bytes(2 * *size * kMebi),  // one tensor in, one of the same size out
+                              .timed = TimedAs::framework,
+                              .time = microseconds(*forward)});
+  ++file.used;
+}
+
+}  // namespace
+
+void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profiles, ProfileFile& file) {
+  const VidurColumns at(rows);
+  const VidurPlace place = vidur_place(name);
+  GpuNames gpus;
+  const std::string* gpu = gpus.find(place.gpu);
+  while (rows.next()) {
+    ++file.rows;
+    const auto model = vidur_model(rows, at);
+    for (std::size_t i = 0; i < kVidurKernels.size(); ++i) {
+      const auto& kernel = kVidurKernels[i];
+      if (!at.times[i]) continue;
+      const auto time = positive_field(rows, *at.times[i]);
+      if (!model || !time) {
+        ++file.skipped[kUnreadable];
+      } else if (gpu == nullptr) {
+        ++file.skipped["GPU not in the catalog"];
+      } else if (!kernel.sharded && model->ways > 1) {
+        ++file.skipped["the same kernel for more tensor ways"];
+      } else {
+        profiles.kernels.push_back({.source = "vidur",
+                                    .model = place.model,
+                                    .gpu = *gpu,
+                                    .op = kernel.op,
+                                    .bytes = Bytes(kernel.bytes(*model)),
+                                    .timed = TimedAs::kernel,
+                                    .time = milliseconds(*time)});
+        ++file.used;
+      }
+    }
+  }
+}
+
+void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  const AcesoColumns at(rows);
+  GpuNames gpus;
+  while (rows.next()) {
+    ++file.rows;
+    if (rows.fields().size() < rows.columns()) {
+      ++file.skipped[kUnreadable];
+      continue;
+    }
+    const std::string reason = left_out(rows, at);
+    const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+    if (!reason.empty() || gpu == nullptr) {
+      ++file.skipped[reason.empty() ? "GPU not in the catalog" : reason];
+      continue;
+    }
+    const std::string_view op = text_field(rows, at.op);
+    const auto* gemm = std::find_if(kAcesoGemms.begin(), kAcesoGemms.end(),
+                                    [&](const AcesoGemm& one) { return one.op == op; });
+    if (gemm != kAcesoGemms.end()) {
+      add_aceso_gemm(*gemm, rows, at, *gpu, profiles, file);
+    } else if (op == "enc-1st-layernorm" || op == "enc-MLP-gelu") {
+      add_aceso_kernel(op, rows, at, *gpu, profiles, file);
+    } else {
+      ++file.skipped["operator without a model here"];
+    }
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,167 @@
+// Collectives and transfers, and the links of the systems they were measured on.
+#include <array>
+#include <cmath>
+
+#include "platforms/errors.hpp"
+#include "traces/profile_tables.hpp"
+
+namespace orrery {
+
+namespace {
+
+// Links of a measured system from data sheets: GB/s of one GPU in its node, and of one rank between nodes (0: not
+// known, so that rows between nodes teach nothing). `ranks` 0 is any number in one node.
+struct SystemLinks {
+  std::string_view source, system;
+  int ranks;
+  double gpu_link, network;
+};
+constexpr double kInferred = -1;  // GH200 board: 150 GB/s to each of the others, no switch
+constexpr std::array kSystems{
+    SystemLinks{"vidur", "a100_dgx", 0, 300, 0},  // a cloud's Ethernet of unknown speed between nodes
+    SystemLinks{"vidur", "h100_dgx", 0, 450, 50},
+    SystemLinks{"vidur", "a100_pairwise_nvlink", 2, 300, 0},
+    SystemLinks{"vidur", "a100_pairwise_nvlink", 4, 32, 0},  // over PCIe 4.0 from pair to pair
+    SystemLinks{"vidur", "h100_pairwise_nvlink", 4, 64, 0},  // over PCIe 5.0 from pair to pair
+    SystemLinks{"vTrain", "a100", 0, 300, 0},
+    SystemLinks{"vTrain", "v100", 0, 150, 0},
+    SystemLinks{"SuperScaler-Aceso", "V100-32", 0, 150, 0},
+    SystemLinks{"sailor", "A100-40", 0, 300, 0},
+    SystemLinks{"sailor", "V100-16", 0, 150, 0},
+    SystemLinks{"sailor", "GH-96", 0, kInferred, 0},
+    SystemLinks{"sailor", "RTX-2080", 0, 16, 0},
+    SystemLinks{"sailor", "Titan-RTX", 0, 16, 0},
+    SystemLinks{"sailor", "RTX-3090", 2, 56.25, 0},
+};
+constexpr Seconds kLinkLatency = Seconds(1e-6), kNetworkLatency = Seconds(5e-6);
+
+struct CollectiveColumns {
+  explicit CollectiveColumns(const CsvStream& rows)
+      : source(rows.column("source")),
+        system(rows.column("system")),
+        op(rows.column("collective")),
+        ranks(rows.column("n_ranks")),
+        per_node(rows.column("ranks_per_node")),
+        bytes(rows.column("bytes")),
+        time(rows.column("time_us")),
+        status(rows.column("status")),
+        gpu_link(rows.find_column("link_GBps")),
+        network(rows.find_column("network_GBps")) {}
+  std::size_t source, system, op, ranks, per_node, bytes, time, status;
+  std::optional<std::size_t> gpu_link, network;  // in tables of one's own
+};
+
+struct Links {
+  double gpu_link, network;
+};
+
+std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at, int ranks) {
+  if (at.gpu_link) {
+    const auto gpu_link = positive_field(rows, *at.gpu_link);
+    const auto network = at.network ? positive_field(rows, *at.network) : std::nullopt;
+    if (gpu_link) return Links{*gpu_link, network.value_or(0)};
+  }
+  for (const auto& system : kSystems) {
+    if (system.source == text_field(rows, at.source) && system.system == text_field(rows, at.system) &&
+        (system.ranks == 0 || system.ranks == ranks)) {
+      return Links{system.gpu_link == kInferred ? 150.0 * (ranks - 1) : system.gpu_link, system.network};
+    }
+  }
+  return std::nullopt;
+}
+
+// The vector of one rank. Aceso's tables give all-gather sizes as what one rank puts in.
+double whole_bytes(std::string_view source, std::string_view op, double bytes, int ranks) {
+  const bool input_only = op == "all_gather" && (source == "SuperScaler-Aceso" || source == "sailor");
+  return input_only ? bytes * ranks : bytes;
+}
+
+MeasuredCollective collective_of(std::string_view source, std::string_view system, std::string_view op, Links links) {
+  return {.source = std::string(source),
+          .system = std::string(system),
+          .op = std::string(op),
+          .bytes = {},
+          .ranks = 0,
+          .ranks_per_node = 0,
+          .gpu_link = {gigabytes_per_second(links.gpu_link), kLinkLatency},
+          .network = {gigabytes_per_second(links.network), kNetworkLatency},
+          .time = {}};
+}
+
+// SimAI prints the share of 50 GB/s per GPU that an algorithm's bus bandwidth reaches on nodes of eight GPUs (source:
+// astra-sim-alibabacloud/inputs/ratio). Bus bandwidth follows nccl-tests: all-reduce moves 2 (n-1)/n of the vector.
+constexpr std::array kSimaiNodes{2, 4, 8, 16, 32, 64, 128};
+constexpr int kSimaiGpus = 8;
+constexpr Links kSimaiLinks{450, 50};
+
+void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, ProfileFile& file) {
+  const std::size_t size = rows.column("Size"), first = rows.column("2Node-16GPU(NIC )");
+  while (rows.next()) {
+    ++file.rows;
+    const auto bytes = positive_field(rows, size);
+    for (std::size_t i = 0; i < kSimaiNodes.size(); ++i) {
+      if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
+      const auto ratio = positive_field(rows, first + i);
+      if (!bytes || !ratio) {
+        ++file.skipped[kUnreadable];
+        continue;
+      }
+      MeasuredCollective row = collective_of("SimAI", "h100", op, kSimaiLinks);
+      row.bytes = Bytes(*bytes);
+      row.ranks = kSimaiNodes[i] * kSimaiGpus;
+      row.ranks_per_node = kSimaiGpus;
+      const double share = 1.0 - 1.0 / row.ranks;
+      const bool ring = op == "all_reduce";
+      // A ring crosses each node's NICs with all eight together; all-to-all sends each GPU's own part.
+      const double wire = ring ? 2 * share * *bytes / kSimaiGpus : share * *bytes;
+      row.time = Bytes(wire) / gigabytes_per_second(kSimaiLinks.network * *ratio);
+      profiles.collectives.push_back(std::move(row));
+      ++file.used;
+    }
+  }
+}
+
+}  // namespace
+
+void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  const CollectiveColumns at(rows);
+  while (rows.next()) {
+    ++file.rows;
+    const std::string_view status = text_field(rows, at.status);
+    const auto ranks = positive_field(rows, at.ranks), bytes = positive_field(rows, at.bytes),
+               time = positive_field(rows, at.time);
+    if (rows.fields().size() > at.status && status != "ok") {
+      ++file.skipped["status " + std::string(status)];
+      continue;
+    }
+    if (!ranks || !bytes || !time) {
+      ++file.skipped[kUnreadable];
+      continue;
+    }
+    const int count = static_cast<int>(*ranks);
+    const auto links = links_of(rows, at, count);
+    const int per_node = static_cast<int>(positive_field(rows, at.per_node).value_or(*ranks));
+    if (!links || (per_node < count && links->network <= 0)) {
+      ++file.skipped["links of the system not known"];
+      continue;
+    }
+    const std::string_view source = text_field(rows, at.source), op = text_field(rows, at.op);
+    MeasuredCollective row = collective_of(source, text_field(rows, at.system), op, *links);
+    row.bytes = Bytes(whole_bytes(source, op, *bytes, count));
+    row.ranks = count;
+    row.ranks_per_node = per_node;
+    row.time = microseconds(*time);
+    profiles.collectives.push_back(std::move(row));
+    ++file.used;
+  }
+}
+
+void read_simai_ring_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  read_simai(rows, "all_reduce", profiles, file);
+}
+
+void read_simai_all_to_all_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
+  read_simai(rows, "all_to_all", profiles, file);
+}
+
+}  // namespace orrery

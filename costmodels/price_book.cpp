@@ -176,6 +176,14 @@ void PriceBook::need_rings(int group, int lanes, int data) {
   }
 }
 
+void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    need(shard_key(strategy, stage));
+    need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
+               strategy.data * strategy.context);
+  }
+}
+
 Sharding PriceBook::sharding(const ShardKey& key) const {
   const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
   Sharding sharding;

@@ -79,6 +79,7 @@ class PriceBook {
   void need(const ShardKey&);
   void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
                                                      // of `data` members, `lanes` of them side by side
+  void need(const ParallelStrategy&);  // all that `price` asks for one plan
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&);
 

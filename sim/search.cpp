@@ -110,7 +110,7 @@ class Searcher {
       return;
     }
     for (const auto& [group, stages] : allocation.runs) {
-      book_.need({group, allocation.tensor, allocation.context, allocation.expert, setting.micro_batch,
+      book_.need(ShardKey{group, allocation.tensor, allocation.context, allocation.expert, setting.micro_batch,
                   setting.sequence_parallel});
       book_.need_rings(group, allocation.tensor, allocation.data * allocation.context);
     }

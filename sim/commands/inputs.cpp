@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "costmodels/sha256.hpp"
 #include "platforms/yaml.hpp"
@@ -43,17 +41,6 @@ void make_output_folder(const std::string& path) {
     throw InputError(path, trouble ? trouble.message() : "a file", "a folder that can be made or written to (-o)");
   }
   if (::access(path.c_str(), W_OK) != 0) throw InputError(path, "no leave to write", "a folder that can be written to (-o)");
-}
-
-void write_text_file(const std::string& path, const std::string& content) {
-  const std::string temporary = path + ".part";
-  std::ofstream file(temporary, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw InputError(path, "no way to write it", "a path in a folder that can be written to, with room on the disk");
-  }
 }
 
 }  // namespace orrery

@@ -21,7 +21,5 @@ RunOrigin origin_of(const CommandLine&, const std::string& command, const std::v
 
 // Creates a folder (and those above it). Throws InputError{path, ...} when it cannot be written to.
 void make_output_folder(const std::string& path);
-// Writes under a temporary name, then renames. Throws InputError.
-void write_text_file(const std::string& path, const std::string& content);
 
 }  // namespace orrery

@@ -76,19 +76,18 @@ void add(Row& row, const SpanRow& span, double unit, char character) {
 }
 
 // Of equals, but for rounding, the first in ASCII.
-char most_of(const Column& column, double unit) {
+char most_of(const Column& column) {
   std::size_t most = 0;
   for (std::size_t i = 1; i < column.size(); ++i) {
-    if (column[i] > column[most] + 1e-9 * unit) most = i;
+    if (column[i] > column[most] * (1 + 1e-9)) most = i;
   }
   return most == 0 ? ' ' : static_cast<char>(most);
 }
 
-}  // namespace
-
-std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
+// The compute streams of one replica, by rank.
+std::map<std::int32_t, Row> rows_of(const Timeline& timeline, const GanttOptions& options) {
   const Scale scale = scale_of(timeline, options);
-  std::map<std::int32_t, Row> rows;  // by rank
+  std::map<std::int32_t, Row> rows;
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     if (timeline.ranks[rank].replica != options.replica) continue;
     rows[static_cast<std::int32_t>(rank)].resize(static_cast<std::size_t>(scale.columns), Column{});
@@ -99,10 +98,16 @@ std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
     const SpanRow span = row(timeline.spans, i);
     add(found->second, span, scale.unit, glyph(span, options.letters));
   }
+  return rows;
+}
+
+}  // namespace
+
+std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
   std::vector<std::pair<int, std::string>> lines;  // by stage
-  for (const auto& entry : rows) {
+  for (const auto& entry : rows_of(timeline, options)) {
     std::string line;
-    for (const Column& column : entry.second) line += most_of(column, scale.unit);
+    for (const Column& column : entry.second) line += most_of(column);
     lines.emplace_back(timeline.ranks[static_cast<std::size_t>(entry.first)].stage, line);
   }
   std::sort(lines.begin(), lines.end());

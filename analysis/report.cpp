@@ -86,6 +86,8 @@ std::string report_page(const ReportInput& input) {
   return page += rest;
 }
 
-void write_report(const std::string& path, const ReportInput& input) { write_file(path, report_page(input)); }
+void write_report(const std::string& path, const ReportInput& input) {
+  write_file(path, report_page(input));
+}
 
 }  // namespace orrery

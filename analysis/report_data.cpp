@@ -46,13 +46,14 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   add_pair(json, "Iteration", to_text(Seconds(trace.timeline.makespan)));
   add_pair(json, "Bubbles", four_digits(100 * trace.accounting.bubble_fraction, " %"));
   add_pair(json, "Ranks", std::to_string(trace.timeline.ranks.size()));
-  if (trace.cost.gpu_hours > 0) add_pair(json, "GPU-hours an iteration", four_digits(trace.cost.gpu_hours, ""));
+  if (trace.cost.gpu_hours > 0)
+    add_pair(json, "GPU-hours an iteration", four_digits(trace.cost.gpu_hours, ""));
   const auto dollars = [&json](const char* name, const std::optional<Dollars>& amount) {
     if (amount) add_pair(json, name, to_text(*amount));
   };
-  dollars("An iteration", trace.cost.per_iteration);
-  dollars("A million tokens", trace.cost.per_million_tokens);
-  dollars("Whole training", trace.cost.whole_run);
+  dollars("Cost of an iteration", trace.cost.per_iteration);
+  dollars("Cost of a million tokens", trace.cost.per_million_tokens);
+  dollars("Cost of the training", trace.cost.whole_run);
   json.end(']');
 }
 
@@ -93,7 +94,8 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.end(']');
 }
 
-// Whole ranks, replica by replica, as long as they fit under the cap; cut inside a rank only when the first does not.
+// Whole ranks, replica by replica, as long as they fit under the cap; cut inside a rank only when the first
+// does not.
 std::vector<std::size_t> drawn_ranks(const Timeline& timeline) {
   std::vector<std::size_t> spans_of_rank(timeline.ranks.size());
   for (const std::int32_t rank : timeline.spans.rank) ++spans_of_rank[static_cast<std::size_t>(rank)];

@@ -55,6 +55,7 @@ TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& r
   for (const std::size_t row : rows) {
     part.features.add(set.features.row(row));
     part.targets.push_back(set.targets[row]);
+    if (!set.weights.empty()) part.weights.push_back(set.weights[row]);
   }
   return part;
 }
@@ -67,7 +68,8 @@ std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) 
     for (std::size_t row = 0; row < ratios.size(); ++row) (split.fold[row] == fold ? asked : taught).push_back(row);
     if (taught.empty() || asked.empty()) continue;
     const TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
-    const auto answers = XgboostModel::train(lesson.features, lesson.targets, set.options).predict(exam.features);
+    const auto answers =
+        XgboostModel::train(lesson.features, lesson.targets, lesson.weights, set.options).predict(exam.features);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       ratios[asked[i]] = static_cast<double>(exam.targets[i]) - static_cast<double>(answers[i]);
     }
@@ -89,8 +91,18 @@ void report(std::vector<FitError>& errors, const TrainingSet& set, const Split& 
   errors.push_back(std::move(error));
 }
 
-bool is_gemm(const TrainingSet& set) {
-  return set.card.kind == ModelKind::gemm || set.card.kind == ModelKind::gemm_any || set.card.kind == ModelKind::gemm_fp32;
+// Which rows of a kind decide the time of an iteration; kernels are summarised over all.
+std::string large_rows(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::gemm:
+    case ModelKind::gemm_any:
+    case ModelKind::gemm_fp32: return "M >= 1024";
+    case ModelKind::kernel: return "4 MiB and more";
+    case ModelKind::collective:
+    case ModelKind::network:
+    case ModelKind::transfer: return "1 MiB and more";
+  }
+  throw Defect("a model kind without rows");
 }
 
 std::vector<Split> splits_of(const TrainingSet& set) {
@@ -133,8 +145,8 @@ std::vector<FitError> cross_validate(const TrainingSet& set) {
   for (const Split& split : splits_of(set)) {
     const auto ratios = held_out_ratios(set, split);
     report(errors, set, split, "all", ratios, [](std::size_t) { return true; });
-    if (is_gemm(set)) report(errors, set, split, "M >= 1024", ratios, [&](std::size_t row) { return set.large[row]; });
-    if (split.held_out != "gpu") continue;
+    report(errors, set, split, large_rows(set.card.kind), ratios, [&](std::size_t row) { return set.large[row]; });
+    if (split.held_out == "random" || split.held_out == "shape" || set.card.gpus.size() < 2) continue;
     for (const auto& gpu : set.card.gpus) {
       report(errors, set, split, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });
     }

@@ -51,18 +51,19 @@ struct RingWork {
   int steps = 0;
 };
 
+bool one_node(const Collective& op) { return op.ranks <= op.ranks_per_node; }
+
 RingWork ring_work(const Collective& op) {
   const double bytes = op.bytes.value(), ranks = op.ranks, per_node = std::min(op.ranks_per_node, op.ranks);
-  const bool one_node = op.ranks <= op.ranks_per_node;
   const double share = (ranks - 1) / ranks;
   switch (op.kind) {
     case CollectiveKind::all_reduce:
-      return {2 * share * bytes, one_node ? 0 : 2 * share * bytes / per_node, 2 * (op.ranks - 1)};
+      return {2 * share * bytes, 2 * share * bytes / per_node, 2 * (op.ranks - 1)};
     case CollectiveKind::reduce_scatter:
     case CollectiveKind::all_gather:
-      return {share * bytes, one_node ? 0 : share * bytes / per_node, op.ranks - 1};
+      return {share * bytes, share * bytes / per_node, op.ranks - 1};
     case CollectiveKind::all_to_all:
-      return {(per_node - 1) / ranks * bytes, one_node ? 0 : (ranks - per_node) / ranks * bytes, 1};
+      return {(per_node - 1) / ranks * bytes, (ranks - per_node) / ranks * bytes, 1};
   }
   throw Defect("a collective without a ring");
 }
@@ -88,14 +89,17 @@ Seconds roofline(const Gemm& gemm, const GpuSpec& gpu, FlopsPerSecond peak) {
 
 Seconds stream_time(Bytes bytes, const GpuSpec& gpu) { return kKernelLaunch + bytes / gpu.memory_bandwidth; }
 
-Seconds ring_time(const Collective& op) {
+Seconds wire_time(const Collective& op) {
   const RingWork work = ring_work(op);
-  const bool one_node = op.ranks <= op.ranks_per_node;
-  const Seconds step = kStepOverhead + (one_node ? op.gpu_link.latency : op.network.latency);
-  Seconds wire = Bytes(work.gpu_link_bytes) / op.gpu_link.bandwidth;
-  if (op.ranks_per_node == 1) wire = Seconds(0);
-  if (!one_node) wire = std::max(wire, Bytes(work.network_bytes) / op.network.bandwidth);
-  return kCollectiveLaunch + step * work.steps + wire;
+  const Seconds inside = Bytes(work.gpu_link_bytes) / op.gpu_link.bandwidth;
+  if (one_node(op)) return inside;
+  const Seconds between = Bytes(work.network_bytes) / op.network.bandwidth;
+  return op.ranks_per_node == 1 ? between : std::max(inside, between);
+}
+
+Seconds ring_time(const Collective& op) {
+  const Seconds step = kStepOverhead + (one_node(op) ? op.gpu_link.latency : op.network.latency);
+  return kCollectiveLaunch + step * ring_work(op).steps + wire_time(op);
 }
 
 Seconds transfer_time(const PointToPoint& op) {
@@ -124,21 +128,24 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
 
 std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu, TimedAs timed) {
   return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
-          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga)),
+          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga / std::max(gpu.multiprocessors, 1))),
           static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0))),
           timed == TimedAs::framework ? 1.0F : 0.0F};
 }
 
 std::vector<float> collective_features(const Collective& op) {
-  const bool one_node = op.ranks <= op.ranks_per_node;
-  const BytesPerSecond link = one_node ? op.gpu_link.bandwidth : op.network.bandwidth;
-  return {static_cast<float>(std::log2(op.bytes.value())),
-          static_cast<float>(op.kind),
+  return {static_cast<float>(std::log2(op.bytes.value())), op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F,
           static_cast<float>(std::log2(op.ranks)),
-          static_cast<float>(std::log2(std::min(op.ranks, op.ranks_per_node))),
-          one_node ? 0.0F : 1.0F,
-          static_cast<float>(std::log2(link.value() / kGiga)),
+          static_cast<float>(std::log2(op.gpu_link.bandwidth.value() / kGiga)),
           static_cast<float>(std::log2(microseconds_of(ring_time(op))))};
+}
+
+std::vector<float> network_features(const Collective& op) {
+  const Seconds wire = wire_time(op);
+  const double nodes = static_cast<double>(op.ranks) / std::max(op.ranks_per_node, 1);
+  return {op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F, static_cast<float>(std::log2(nodes)),
+          static_cast<float>(std::log2(microseconds_of(wire))),
+          static_cast<float>(std::log2(wire / (ring_time(op) - wire)))};
 }
 
 std::vector<float> transfer_features(const PointToPoint& op) {
@@ -162,14 +169,19 @@ const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
 }
 
 const std::vector<std::string_view>& kernel_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_bandwidth_gbps", "log2_bytes_to_l2",
+  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor", "log2_bytes_to_l2",
                                                    "framework"};
   return names;
 }
 
 const std::vector<std::string_view>& collective_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "kind",           "log2_ranks",  "log2_ranks_per_node",
-                                                   "network",    "log2_link_gbps", "log2_ring_us"};
+  static const std::vector<std::string_view> names{"log2_bytes", "all_to_all", "log2_ranks", "log2_link_gbps",
+                                                   "log2_ring_us"};
+  return names;
+}
+
+const std::vector<std::string_view>& network_feature_names() {
+  static const std::vector<std::string_view> names{"all_to_all", "log2_nodes", "log2_wire_us", "log2_wire_to_latency"};
   return names;
 }
 

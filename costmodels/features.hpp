@@ -29,18 +29,21 @@ Seconds stream_time(Bytes bytes, const GpuSpec&);
 // Ring time: one launch, the steps of the ring over the slowest link with its latency, and the bytes each rank (or each
 // node) must pass on, at link bandwidth. Rank r of a node sends over its own NICs; the rings of a node share the work.
 Seconds ring_time(const Collective&);
+Seconds wire_time(const Collective&);  // the bytes alone, at link bandwidth: no answer may be below it
 Seconds transfer_time(const PointToPoint&);
 
 // Features. The vectors are as long as the lists of names; `timed` tells a kernel's own time from a framework's.
 enum class GemmModelKind { one_gpu, any_gpu };
 std::vector<float> gemm_features(const Gemm&, const GpuSpec&, FlopsPerSecond peak, TimedAs timed, GemmModelKind);
 std::vector<float> kernel_features(MemoryKernel, Bytes, const GpuSpec&, TimedAs timed);
-std::vector<float> collective_features(const Collective&);
+std::vector<float> collective_features(const Collective&);  // in a node
+std::vector<float> network_features(const Collective&);     // over nodes
 std::vector<float> transfer_features(const PointToPoint&);
 
 const std::vector<std::string_view>& gemm_feature_names(GemmModelKind);
 const std::vector<std::string_view>& kernel_feature_names();
 const std::vector<std::string_view>& collective_feature_names();
+const std::vector<std::string_view>& network_feature_names();
 const std::vector<std::string_view>& transfer_feature_names();
 
 }  // namespace orrery

@@ -53,7 +53,7 @@ void write_file(const fs::path& path, const std::string& content) {
 }
 
 FittedModel fit_one(const TrainingSet& set, const fs::path& folder) {
-  XgboostModel model = XgboostModel::train(set.features, set.targets, set.options);
+  XgboostModel model = XgboostModel::train(set.features, set.targets, set.weights, set.options);
   write_card(set.card, model);
   const std::string bytes = model.save();
   const std::string file = set.name + ".ubj";

@@ -13,11 +13,12 @@ namespace orrery {
 
 namespace {
 
-constexpr std::array<std::pair<ModelKind, std::string_view>, 6> kKinds{{{ModelKind::gemm, "gemm"},
+constexpr std::array<std::pair<ModelKind, std::string_view>, 7> kKinds{{{ModelKind::gemm, "gemm"},
                                                                         {ModelKind::gemm_any, "gemm_any"},
                                                                         {ModelKind::gemm_fp32, "gemm_fp32"},
                                                                         {ModelKind::kernel, "kernel"},
                                                                         {ModelKind::collective, "collective"},
+                                                                        {ModelKind::network, "network"},
                                                                         {ModelKind::transfer, "transfer"}}};
 
 std::size_t features_of(ModelKind kind) {
@@ -27,6 +28,7 @@ std::size_t features_of(ModelKind kind) {
     case ModelKind::gemm_fp32: return gemm_feature_names(GemmModelKind::any_gpu).size();
     case ModelKind::kernel: return kernel_feature_names().size();
     case ModelKind::collective: return collective_feature_names().size();
+    case ModelKind::network: return network_feature_names().size();
     case ModelKind::transfer: return transfer_feature_names().size();
   }
   throw Defect("a model kind without features");
@@ -74,7 +76,7 @@ bool ModelCard::has_configuration(const std::string& name) const {
 }
 
 std::string configuration_name(const Collective& op) {
-  return std::string(to_text(op.kind)) + ":" + std::to_string(op.ranks) + ":" +
+  return std::string(op.kind == CollectiveKind::all_to_all ? "all_to_all" : "ring") + ":" + std::to_string(op.ranks) + ":" +
          std::to_string(std::min(op.ranks, op.ranks_per_node));
 }
 

@@ -9,7 +9,8 @@
 
 namespace orrery {
 
-enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, collective, transfer };
+// `collective`: in a node; `network`: over several nodes.
+enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, collective, network, transfer };
 std::string_view to_text(ModelKind);
 
 struct ModelCard {
@@ -18,7 +19,7 @@ struct ModelCard {
   std::int64_t m = 0, n = 0, k = 0;  // GEMM: largest extents measured
   double efficiency_cap = 1;         // the best share of the reference that was measured; no answer is above it
   bool framework = false;            // GEMM: most rows were timed through a framework
-  std::vector<std::string> configurations{};  // kernel: names; collective: "all_reduce:8:8" as kind:ranks:per node
+  std::vector<std::string> configurations{};  // kernel: names; collective: "ring:8:8", algorithm:ranks:per node
   bool operator==(const ModelCard&) const = default;
 
   [[nodiscard]] bool measured(const std::string& gpu) const;

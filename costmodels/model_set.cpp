@@ -73,7 +73,7 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
   for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32, ModelKind::kernel, ModelKind::collective,
-                               ModelKind::transfer}) {
+                               ModelKind::network, ModelKind::transfer}) {
     if (std::none_of(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; })) {
       throw InputError(place, "no model of kind " + std::string(to_text(kind)), "a folder that `orrery fit` wrote");
     }

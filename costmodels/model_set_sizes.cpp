@@ -1,5 +1,6 @@
 // Operators whose time depends on their bytes alone, once the GPU or the links are known.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -47,6 +48,11 @@ KernelRule rule_of(const MemoryBound& op) {
     case MemoryKernel::optimizer: return {MemoryKernel::residual, TimedAs::kernel, kOptimizerFactor};
   }
   throw Defect("a memory kernel without a rule");
+}
+
+// Reduce-scatter and all-gather are the two halves of a ring all-reduce (FIDELITY B 4).
+double share_of_all_reduce(CollectiveKind kind) {
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_gather ? 0.5 : 1.0;
 }
 
 struct KernelVariant {
@@ -107,26 +113,36 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
 }
 
 void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
-  std::vector<Collective> variants;
-  std::vector<std::pair<std::size_t, std::size_t>> asked;
+  struct Asked {
+    std::size_t query, variant;
+  };
+  std::array<std::vector<Collective>, 2> variants;  // in a node, over nodes
+  std::array<std::vector<Asked>, 2> asked;
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<Collective>(&queries[i].op);
     if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
     Collective variant = *op;
     variant.bytes = Bytes(0);
-    asked.emplace_back(i, index_of(variants, variant));
+    if (op->kind != CollectiveKind::all_to_all) variant.kind = CollectiveKind::all_reduce;
+    const std::size_t place = op->ranks > op->ranks_per_node ? 1 : 0;
+    asked[place].push_back({i, index_of(variants[place], variant)});
   }
   const auto sized = [](Collective op, Bytes size) {
     op.bytes = size;
     return op;
   };
-  const Fitted& fitted = models_[only(ModelKind::collective)];
-  const auto curve = curves(
-      fitted, variants, [&](const Collective& op, Bytes size) { return collective_features(sized(op, size)); },
-      [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });
-  for (const auto& [query, variant] : asked) {
-    const auto& op = std::get<Collective>(queries[query].op);
-    answers[query] = {curve[variant].at(op.bytes), !fitted.card.has_configuration(configuration_name(op))};
+  for (const std::size_t place : {0U, 1U}) {
+    const Fitted& fitted = models_[only(place == 0 ? ModelKind::collective : ModelKind::network)];
+    const auto features = [&](const Collective& op, Bytes size) {
+      return place == 0 ? collective_features(sized(op, size)) : network_features(sized(op, size));
+    };
+    const auto curve = curves(fitted, variants[place], features,
+                              [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });
+    for (const auto& [query, variant] : asked[place]) {
+      const auto& op = std::get<Collective>(queries[query].op);
+      const Seconds ring = curve[variant].at(op.bytes) * share_of_all_reduce(op.kind);
+      answers[query] = {std::max(ring, wire_time(op)), !fitted.card.has_configuration(configuration_name(op))};
+    }
   }
 }
 
@@ -150,7 +166,7 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::ve
       [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
   for (const auto& [query, variant] : asked) {
     const auto& op = std::get<PointToPoint>(queries[query].op);
-    answers[query] = {curve[variant].at(op.bytes), false};
+    answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false};
   }
 }
 

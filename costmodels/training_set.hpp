@@ -17,9 +17,10 @@ struct TrainingSet {
   TrainingOptions options{};
   FeatureMatrix features{1};
   std::vector<float> targets{};  // log(reference / time)
+  std::vector<float> weights{};  // empty for all alike
   // What can be held out, one entry a row.
   std::vector<std::string> models{}, shapes{}, gpus{};
-  std::vector<bool> large{};  // M >= 1024
+  std::vector<bool> large{};  // M >= 1024; kernels: 4 MiB and more; collectives and transfers: 1 MiB and more
 };
 
 struct TrainingSets {

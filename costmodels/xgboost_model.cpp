@@ -67,10 +67,14 @@ XgboostModel& XgboostModel::operator=(XgboostModel&&) noexcept = default;
 XgboostModel::~XgboostModel() = default;
 
 XgboostModel XgboostModel::train(const FeatureMatrix& features, std::span<const float> targets,
-                                 const TrainingOptions& options) {
+                                 std::span<const float> weights, const TrainingOptions& options) {
   ORRERY_ENSURE(features.rows() == targets.size() && !targets.empty());
   const Matrix data(features);
   check(XGDMatrixSetFloatInfo(data.handle(), "label", targets.data(), targets.size()));
+  if (!weights.empty()) {
+    ORRERY_ENSURE(weights.size() == targets.size());
+    check(XGDMatrixSetFloatInfo(data.handle(), "weight", weights.data(), weights.size()));
+  }
   auto handle = std::make_unique<Handle>(data.handle());
   handle->set("tree_method", "hist");
   handle->set("grow_policy", "lossguide");

@@ -1,10 +1,55 @@
 #include <cstdio>
-#include "sim/durations.hpp"
-#include "sim/run_replay.hpp"
-int main(int argc, char** argv) {
+#include <exception>
+#include <iostream>
+
+#include "platforms/errors.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/version.hpp"
+
+namespace {
+
+constexpr int kWrongInput = 2, kDefect = 3;
+
+void print_help() {
+  std::cout << "Example:\n  orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 "
+               "--global-batch 1024 --tokens 1T\n\nCommands (orrery COMMAND --help says more):\n";
+  for (const orrery::Command& command : orrery::commands()) {
+    std::printf("  %-9s %s\n", command.name, command.summary);
+  }
+}
+
+int dispatch(int count, char** arguments) {
+  const std::string name = count > 1 ? arguments[1] : "--help";
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return 0;
+  }
+  if (name == "--version") {
+    std::printf("orrery %s\n", orrery::kVersion);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const orrery::Command& command : orrery::commands()) {
+    if (name == command.name) return command.run(orrery::Arguments(arguments + 2, arguments + count));
+    names.emplace_back(command.name);
+  }
+  throw orrery::InputError("orrery", "no command '" + name + "'",
+                           "a command that `orrery --help` lists" + orrery::did_you_mean(name, names));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
   try {
-  auto d = orrery::read_durations(argv[1]);
-  auto r = orrery::run_replay(d.plan, d.topology, 0);
-  std::printf("makespan %.10g estimate %.10g ratio-1 %.3g bubble %.4f act %zu imb %g\n", r.timeline.makespan*1e3, r.estimate.value()*1e3, r.timeline.makespan/r.estimate.value()-1, r.accounting.bubble_fraction, r.activities, r.imbalance.value());
-  } catch (std::exception& e) { std::puts(e.what()); return 2; }
+    const int code = dispatch(count, arguments);
+    std::cout.flush();
+    if (!std::cout) throw orrery::InputError("standard output", "no room to write", "a place to write to");
+    return code;
+  } catch (const orrery::InputError& error) {
+    std::cerr << "orrery: " << error.what() << "\n";
+    return kWrongInput;
+  } catch (const std::exception& error) {
+    std::cerr << "orrery: a defect of ours, please report it: " << error.what() << "\n";
+    return kDefect;
+  }
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 
+#include "analysis/pareto.hpp"
 #include "costmodels/estimate.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/megatron.hpp"
@@ -74,7 +75,7 @@ class Searcher {
     };
     enumerate();
     result_.elapsed.enumerate = lap();
-    progress_("pricing operators", 0.0);
+    progress_("pricing operators", 0, 1);
     result_.counts.operators = book_.predict(models_);
     result_.elapsed.predict = lap();
     bound_candidates();
@@ -91,7 +92,7 @@ class Searcher {
   }
 
   void enumerate() {
-    progress_("enumerating", 0.0);
+    progress_("enumerating", 0, 1);
     allocations_ = allocations(job_.cluster, job_.space, job_.mode, job_.global_batch);
     settings_ = settings(job_.space);
     for (std::size_t a = 0; a < allocations_.size(); ++a) {
@@ -134,7 +135,7 @@ class Searcher {
 
   void bound_candidates() {
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      if (i % 4096 == 0) progress_("fitting plans", static_cast<double>(i) / static_cast<double>(candidates_.size()));
+      if (i % 4096 == 0) progress_("fitting plans", i, candidates_.size());
       ParallelStrategy plan = strategy(candidates_[i]);
       const auto fitted = fitter_.fit(plan);
       if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
@@ -213,7 +214,7 @@ class Searcher {
   void estimate_candidates() {
     Best best(job_.top);
     for (std::size_t i = 0; i < bounded_.size(); ++i) {
-      if (i % 256 == 0) progress_("estimating plans", static_cast<double>(i) / static_cast<double>(bounded_.size()));
+      if (i % 256 == 0) progress_("estimating plans", i, bounded_.size());
       if (!best.may_matter(bounded_[i])) continue;
       RatedPlan plan;
       plan.strategy = strategy(bounded_[i].candidate);
@@ -239,12 +240,16 @@ class Searcher {
   void select() {
     std::stable_sort(rated_.begin(), rated_.end(),
                      [](const RatedPlan& a, const RatedPlan& b) { return a.iteration < b.iteration; });
-    std::optional<Dollars> cheapest;
+    std::vector<ParetoPoint> points;
+    for (const RatedPlan& plan : rated_) {
+      // A plan without a price is worse than any that has one: NaN keeps it off the front.
+      const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
+      points.push_back({to_hours(plan.total_time), dollars});
+    }
+    for (const std::size_t index : pareto_front(points)) rated_[index].on_front = true;
     for (std::size_t i = 0; i < rated_.size(); ++i) {
       RatedPlan& plan = rated_[i];
       plan.among_fastest = i < static_cast<std::size_t>(job_.top);
-      plan.on_front = plan.cost && (!cheapest || plan.cost->total < *cheapest);
-      if (plan.on_front) cheapest = plan.cost->total;
       if (plan.among_fastest || plan.on_front) result_.plans.push_back(std::move(plan));
     }
   }

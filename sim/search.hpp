@@ -67,8 +67,8 @@ struct SearchResult {
   std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
 };
 
-// Says what the search does now, and how far it is (0 to 1).
-using SearchProgress = std::function<void(const std::string& phase, double share)>;
+// Says what the search does now, and how many of how many are done.
+using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;
 
 // Deterministic. The book it fills prices the plans again for their replay.
 SearchResult search(const SearchJob&, std::vector<Rule>& rules, const CostModels&, PriceBook& book,

@@ -10,13 +10,13 @@ namespace orrery {
 namespace {
 
 // Links of a measured system from data sheets: GB/s of one GPU in its node, and of one rank between nodes (0: not
-// known, so that rows between nodes teach nothing). `ranks` 0 is any number in one node.
+// known, so that rows between nodes teach nothing). `ranks` 0 is any number. Left out: boards whose GPUs share
+// no switch and no ring of equal links (GH200 NVL4, RTX 3090 beyond a pair, H100 pairs of unknown bridge).
 struct SystemLinks {
   std::string_view source, system;
   int ranks;
   double gpu_link, network;
 };
-constexpr double kInferred = -1;  // GH200 board: 150 GB/s to each of the others, no switch
 constexpr std::array kSystems{
     SystemLinks{"vidur", "a100_dgx", 0, 300, 0},  // a cloud's Ethernet of unknown speed between nodes
     SystemLinks{"vidur", "h100_dgx", 0, 450, 50},
@@ -28,7 +28,6 @@ constexpr std::array kSystems{
     SystemLinks{"SuperScaler-Aceso", "V100-32", 0, 150, 0},
     SystemLinks{"sailor", "A100-40", 0, 300, 0},
     SystemLinks{"sailor", "V100-16", 0, 150, 0},
-    SystemLinks{"sailor", "GH-96", 0, kInferred, 0},
     SystemLinks{"sailor", "RTX-2080", 0, 16, 0},
     SystemLinks{"sailor", "Titan-RTX", 0, 16, 0},
     SystemLinks{"sailor", "RTX-3090", 2, 56.25, 0},
@@ -64,7 +63,7 @@ std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at
   for (const auto& system : kSystems) {
     if (system.source == text_field(rows, at.source) && system.system == text_field(rows, at.system) &&
         (system.ranks == 0 || system.ranks == ranks)) {
-      return Links{system.gpu_link == kInferred ? 150.0 * (ranks - 1) : system.gpu_link, system.network};
+      return Links{system.gpu_link, system.network};
     }
   }
   return std::nullopt;

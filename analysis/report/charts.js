@@ -22,6 +22,8 @@ function fillTable(box, header, rows) {
     }
   };
   addRow(table.createTHead(), "th", header);
+  const isNumber = column => rows.some(row => typeof row[column] !== "string");
+  [...table.tHead.rows[0].cells].forEach((cell, column) => { cell.className = isNumber(column) ? "number" : ""; });
   const body = table.createTBody();
   rows.forEach(row => addRow(body, "td", row));
   box.replaceChildren(table);
@@ -108,6 +110,7 @@ function drawMemory(trace) {
   byId("memory").hidden = trace.memory.length === 0;
   if (trace.memory.length === 0) return;
   const sum = row => row.gibibytes.reduce((a, b) => a + b, 0);
+  const largest = Math.max(...trace.memory.map(row => Math.max(sum(row), row.capacity ?? 0)));
   const over = trace.memory.filter(row => row.capacity !== null && sum(row) > row.capacity).map(row => row.stage);
   byId("memory-note").textContent = "Activations at their peak. The line above a bar is the memory of its card." +
     (over.length ? ` Over it: stage ${over.join(", ")}.` : "");
@@ -116,10 +119,11 @@ function drawMemory(trace) {
     pointStyle: "line", pointRadius: Math.min(60, 420 / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };
   setChart("memory-chart", {
     type: "bar",
-    data: { labels: trace.memory.map(stageLabel), datasets: [capacity, ...memoryParts.map(([name, colour], part) => ({
+    data: { labels: trace.memory.map(row => [`stage ${row.stage}`, row.gpu]), datasets: [capacity, ...memoryParts.map(([name, colour], part) => ({
       label: name, backgroundColor: colour, stack: "memory", maxBarThickness: 90, data: trace.memory.map(row => row.gibibytes[part]),
     }))] },
-    options: { ...chartBasics(), scales: { x: axis("", { stacked: true, title: { display: false }, grid: { display: false } }), y: axis("GiB", { stacked: true, beginAtZero: true }) },
+    options: { ...chartBasics(), layout: { autoPadding: false, padding: { top: 6 } },
+      scales: { x: axis("", { stacked: true, title: { display: false }, grid: { display: false } }), y: axis("GiB", { stacked: true, suggestedMax: 1.05 * largest }) },
       plugins: { legend: { ...legend(), labels: { ...legend().labels, usePointStyle: false } },
         tooltip: { callbacks: { label: item => `${item.dataset.label}: ${number(item.raw)} GiB` } } } },
   });
@@ -146,7 +150,7 @@ function drawTimeline(trace) {
 function drawLinks(trace) {
   byId("links").hidden = trace.links.length === 0;
   if (trace.links.length === 0) return;
-  byId("links-note").textContent = "Share of its bandwidth that each link carries, over time; the darker the busier." +
+  byId("links-note").textContent = "Share of its bandwidth that each link carries, over time; the stronger the colour, the busier." +
     (trace.links.length < trace.total_links ? ` The ${trace.links.length} busiest of ${trace.total_links} links.` : "");
   const left = 230, height = 20, bottom = trace.links.length * height;
   const { context, width } = sharpContext(byId("links-canvas"), bottom + 28);

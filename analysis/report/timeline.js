@@ -13,9 +13,8 @@ const cssColour = name => getComputedStyle(document.documentElement).getProperty
 function secondsText(seconds) {
   const size = Math.abs(seconds);
   if (size === 0) return "0 s";
-  if (size < 1e-3) return (seconds * 1e6).toPrecision(4) + " µs";
-  if (size < 1) return (seconds * 1e3).toPrecision(4) + " ms";
-  return seconds.toPrecision(4) + " s";
+  const [factor, unit] = size < 1e-3 ? [1e6, "µs"] : size < 1 ? [1e3, "ms"] : [1, "s"];
+  return `${Number((seconds * factor).toPrecision(4))} ${unit}`;
 }
 
 // A canvas as sharp as the screen; returns its drawing context in CSS pixels.
@@ -144,7 +143,7 @@ class Timeline {
       context.fillStyle = colours[kind];
       const gap = to - from > 3 ? 0.7 : 0;  // neighbours stay apart as long as there is room
       context.fillRect(from, top, Math.max(to - from - gap, 0.4), network ? height * 0.16 : height * 0.76 - 2);
-      if (!network && spans.microbatch[i] >= 0 && to - from > 18 && height > 15) {
+      if (!network && spans.microbatch[i] >= 0 && height > 15 && to - from > 6 + 8 * String(spans.microbatch[i]).length) {
         context.fillStyle = kind === "forward" ? "#ffffff" : "#10202c";
         context.textAlign = "center";
         context.fillText(spans.microbatch[i], (from + to) / 2, top + height * 0.37);

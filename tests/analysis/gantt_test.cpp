@@ -50,8 +50,8 @@ TEST_CASE("a schedule is drawn as in the pictures of golden tests") {
 }
 
 TEST_CASE("a column shows what takes most of its time") {
-  // Stage 0 from 6 s to 7 s: half of microbatch 0, a quarter each of bubble and of microbatch 1. Stage 1 there: half
-  // backward, half bubble, and "." comes first in ASCII.
+  // Stage 0 from 6 s to 7 s: half of microbatch 0, a quarter each of bubble and of microbatch 1. Stage 1
+  // there: half backward, half bubble, and "." comes first in ASCII.
   CHECK(text_gantt(sample_timeline(), {.unit = Seconds(1)}) ==
         "stage 0  01..aaabb\n"
         "stage 1  .0aa1b..~\n");

@@ -1,6 +1,8 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -90,6 +92,23 @@ TEST_CASE("a trace that cannot be written is wrong input that names the path, an
     CHECK(refused(folder.file("folder/a.h5")) == "Permission denied");
   }
   CHECK(folder.names() == std::vector<std::string>{"folder"});
+}
+
+TEST_CASE("a disk that fills up while writing leaves the file that was there") {
+  const ScratchFolder folder;
+  write_file(folder.file("a"), "before");
+  // A limit on the size of files fails a write just as a full disk does, and needs no disk of its own.
+  const auto former_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit former{};
+  ::getrlimit(RLIMIT_FSIZE, &former);
+  rlimit small = former;
+  small.rlim_cur = 100000;
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  CHECK_THROWS_AS(write_file(folder.file("a"), std::string(3 << 20, 'x')), InputError);
+  ::setrlimit(RLIMIT_FSIZE, &former);
+  std::signal(SIGXFSZ, former_handler);
+  CHECK(read_text_file(folder.file("a")) == "before");
+  CHECK(folder.names() == std::vector<std::string>{"a"});
 }
 
 TEST_CASE("an output file given up leaves the file that was there") {

@@ -1,0 +1,174 @@
+#include "tests/fuzz/entries.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <stdexcept>
+
+#include "platforms/cluster.hpp"
+#include "platforms/errors.hpp"
+#include "platforms/topology.hpp"
+#include "platforms/units.hpp"
+#include "sim/durations.hpp"
+#include "strategies/model.hpp"
+#include "strategies/plan.hpp"
+#include "strategies/rules.hpp"
+#include "strategies/search_space.hpp"
+#include "platforms/yaml.hpp"
+#include "tests/traces/sample_trace.hpp"
+#include "tests/traces/scratch_folder.hpp"
+#include "traces/csv_stream.hpp"
+#include "traces/perfetto.hpp"
+#include "traces/trace.hpp"
+
+namespace orrery::fuzz {
+namespace {
+
+void require(bool kept, const char* promise) {
+  if (!kept) throw std::logic_error(promise);
+}
+
+// The one exception a reader may throw, in one line as main prints it.
+template <class Read>
+void read_or_refuse(const Read& read) {
+  try {
+    read();
+  } catch (const InputError& error) {
+    require(std::string_view(error.what()).find('\n') == std::string_view::npos, "a message is one line");
+  }
+}
+
+template <class Q>
+void read_quantity(std::string_view text) {
+  read_or_refuse([&] {
+    const Q value = parse_quantity<Q>(text, "fuzz");
+    require(std::isfinite(value.value()) && value.value() >= 0, "a quantity is finite and not negative");
+    require(parse_quantity<Q>(to_exact_text(value), "again") == value, "a quantity is written exactly");
+  });
+}
+
+void quantity(std::string_view text) {
+  read_quantity<Seconds>(text);
+  read_quantity<Bytes>(text);
+  read_quantity<BytesPerSecond>(text);
+  read_quantity<FlopsPerSecond>(text);
+  read_quantity<DollarsPerHour>(text);
+}
+
+void cluster(std::string_view yaml) {
+  read_or_refuse([&] {
+    const ClusterSpec read = parse_cluster(yaml, "fuzz.yaml");
+    require(parse_cluster(to_yaml(read), "again.yaml") == read, "a cluster is written as it was read");
+  });
+}
+
+void check_model(const ModelSpec& model) {
+  require(model.layer_count() > 0, "a model has layers");
+  require(total_parameters(model) > 0, "a model has parameters");
+  const double flops = model_flops(model, 1, std::max<std::int64_t>(model.default_sequence, 1), AttentionCounting::full);
+  require(std::isfinite(flops) && flops > 0, "a model takes work");
+}
+
+void huggingface(std::string_view json) {
+  read_or_refuse([&] { check_model(parse_huggingface_config(json, "fuzz.json")); });
+}
+
+void blocks(std::string_view yaml) {
+  read_or_refuse([&] { check_model(parse_model_blocks(yaml, "fuzz.yaml")); });
+}
+
+void plan(std::string_view yaml) {
+  static const ModelSpec model = read_model("llama2-70b");
+  static const ClusterSpec machines = read_cluster("demo-a100-h100");
+  read_or_refuse([&] {
+    const Plan read = parse_plan(yaml, "fuzz.yaml");
+    require(parse_plan(to_yaml(read), "again.yaml") == read, "a plan is written as it was read");
+    check_shape(model, read.strategy, machines);
+  });
+}
+
+void rules(std::string_view text) {
+  read_or_refuse([&] {
+    for (const Rule& rule : parse_rules(text, "fuzz.txt")) {
+      rule.matches(argument_examples());
+      rule.matches({});
+    }
+  });
+}
+
+void durations(std::string_view yaml) {
+  read_or_refuse([&] { parse_durations(yaml, "fuzz.yaml"); });
+}
+
+void space(std::string_view yaml) {
+  read_or_refuse([&] { parse_space(yaml, "fuzz.yaml"); });
+}
+
+std::string write_scratch(const ScratchFolder& folder, const std::string& name, std::string_view bytes) {
+  const std::string path = folder.file(name);
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+std::string sample_trace_file(const ScratchFolder& folder) {
+  Trace sample = sample_trace();
+  for (RunAttribute& attribute : sample.run) attribute.value.resize(std::min<std::size_t>(attribute.value.size(), 40));
+  write_trace(folder.file("sample.h5"), sample);
+  return read_text_file(folder.file("sample.h5"));
+}
+
+// A trace is mostly empty space, so the input says how to damage a good one. First byte: 's' keeps the seal, which
+// then tells the damage, and 'u' removes it, as another program would. Then edits: three bytes of place, one of value.
+std::string damaged(std::string file, std::string_view edits) {
+  constexpr std::size_t kSealBytes = 16, kEditBytes = 4;
+  if (edits.empty()) return {};
+  if (edits.front() == 'u') file.resize(file.size() - kSealBytes);
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(edits[i]); };
+  for (std::size_t i = 1; i + kEditBytes <= edits.size(); i += kEditBytes) {
+    const std::size_t place = byte(i) * std::size_t{65536} + byte(i + 1) * std::size_t{256} + byte(i + 2);
+    file[place % file.size()] = edits[i + 3];
+  }
+  return file;
+}
+
+// What is read is whole: it can be written again and exported.
+void trace(std::string_view edits) {
+  static const ScratchFolder folder;
+  static const std::string good = sample_trace_file(folder);
+  const std::string path = write_scratch(folder, "fuzz.h5", damaged(good, edits));
+  read_or_refuse([&] {
+    const Trace read = read_trace(path);
+    write_trace(folder.file("again.h5"), read);
+    require(read_trace(folder.file("again.h5")).run == read.run, "a trace is written as it was read");
+    export_perfetto(folder.file("perfetto.json"), read);
+    export_csv(folder.file("spans.csv"), read);
+  });
+}
+
+void csv(std::string_view bytes) {
+  static const ScratchFolder folder;
+  const std::string path = write_scratch(folder, "fuzz.csv", bytes);
+  read_or_refuse([&] {
+    CsvStream stream(path, "fuzz.csv");
+    stream.find_column("time_us");
+    while (stream.next()) {
+      for (const std::string_view field : stream.fields()) {
+        const auto number = parse_number(field);
+        require(!number || std::isfinite(*number), "a number of a table is finite");
+      }
+    }
+  });
+}
+
+}  // namespace
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all{
+      {"quantity", quantity}, {"cluster", cluster},     {"huggingface", huggingface}, {"blocks", blocks},
+      {"plan", plan},         {"rules", rules},         {"durations", durations},     {"space", space},
+      {"trace", trace},       {"csv", csv},
+  };
+  return all;
+}
+
+}  // namespace orrery::fuzz

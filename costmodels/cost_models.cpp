@@ -58,7 +58,9 @@ CostModels CostModels::from_folder(const std::string& folder) {
     files.push_back(std::move(*std::find_if(own.begin(), own.end(), is_attention)));
   }
   std::sort(files.begin(), files.end(), [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
-  return CostModels(std::make_unique<Impl>(Impl{ModelSet(files, folder)}));
+  ModelSet set(files, folder);
+  set.complete_with(ModelSet(embedded_models(), "built-in models"));
+  return CostModels(std::make_unique<Impl>(Impl{std::move(set)}));
 }
 
 std::vector<Prediction> CostModels::predict(std::span<const GpuSpec> gpus,

@@ -97,7 +97,8 @@ std::string large_rows(ModelKind kind) {
     case ModelKind::gemm:
     case ModelKind::gemm_any:
     case ModelKind::gemm_fp32: return "M >= 1024";
-    case ModelKind::kernel: return "4 MiB and more";
+    case ModelKind::kernel:
+    case ModelKind::training_kernel: return "4 MiB and more";
     case ModelKind::collective:
     case ModelKind::network:
     case ModelKind::transfer: return "1 MiB and more";
@@ -111,7 +112,7 @@ std::vector<Split> splits_of(const TrainingSet& set) {
     return std::any_of(labels.begin(), labels.end(), [&](const auto& label) { return label != labels.front(); });
   };
   const bool one_gpu = set.card.kind == ModelKind::gemm;
-  if ((one_gpu || set.card.kind == ModelKind::kernel) && varied(set.models)) {
+  if ((one_gpu || set.card.kind == ModelKind::kernel || set.card.kind == ModelKind::training_kernel) && varied(set.models)) {
     splits.push_back(split_by("model", set.models, kNever));
   }
   if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));

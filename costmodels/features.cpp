@@ -126,11 +126,10 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
   return row;
 }
 
-std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu, TimedAs timed) {
+std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu) {
   return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
           static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga / std::max(gpu.multiprocessors, 1))),
-          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0))),
-          timed == TimedAs::framework ? 1.0F : 0.0F};
+          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
 }
 
 std::vector<float> collective_features(const Collective& op) {
@@ -169,8 +168,7 @@ const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
 }
 
 const std::vector<std::string_view>& kernel_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor", "log2_bytes_to_l2",
-                                                   "framework"};
+  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor", "log2_bytes_to_l2"};
   return names;
 }
 

@@ -35,7 +35,7 @@ Seconds transfer_time(const PointToPoint&);
 // Features. The vectors are as long as the lists of names; `timed` tells a kernel's own time from a framework's.
 enum class GemmModelKind { one_gpu, any_gpu };
 std::vector<float> gemm_features(const Gemm&, const GpuSpec&, FlopsPerSecond peak, TimedAs timed, GemmModelKind);
-std::vector<float> kernel_features(MemoryKernel, Bytes, const GpuSpec&, TimedAs timed);
+std::vector<float> kernel_features(MemoryKernel, Bytes, const GpuSpec&);
 std::vector<float> collective_features(const Collective&);  // in a node
 std::vector<float> network_features(const Collective&);     // over nodes
 std::vector<float> transfer_features(const PointToPoint&);

@@ -13,10 +13,11 @@ namespace orrery {
 
 namespace {
 
-constexpr std::array<std::pair<ModelKind, std::string_view>, 7> kKinds{{{ModelKind::gemm, "gemm"},
+constexpr std::array<std::pair<ModelKind, std::string_view>, 8> kKinds{{{ModelKind::gemm, "gemm"},
                                                                         {ModelKind::gemm_any, "gemm_any"},
                                                                         {ModelKind::gemm_fp32, "gemm_fp32"},
                                                                         {ModelKind::kernel, "kernel"},
+                                                                        {ModelKind::training_kernel, "training_kernel"},
                                                                         {ModelKind::collective, "collective"},
                                                                         {ModelKind::network, "network"},
                                                                         {ModelKind::transfer, "transfer"}}};
@@ -26,7 +27,8 @@ std::size_t features_of(ModelKind kind) {
     case ModelKind::gemm: return gemm_feature_names(GemmModelKind::one_gpu).size();
     case ModelKind::gemm_any:
     case ModelKind::gemm_fp32: return gemm_feature_names(GemmModelKind::any_gpu).size();
-    case ModelKind::kernel: return kernel_feature_names().size();
+    case ModelKind::kernel:
+    case ModelKind::training_kernel: return kernel_feature_names().size();
     case ModelKind::collective: return collective_feature_names().size();
     case ModelKind::network: return network_feature_names().size();
     case ModelKind::transfer: return transfer_feature_names().size();
@@ -73,6 +75,14 @@ bool ModelCard::measured(const std::string& gpu) const {
 
 bool ModelCard::has_configuration(const std::string& name) const {
   return std::find(configurations.begin(), configurations.end(), name) != configurations.end();
+}
+
+bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
+  const auto& catalog = gpu_catalog();
+  return card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const GpuSpec& other) {
+           return other.architecture == gpu.architecture && other.multiprocessors == gpu.multiprocessors &&
+                  card.measured(other.name);
+         });
 }
 
 std::string configuration_name(const Collective& op) {

@@ -9,8 +9,9 @@
 
 namespace orrery {
 
+// `kernel`: memory-bound kernels timed alone; `training_kernel`: those of a training framework, timed through it.
 // `collective`: in a node; `network`: over several nodes.
-enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, collective, network, transfer };
+enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, training_kernel, collective, network, transfer };
 std::string_view to_text(ModelKind);
 
 struct ModelCard {
@@ -25,6 +26,10 @@ struct ModelCard {
   [[nodiscard]] bool measured(const std::string& gpu) const;
   [[nodiscard]] bool has_configuration(const std::string& name) const;
 };
+
+// Whether a GPU of the card has this GPU's chip: the same architecture and multiprocessors, whatever its memory (A100
+// with 40 and 80 GB, H100 and H200).
+bool measured_chip(const ModelCard&, const GpuSpec&);
 
 std::string configuration_name(const Collective&);
 

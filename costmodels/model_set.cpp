@@ -72,13 +72,23 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     ModelCard card = read_card(model, name);
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
-  for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32, ModelKind::kernel, ModelKind::collective,
-                               ModelKind::network, ModelKind::transfer}) {
-    if (std::none_of(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; })) {
-      throw InputError(place, "no model of kind " + std::string(to_text(kind)), "a folder that `orrery fit` wrote");
-    }
-  }
   digest_ = sha256_hex(all);
+}
+
+void ModelSet::complete_with(ModelSet&& other) {
+  const std::size_t own = models_.size();
+  const auto covered = [&](const ModelCard& card) {
+    return std::any_of(models_.begin(), models_.begin() + static_cast<std::ptrdiff_t>(own), [&](const Fitted& mine) {
+      const bool every_gpu = std::all_of(card.gpus.begin(), card.gpus.end(),
+                                         [&](const std::string& gpu) { return mine.card.measured(gpu); });
+      return mine.card.kind == card.kind && (card.kind != ModelKind::gemm || every_gpu);
+    });
+  };
+  for (auto& theirs : other.models_) {
+    // After the own ones, which therefore win for a GPU that both know.
+    if (!covered(theirs.card)) models_.push_back(std::move(theirs));
+  }
+  if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
 }
 
 std::size_t ModelSet::only(ModelKind kind) const {
@@ -111,12 +121,7 @@ ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed)
     const ModelCard& card = models_[i].card;
     if (card.kind != ModelKind::gemm) continue;
     if (card.measured(gpu.name)) return {i, true};
-    for (const auto& other : gpu_catalog()) {
-      if (card.measured(other.name) && other.architecture == gpu.architecture &&
-          other.multiprocessors == gpu.multiprocessors) {
-        same_chip = i;
-      }
-    }
+    if (measured_chip(card, gpu)) same_chip = i;
   }
   const std::size_t any = only(ModelKind::gemm_any);
   return {same_chip.value_or(any), !same_chip && models_[any].card.measured(gpu.name)};

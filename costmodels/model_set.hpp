@@ -25,6 +25,9 @@ class ModelSet {
   // out of bounds on a damaged model, so only bytes that the digest vouches for reach it. Throws InputError.
   ModelSet(const std::vector<ModelFile>& files, const std::string& place);
 
+  // Takes over what this set has no model for: kinds, and GPUs with a GEMM model of their own.
+  void complete_with(ModelSet&& other);
+
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
   [[nodiscard]] const std::string& digest() const { return digest_; }

@@ -24,7 +24,7 @@ std::size_t index_of(std::vector<Value>& known, const Value& value) {
 // How a memory-bound operator is priced: as the kernel that was measured, and by how much slower than it.
 struct KernelRule {
   MemoryKernel kernel;
-  TimedAs timed;
+  ModelKind model;
   double factor;
 };
 
@@ -35,17 +35,17 @@ struct KernelRule {
 constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
 
 KernelRule rule_of(const MemoryBound& op) {
-  constexpr KernelRule kStreaming{MemoryKernel::residual, TimedAs::kernel, kFusedFactor};
+  constexpr KernelRule kStreaming{MemoryKernel::residual, ModelKind::kernel, kFusedFactor};
   if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
   switch (op.kernel) {
     case MemoryKernel::norm:
-    case MemoryKernel::activation: return {op.kernel, TimedAs::framework, 1};
+    case MemoryKernel::activation: return {op.kernel, ModelKind::training_kernel, 1};
     case MemoryKernel::rope:
     case MemoryKernel::residual:
-    case MemoryKernel::embedding: return {op.kernel, TimedAs::kernel, 1};
+    case MemoryKernel::embedding: return {op.kernel, ModelKind::kernel, 1};
     case MemoryKernel::cross_entropy:
     case MemoryKernel::copy: return kStreaming;
-    case MemoryKernel::optimizer: return {MemoryKernel::residual, TimedAs::kernel, kOptimizerFactor};
+    case MemoryKernel::optimizer: return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
   }
   throw Defect("a memory kernel without a rule");
 }
@@ -58,7 +58,6 @@ double share_of_all_reduce(CollectiveKind kind) {
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
-  TimedAs timed = TimedAs::kernel;
   bool operator==(const KernelVariant&) const = default;
 };
 
@@ -92,23 +91,26 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
     Bytes bytes;
     double factor;
   };
-  std::vector<KernelVariant> variants;
-  std::vector<Asked> asked;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto* op = std::get_if<MemoryBound>(&queries[i].op);
-    if (op == nullptr) continue;
-    const KernelRule rule = rule_of(*op);
-    asked.push_back({i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel, rule.timed}), op->bytes, rule.factor});
-  }
-  const Fitted& fitted = models_[only(ModelKind::kernel)];
   const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& { return gpus[static_cast<std::size_t>(one.gpu)]; };
-  const auto curve = curves(
-      fitted, variants,
-      [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one), one.timed); },
-      [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
-  for (const auto& one : asked) {
-    const bool measured = fitted.card.measured(gpu_of(variants[one.variant]).name);
-    answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor, !measured};
+  for (const ModelKind model : {ModelKind::kernel, ModelKind::training_kernel}) {
+    std::vector<KernelVariant> variants;
+    std::vector<Asked> asked;
+    for (std::size_t i = 0; i < queries.size(); ++i) {
+      const auto* op = std::get_if<MemoryBound>(&queries[i].op);
+      if (op == nullptr) continue;
+      const KernelRule rule = rule_of(*op);
+      if (rule.model != model) continue;
+      asked.push_back({i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+    }
+    const Fitted& fitted = models_[only(model)];
+    const auto curve = curves(
+        fitted, variants,
+        [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one)); },
+        [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
+    for (const auto& one : asked) {
+      answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor,
+                            !measured_chip(fitted.card, gpu_of(variants[one.variant]))};
+    }
   }
 }
 

@@ -131,9 +131,9 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
     framework += row->measured->timed == TimedAs::framework ? 1 : 0;
   }
   set.card.framework = 2 * framework > rows.size();
-  if (model == ModelKind::gemm_fp32) set.options.trees = 100;
+  // Every tree costs 1.7 kB in the repository; what is used less gets fewer.
   if (model == ModelKind::gemm_any) set.options.trees = 160;
-  // A few hundred rows fill no more trees than this.
+  if (model == ModelKind::gemm_fp32) set.options.trees = 60;
   if (rows.size() < 1000) set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
   finish(set);
   return set;
@@ -146,23 +146,25 @@ std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) 
   const auto rows = usable_gemms(profiles, left_out);
   std::map<std::string, std::vector<const GemmRow*>> chips;
   std::vector<const GemmRow*> pooled, fp32;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const GemmRow& row = rows[i];
+  for (const GemmRow& row : rows) {
     if (row.peak.type == DataType::fp32) {
-      if (i % 2 == 0) fp32.push_back(&row);
+      fp32.push_back(&row);
       continue;
     }
-    chips[chip_of(*row.gpu)].push_back(&row);
-    if (row.measured->timed == TimedAs::framework || i % kPooledStride == 0) pooled.push_back(&row);
+    auto& chip = chips[chip_of(*row.gpu)];
+    if (row.measured->timed == TimedAs::framework || chip.size() % kPooledStride == 0) pooled.push_back(&row);
+    chip.push_back(&row);
   }
   std::vector<TrainingSet> sets;
   for (const auto& [chip, members] : chips) {
     if (static_cast<std::int64_t>(members.size()) < kLeastRowsOfGpu) continue;
     sets.push_back(gemm_set(file_name(chip), ModelKind::gemm, members));
   }
-  sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
-  balance(sets.back(), sets.back().gpus, 0.5F);
-  sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
+  if (!pooled.empty()) {
+    sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
+    balance(sets.back(), sets.back().gpus, 0.5F);
+  }
+  if (!fp32.empty()) sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
   return sets;
 }
 
@@ -174,28 +176,32 @@ std::optional<MemoryKernel> kernel_named(std::string_view name) {
   return std::nullopt;
 }
 
-TrainingSet kernel_set(const Profiles& profiles, Reasons& left_out) {
-  TrainingSet set{.name = "kernels",
-                  .card = {.kind = ModelKind::kernel},
+TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
+  const bool framework = model == ModelKind::training_kernel;
+  TrainingSet set{.name = framework ? "training-kernels" : "kernels",
+                  .card = {.kind = model},
                   .options = {.trees = 100, .leaves = 12, .learning_rate = 0.14},
                   .features = FeatureMatrix(kernel_feature_names().size())};
+  if (framework) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
   for (const auto& row : profiles.kernels) {
+    if ((row.timed == TimedAs::framework) != framework) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
       ++left_out["kernel without a model here"];
-    } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
+    } else if (framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
     } else {
-      add_row(set, kernel_features(*kernel, row.bytes, gpu, row.timed), reference, row.time, row.model, row.op, row.gpu);
+      add_row(set, kernel_features(*kernel, row.bytes, gpu), reference, row.time, row.model, row.op, row.gpu);
       set.large.back() = row.bytes >= Bytes(4 * kMebi);
       add_unique(set.card.gpus, row.gpu);
       add_unique(set.card.configurations, row.op);
-      labels.push_back(row.gpu + " " + row.op + (row.timed == TimedAs::framework ? " framework" : ""));
+      labels.push_back(row.gpu + " " + row.op);
     }
   }
+  if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
   return set;
@@ -220,7 +226,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
   const auto& names = network ? network_feature_names() : collective_feature_names();
   TrainingSet set{.name = network ? "network" : "collectives",
                   .card = {.kind = model},
-                  .options = {.trees = 110, .leaves = 16, .learning_rate = 0.15, .min_child_weight = 4},
+                  .options = {.trees = 100, .leaves = 16, .learning_rate = 0.2, .min_child_weight = 2},
                   .features = FeatureMatrix(names.size())};
   if (network) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
@@ -247,6 +253,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
       labels.push_back(system + configuration_name(op));
     }
   }
+  if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
   return set;
@@ -267,7 +274,7 @@ TrainingSet transfer_set(const Profiles& profiles) {
     set.large.back() = row.bytes >= Bytes(kMebi);
     add_unique(set.card.gpus, system);
   }
-  finish(set);
+  if (!set.targets.empty()) finish(set);
   return set;
 }
 
@@ -276,10 +283,14 @@ TrainingSet transfer_set(const Profiles& profiles) {
 TrainingSets training_sets(const Profiles& profiles, std::uint64_t seed) {
   TrainingSets all;
   all.sets = gemm_sets(profiles, all.left_out);
-  all.sets.push_back(kernel_set(profiles, all.left_out));
+  all.sets.push_back(kernel_set(profiles, ModelKind::kernel, all.left_out));
+  all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::collective, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
   all.sets.push_back(transfer_set(profiles));
+  // A table of GEMMs alone fits the GEMM models; the kinds without any row keep their built-in models.
+  std::erase_if(all.sets, [](const TrainingSet& set) { return set.targets.empty(); });
+  if (all.sets.empty()) throw InputError("profiles", "no usable row", "tables that `orrery fit` can learn from");
   for (auto& set : all.sets) set.options.seed = seed;
   return all;
 }

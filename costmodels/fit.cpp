@@ -49,7 +49,8 @@ void write_file(const fs::path& path, const std::string& content) {
   stream.close();
   std::error_code error;
   if (stream) fs::rename(unfinished, path, error);
-  if (!stream || error) throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
+  if (!stream || error)
+    throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
 }
 
 FittedModel fit_one(const TrainingSet& set, const fs::path& folder) {

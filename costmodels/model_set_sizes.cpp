@@ -28,10 +28,10 @@ struct KernelRule {
   double factor;
 };
 
-// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope, residual
-// and embedding only vidur's inference kernels are known. What was not measured streams as the residual addition does
-// (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the bandwidth (FIDELITY B 9.3), the
-// optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
+// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope,
+// residual and embedding only vidur's inference kernels are known. What was not measured streams as the
+// residual addition does (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the
+// bandwidth (FIDELITY B 9.3), the optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
 constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
 
 KernelRule rule_of(const MemoryBound& op) {
@@ -39,13 +39,17 @@ KernelRule rule_of(const MemoryBound& op) {
   if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
   switch (op.kernel) {
     case MemoryKernel::norm:
-    case MemoryKernel::activation: return {op.kernel, ModelKind::training_kernel, 1};
+    case MemoryKernel::activation:
+      return {op.kernel, ModelKind::training_kernel, 1};
     case MemoryKernel::rope:
     case MemoryKernel::residual:
-    case MemoryKernel::embedding: return {op.kernel, ModelKind::kernel, 1};
+    case MemoryKernel::embedding:
+      return {op.kernel, ModelKind::kernel, 1};
     case MemoryKernel::cross_entropy:
-    case MemoryKernel::copy: return kStreaming;
-    case MemoryKernel::optimizer: return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
+    case MemoryKernel::copy:
+      return kStreaming;
+    case MemoryKernel::optimizer:
+      return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
   }
   throw Defect("a memory kernel without a rule");
 }
@@ -91,7 +95,9 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
     Bytes bytes;
     double factor;
   };
-  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& { return gpus[static_cast<std::size_t>(one.gpu)]; };
+  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& {
+    return gpus[static_cast<std::size_t>(one.gpu)];
+  };
   for (const ModelKind model : {ModelKind::kernel, ModelKind::training_kernel}) {
     std::vector<KernelVariant> variants;
     std::vector<Asked> asked;
@@ -100,7 +106,8 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
       if (op == nullptr) continue;
       const KernelRule rule = rule_of(*op);
       if (rule.model != model) continue;
-      asked.push_back({i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+      asked.push_back(
+          {i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
     }
     const Fitted& fitted = models_[only(model)];
     const auto curve = curves(
@@ -114,7 +121,8 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
   }
 }
 
-void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
+                                   std::vector<Prediction>& answers) const {
   struct Asked {
     std::size_t query, variant;
   };
@@ -143,12 +151,14 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::
     for (const auto& [query, variant] : asked[place]) {
       const auto& op = std::get<Collective>(queries[query].op);
       const Seconds ring = curve[variant].at(op.bytes) * share_of_all_reduce(op.kind);
-      answers[query] = {std::max(ring, wire_time(op)), !fitted.card.has_configuration(configuration_name(op))};
+      answers[query] = {std::max(ring, wire_time(op)),
+                        !fitted.card.has_configuration(configuration_name(op))};
     }
   }
 }
 
-void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
+                                 std::vector<Prediction>& answers) const {
   std::vector<PointToPoint> variants;
   std::vector<std::pair<std::size_t, std::size_t>> asked;
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -164,7 +174,8 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::ve
   };
   const Fitted& fitted = models_[only(ModelKind::transfer)];
   const auto curve = curves(
-      fitted, variants, [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
+      fitted, variants,
+      [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
       [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
   for (const auto& [query, variant] : asked) {
     const auto& op = std::get<PointToPoint>(queries[query].op);

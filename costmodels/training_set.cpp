@@ -15,14 +15,16 @@ namespace orrery {
 
 namespace {
 
-// An operator timed through a framework takes the host's time when it is short; only longer ones tell about the GPU.
+// An operator timed through a framework takes the host's time when it is short; only longer ones tell about
+// the GPU.
 constexpr Seconds kShortestFrameworkTime = Seconds(60e-6);
 // Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
 constexpr double kBelievableEfficiency = 2.0;
 
 using Reasons = std::map<std::string, std::int64_t>;
 
-// Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count alike
+// Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count
+// alike
 // (`even` 1), but no row more than this many times the average, since some labels have a dozen rows.
 constexpr float kHeaviestRow = 30;
 
@@ -30,11 +32,12 @@ void balance(TrainingSet& set, const std::vector<std::string>& labels, float eve
   std::map<std::string, float> count;
   for (const auto& label : labels) ++count[label];
   const float share = static_cast<float>(labels.size()) / static_cast<float>(count.size());
-  for (const auto& label : labels) set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
+  for (const auto& label : labels)
+    set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
 }
 
-void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time, std::string model,
-             std::string shape, std::string gpu) {
+void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time,
+             std::string model, std::string shape, std::string gpu) {
   set.features.add(features);
   set.targets.push_back(static_cast<float>(std::log(reference / time)));
   set.models.push_back(std::move(model));
@@ -62,10 +65,14 @@ void require_rows(const TrainingSet& set) {
   }
 }
 
-const GpuSpec& gpu_named(const std::string& name) { return find_gpu(name, "profiles"); }
+const GpuSpec& gpu_named(const std::string& name) {
+  return find_gpu(name, "profiles");
+}
 
 // One model a chip: cards with the same multiprocessors differ in memory, which the features say.
-std::string chip_of(const GpuSpec& gpu) { return gpu.architecture + "-" + std::to_string(gpu.multiprocessors); }
+std::string chip_of(const GpuSpec& gpu) {
+  return gpu.architecture + "-" + std::to_string(gpu.multiprocessors);
+}
 
 std::string file_name(std::string text) {
   for (char& letter : text) {
@@ -108,8 +115,8 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
 
 void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
   const MeasuredGemm& gemm = *row.measured;
-  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind), row.reference, gemm.time,
-          gemm.model, std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
+  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind), row.reference,
+          gemm.time, gemm.model, std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
   set.large.back() = gemm.m >= 1024;
   set.card.m = std::max(set.card.m, gemm.m);
   set.card.n = std::max(set.card.n, gemm.n);
@@ -124,7 +131,9 @@ void finish(TrainingSet& set) {
 
 TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const GemmRow*>& rows) {
   const auto kind = model == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
-  TrainingSet set{.name = std::move(name), .card = {.kind = model}, .features = FeatureMatrix(gemm_feature_names(kind).size())};
+  TrainingSet set{.name = std::move(name),
+                  .card = {.kind = model},
+                  .features = FeatureMatrix(gemm_feature_names(kind).size())};
   std::size_t framework = 0;
   for (const GemmRow* row : rows) {
     add_gemm(set, *row, kind);
@@ -134,12 +143,14 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
   // Every tree costs 1.7 kB in the repository; what is used less gets fewer.
   if (model == ModelKind::gemm_any) set.options.trees = 160;
   if (model == ModelKind::gemm_fp32) set.options.trees = 60;
-  if (rows.size() < 1000) set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
+  if (rows.size() < 1000)
+    set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
   finish(set);
   return set;
 }
 
-// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a sweep.
+// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a
+// sweep.
 constexpr std::size_t kPooledStride = 3;
 
 std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) {
@@ -169,8 +180,8 @@ std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) 
 }
 
 std::optional<MemoryKernel> kernel_named(std::string_view name) {
-  for (const auto kernel : {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation, MemoryKernel::residual,
-                            MemoryKernel::embedding}) {
+  for (const auto kernel : {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation,
+                            MemoryKernel::residual, MemoryKernel::embedding}) {
     if (to_text(kernel) == name) return kernel;
   }
   return std::nullopt;
@@ -208,15 +219,16 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
 }
 
 std::optional<CollectiveKind> collective_named(std::string_view name) {
-  for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
-                          CollectiveKind::all_to_all}) {
+  for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                          CollectiveKind::all_gather, CollectiveKind::all_to_all}) {
     if (to_text(kind) == name) return kind;
   }
   return std::nullopt;
 }
 
-// Reduce-scatter and all-gather are priced as half an all-reduce, their half of its ring. The times in Aceso's format
-// are those of the list forms, which copy every rank's part, and would teach a third less bandwidth than NCCL has.
+// Reduce-scatter and all-gather are priced as half an all-reduce, their half of its ring. The times in
+// Aceso's format are those of the list forms, which copy every rank's part, and would teach a third less
+// bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
   return row.ranks > 1 && (kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all);
 }
@@ -245,8 +257,8 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
       ++left_out["faster than twice the data sheet"];
     } else {
       const std::string system = row.source + " " + row.system;
-      add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time, row.source, row.op,
-              system);
+      add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time,
+              row.source, row.op, system);
       set.large.back() = row.bytes >= Bytes(kMebi);
       add_unique(set.card.gpus, system);
       add_unique(set.card.configurations, configuration_name(op));
@@ -290,7 +302,8 @@ TrainingSets training_sets(const Profiles& profiles, std::uint64_t seed) {
   all.sets.push_back(transfer_set(profiles));
   // A table of GEMMs alone fits the GEMM models; the kinds without any row keep their built-in models.
   std::erase_if(all.sets, [](const TrainingSet& set) { return set.targets.empty(); });
-  if (all.sets.empty()) throw InputError("profiles", "no usable row", "tables that `orrery fit` can learn from");
+  if (all.sets.empty())
+    throw InputError("profiles", "no usable row", "tables that `orrery fit` can learn from");
   for (auto& set : all.sets) set.options.seed = seed;
   return all;
 }

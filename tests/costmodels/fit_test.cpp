@@ -17,11 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of tables written from formulas, so that what the fit should find is known: GEMMs at 0.6 of the peak on
-// A100 and 0.5 in fp32, kernels at half the bandwidth and 3 us, all-reduces at 0.7 of the link and 20 us.
+// A folder of tables written from formulas, so that what the fit should find is known: GEMMs at 0.6 of the
+// peak on A100 and 0.5 in fp32, kernels at half the bandwidth and 3 us, all-reduces at 0.7 of the link and 20
+// us.
 class InventedProfiles {
  public:
-  explicit InventedProfiles(const std::string& name) : folder(fs::temp_directory_path() / ("orrery_fit_" + name)) {
+  explicit InventedProfiles(const std::string& name)
+      : folder(fs::temp_directory_path() / ("orrery_fit_" + name)) {
     fs::remove_all(folder);
     fs::create_directories(folder / "in");
     write_gemms();
@@ -47,7 +49,8 @@ class InventedProfiles {
       for (const int n : {2048, 4096, 8192}) {
         for (const int k : {2048, 4096}) {
           const double flops = 2.0 * m * n * k;
-          const std::string shape = std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k) + ",";
+          const std::string shape =
+              std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k) + ",";
           table << "own,A100,bf16,up,model" << n << ",1,1," << shape << flops / 312e6 / 0.6 << ",fwd,\n";
           table << "own,A100,fp32,up,model" << n << ",1,1," << shape << flops / 19.5e6 / 0.5 << ",fwd,\n";
         }
@@ -60,7 +63,8 @@ class InventedProfiles {
     for (int i = 0; i < 100; ++i) {
       const double bytes = 1e5 * std::pow(1.1, i);
       for (const char* op : {"norm", "residual"}) {
-        table << "own,A100,m" << i % 3 << "," << op << "," << bytes << "," << 3 + bytes / 2039e3 / 0.5 << "\n";
+        table << "own,A100,m" << i % 3 << "," << op << "," << bytes << "," << 3 + bytes / 2039e3 / 0.5
+              << "\n";
       }
     }
   }
@@ -82,12 +86,13 @@ class InventedProfiles {
   }
   void write_training_kernels() const {
     std::ofstream table(folder / "in/transformer_ops_fwd_bwd_long.csv");
-    table << "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_MB,fwd_reserved_MB,"
+    table << "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_"
+             "MB,fwd_reserved_MB,"
              "bwd_reserved_MB,status\n";
     for (int i = 0; i < 80; ++i) {
       const double mebibytes = 60 + 10 * i;
-      table << "own,A100,fp16,gpt,1,1,0,enc-1st-layernorm," << 2 * mebibytes * 1048576 / 2039e3 / 0.6 << ",0," << mebibytes
-            << ",0,0,0,0,0,ok\n";
+      table << "own,A100,fp16,gpt,1,1,0,enc-1st-layernorm," << 2 * mebibytes * 1048576 / 2039e3 / 0.6 << ",0,"
+            << mebibytes << ",0,0,0,0,0,ok\n";
     }
   }
 };
@@ -116,7 +121,8 @@ TEST_CASE("a fit finds the laws its profiles were written by, and writes the sam
   CHECK(to_json(report) == to_json(again));
   for (const auto& model : report.models) {
     INFO(model.file);
-    CHECK(content(profiles.folder / "first" / model.file) == content(profiles.folder / "second" / model.file));
+    CHECK(content(profiles.folder / "first" / model.file) ==
+          content(profiles.folder / "second" / model.file));
   }
   CHECK(content(profiles.folder / "first/provenance.json") == to_json(report));
 
@@ -126,7 +132,8 @@ TEST_CASE("a fit finds the laws its profiles were written by, and writes the sam
   const std::vector<OperatorQuery> queries{
       {0, Gemm{.m = 2048, .n = 4096, .k = 4096}},
       {0, MemoryBound{MemoryKernel::residual, Bytes(1e8)}},
-      {0, Collective{.bytes = Bytes(1e8), .ranks = 8, .ranks_per_node = 8, .gpu_link = link, .network = link}},
+      {0,
+       Collective{.bytes = Bytes(1e8), .ranks = 8, .ranks_per_node = 8, .gpu_link = link, .network = link}},
       {0, PointToPoint{Bytes(1e8), link, true}},
       {0, MemoryBound{MemoryKernel::norm, Bytes(400 * kMebi)}}};
   const auto answers = models.predict(gpus, queries);
@@ -148,8 +155,9 @@ TEST_CASE("the report counts rows, names digests and tells the splits apart") {
   CHECK(collectives.used == 160);
   CHECK(collectives.skipped.at("status sentinel") == 80);
   const auto has = [&](const std::string& model, const std::string& held_out) {
-    return std::any_of(report.errors.begin(), report.errors.end(),
-                       [&](const FitError& error) { return error.model == model && error.held_out == held_out; });
+    return std::any_of(report.errors.begin(), report.errors.end(), [&](const FitError& error) {
+      return error.model == model && error.held_out == held_out;
+    });
   };
   // 61 x 3 x 2 = 366 GEMMs are enough for a model of the A100's own.
   CHECK(report.models.front().file == "gemm-ampere-108.ubj");
@@ -182,6 +190,7 @@ TEST_CASE("a fit to GEMMs alone leaves the other kinds to the built-in models") 
 
 TEST_CASE("too few rows of a kind are refused and the kind is named") {
   const InventedProfiles profiles("few");
-  std::ofstream(profiles.folder / "in/kernels_long.csv") << "source,gpu,model,op,bytes,time_us\nown,A100,m,norm,1000000,5\n";
+  std::ofstream(profiles.folder / "in/kernels_long.csv")
+      << "source,gpu,model,op,bytes,time_us\nown,A100,m,norm,1000000,5\n";
   CHECK_THROWS_WITH(fit(profiles.options("out")), Catch::Contains("1 usable rows for kernels"));
 }

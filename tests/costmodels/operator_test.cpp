@@ -8,7 +8,13 @@ TEST_CASE("a GEMM does two operations for each of m n k products") {
 }
 
 TEST_CASE("attention does two GEMMs forward, two and a half times that backward, half of it when causal") {
-  Attention op{.batch = 2, .heads = 8, .kv_heads = 2, .query_tokens = 16, .kv_tokens = 32, .head_dim = 64, .causal = false};
+  Attention op{.batch = 2,
+               .heads = 8,
+               .kv_heads = 2,
+               .query_tokens = 16,
+               .kv_tokens = 32,
+               .head_dim = 64,
+               .causal = false};
   const double forward = 4.0 * 2 * 8 * 16 * 32 * 64;
   CHECK(flops_of(op).value() == forward);
   op.causal = true;

@@ -38,7 +38,8 @@ class Folder {
 };
 
 const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
-const std::string kGoodGemm = "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192,7306.0,fwd,225.74\n";
+const std::string kGoodGemm =
+    "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192,7306.0,fwd,225.74\n";
 
 std::string many(const std::string& row, int count) {
   std::string text;
@@ -52,7 +53,9 @@ TEST_CASE("a GEMM table is read, plain and gzipped, with the catalog's names of 
   const Folder folder;
   fs::create_directories(folder.at("a"));
   folder.write_gzip("a/gemm_long.csv.gz", kGemmHeader + kGoodGemm);
-  folder.write("b/gemm_long.csv", kGemmHeader + "DeepBench-train,NV_V100,FP16_ip_Mixed_math,gemm NN,,,1,1760,16,1760,20.0,fwd,4.9\n");
+  folder.write(
+      "b/gemm_long.csv",
+      kGemmHeader + "DeepBench-train,NV_V100,FP16_ip_Mixed_math,gemm NN,,,1,1760,16,1760,20.0,fwd,4.9\n");
   const Profiles profiles = read_profiles(folder.name());
   REQUIRE(profiles.gemms.size() == 2);
   const auto& first = profiles.gemms[0];
@@ -97,7 +100,8 @@ TEST_CASE("a missing column and a truncated gzip are named") {
   fs::remove(folder.at("gemm_long.csv"));
 
   std::string rows = kGemmHeader;
-  for (int i = 1; i < 20000; ++i) rows += "vidur,A100,fp16,x,m,1,1," + std::to_string(i * 7919 % 10007 + 1) + ",512,512,1.5,fwd,1\n";
+  for (int i = 1; i < 20000; ++i)
+    rows += "vidur,A100,fp16,x,m,1,1," + std::to_string(i * 7919 % 10007 + 1) + ",512,512,1.5,fwd,1\n";
   folder.write_gzip("gemm_long.csv.gz", rows);
   CHECK(read_profiles(folder.name()).gemms.size() == 19999);
   fs::resize_file(folder.at("gemm_long.csv.gz"), fs::file_size(folder.at("gemm_long.csv.gz")) / 2);
@@ -114,16 +118,20 @@ TEST_CASE("a folder without a known table is refused") {
 TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the time") {
   const Folder folder;
   const std::string header =
-      "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_MB,fwd_reserved_MB,bwd_"
+      "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_MB,fwd_"
+      "reserved_MB,bwd_"
       "reserved_MB,status\n";
-  folder.write("transformer_ops_fwd_bwd_long.csv",
-               header +
-                   "SuperScaler-Aceso,V100-32,fp16,gpt_13B,1,1,0,enc-attention-qkv,4002.383,6903.486,40,80,150.000,60,60,434,ok\n"
-                   "sailor,A100-40,fp16,GPT-Neo-2.7,1,1,0,enc-attention-qkv,452.995,430.012,20,40,37.500,30,30,100,ok\n"
-                   "sailor,A100-40,fp16,GPT-Neo-2.7,4,1,0,enc-MLP-gelu,292.188,529,200,200,0,160.000,0,750,ok\n"
-                   "sailor,A100-40,fp16,GPT-Neo-2.7,1,2,0,enc-attention-qkv,300,300,20,40,18.75,30,30,100,ok\n"
-                   "sailor,A100-40,fp32,GPT-Neo-2.7,1,1,0,enc-attention-qkv,900,900,20,40,75,30,30,100,ok\n"
-                   "sailor,V100-16,fp16,OPT-30,8,1,0,enc-attention-qkv,10000000,1,20,40,75,30,30,100,failed\n");
+  folder.write(
+      "transformer_ops_fwd_bwd_long.csv",
+      header +
+          "SuperScaler-Aceso,V100-32,fp16,gpt_13B,1,1,0,enc-attention-qkv,4002.383,6903.486,40,80,150.000,60,"
+          "60,434,ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,1,1,0,enc-attention-qkv,452.995,430.012,20,40,37.500,30,30,100,"
+          "ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,4,1,0,enc-MLP-gelu,292.188,529,200,200,0,160.000,0,750,ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,1,2,0,enc-attention-qkv,300,300,20,40,18.75,30,30,100,ok\n"
+          "sailor,A100-40,fp32,GPT-Neo-2.7,1,1,0,enc-attention-qkv,900,900,20,40,75,30,30,100,ok\n"
+          "sailor,V100-16,fp16,OPT-30,8,1,0,enc-attention-qkv,10000000,1,20,40,75,30,30,100,failed\n");
   const Profiles profiles = read_profiles(folder.name());
   REQUIRE(profiles.gemms.size() == 2);
   // 150 MiB of fp16 weights are 3 h x h at h = 5120; one sequence of 2048 tokens.
@@ -143,7 +151,8 @@ TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the 
 TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do not shift columns") {
   const Folder folder;
   folder.write("compute/h100/meta/Llama/mlp.csv",
-               "time_stats.emb.mean,notes,time_stats.add.mean,time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,"
+               "time_stats.emb.mean,notes,time_stats.add.mean,time_stats.mlp_act.mean,n_head,n_kv_head,n_"
+               "embd,n_expanded_embd,"
                "use_gated_mlp,num_tokens,num_tensor_parallel_workers,time_stats.attn_rope.mean\n"
                "0.119,\"[1, 2]\",0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"
                "0.113,\"[1, 2]\",0.031,0.074,32,32,4096,11008,True,4096,2,0.042\n");

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "costmodels/features.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -148,6 +149,39 @@ FitError summarise(std::vector<double> log_ratios) {
   error.p95 = log_ratios[last * 95 / 100];
   error.worst = log_ratios[last];
   error.bias = std::exp(sum / count) - 1;
+  return error;
+}
+
+std::optional<FitError> backward_error(const Profiles& profiles, const TrainingSet& set,
+                                       const XgboostModel& model) {
+  if (set.card.kind != ModelKind::gemm) return std::nullopt;
+  FeatureMatrix features(set.features.columns());
+  std::vector<double> references, times;
+  for (const auto& row : profiles.gemms) {
+    if (!row.backward || !set.card.measured(row.gpu)) continue;
+    const GpuSpec& gpu = find_gpu(row.gpu, "profiles");
+    const FlopsPerSecond speed = matrix_peak(gpu, row.type)->speed;
+    const Gemm input{.m = row.m, .n = row.k, .k = row.n, .batch = row.batch, .type = row.type};
+    const Gemm weight{.m = row.k, .n = row.n, .k = row.m, .batch = row.batch, .type = row.type};
+    for (const Gemm& gemm : {input, weight}) {
+      features.add(gemm_features(gemm, gpu, speed, row.timed, GemmModelKind::one_gpu));
+      references.push_back(roofline(gemm, gpu, speed).value());
+    }
+    times.push_back(row.backward->value());
+  }
+  if (times.empty()) return std::nullopt;
+  const auto answers = model.predict(features);
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const auto gradient = [&](std::size_t one) {
+      return references[one] / std::exp(static_cast<double>(answers[one]));
+    };
+    ratios.push_back(std::log((gradient(2 * i) + gradient(2 * i + 1)) / times[i]));
+  }
+  FitError error = summarise(std::move(ratios));
+  error.model = set.name;
+  error.held_out = "backward";
+  error.rows = "both gradients";
   return error;
 }
 

@@ -20,6 +20,7 @@ struct FitError {
   std::string model{};
   // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model" and "shape": all rows
   // of a transformer, of a weight matrix (N, K) held out; "gpu": of a GPU or a system.
+  // "backward": nothing held out, but gradients asked of the model of forward GEMMs.
   std::string held_out{};
   std::string rows{};  // which of the held-out rows: "all", "M >= 1024", "GPU A100-SXM4-80GB"
   std::int64_t count = 0;

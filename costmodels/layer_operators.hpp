@@ -6,10 +6,16 @@
 
 #include "costmodels/operator.hpp"
 #include "strategies/model.hpp"
+#include "strategies/strategy.hpp"
 
 namespace orrery {
 
-// How one stage shards a microbatch. Tensor and context groups live on GPUs joined as `tensor_group` says.
+// Megatron-LM's vocabulary-parallel cross entropy: a chain of elementwise kernels over fp32 logits, or those
+// compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
+enum class CrossEntropyKernel { fused, separate };
+
+// How one stage shards a microbatch. Ranks are numbered tp-cp-ep-dp-pp, tensor fastest, and fill the nodes in
+// order.
 struct Sharding {
   int tensor = 1;
   int context = 1;
@@ -22,12 +28,15 @@ struct Sharding {
   int gpus_per_node = 8;
   LinkSpec gpu_link;
   LinkSpec network;  // share of one GPU in its node's NICs
+  CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   bool operator==(const Sharding&) const = default;
 };
 
-// Forward and backward of one microbatch. `communication` are the exposed collectives over the tensor (and context,
-// expert) group; `compute` is everything else. Recomputation repeats parts of `forward`:
-// full all of it, selective `attention_core`.
+// Forward and backward of one microbatch. `communication` are the exposed collectives over the tensor (and
+// context, expert) group; `compute` is everything else. The exchange of keys and values over the context
+// group counts as exposed though it runs beside the attention core. Recomputation repeats parts of `forward`:
+// full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
+// move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;
@@ -39,11 +48,19 @@ struct BlockOperators {
 };
 
 BlockOperators layer_operators(const LayerShape&, bool causal, const Sharding&);
-BlockOperators embedding_operators(const ModelSpec&, const Sharding&);  // before the first layer
-BlockOperators head_operators(const ModelSpec&, const Sharding&);       // final norm, logits, loss
+// Before the first layer, and after the last one (final norm, logits, loss). Empty for a model without
+// vocabulary.
+BlockOperators embedding_operators(const ModelSpec&, const Sharding&);
+BlockOperators head_operators(const ModelSpec&, const Sharding&);
 
-// One optimizer step over a shard of `parameters` parameters held by one GPU: gradient scaling and clipping, Adam on
-// fp32 states, cast of the weights.
+// What one tensor rank sends to the next part after layer `layer_before` (-1: the embedding), and gets back
+// as its gradient: microbatch x sequence / context x hidden elements, divided by the tensor ways of the
+// sending stage with sequence parallelism (SEMANTICS 2).
+Bytes boundary_message(const ModelSpec&, const ParallelStrategy&, int layer_before);
+
+// One optimizer step over a shard of `parameters` parameters held by one GPU: gradient scaling and clipping
+// (fp16), Adam on fp32 states, cast of the weights. The fixed host cost of a step (3-5 ms) is not an
+// operator.
 std::vector<Operator> optimizer_operators(double parameters, DataType);
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #include "platforms/cluster.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
@@ -161,15 +162,14 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
 
 ClusterSpec read_cluster(const std::string& path_or_name) {
   if (const auto builtin = builtin_cluster(path_or_name)) return parse_cluster(*builtin, path_or_name);
-  try {
-    return parse_cluster(read_text_file(path_or_name), path_or_name);
-  } catch (const InputError& error) {
-    const bool is_bare_name = path_or_name.find_first_of("/.") == std::string::npos;
-    if (error.place != path_or_name || !is_bare_name) throw;
+  std::error_code ignored;  // what exists but cannot be looked at is left to read_text_file
+  if (std::filesystem::status(path_or_name, ignored).type() == std::filesystem::file_type::not_found) {
     throw InputError("cluster",
-                     quote_for_message(path_or_name) + did_you_mean(path_or_name, builtin_cluster_names()),
+                     "no file and no built-in cluster " + quote_for_message(path_or_name) +
+                         did_you_mean(path_or_name, builtin_cluster_names()),
                      "the path of a cluster file or a name of `orrery catalog clusters`");
   }
+  return parse_cluster(read_text_file(path_or_name), path_or_name);
 }
 
 std::vector<std::string> builtin_cluster_names() {

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "platforms/cluster.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 
@@ -105,7 +106,7 @@ std::string_view contention_text(Contention contention) {
     case Contention::ideal:
       return "ideal";
   }
-  return {};
+  fail_ensure("a kind of contention", __FILE__, __LINE__);
 }
 
 }  // namespace

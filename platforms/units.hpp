@@ -122,7 +122,8 @@ std::string to_text(BytesPerSecond);
 std::string to_text(FlopsPerSecond);
 std::string to_text(Dollars);
 
-// The shortest text that parse_quantity reads back to exactly this value: "80GiB", "50GBps", "32.77 USD/h".
+// The shortest text that parse_quantity reads back to exactly this value (finite, not negative): "80GiB",
+// "50GBps", "32.77 USD/h".
 template <class Q>
 std::string to_exact_text(Q);
 

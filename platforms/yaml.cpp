@@ -12,11 +12,17 @@ namespace orrery {
 
 namespace {
 
+// A key stands in messages as it is, unless it would break the line or fill it.
+std::string readable(const std::string& key) {
+  const std::string quoted = quote_for_message(key);
+  return quoted == "'" + key + "'" ? key : quoted;
+}
+
 std::string key_path(const YamlNode& node) {
   if (node.parent == nullptr) return {};
   const std::string above = key_path(*node.parent);
   if (node.parent->kind == YamlValue::Kind::list) return above + "[" + std::to_string(node.index) + "]";
-  return above.empty() ? node.key : above + "." + node.key;
+  return above.empty() ? readable(node.key) : above + "." + readable(node.key);
 }
 
 const YamlNode& root_of(const YamlNode& node) {
@@ -70,8 +76,7 @@ std::string YamlValue::found() const {
     case Kind::map:
       return "a map";
   }
-  ORRERY_ENSURE(!"a kind of YAML value");
-  return {};
+  fail_ensure("a kind of YAML value", __FILE__, __LINE__);
 }
 
 void YamlValue::fail(const std::string& expected) const {

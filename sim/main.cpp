@@ -1,1 +1,55 @@
-int main() { return 0; }
+#include <cstdio>
+#include <exception>
+#include <iostream>
+
+#include "platforms/errors.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/version.hpp"
+
+namespace {
+
+constexpr int kWrongInput = 2, kDefect = 3;
+
+void print_help() {
+  std::cout << "Example:\n  orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 "
+               "--global-batch 1024 --tokens 1T\n\nCommands (orrery COMMAND --help says more):\n";
+  for (const orrery::Command& command : orrery::commands()) {
+    std::printf("  %-9s %s\n", command.name, command.summary);
+  }
+}
+
+int dispatch(int count, char** arguments) {
+  const std::string name = count > 1 ? arguments[1] : "--help";
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return 0;
+  }
+  if (name == "--version") {
+    std::printf("orrery %s\n", orrery::kVersion);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const orrery::Command& command : orrery::commands()) {
+    if (name == command.name) return command.run(orrery::Arguments(arguments + 2, arguments + count));
+    names.emplace_back(command.name);
+  }
+  throw orrery::InputError("orrery", "no command '" + name + "'",
+                           "a command that `orrery --help` lists" + orrery::did_you_mean(name, names));
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    const int code = dispatch(count, arguments);
+    std::cout.flush();
+    if (!std::cout) throw orrery::InputError("standard output", "no room to write", "a place to write to");
+    return code;
+  } catch (const orrery::InputError& error) {
+    std::cerr << "orrery: " << error.what() << "\n";
+    return kWrongInput;
+  } catch (const std::exception& error) {
+    std::cerr << "orrery: a defect of ours, please report it: " << error.what() << "\n";
+    return kDefect;
+  }
+}

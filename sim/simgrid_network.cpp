@@ -1,1 +1,185 @@
+// Every SimGrid call of Orrery is in this file. Written for SimGrid 3.32; later names are chosen by SIMGRID_VERSION.
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/kernel/routing/NetPoint.hpp>
+#include <simgrid/kernel/routing/NetZoneImpl.hpp>
+#include <simgrid/s4u.hpp>
+#include <simgrid/version.h>
 
+#include <unordered_map>
+#include <vector>
+
+#include "platforms/errors.hpp"
+#include "sim/network.hpp"
+
+namespace orrery {
+namespace {
+
+namespace sg4 = simgrid::s4u;
+namespace routing = simgrid::kernel::routing;
+
+// A zone whose routes are computed by Topology::route when a flow starts: no routing table, whatever the size.
+class TopologyZone : public routing::NetZoneImpl {
+ public:
+  TopologyZone(const std::string& name, const Topology& topology) : NetZoneImpl(name), topology_(topology) {}
+
+  void set_links(const std::vector<sg4::Link*>& links) {
+    for (const sg4::Link* link : links) links_.push_back(link->get_impl());
+  }
+
+ private:
+  void get_local_route(const routing::NetPoint* from, const routing::NetPoint* to, routing::Route* into,
+                       double* /*latency*/) override {
+    // Hosts are created in the order of GPU numbers before any other point, so ids follow GPU numbers.
+    const orrery::Route route = topology_.route(gpu(from), gpu(to));
+    for (int i = 0; i < route.count; ++i) {
+      into->link_list_.push_back(links_[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])]);
+    }
+  }
+
+  int gpu(const routing::NetPoint* point) const { return static_cast<int>(point->id()); }
+
+  const Topology& topology_;
+  std::vector<simgrid::kernel::resource::StandardLinkImpl*> links_;
+};
+
+// SimGrid's defaults model TCP: 9 GB over 900 GB/s and 5 us would take 22.2 ms instead of 10.005 ms. Dates are
+// compared to a picosecond, or flows that end within 10 us of each other would end together.
+void configure(sg4::Engine& engine) {
+  engine.set_config("network/model:CM02");
+  engine.set_config("network/crosstraffic:0");
+  engine.set_config("network/TCP-gamma:0");
+  engine.set_config("surf/precision:1e-12");
+}
+
+sg4::Engine& the_engine() {
+  static sg4::Engine* engine = [] {
+    static std::string name = "orrery";
+    static std::string quiet = "--log=root.thresh:error";
+    static std::vector<char*> arguments{name.data(), quiet.data(), nullptr};
+    int count = 2;
+    return new sg4::Engine(&count, arguments.data());  // SimGrid's singleton lives as long as the process
+  }();
+  return *engine;
+}
+
+}  // namespace
+
+struct Network::Impl {
+  explicit Impl(const Topology& cluster) : topology(cluster) {}
+
+  struct Flow {
+    int from = 0;
+    int to = 0;
+    Bytes bytes;
+    std::uint32_t tag = 0;
+    sg4::CommPtr comm;
+  };
+
+  std::uint32_t free_flow() {
+    if (!free_flows.empty()) {
+      const std::uint32_t index = free_flows.back();
+      free_flows.pop_back();
+      return index;
+    }
+    flows.emplace_back();
+    return static_cast<std::uint32_t>(flows.size() - 1);
+  }
+
+  void begin_transfer(std::uint32_t index) {
+    Flow& flow = flows[index];
+    flow.comm = sg4::Comm::sendto_init(hosts[static_cast<std::size_t>(flow.from)],
+                                       hosts[static_cast<std::size_t>(flow.to)]);
+    flow.comm->set_payload_size(static_cast<std::uint64_t>(flow.bytes.value()));
+    flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
+    flow.comm->start();
+  }
+
+  void completed(const sg4::Activity& activity) {
+    const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(comm_data(activity)) - 1);
+    ended.push_back(index);
+    sink->on_event(flows[index].tag);
+  }
+
+  static void* comm_data(const sg4::Activity& activity) {
+    return static_cast<const sg4::Comm&>(activity).get_data<void>();
+  }
+
+  // A handle may be dropped only after the callback that says its activity is over has returned.
+  void drop_ended() {
+    for (const std::uint32_t index : ended) {
+      flows[index].comm.reset();
+      free_flows.push_back(index);
+    }
+    ended.clear();
+  }
+
+  const Topology& topology;
+  std::vector<sg4::Host*> hosts;
+  std::vector<Flow> flows;
+  std::vector<std::uint32_t> free_flows;
+  std::vector<std::uint32_t> ended;
+  EventSink* sink = nullptr;
+};
+
+Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {
+  static bool used = false;
+  ORRERY_ENSURE(!used);
+  used = true;
+  configure(the_engine());
+  auto* zone = new TopologyZone("cluster", topology);  // owned by the engine
+  for (int gpu = 0; gpu < topology.gpus(); ++gpu) {
+    impl_->hosts.push_back(zone->get_iface()->create_host("gpu" + std::to_string(gpu), 1.0));
+  }
+  std::vector<sg4::Link*> links;
+  const bool ideal = topology.cluster().contention == Contention::ideal;
+  for (const TopologyLink& link : topology.links()) {
+    sg4::Link* made = zone->get_iface()->create_link(link.name, link.spec.bandwidth.value());
+    if (ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
+    links.push_back(made->seal());
+  }
+  zone->set_links(links);
+  zone->get_iface()->seal();
+}
+
+Network::~Network() = default;
+
+double Network::now() const { return sg4::Engine::get_clock(); }
+
+void Network::after(double delay, std::uint32_t tag) {
+  Impl* impl = impl_.get();
+  simgrid::kernel::timer::Timer::set(now() + delay, [impl, tag] {
+    impl->drop_ended();
+    impl->sink->on_event(tag);
+  });
+}
+
+void Network::start_flow(int from, int to, Bytes bytes, std::uint32_t tag) {
+  if (from == to) {
+    after(0.0, tag);
+    return;
+  }
+  Impl* impl = impl_.get();
+  const std::uint32_t index = impl->free_flow();
+  Impl::Flow& flow = impl->flows[index];
+  flow.from = from;
+  flow.to = to;
+  flow.bytes = bytes;
+  flow.tag = tag;
+  // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.
+  const double latency = impl->topology.path(from, to).latency.value();
+  simgrid::kernel::timer::Timer::set(now() + latency, [impl, index] { impl->begin_transfer(index); });
+}
+
+void Network::run(EventSink& sink) {
+  impl_->sink = &sink;
+  Impl* impl = impl_.get();
+  sg4::Activity::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
+  the_engine().run();
+  impl->drop_ended();
+}
+
+std::string simgrid_version() {
+  return std::to_string(SIMGRID_VERSION_MAJOR) + "." + std::to_string(SIMGRID_VERSION_MINOR);
+}
+
+}  // namespace orrery

@@ -9,7 +9,7 @@
 namespace orrery {
 
 enum class NormKind { layer_norm, rms_norm };
-enum class MlpKind { gelu, gated };  // two matrices, or three (SwiGLU)
+enum class MlpKind { gelu, gated };  // two matrices (GELU, ReLU), or three (SwiGLU, GeGLU)
 
 // The shape of one transformer layer. All counts are of the whole model, before any split.
 struct LayerShape {
@@ -20,24 +20,34 @@ struct LayerShape {
   std::int64_t ffn = 0;  // of one expert where there are experts
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;
-  bool linear_bias = true;
+  bool linear_bias = true;       // of every linear layer; the next three add to it where it is false
+  bool qkv_bias = false;         // of the QKV projection (Qwen2)
+  bool projection_bias = false;  // of the projection after attention
+  bool mlp_bias = false;         // of the MLP matrices
+  bool qk_norm = false;          // queries and keys are normalised, one weight per head dimension (Qwen3)
+  int norms = 2;  // of width `hidden`: 1 (Falcon-7B: attention and MLP share it), 2, or 4 (GLM-4-0414)
+  bool parallel_residual = false;  // attention and MLP both read the layer's input (GPT-NeoX, Falcon)
   bool rotary = false;
-  std::int64_t experts = 1;          // 1: dense
+  std::int64_t experts = 1;  // 1: dense
   std::int64_t experts_per_token = 1;
-  std::int64_t shared_ffn = 0;       // width of the expert every token visits; 0: none
-  std::int64_t sequence = 0;         // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
+  std::int64_t shared_ffn = 0;  // width of the expert every token visits; 0: none
+  bool shared_gate = false;     // a learned scalar gate on that expert (Qwen2-MoE)
+  std::int64_t sequence = 0;  // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
+  std::int64_t attention_window =
+      0;  // attention stays within blocks of this many tokens; 0: the whole sequence
   bool operator==(const LayerShape&) const = default;
 };
 
 struct ModelSpec {
   std::string name;
-  std::vector<LayerShape> shapes;  // distinct shapes
-  std::vector<int> layers;         // layer i has shapes[layers[i]]
-  std::int64_t vocabulary = 0;     // 0: no embedding and no head
-  std::int64_t hidden = 0;         // of embedding and head
+  std::vector<LayerShape> shapes;      // distinct shapes
+  std::vector<int> layers;             // layer i has shapes[layers[i]]
+  std::int64_t vocabulary = 0;         // 0: no embedding and no head
+  std::int64_t hidden = 0;             // of embedding and head
   std::int64_t learned_positions = 0;  // rows of the learned position table; 0: none
   std::int64_t default_sequence = 0;   // the context length the model was published with
   bool tied_embeddings = false;
+  bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool causal = true;
   NormKind final_norm = NormKind::layer_norm;
   bool operator==(const ModelSpec&) const = default;
@@ -57,14 +67,17 @@ std::vector<std::string> builtin_model_names();
 
 // Parameter counts, exact for the published models (checked against their published totals in the tests).
 std::int64_t layer_parameters(const LayerShape&);
-std::int64_t active_layer_parameters(const LayerShape&);  // touched by one token (experts_per_token of experts)
-std::int64_t embedding_parameters(const ModelSpec&);      // word and position tables
-std::int64_t head_parameters(const ModelSpec&);           // final norm, and the output matrix where not tied
+std::int64_t active_layer_parameters(
+    const LayerShape&);                               // touched by one token (experts_per_token of experts)
+std::int64_t embedding_parameters(const ModelSpec&);  // word and position tables, and their norm (BLOOM)
+std::int64_t head_parameters(const ModelSpec&);       // final norm, and the output matrix where not tied
 std::int64_t total_parameters(const ModelSpec&);
 
-// Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 12 x layers x heads x
-// head_dim x sequence x tokens, no recompute (SEMANTICS 5). Input embedding excluded, head included.
-enum class AttentionCounting { full, causal };  // causal halves the attention part
+// Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 12 x layers x heads
+// x head_dim x sequence x tokens, no recompute (SEMANTICS 5). Input embedding excluded, head included. A
+// layer with its own `sequence` counts its own tokens, and one with an `attention_window` attends to that
+// many.
+enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 
 }  // namespace orrery

@@ -1,11 +1,14 @@
 // A pipeline schedule as a program of steps for each pipeline rank; no times, no platform.
 //
-// The engines (estimator and replay) know only steps: a compute step waits for the messages it receives and then
-// runs; an exchange step posts its sends and receives together and ends when all of them are over.
+// The engines (estimator and replay) know only steps. A compute step starts when the messages it awaits have arrived
+// and lets its sends go when it ends. An exchange step posts its sends and receives together and ends when all of
+// them are over; each of its messages starts when both ends have posted it (a rendezvous, as NCCL's).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "strategies/strategy.hpp"
@@ -33,8 +36,8 @@ struct Step {
   Phase phase = Phase::warmup;
   std::int16_t chunk = 0;       // of compute steps
   std::int32_t microbatch = 0;  // of compute steps
-  MessageList receives;         // compute: must have arrived before it starts. exchange: received by it
-  MessageList sends;            // compute: start when it ends. exchange: sent by it
+  MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
+  MessageList sends;            // compute: set off when it ends. exchange: sent by it
 };
 
 // The activation of a microbatch crossing boundary b goes from part b to part b + 1; its gradient comes back.
@@ -71,15 +74,19 @@ struct ScheduleShape {
   bool operator==(const ScheduleShape&) const = default;
 };
 
-// Megatron-LM core/pipeline_parallel/schedules.py; SEMANTICS 1 and 2. Throws InputError when the shape does not fit
-// the schedule (interleaved: M >= P, M mod P is 0 or >= P).
+// Why a schedule of this shape cannot be made, in words; absent when it can. Interleaved needs P >= 2 that divides M
+// and two chunks or more; the others have one chunk; blocking transfers are those of gpipe and 1f1b.
+std::optional<std::string> schedule_obstacle(const ScheduleShape&);
+
+// Megatron-LM core/pipeline_parallel/schedules.py (forward_backward_pipelining_without_interleaving,
+// ..._with_interleaving with microbatch groups of P). Throws InputError where schedule_obstacle speaks.
 Schedule make_schedule(const ScheduleShape&);
 
-// Most microbatches of each chunk whose activations are alive at once on a rank: [rank][chunk], from the program.
-// `total` is the largest number of (microbatch, chunk) pairs alive together.
+// How many microbatches have their activations alive on a rank when most have: from the start of their forward to
+// the end of their backward, counted over the program.
 struct InFlight {
-  std::vector<int> per_chunk_at_peak;  // alive of each chunk at the moment of the peak
-  int total = 0;
+  std::vector<int> per_chunk;  // at the moment of the peak
+  int total = 0;               // sum over chunks
 };
 InFlight in_flight(const Schedule&, int rank);
 

@@ -1,1 +1,46 @@
+#include "strategies/strategy.hpp"
 
+namespace orrery {
+
+std::string_view to_text(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe: return "gpipe";
+    case ScheduleKind::one_f_one_b: return "1f1b";
+    case ScheduleKind::interleaved: return "interleaved";
+  }
+  return "";
+}
+
+std::string_view to_text(TransferMode mode) {
+  switch (mode) {
+    case TransferMode::eager: return "eager";
+    case TransferMode::blocking: return "blocking";
+    case TransferMode::overlapped: return "overlapped";
+  }
+  return "";
+}
+
+std::string_view to_text(RecomputeGranularity granularity) {
+  switch (granularity) {
+    case RecomputeGranularity::none: return "none";
+    case RecomputeGranularity::selective: return "selective";
+    case RecomputeGranularity::full: return "full";
+  }
+  return "";
+}
+
+std::string_view to_text(RecomputeMethod method) {
+  switch (method) {
+    case RecomputeMethod::uniform: return "uniform";
+    case RecomputeMethod::block: return "block";
+  }
+  return "";
+}
+
+int ParallelStrategy::gpus() const {
+  int count = 0;
+  for (int stage = 0; stage < pipeline; ++stage) count += gpus_of_stage(stage) * data;
+  return count;
+}
+
+}  // namespace orrery

@@ -30,6 +30,7 @@ struct StageAccounting {
   int stage = 0;
   Accounting mean;     // over the ranks of the stage
   Accounting maximum;  // of each column over the ranks of the stage
+  bool operator==(const StageAccounting&) const = default;
 };
 
 struct RunAccounting {
@@ -37,9 +38,12 @@ struct RunAccounting {
   std::vector<Accounting> ranks;
   std::vector<StageAccounting> stages;
   double bubble_fraction = 0;  // sum of bubbles over ranks / (ranks x makespan)
+  bool operator==(const RunAccounting&) const = default;
 };
 
-// Sums the compute stream of every rank. Throws Defect when the spans of a rank do not add up to the makespan.
+// Sums the compute stream of every rank; `stages` holds the stages that have ranks, in order. Throws Defect
+// naming the rank and the difference when its spans leave a gap, overlap or do not add up to the makespan
+// (1e-9 of the makespan).
 RunAccounting account(const Timeline&);
 
 }  // namespace orrery

@@ -10,8 +10,8 @@
 
 namespace orrery {
 
-// The spans of the compute stream of a rank follow each other without gap or overlap from 0 to the makespan, so the
-// sum of their lengths by kind is the accounting of SEMANTICS 5. The network stream holds transfers.
+// The spans of the compute stream of a rank follow each other without gap or overlap from 0 to the makespan,
+// so the sum of their lengths by kind is the accounting of SEMANTICS 5. The network stream holds transfers.
 enum class SpanKind : std::uint8_t {
   forward,
   backward,
@@ -22,7 +22,7 @@ enum class SpanKind : std::uint8_t {
   bubble_warmup,  // idle while what it waits for is not yet computed
   bubble_steady,
   bubble_drain,
-  send,           // network stream from here on: one pipeline message, on the rank that sends it
+  send,  // network stream from here on: one pipeline message, on the rank that sends it
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -31,8 +31,11 @@ inline constexpr int kSpanKinds = 13;
 std::string_view to_text(SpanKind);
 
 enum class Stream : std::uint8_t { compute, network };
+inline constexpr int kStreams = 2;
+std::string_view to_text(Stream);
 
-// Row i of every column describes span i. -1 in chunk or microbatch: the span belongs to none.
+// Row i of every column describes span i. Rows of one stream of one rank stand in the order of time; ranks
+// and streams may mix. -1 in chunk or microbatch: the span belongs to none.
 struct Spans {
   std::vector<SpanKind> kind;
   std::vector<Stream> stream;
@@ -48,6 +51,7 @@ struct Spans {
 
   [[nodiscard]] std::size_t size() const { return kind.size(); }
   void reserve(std::size_t count);
+  bool operator==(const Spans&) const = default;
 };
 
 struct SpanRow {
@@ -62,14 +66,17 @@ struct SpanRow {
   double tensor_communication = 0;
   double bytes = 0;
   double flops = 0;
+  bool operator==(const SpanRow&) const = default;
 };
 void append(Spans&, const SpanRow&);
+SpanRow row(const Spans&, std::size_t index);
 
-// A rank of the trace: one stage of one replica. It stands for `gpus` GPUs (tensor x context ways) that do the same.
+// A rank of the trace: one stage of one replica. It stands for `gpus` GPUs (tensor x context ways) that do
+// the same.
 struct RankInfo {
   int device = 0;  // number of its first GPU in the cluster
   int node = 0;
-  std::string gpu;  // catalog name
+  std::string gpu = {};  // catalog name
   int stage = 0;
   int replica = 0;
   int tensor_index = 0;  // of the first GPU in its tensor group
@@ -80,9 +87,9 @@ struct RankInfo {
 // What one link carried.
 struct LinkUse {
   std::string name;
-  double bandwidth = 0;            // B/s
-  double latency = 0;              // s
-  std::vector<double> bin_bytes;   // bytes carried in each time bin
+  double bandwidth = 0;           // B/s
+  double latency = 0;             // s
+  std::vector<double> bin_bytes;  // bytes carried in each time bin; equally many bins for every link
   bool operator==(const LinkUse&) const = default;
 };
 
@@ -90,8 +97,10 @@ struct Timeline {
   double makespan = 0;  // s
   std::vector<RankInfo> ranks;
   Spans spans;
-  double link_bin = 0;  // s, width of a bin of LinkUse::bin_bytes; a flow's bytes are spread evenly over its duration
+  double link_bin =
+      0;  // s, width of a bin of LinkUse::bin_bytes; a flow's bytes are spread evenly over its duration
   std::vector<LinkUse> links;  // only links that carried something
+  bool operator==(const Timeline&) const = default;
 };
 
 }  // namespace orrery

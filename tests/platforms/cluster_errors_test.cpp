@@ -125,7 +125,10 @@ TEST_CASE("a message names the file, the line and the key") {
 }
 
 TEST_CASE("a cluster that is neither a file nor built in is refused with the nearest name") {
-  CHECK(contains(input_error([] { read_cluster("a100-46"); }), "found 'a100-46', did you mean 'a100-64'?"));
-  CHECK(contains(input_error([] { read_cluster("missing/cluster.yaml"); }),
-                 "missing/cluster.yaml: found no readable file"));
+  CHECK(contains(input_error([] { read_cluster("a100-46"); }),
+                 "no file and no built-in cluster 'a100-46', did you mean 'a100-64'?"));
+  CHECK(
+      contains(input_error([] { read_cluster("missing/cluster.yaml"); }), "no file and no built-in cluster"));
+  CHECK(contains(input_error([] { read_cluster(""); }), "no file and no built-in cluster ''"));
+  CHECK(contains(input_error([] { read_cluster(ORRERY_SOURCE_DIR); }), "found a folder"));
 }

@@ -4,6 +4,7 @@
 
 #include "platforms/errors.hpp"
 #include "platforms/instance.hpp"
+#include "platforms/yaml.hpp"
 #include "tests/catch.hpp"
 
 using namespace orrery;
@@ -16,7 +17,18 @@ NodeGroup only_group(const std::string& keys) {
 
 }  // namespace
 
-TEST_CASE("the example of the README is read") {
+TEST_CASE("the example of the README is read as it stands there") {
+  const std::string readme = read_text_file(std::string(ORRERY_SOURCE_DIR) + "/platforms/README.md");
+  const std::string fence = "```yaml\n";
+  const std::size_t start = readme.find(fence) + fence.size();
+  const ClusterSpec cluster =
+      parse_cluster(readme.substr(start, readme.find("```", start) - start), "README.md");
+  CHECK(cluster.name == "demo");
+  CHECK(cluster.groups.size() == 2);
+  CHECK(cluster.groups[0].price_source.find("Azure eastus spot") == 0);
+}
+
+TEST_CASE("every key of a cluster file is read") {
   const ClusterSpec cluster = parse_cluster(R"(
 name: demo
 groups:
@@ -27,7 +39,8 @@ groups:
     price: 32.77 USD/h
   - {name: h100, gpu: H100, gpus_per_node: 8, count: 8, region: b, gpu_link_bandwidth: 450GBps,
      gpu_link_latency: 1us, nics_per_node: 8, nic_bandwidth: 400Gbps, nic_latency: 2us, price: 98.32 USD/h}
-fabric: {nodes_per_leaf: 16, oversubscription: 2, latency: 1us, regions: [{from: a, to: b, bandwidth: 10Gbps, latency: 20ms}]}
+fabric: {nodes_per_leaf: 16, oversubscription: 2, latency: 1us,
+         regions: [{from: a, to: b, bandwidth: 10Gbps, latency: 20ms}]}
 contention: ideal
 )",
                                             "demo.yaml");

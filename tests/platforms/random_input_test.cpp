@@ -107,7 +107,8 @@ groups:
     pricing: spot
   - {name: "h100", gpu: H100, gpus_per_node: 8, count: 8, region: b, gpu_link_bandwidth: 450GBps, nics_per_node: 8,
      nic_bandwidth: 400Gbps, nic_latency: 2us, price: 98.32 USD/h}
-fabric: {nodes_per_leaf: 16, oversubscription: 2, latency: 1us, regions: [{from: *r, to: b, bandwidth: 10Gbps, latency: 20ms}]}
+fabric: {nodes_per_leaf: 16, oversubscription: 2, latency: 1us,
+         regions: [{from: *r, to: b, bandwidth: 10Gbps, latency: 20ms}]}
 contention: shared
 )";
 

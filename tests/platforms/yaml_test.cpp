@@ -103,6 +103,11 @@ TEST_CASE("a missing key and an unknown key are named") {
         "f.yaml:2: cuont: found the unknown key 'cuont', did you mean 'count'?; expected one of name, count");
 }
 
+TEST_CASE("a key with a line break keeps the message on one line") {
+  const std::string trouble = input_error([] { return parse("\"a\\nb\": x").at("a\nb").integer(0, 1); });
+  CHECK(trouble == "f.yaml:1: 'a\\nb': found 'x'; expected a whole number from 0 to 1");
+}
+
 TEST_CASE("a duplicate key is refused with both lines, also in flow maps and deep inside") {
   CHECK(parse_trouble("a: 1\nb: 2\na: 3\n") ==
         "f.yaml:3:1: found the key 'a' a second time; expected each key once (it already stands in line 1)");

@@ -1,1 +1,102 @@
+#include "traces/accounting.hpp"
+
+#include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "tests/traces/sample_trace.hpp"
+
+namespace orrery {
+
+TEST_CASE("each kind of span goes to its column") {
+  const RunAccounting run = account(sample_timeline());
+  // Rank 0: forwards 2 x 1, backwards 2 x 2, of which 0.5 s are tensor-parallel communication.
+  CHECK(run.ranks[0].compute.value() == Approx(5.5));
+  CHECK(run.ranks[0].exposed_tp.value() == Approx(0.5));
+  CHECK(run.ranks[0].exposed_p2p.value() == Approx(0.25));
+  CHECK(run.ranks[0].optimizer.value() == Approx(0.25));
+  CHECK(run.ranks[0].bubble_steady.value() == Approx(2.25));
+  CHECK(run.ranks[0].bubble_drain.value() == Approx(0.25));
+  CHECK(run.ranks[1].exposed_dp.value() == Approx(0.75));
+  CHECK(run.ranks[1].bubble_warmup.value() == Approx(1));
+  for (const Accounting& rank : run.ranks) CHECK(rank.total().value() == Approx(9).epsilon(1e-12));
+  // Bubbles: 2.25 + 0.25 and 1 + 1.5, over two ranks of 9 s.
+  CHECK(run.bubble_fraction == Approx(5.0 / 18));
+}
+
+TEST_CASE("a stage is the mean and the maximum of its ranks, and its mean adds up to the makespan") {
+  Timeline timeline;
+  timeline.makespan = 2;
+  timeline.ranks = {{.stage = 3}, {.stage = 3}};
+  add_span(timeline, compute_span(SpanKind::forward, 0, 0, 0, 2));
+  add_span(timeline, compute_span(SpanKind::forward, 1, 0, 0, 1));
+  add_span(timeline, compute_span(SpanKind::bubble_drain, 1, -1, 1, 2));
+  const RunAccounting run = account(timeline);
+  REQUIRE(run.stages.size() == 1);
+  CHECK(run.stages[0].stage == 3);
+  CHECK(run.stages[0].mean.compute.value() == Approx(1.5));
+  CHECK(run.stages[0].maximum.compute.value() == Approx(2));
+  CHECK(run.stages[0].maximum.bubble_drain.value() == Approx(1));
+  CHECK(run.stages[0].mean.total().value() == Approx(2));
+}
+
+TEST_CASE("network spans do not count") {
+  Timeline timeline = sample_timeline();
+  const RunAccounting before = account(timeline);
+  SpanRow transfer = compute_span(SpanKind::all_reduce, 0, -1, 3, 100);
+  transfer.stream = Stream::network;
+  add_span(timeline, transfer);
+  CHECK(account(timeline) == before);
+}
+
+namespace {
+
+std::string complaint(const Timeline& timeline) {
+  try {
+    account(timeline);
+  } catch (const Defect& defect) {
+    return defect.what();
+  }
+  return "no complaint";
+}
+
+// Rank 0 of two is busy all the time; rank 1 has the two given spans and a makespan of 4.
+Timeline two_spans(double first_start, double first_end, double second_start, double second_end) {
+  Timeline timeline;
+  timeline.makespan = 4;
+  timeline.ranks.resize(2);
+  add_span(timeline, compute_span(SpanKind::forward, 0, 0, 0, 4));
+  add_span(timeline, compute_span(SpanKind::forward, 1, 0, first_start, first_end));
+  add_span(timeline, compute_span(SpanKind::bubble_drain, 1, -1, second_start, second_end));
+  return timeline;
+}
+
+}  // namespace
+
+TEST_CASE("spans that do not fill the makespan are a defect that names rank and difference") {
+  using Catch::Matchers::Contains;
+  CHECK(complaint(two_spans(0, 2, 2, 4)) == "no complaint");
+  CHECK(complaint(two_spans(0, 2, 2 + 3e-9, 4)) == "no complaint");
+  CHECK_THAT(complaint(two_spans(0, 2, 2.5, 4)), Contains("rank 1") && Contains("gap") && Contains("0.5 s"));
+  CHECK_THAT(complaint(two_spans(0, 2, 1.75, 4)),
+             Contains("rank 1") && Contains("overlap") && Contains("0.25 s"));
+  CHECK_THAT(complaint(two_spans(0, 2, 2, 3)),
+             Contains("rank 1") && Contains("makespan") && Contains("-1 s"));
+  CHECK_THAT(complaint(two_spans(0.5, 2, 2, 4)), Contains("gap") && Contains("0.5 s"));
+  CHECK_THAT(complaint(two_spans(0, 2, 2, 1)), Contains("negative length"));
+  CHECK(complaint(two_spans(0, std::nan(""), 2, 4)) != "no complaint");
+}
+
+TEST_CASE("a rank without spans is a defect unless the run is empty") {
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  CHECK(complaint(timeline) == "no complaint");
+  timeline.makespan = 1;
+  CHECK(complaint(timeline) != "no complaint");
+}
+
+TEST_CASE("more tensor communication than span is a defect") {
+  Timeline timeline = sample_timeline();
+  timeline.spans.tensor_communication[0] = 1.5;
+  CHECK_THAT(complaint(timeline), Catch::Matchers::Contains("tensor communication"));
+}
+
+}  // namespace orrery

@@ -1,0 +1,36 @@
+// Rows of text and numbers, printed for people or as CSV.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+enum class Align { left, right };
+
+struct TableColumn {
+  std::string title;
+  Align align = Align::left;  // right for numbers
+};
+
+// Every row has one cell a column.
+struct Table {
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+// Columns two blanks apart, a rule under the header, no blanks at the end of a line. Control characters in a
+// cell become blanks, so that a name cannot break the table or the terminal.
+std::string to_text(const Table&);
+
+// RFC 4180 with a header; lines end in "\n", which every reader of CSV takes, rather than "\r\n".
+std::string to_csv(const Table&);
+
+// The cell as RFC 4180 writes it: quoted where it holds a comma, a quote or a line break.
+std::string csv_cell(std::string_view);
+
+// Columns of a terminal that UTF-8 text takes: combining marks none, East Asian wide characters two.
+std::size_t display_width(std::string_view);
+
+}  // namespace orrery

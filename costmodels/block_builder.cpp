@@ -1,0 +1,113 @@
+#include "costmodels/block_builder.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+BlockBuilder::BlockBuilder(const Sharding& sharding)
+    : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
+
+void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) {
+  if (bytes > 0) pass.compute.push_back(MemoryBound{.kernel = kernel, .bytes = Bytes(bytes)});
+}
+
+void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
+  if (group.ranks == 1 || bytes <= 0) return;
+  const int in_node = std::max(1, sharding_.gpus_per_node / group.stride);
+  pass.communication.push_back(Collective{.kind = kind,
+                                          .bytes = Bytes(bytes),
+                                          .ranks = group.ranks,
+                                          .ranks_per_node = std::min(group.ranks, in_node),
+                                          .gpu_link = sharding_.gpu_link,
+                                          .network = sharding_.network});
+}
+
+void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
+  const Gemm& f = forward;
+  const double batch = static_cast<double>(f.batch);
+  // An fp8 cast reads 2 bytes and writes the value and its transpose (Transformer Engine's cast_transpose).
+  constexpr double kCastBytes = 4.0;
+  if (f.type == DataType::fp8) {
+    if (cast == InputCast::separate) {
+      push(out_.forward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.k));
+    }
+    push(out_.backward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.n));
+  }
+  out_.forward.compute.push_back(f);
+  out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
+}
+
+void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forward_bytes,
+                               double backward_bytes) {
+  const double scaled = elements * element_ / 2.0;
+  push(out_.forward, kernel, scaled * forward_bytes);
+  push(out_.backward, kernel, scaled * backward_bytes);
+}
+
+void BlockBuilder::attention(const Attention& forward) {
+  Attention backward = forward;
+  backward.direction = Direction::backward;
+  out_.forward.compute.push_back(forward);
+  out_.attention_core.push_back(forward);
+  out_.backward.compute.push_back(backward);
+}
+
+void BlockBuilder::context_exchange(const LocalLayer& local) {
+  const Group group{sharding_.context, sharding_.tensor};
+  if (group.ranks == 1) return;
+  // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
+  const double merged = 10.0 * static_cast<double>((group.ranks - 1) * local.tokens * local.query_width);
+  push(out_.forward, MemoryKernel::copy, merged);
+  out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
+  // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
+  // gradients, which travel with them, end where they belong, as a reduce-scatter does.
+  const double keys_values =
+      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
+  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
+  push(out_.backward, CollectiveKind::all_gather, group, keys_values);
+  push(out_.backward, CollectiveKind::reduce_scatter, group, keys_values);
+}
+
+// With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
+// of the input gradient (LinearWithGradAccumulationAndAsyncCommunication): hidden, so not listed.
+void BlockBuilder::enter_tensor_region(double elements) {
+  const double bytes = elements * element_;
+  if (sharding_.sequence_parallel) {
+    push(out_.forward, CollectiveKind::all_gather, tensor_group(), bytes);
+    push(out_.backward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
+  } else {
+    push(out_.backward, CollectiveKind::all_reduce, tensor_group(), bytes);
+  }
+}
+
+void BlockBuilder::leave_tensor_region(double elements) {
+  const double bytes = elements * element_;
+  if (sharding_.sequence_parallel) {
+    push(out_.forward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
+    push(out_.backward, CollectiveKind::all_gather, tensor_group(), bytes);
+  } else {
+    push(out_.forward, CollectiveKind::all_reduce, tensor_group(), bytes);
+  }
+}
+
+void BlockBuilder::expert_exchange(double elements) {
+  const Group group{sharding_.expert, sharding_.tensor * sharding_.context};
+  push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
+  push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
+}
+
+void BlockBuilder::accumulate_gradients(double parameters) {
+  // The weight-gradient GEMM adds in place: the sum is read and written once more. A gradient kept in the
+  // type of the weights is added by a kernel of its own, which also reads the new one (FIDELITY B.9.3: 8 B,
+  // A.3: 6 B).
+  const double sum = gradient_bytes(sharding_.type);
+  const double bytes = sum == 4.0 ? 2.0 * sum : 3.0 * sum;
+  push(out_.backward, MemoryKernel::copy, parameters * bytes);
+}
+
+void BlockBuilder::reduce_statistic(double bytes) {
+  push(out_.forward, CollectiveKind::all_reduce, tensor_group(), bytes);
+}
+
+}  // namespace orrery

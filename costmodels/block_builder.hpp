@@ -1,0 +1,55 @@
+// Writes down operators forward and backward together: whatever is added to one pass adds its counterpart to
+// the other.
+#pragma once
+
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/local_layer.hpp"
+
+namespace orrery {
+
+// Whether the kernel before a GEMM already writes its input in fp8.
+enum class InputCast { fused, separate };
+
+// Counts are of one GPU and one microbatch. Operators without work (no bytes, one rank) are left out.
+class BlockBuilder {
+ public:
+  explicit BlockBuilder(const Sharding& sharding);
+
+  // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
+  void linear(const Gemm& forward, InputCast cast);
+  // Bytes for each element of 16 bits; other types are scaled.
+  void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
+  void attention(const Attention& forward);
+  // What context parallelism adds to the attention core of `local`.
+  void context_exchange(const LocalLayer& local);
+  // Around tensor-parallel matrices: tokens enter replicated and leave reduced. `elements` is the whole
+  // tensor.
+  void enter_tensor_region(double elements);
+  void leave_tensor_region(double elements);
+  void expert_exchange(double elements);
+  // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
+  void accumulate_gradients(double parameters);
+
+  void forward(MemoryKernel kernel, double bytes) { push(out_.forward, kernel, bytes); }
+  void backward(MemoryKernel kernel, double bytes) { push(out_.backward, kernel, bytes); }
+  // A forward-only all-reduce over the tensor group.
+  void reduce_statistic(double bytes);
+
+  [[nodiscard]] BlockOperators take() { return std::move(out_); }
+
+ private:
+  // `stride`: distance between neighbours of the group in rank order.
+  struct Group {
+    int ranks;
+    int stride;
+  };
+  static void push(PassOperators& pass, MemoryKernel kernel, double bytes);
+  void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
+  [[nodiscard]] Group tensor_group() const { return {sharding_.tensor, 1}; }
+
+  Sharding sharding_;
+  double element_;  // bytes
+  BlockOperators out_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,292 @@
+#include "costmodels/memory.hpp"
+
+#include <algorithm>
+
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/local_layer.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+namespace {
+
+// CUDA context, NCCL's channels and library workspaces; AMP's trials separate with this much (FIDELITY B.7).
+constexpr double kReserve = 1e9;
+// Of one logit of 2 bytes: the logits in 16 bits and fp32, their softmax and its gradient (torchtitan's
+// published peaks: FIDELITY B.8).
+constexpr double kLogitPeak = 14.0;
+// What stays of a logit until its backward: softmax in fp32 and the logit in 16 bits.
+constexpr double kLogitKept = 6.0;
+
+// Bytes of one parameter (Megatron Core user guide, distributed optimizer: 18 B in all for bf16 with fp32
+// gradients, 20 for fp16 whose gradients the optimizer copies to fp32, 16 for fp32, which needs no master
+// copy).
+struct StateBytes {
+  double weight, gradient, optimizer;
+};
+StateBytes state_bytes(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+    case DataType::tf32:
+      return {.weight = 4, .gradient = gradient_bytes(type), .optimizer = 8};
+    case DataType::fp16:
+      return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 16};
+    case DataType::bf16:
+    case DataType::fp8:
+      return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 12};
+  }
+  ORRERY_ENSURE(false);
+}
+
+// Calls visit(shape, layers) for each stretch of equal layers of a range: most models have one or two.
+template <class Visit>
+void for_each_run(const ModelSpec& model, const LayerRange& range, Visit visit) {
+  const int end = range.first + range.count;
+  for (int layer = range.first; layer < end;) {
+    const int first = layer;
+    const int shape = model.layers[static_cast<std::size_t>(first)];
+    while (layer < end && model.layers[static_cast<std::size_t>(layer)] == shape) ++layer;
+    visit(model.shapes[static_cast<std::size_t>(shape)], layer - first);
+  }
+}
+
+bool holds_embedding(const ModelSpec& model, int stage) {
+  return model.vocabulary > 0 && stage == 0;
+}
+bool holds_head(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  return model.vocabulary > 0 && stage == strategy.pipeline - 1;
+}
+
+double word_table(const ModelSpec& model, int tensor) {
+  return static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor * model.hidden);
+}
+
+// Embedding of the first stage and head of the last one.
+double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const int tensor = strategy.tensor(stage);
+  double sum = 0.0;
+  if (holds_embedding(model, stage)) {
+    sum += word_table(model, tensor) + static_cast<double>(model.learned_positions * model.hidden);
+  }
+  if (holds_embedding(model, stage) && model.embedding_norm) {
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
+  }
+  if (holds_head(model, strategy, stage)) {
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
+    const bool shares_table = model.tied_embeddings && strategy.pipeline == 1;
+    if (!shares_table) sum += word_table(model, tensor);
+  }
+  return sum;
+}
+
+LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  LocalParameters sum{.dense = boundary_parameters(model, strategy, stage), .expert = 0.0};
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+      sum.dense += layers * one.dense;
+      sum.expert += layers * one.expert;
+    });
+  }
+  return sum;
+}
+
+double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
+  if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
+  const double copies = static_cast<double>(strategy.data) * strategy.context;
+  const double expert_copies = std::max(1.0, copies / strategy.expert);
+  return parameters.dense / copies + parameters.expert / expert_copies;
+}
+
+// Bytes one layer keeps for its backward, by what recomputation can drop.
+struct LayerActivations {
+  double input = 0.0;  // of the layer, all that full recomputation keeps
+  double rest = 0.0;
+  double scores = 0.0;  // softmax and dropout of unfused attention, which selective recomputation drops
+  [[nodiscard]] double all() const { return input + rest + scores; }
+};
+
+double attention_scores(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy) {
+  if (strategy.flash_attention) return 0.0;
+  const double element = stored_bytes(strategy.type);
+  // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits.
+  const double each = has_dropout(shape) ? 2 * element + 1 : element;
+  return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
+}
+
+// What the MLP keeps between its norm's output and its result.
+double mlp_activations(const LayerShape& shape, const LocalLayer& local, double element) {
+  const auto tokens = static_cast<double>(local.tokens);
+  if (shape.experts == 1) return element * tokens * static_cast<double>(local.up_width + local.ffn);
+  // Permuted tokens, MLP and output of each routed copy; the shared expert sees every token.
+  const auto routed = static_cast<double>(local.routed_tokens * local.experts);
+  double bytes = element * routed * static_cast<double>(2 * shape.hidden + local.up_width + local.ffn);
+  bytes += element * tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
+  return bytes;
+}
+
+LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& local,
+                                   const ParallelStrategy& strategy) {
+  const double element = stored_bytes(strategy.type);
+  const double hidden = static_cast<double>(local.owned_tokens * shape.hidden);
+  const auto tokens = static_cast<double>(local.tokens);
+  LayerActivations bytes;
+  bytes.input = element * hidden;
+  // Every norm keeps its input and leaves one for the matrix behind it; parallel branches share the layer's
+  // input. Two dropout masks of one byte.
+  const int tensors = shape.parallel_residual ? shape.norms : shape.norms + 1;
+  bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
+  // Q, K and V; the attention output, which is the projection's input.
+  bytes.rest += element * tokens * static_cast<double>(local.qkv_width() + local.query_width);
+  if (shape.qk_norm) bytes.rest += element * tokens * static_cast<double>(local.query_width + local.kv_width);
+  bytes.rest += mlp_activations(shape, local, element);
+  bytes.scores = attention_scores(shape, local, strategy);
+  return bytes;
+}
+
+struct PartActivations {
+  double kept = 0.0;        // by each microbatch from its forward to its backward
+  double recomputed = 0.0;  // what the backward of one microbatch brings back at most
+};
+
+// `uniform` keeps the input of each group of layers; `block` recomputes the first layers, each on its own,
+// and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
+// _checkpointed_forward).
+PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split) {
+  const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
+  const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
+  const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
+  PartActivations bytes;
+  double brought_back = 0.0;  // by the group the layer belongs to
+  int position = 0;
+  for_each_run(model, range, [&](const LayerShape& shape, int layers) {
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    for (const int end = position + layers; position < end; ++position) {
+      if (position >= recomputed_layers) {
+        bytes.kept += one.all();
+        continue;
+      }
+      const bool first_of_group = position % group == 0;
+      if (first_of_group) bytes.kept += one.input;
+      brought_back = first_of_group ? one.all() - one.input : brought_back + one.all();
+      bytes.recomputed = std::max(bytes.recomputed, brought_back);
+    }
+  });
+  return bytes;
+}
+
+PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split) {
+  if (strategy.recompute.granularity == RecomputeGranularity::full) {
+    return full_recompute(model, strategy, range, split);
+  }
+  const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
+  PartActivations bytes;
+  for_each_run(model, range, [&](const LayerShape& shape, int layers) {
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    const double dropped = selective ? one.scores : 0.0;
+    bytes.kept += layers * (one.all() - dropped);
+    bytes.recomputed = std::max(bytes.recomputed, dropped);
+  });
+  return bytes;
+}
+
+// Local tokens of the embedding and the head.
+LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  return local_layer(LayerShape{.hidden = model.hidden}, layer_split(model, strategy, stage));
+}
+
+Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive) {
+  if (!holds_head(model, strategy, stage) || alive == 0) return Bytes();
+  const int tensor = strategy.tensor(stage);
+  const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
+  const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
+  const double scale = stored_bytes(strategy.type) / 2.0;
+  return Bytes(scale * logits * (kLogitPeak + (alive - 1) * kLogitKept));
+}
+
+PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                 int chunk) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split);
+  const bool embedding = chunk == 0 && holds_embedding(model, stage);
+  const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
+  if (!embedding && !head) return bytes;
+  const auto hidden =
+      static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
+  // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
+  if (embedding && model.learned_positions > 0) bytes.kept += hidden;
+  // Inputs of the final norm and of the output matrix.
+  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
+  return bytes;
+}
+
+// Four gathered tensors of sequence parallelism, two messages of the pipeline in flight, two K/V blocks of
+// the ring.
+Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double gathered = 0.0, message = 0.0, keys_values = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
+      const LocalLayer local = local_layer(shape, split);
+      gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
+      message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
+      keys_values = std::max(keys_values, static_cast<double>(2 * local.tokens * local.kv_width));
+    });
+  }
+  double elements = 0.0;
+  if (split.sequence_parallel && split.tensor > 1) elements += 4 * gathered;
+  if (strategy.pipeline > 1) elements += 2 * message;
+  if (split.context > 1) elements += 2 * keys_values;
+  return Bytes(elements * stored_bytes(strategy.type));
+}
+
+}  // namespace
+
+double stage_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+  return parameters.dense + parameters.expert;
+}
+
+double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  return optimizer_shard(strategy, stage_split_parameters(model, strategy, stage));
+}
+
+Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+  return Bytes(part_activations(model, strategy, stage, chunk).kept);
+}
+
+StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                         const std::vector<int>& alive) {
+  ORRERY_ENSURE(alive.size() == static_cast<std::size_t>(strategy.chunks));
+  const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+  const double count = parameters.dense + parameters.expert;
+  const StateBytes state = state_bytes(strategy.type);
+  StageMemory memory;
+  memory.weights = Bytes(state.weight * count);
+  memory.gradients = Bytes(state.gradient * count);
+  memory.optimizer = Bytes(state.optimizer * optimizer_shard(strategy, parameters));
+  double recomputed = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    const int microbatches = alive[static_cast<std::size_t>(chunk)];
+    if (microbatches == 0) continue;
+    const PartActivations part = part_activations(model, strategy, stage, chunk);
+    memory.activations += Bytes(part.kept * microbatches);
+    recomputed = std::max(recomputed, part.recomputed);
+  }
+  memory.activations += Bytes(recomputed);
+  memory.logits = logit_bytes(model, strategy, stage, alive.back());
+  memory.communication = communication_bytes(model, strategy, stage);
+  memory.reserve = Bytes(kReserve);
+  return memory;
+}
+
+Bytes usable_memory(Bytes card) {
+  constexpr double kSmallCard = 16, kLargeCard = 80;  // GiB
+  constexpr double kSmallShare = 0.83, kLargeShare = 0.91;
+  const double position = std::clamp((to_gibibytes(card) - kSmallCard) / (kLargeCard - kSmallCard), 0.0, 1.0);
+  return card * (kSmallShare + position * (kLargeShare - kSmallShare));
+}
+
+}  // namespace orrery

@@ -1,0 +1,32 @@
+#include "costmodels/money.hpp"
+
+#include <cmath>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds iteration,
+                                double tokens_per_iteration, double total_tokens) {
+  ORRERY_ENSURE(nodes.size() == cluster.groups.size());
+  ORRERY_ENSURE(tokens_per_iteration > 0);
+  DollarsPerHour price;
+  double gpus = 0.0;
+  for (std::size_t g = 0; g < nodes.size(); ++g) {
+    if (nodes[g] == 0) continue;
+    const NodeGroup& group = cluster.groups[g];
+    if (!group.price) return std::nullopt;
+    price += *group.price * nodes[g];
+    gpus += static_cast<double>(nodes[g]) * group.gpus_per_node;
+  }
+  RunCost cost;
+  cost.price = price;
+  cost.per_iteration = price * iteration;
+  cost.per_million_tokens = cost.per_iteration * (1e6 / tokens_per_iteration);
+  cost.total_time = iteration * std::ceil(total_tokens / tokens_per_iteration);
+  cost.total = price * cost.total_time;
+  cost.gpu_hours = gpus * to_hours(cost.total_time);
+  return cost;
+}
+
+}  // namespace orrery

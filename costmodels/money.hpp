@@ -1,0 +1,28 @@
+// What a run costs: list price of the rented nodes times the time they are held (SEMANTICS 9).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "platforms/cluster.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+struct RunCost {
+  Dollars per_iteration;
+  Dollars per_million_tokens;
+  Dollars total;           // of the whole job
+  Seconds total_time;      // whole iterations only: the last one is paid in full
+  double gpu_hours = 0.0;  // of the whole job, every GPU of every paid node
+  DollarsPerHour price;    // of all nodes together
+  bool operator==(const RunCost&) const = default;
+};
+
+// `nodes[g]` nodes of group g are rented and paid for from the first iteration to the last, busy or idle.
+// Absent when a group with nodes has no price. Transfers between regions are not billed: no list price for
+// them is in the catalog.
+std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds iteration,
+                                double tokens_per_iteration, double total_tokens);
+
+}  // namespace orrery

@@ -1,0 +1,415 @@
+#include "costmodels/price_book.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodels/local_layer.hpp"
+#include "costmodels/memory.hpp"
+#include "platforms/errors.hpp"
+#include "strategies/placement.hpp"
+
+namespace orrery {
+namespace {
+
+// Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100 hosts).
+constexpr Seconds kOptimizerHost = milliseconds(3);
+
+// Size tables: every second power of two, in bytes or parameters.
+constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;
+
+}  // namespace
+
+PassCost& PassCost::operator+=(const PassCost& other) {
+  compute += other.compute;
+  communication += other.communication;
+  flops += other.flops;
+  return *this;
+}
+
+PassCost operator-(PassCost a, const PassCost& b) {
+  a.compute -= b.compute;
+  a.communication -= b.communication;
+  a.flops -= b.flops;
+  return a;
+}
+
+BlockCost& BlockCost::operator+=(const BlockCost& other) {
+  forward += other.forward;
+  backward += other.backward;
+  attention_core += other.attention_core;
+  return *this;
+}
+
+SizeTable::SizeTable(int first_exponent, std::vector<double> values) : first_exponent_(first_exponent) {
+  for (const double value : values) log_values_.push_back(std::log2(value));
+}
+
+double SizeTable::at(double size) const {
+  const double position = (std::log2(std::max(size, 1.0)) - first_exponent_) / kStride;
+  const double last = static_cast<double>(log_values_.size()) - 1;
+  const double clamped = std::clamp(position, 0.0, last);
+  const auto below = static_cast<std::size_t>(std::min(std::floor(clamped), last - 1));
+  const double share = clamped - static_cast<double>(below);
+  return std::exp2(log_values_[below] * (1 - share) + log_values_[below + 1] * share);
+}
+
+// Collects the operators of all tables, asks once, and hands every answer to whoever asked.
+class PriceBook::Batch {
+ public:
+  // Adds the time of an operator on a group's GPU to `*seconds` (and counts its FLOPs) once predicted.
+  void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr, bool* extrapolated = nullptr) {
+    queries_.push_back({group, op});
+    sinks_.push_back({seconds, flops, extrapolated});
+  }
+
+  void add_pass(int group, const PassOperators& operators, PassCost* cost, bool* extrapolated) {
+    for (const Operator& op : operators.compute) add(group, op, &cost->compute, &cost->flops, extrapolated);
+    for (const Operator& op : operators.communication) add(group, op, &cost->communication, nullptr, extrapolated);
+  }
+
+  void add_block(int group, const BlockOperators& operators, BlockCost* cost, bool* extrapolated) {
+    add_pass(group, operators.forward, &cost->forward, extrapolated);
+    add_pass(group, operators.backward, &cost->backward, extrapolated);
+    for (const Operator& op : operators.attention_core) {
+      add(group, op, &cost->attention_core.compute, &cost->attention_core.flops, extrapolated);
+    }
+  }
+
+  std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
+    std::vector<GpuSpec> gpus;
+    for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
+    const std::vector<Prediction> answers = models.predict(gpus, queries_);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const Sink& sink = sinks_[i];
+      *sink.seconds += answers[i].time;
+      if (sink.flops != nullptr) *sink.flops += flops_of(queries_[i].op);
+      if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
+    }
+    return queries_.size();
+  }
+
+ private:
+  struct Sink {
+    Seconds* seconds;
+    Flops* flops;
+    bool* extrapolated;
+  };
+  std::vector<OperatorQuery> queries_;
+  std::vector<Sink> sinks_;
+};
+
+namespace {
+
+// Times of one kind of operation over sizes, turned into efficiencies once they are predicted.
+struct SizeSeries {
+  std::vector<Seconds> times;
+  std::vector<double> ideal;     // s at full bandwidth
+  std::vector<double> overhead;  // s of latency, which the flows pay on their own
+
+  [[nodiscard]] SizeTable efficiencies() const {
+    std::vector<double> values;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double moving = times[i].value() - overhead[i];
+      // A measured time below the bound means the catalog's link is slower than the measured one: play the link.
+      values.push_back(moving > ideal[i] ? ideal[i] / moving : 1.0);
+    }
+    return SizeTable(kFirstExponent, std::move(values));
+  }
+};
+
+std::vector<double> grid() {
+  std::vector<double> sizes;
+  for (int exponent = kFirstExponent; exponent <= kLastExponent; exponent += kStride) {
+    sizes.push_back(std::exp2(exponent));
+  }
+  return sizes;
+}
+
+// What one GPU gets of the NICs of its node.
+LinkSpec nic_share(const NodeGroup& group) {
+  const double share = static_cast<double>(group.nics_per_node) / group.gpus_per_node;
+  return {group.nic.bandwidth * std::min(1.0, share), group.nic.latency};
+}
+
+// Replicas of one stage that share a node.
+int ring_ranks_per_node(const NodeGroup& group, int lanes, int data) {
+  return std::max(1, std::min(data, group.gpus_per_node / lanes));
+}
+
+Collective ring_collective(const NodeGroup& group, int lanes, int data, CollectiveKind kind, double bytes) {
+  Collective ring;
+  ring.kind = kind;
+  ring.bytes = Bytes(bytes);
+  ring.ranks = data;
+  ring.ranks_per_node = ring_ranks_per_node(group, lanes, data);
+  ring.gpu_link = group.gpu_link;
+  ring.network = nic_share(group);
+  return ring;
+}
+
+// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays.
+std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
+  const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
+  const double members = ring.ranks;
+  const double hop = rounds * (members - 1) / members * ring.bytes.value();
+  const bool closed = ring.ranks <= ring.ranks_per_node;
+  const double inside = hop / group.gpu_link.bandwidth.value();
+  const double steps = rounds * (members - 1);
+  if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
+  const double between = hop / ring.ranks_per_node / group.nic.bandwidth.value();
+  const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
+  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
+}
+
+}  // namespace
+
+PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
+    : model_(model), cluster_(cluster), precision_(precision) {}
+
+void PriceBook::need(const ShardKey& key) { shards_.try_emplace(key); }
+
+void PriceBook::need_rings(int group, int lanes, int data) {
+  if (data < 2) return;
+  for (const CollectiveKind kind :
+       {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather}) {
+    rings_.try_emplace({group, lanes, data, kind});
+  }
+}
+
+void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    need(shard_key(strategy, stage));
+    need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
+               strategy.data * strategy.context);
+  }
+}
+
+Sharding PriceBook::sharding(const ShardKey& key) const {
+  const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
+  Sharding sharding;
+  sharding.tensor = key.tensor;
+  sharding.context = key.context;
+  sharding.expert = key.expert;
+  sharding.micro_batch = key.micro_batch;
+  sharding.sequence = precision_.sequence;
+  sharding.sequence_parallel = key.sequence_parallel;
+  sharding.attention = precision_.flash_attention ? AttentionKernel::flash : AttentionKernel::unfused;
+  sharding.type = precision_.type;
+  sharding.gpus_per_node = group.gpus_per_node;
+  sharding.gpu_link = group.gpu_link;
+  sharding.network = nic_share(group);
+  return sharding;
+}
+
+std::size_t PriceBook::predict(const CostModels& models) {
+  Batch batch;
+  std::vector<std::vector<BlockCost>> shape_costs;
+  shape_costs.reserve(shards_.size());
+  for (auto& [key, cost] : shards_) {
+    const Sharding split = sharding(key);
+    shape_costs.emplace_back(model_.shapes.size());
+    for (std::size_t shape = 0; shape < model_.shapes.size(); ++shape) {
+      const BlockOperators layer = layer_operators(model_.shapes[shape], model_.causal, split);
+      batch.add_block(key.group, layer, &shape_costs.back()[shape], &cost.extrapolated);
+    }
+    batch.add_block(key.group, embedding_operators(model_, split), &cost.embedding, &cost.extrapolated);
+    batch.add_block(key.group, head_operators(model_, split), &cost.head, &cost.extrapolated);
+  }
+
+  const std::vector<double> sizes = grid();
+  std::map<RingKey, SizeSeries> ring_series;
+  for (const auto& [key, table] : rings_) {
+    const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
+    SizeSeries& series = ring_series[key];
+    series.times.resize(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const Collective ring = ring_collective(group, key.lanes, key.data, key.kind, sizes[i]);
+      const auto [ideal, overhead] = ring_bound(group, ring);
+      series.ideal.push_back(ideal);
+      series.overhead.push_back(overhead);
+      batch.add(key.group, ring, &series.times[i]);
+    }
+  }
+
+  std::map<PathKey, SizeSeries> path_series;
+  const int groups = static_cast<int>(cluster_.groups.size());
+  std::vector<std::vector<Seconds>> optimizer_times(cluster_.groups.size());
+  for (int from = 0; from < groups; ++from) {
+    const NodeGroup& here = cluster_.groups[static_cast<std::size_t>(from)];
+    for (int to = 0; to < groups; ++to) {
+      const NodeGroup& there = cluster_.groups[static_cast<std::size_t>(to)];
+      for (const bool inside : {true, false}) {
+        if (inside && from != to) continue;
+        SizeSeries& series = path_series[{from, to, inside}];
+        series.times.resize(sizes.size());
+        const LinkSpec path =
+            inside ? LinkSpec{here.gpu_link.bandwidth, here.gpu_link.latency * 2}
+                   : LinkSpec{std::min(here.nic.bandwidth, there.nic.bandwidth), here.nic.latency + there.nic.latency};
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+          series.ideal.push_back(sizes[i] / path.bandwidth.value());
+          series.overhead.push_back(path.latency.value());
+          batch.add(from, PointToPoint{Bytes(sizes[i]), path, inside}, &series.times[i]);
+        }
+      }
+    }
+    std::vector<Seconds>& times = optimizer_times[static_cast<std::size_t>(from)];
+    times.resize(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      for (const Operator& op : optimizer_operators(sizes[i], precision_.type)) batch.add(from, op, &times[i]);
+    }
+  }
+
+  const std::size_t count = batch.predict(models, cluster_);
+
+  std::size_t index = 0;
+  for (auto& [key, cost] : shards_) {
+    cost.before.assign(1, BlockCost{});
+    for (const int shape : model_.layers) {
+      BlockCost sum = cost.before.back();
+      sum += shape_costs[index][static_cast<std::size_t>(shape)];
+      cost.before.push_back(sum);
+    }
+    ++index;
+  }
+  for (auto& [key, table] : rings_) table = ring_series[key].efficiencies();
+  for (const auto& [key, series] : path_series) paths_[key] = series.efficiencies();
+  for (const auto& times : optimizer_times) {
+    std::vector<double> seconds;
+    for (const Seconds time : times) seconds.push_back(time.value());
+    optimizers_.emplace_back(kFirstExponent, std::move(seconds));
+  }
+  return count;
+}
+
+const ShardCost& PriceBook::shard(const ShardKey& key) const {
+  const auto found = shards_.find(key);
+  ORRERY_ENSURE(found != shards_.end());
+  return found->second;
+}
+
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute) const {
+  const auto first = static_cast<std::size_t>(range.first);
+  const auto end = static_cast<std::size_t>(range.first + range.count);
+  PassCost forward = cost.before[end].forward - cost.before[first].forward;
+  PassCost backward = cost.before[end].backward - cost.before[first].backward;
+  switch (recompute.granularity) {
+    case RecomputeGranularity::none: break;
+    case RecomputeGranularity::selective:
+      backward += cost.before[end].attention_core - cost.before[first].attention_core;
+      break;
+    case RecomputeGranularity::full: {
+      const int repeated =
+          recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
+      backward += cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
+      break;
+    }
+  }
+  if (range.first == 0) {
+    forward += cost.embedding.forward;
+    backward += cost.embedding.backward;
+  }
+  if (end == model_.layers.size()) {
+    forward += cost.head.forward;
+    backward += cost.head.backward;
+  }
+  PartTimes times;
+  times.forward = forward.compute + forward.communication;
+  times.backward = backward.compute + backward.communication;
+  times.forward_tensor = forward.communication;
+  times.backward_tensor = backward.communication;
+  times.forward_flops = forward.flops;
+  times.backward_flops = backward.flops;
+  return times;
+}
+
+Seconds PriceBook::optimizer(int group, double parameters) const {
+  return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
+}
+
+TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind, Bytes bytes) const {
+  if (data < 2) return {};
+  const auto found = rings_.find({group, lanes, data, kind});
+  ORRERY_ENSURE(found != rings_.end());
+  const double efficiency = found->second.at(bytes.value());
+  return {efficiency, efficiency};
+}
+
+double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {
+  const auto found = paths_.find(key);
+  return found == paths_.end() ? 1.0 : found->second.at(bytes.value());
+}
+
+BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
+  const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
+  const int from = strategy.stages[static_cast<std::size_t>(boundary % strategy.pipeline)].group;
+  const int to = strategy.stages[static_cast<std::size_t>((boundary + 1) % strategy.pipeline)].group;
+  BoundaryMessage message;
+  message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
+  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
+                        path_efficiency({from, to, false}, message.bytes)};
+  return message;
+}
+
+StageReduction PriceBook::stage_reduction(const ParallelStrategy& strategy, int stage) const {
+  const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
+  const double parameters = stage_parameters(model_, strategy, stage);
+  StageReduction reduction;
+  reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  if (strategy.distributed_optimizer) {
+    reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
+    kind = CollectiveKind::reduce_scatter;
+  }
+  reduction.efficiency = ring_efficiency(devices.group, strategy.gpus_of_stage(stage) / strategy.context,
+                                         strategy.data * strategy.context, kind, reduction.gradients);
+  return reduction;
+}
+
+PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
+  PricedPlan plan;
+  plan.schedule = {strategy.schedule, strategy.transfers, strategy.pipeline, strategy.chunks,
+                   static_cast<int>(strategy.microbatches())};
+  plan.replicas = strategy.data;
+  plan.context = strategy.context;
+  for (int part = 0; part < strategy.part_count(); ++part) {
+    const int stage = part % strategy.pipeline;
+    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)), strategy.parts[static_cast<std::size_t>(part)],
+                                    strategy.recompute));
+  }
+  for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
+  plan.gpus = place(strategy, topology);
+  plan.reduction =
+      strategy.distributed_optimizer ? GradientReduction::reduce_scatter : GradientReduction::all_reduce;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    plan.reductions.push_back(stage_reduction(strategy, stage));
+    plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
+                                       optimizer_shard_parameters(model_, strategy, stage)));
+  }
+  if (model_.tied_embeddings && model_.vocabulary > 0) {
+    const int tensor = strategy.tensor(0);
+    const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
+    plan.embedding_gradient = Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
+  }
+  plan.gradient_norm = true;
+  return plan;
+}
+
+ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
+  const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
+  return {devices.group,        devices.tensor, strategy.context, strategy.expert, strategy.micro_batch,
+          strategy.sequence_parallel};
+}
+
+std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
+  std::vector<std::string> reasons;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const ShardKey key = shard_key(strategy, stage);
+    if (!shard(key).extrapolated) continue;
+    std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
+                         ": some operators lie outside what was measured";
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(std::move(reason));
+  }
+  return reasons;
+}
+
+}  // namespace orrery

@@ -1,0 +1,127 @@
+// Seconds for every block of every sharding a search may use, predicted in one batch, and plans priced from them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "costmodels/cost_models.hpp"
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/priced_plan.hpp"
+#include "platforms/topology.hpp"
+#include "strategies/model.hpp"
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+
+// What decides the time of a layer on a GPU: one key, one set of operators.
+struct ShardKey {
+  int group = 0;  // of the cluster
+  int tensor = 1;
+  int context = 1;
+  int expert = 1;
+  std::int64_t micro_batch = 1;
+  bool sequence_parallel = false;
+  auto operator<=>(const ShardKey&) const = default;
+};
+
+ShardKey shard_key(const ParallelStrategy&, int stage);
+
+// One pass of one microbatch on one GPU.
+struct PassCost {
+  Seconds compute;
+  Seconds communication;  // exposed, over the tensor, context and expert groups
+  Flops flops;
+  PassCost& operator+=(const PassCost& other);
+  friend PassCost operator-(PassCost a, const PassCost& b);
+  bool operator==(const PassCost&) const = default;
+};
+struct BlockCost {
+  PassCost forward;
+  PassCost backward;
+  PassCost attention_core;  // repeated by selective recomputation
+  BlockCost& operator+=(const BlockCost& other);
+  bool operator==(const BlockCost&) const = default;
+};
+
+struct ShardCost {
+  std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
+  BlockCost embedding;
+  BlockCost head;
+  bool extrapolated = false;  // some operator lies outside what was measured
+};
+
+// A positive function of size, tabled at every second power of two and interpolated between in log-log; constant
+// outside the table.
+class SizeTable {
+ public:
+  SizeTable() = default;
+  SizeTable(int first_exponent, std::vector<double> values);
+  [[nodiscard]] double at(double size) const;
+
+ private:
+  int first_exponent_ = 0;
+  std::vector<double> log_values_;
+};
+
+struct JobPrecision {
+  DataType type = DataType::bf16;
+  bool flash_attention = true;
+  std::int64_t sequence = 0;  // tokens
+};
+
+class PriceBook {
+ public:
+  PriceBook(const ModelSpec&, const ClusterSpec&, const JobPrecision&);
+
+  // First say what will be asked for; then predict, once; then ask.
+  void need(const ShardKey&);
+  void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
+                                                     // of `data` members, `lanes` of them side by side
+  void need(const ParallelStrategy&);  // all that `price` asks for one plan
+  // Returns the number of operator shapes priced.
+  std::size_t predict(const CostModels&);
+
+  [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
+  // Times of a part: layers `range` of the model, with the embedding before its first and the head after its last layer.
+  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&) const;
+  [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
+  [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind, Bytes) const;
+
+  // The whole plan on the topology that has the strategy's nodes.
+  [[nodiscard]] PricedPlan price(const ParallelStrategy&, const Topology&) const;
+  // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they are not.
+  [[nodiscard]] std::vector<std::string> extrapolations(const ParallelStrategy&) const;
+
+  [[nodiscard]] const ModelSpec& model() const { return model_; }
+  [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+
+ private:
+  struct RingKey {
+    int group, lanes, data;
+    CollectiveKind kind;
+    auto operator<=>(const RingKey&) const = default;
+  };
+  struct PathKey {
+    int from, to;  // groups
+    bool inside;   // of one node
+    auto operator<=>(const PathKey&) const = default;
+  };
+  class Batch;
+
+  [[nodiscard]] Sharding sharding(const ShardKey&) const;
+  [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
+  [[nodiscard]] StageReduction stage_reduction(const ParallelStrategy&, int stage) const;
+  [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
+
+  ModelSpec model_;
+  ClusterSpec cluster_;
+  JobPrecision precision_;
+  std::map<ShardKey, ShardCost> shards_;
+  std::map<RingKey, SizeTable> rings_;     // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;     // efficiency by bytes
+  std::vector<SizeTable> optimizers_;      // [group] seconds by parameters
+};
+
+}  // namespace orrery

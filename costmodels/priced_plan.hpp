@@ -1,0 +1,68 @@
+// A plan with a price on every operation: all that the estimator and the replay need to play one iteration.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "platforms/units.hpp"
+#include "strategies/schedule.hpp"
+
+namespace orrery {
+
+// Durations of one microbatch in one part (a chunk of a pipeline rank), on every GPU of the part alike.
+struct PartTimes {
+  Seconds forward;
+  Seconds backward;            // for the input and, where the schedule does not split it, for the weights
+  Seconds weight_gradient;     // 0 unless the schedule splits the backward
+  Seconds forward_tensor;      // of which exposed tensor-parallel communication
+  Seconds backward_tensor;
+  Flops forward_flops;         // of one GPU, recomputation included
+  Flops backward_flops;
+};
+
+// Achieved share of the bandwidth of the narrowest link for transfers inside a node and between nodes; 1 is the data
+// sheet. A flow of b bytes is played as b / efficiency bytes, so that alone it takes what the cost model says.
+struct TransferEfficiency {
+  double inside = 1.0;
+  double between = 1.0;
+};
+
+struct BoundaryMessage {
+  Bytes bytes;  // of one lane
+  TransferEfficiency efficiency;
+};
+
+enum class GradientReduction { all_reduce, reduce_scatter };
+
+// Data-parallel traffic of one pipeline rank after its last backward.
+struct StageReduction {
+  Bytes gradients;  // of one lane
+  Bytes gathered;   // parameters all-gathered after the optimizer step; 0 without the distributed optimizer
+  TransferEfficiency efficiency;
+};
+
+// Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends to the same
+// lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
+struct PricedPlan {
+  ScheduleShape schedule;
+  int replicas = 1;
+  int context = 1;  // context ranks a stage has
+  std::vector<PartTimes> parts;              // P * v, in model order
+  std::vector<BoundaryMessage> boundaries;   // P * v - 1
+  std::vector<std::vector<int>> gpus;        // [replica * P + stage][lane] -> GPU of the topology
+  GradientReduction reduction = GradientReduction::all_reduce;
+  std::vector<StageReduction> reductions;    // P, or empty: nothing is reduced
+  std::optional<Bytes> embedding_gradient;   // tied word embedding, all-reduced between first and last stage; one lane
+  bool gradient_norm = false;                // the norm is reduced over all stages: nobody steps before all are there
+  std::vector<Seconds> optimizer;            // P, or empty
+
+  [[nodiscard]] int stages() const { return schedule.ranks; }
+  [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
+    return gpus[static_cast<std::size_t>(replica * stages() + stage)];
+  }
+};
+
+// Bytes a flow occupies its links with: payload / efficiency, a whole number, at least one.
+Bytes wire_bytes(Bytes payload, double efficiency);
+
+}  // namespace orrery

@@ -1,0 +1,162 @@
+#include "sim/command_line.hpp"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <thread>
+
+namespace orrery {
+
+namespace options = boost::program_options;
+
+struct CommandLine::Impl {
+  std::string command, summary, example;
+  options::options_description own{"Options", 110}, common{"Common options", 110}, hidden;
+  options::positional_options_description positions;
+  std::string positional_help;
+  options::variables_map given;
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto* group : {&own, &common}) {
+      for (const auto& option : group->options()) all.push_back("--" + option->long_name());
+    }
+    return all;
+  }
+};
+
+CommandLine::CommandLine(std::string command, std::string summary, std::string example)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->command = std::move(command);
+  impl_->summary = std::move(summary);
+  impl_->example = std::move(example);
+  auto add = impl_->common.add_options();
+  add("json", "one JSON document on standard output, nothing else there");
+  add("quiet", "no progress and no remarks on standard error");
+  add("jobs", options::value<std::string>()->value_name("N"), "processes at once (all cores)");
+  add("seed", options::value<std::string>()->value_name("S"), "of everything random (1)");
+  add("output,o", options::value<std::string>()->value_name("PATH"), "where results are written");
+  add("help,h", "this text");
+}
+
+CommandLine::~CommandLine() = default;
+
+CommandLine& CommandLine::value(const std::string& name, const std::string& what, const std::string& help) {
+  impl_->own.add_options()(name.c_str(), options::value<std::string>()->value_name(what), help.c_str());
+  return *this;
+}
+
+CommandLine& CommandLine::values(const std::string& name, const std::string& what, const std::string& help) {
+  impl_->own.add_options()(name.c_str(), options::value<std::vector<std::string>>()->value_name(what)->composing(),
+                           help.c_str());
+  return *this;
+}
+
+CommandLine& CommandLine::flag(const std::string& name, const std::string& help) {
+  impl_->own.add_options()(name.c_str(), help.c_str());
+  return *this;
+}
+
+CommandLine& CommandLine::positional(const std::string& name, const std::string& help) {
+  impl_->hidden.add_options()(name.c_str(), options::value<std::vector<std::string>>());
+  impl_->positions.add(name.c_str(), -1);
+  impl_->positional_help = help;
+  return *this;
+}
+
+bool CommandLine::parse(const std::vector<std::string>& arguments) {
+  options::options_description all;
+  all.add(impl_->own).add(impl_->common).add(impl_->hidden);
+  const int style = options::command_line_style::unix_style & ~options::command_line_style::allow_guessing;
+  try {
+    options::store(
+        options::command_line_parser(arguments).options(all).positional(impl_->positions).style(style).run(),
+        impl_->given);
+  } catch (const options::unknown_option& error) {
+    throw InputError("orrery " + impl_->command, "an unknown option '" + error.get_option_name() + "'",
+                     "one of those that `orrery " + impl_->command + " --help` lists" +
+                         did_you_mean(error.get_option_name(), impl_->names()));
+  } catch (const options::too_many_positional_options_error&) {
+    throw InputError("orrery " + impl_->command, "an argument that belongs to no option",
+                     "options only; see `orrery " + impl_->command + " --help`");
+  } catch (const options::error& error) {
+    throw InputError("orrery " + impl_->command, error.what(), "options as `orrery " + impl_->command + " --help` lists them");
+  }
+  if (impl_->given.count("help") == 0) return true;
+  std::cout << "Example:\n  " << impl_->example << "\n\n" << impl_->summary << "\n";
+  if (!impl_->positional_help.empty()) std::cout << impl_->positional_help << "\n";
+  std::cout << "\n" << impl_->own << "\n" << impl_->common;
+  return false;
+}
+
+bool CommandLine::has(const std::string& name) const { return impl_->given.count(name) > 0; }
+
+std::optional<std::string> CommandLine::text(const std::string& name) const {
+  if (!has(name)) return std::nullopt;
+  return impl_->given[name].as<std::string>();
+}
+
+std::string CommandLine::required(const std::string& name) const {
+  auto given = text(name);
+  if (!given) {
+    throw InputError("orrery " + impl_->command, "no --" + name,
+                     "--" + name + "; `orrery " + impl_->command + " --help` shows an example");
+  }
+  return *std::move(given);
+}
+
+std::vector<std::string> CommandLine::list(const std::string& name) const {
+  if (!has(name)) return {};
+  return impl_->given[name].as<std::vector<std::string>>();
+}
+
+std::int64_t CommandLine::integer(const std::string& name, std::int64_t low, std::int64_t high,
+                                  std::int64_t otherwise) const {
+  const auto given = text(name);
+  if (!given) return otherwise;
+  std::int64_t value = 0;
+  const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
+  if (trouble != std::errc() || end != given->data() + given->size() || value < low || value > high) {
+    throw InputError("--" + name, "'" + *given + "'",
+                     "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return value;
+}
+
+std::optional<double> CommandLine::count(const std::string& name) const {
+  const auto given = text(name);
+  if (!given) return std::nullopt;
+  double value = 0;
+  const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
+  const std::string suffix(end, given->data() + given->size());
+  const std::vector<std::pair<std::string, double>> suffixes{{"", 1},     {"K", 1e3},  {"M", 1e6}, {"G", 1e9},
+                                                             {"B", 1e9},  {"T", 1e12}, {"P", 1e15}};
+  const auto scale = std::find_if(suffixes.begin(), suffixes.end(), [&](const auto& s) { return s.first == suffix; });
+  if (trouble != std::errc() || scale == suffixes.end() || !(value > 0) || !std::isfinite(value) || value > 1e18) {
+    throw InputError("--" + name, "'" + *given + "'", "a count above zero such as 1024, 300B or 1T");
+  }
+  return value * scale->second;
+}
+
+std::optional<std::size_t> CommandLine::choice(const std::string& name, const std::vector<std::string>& names) const {
+  const auto given = text(name);
+  if (!given) return std::nullopt;
+  const auto found = std::find(names.begin(), names.end(), *given);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  std::string listed;
+  for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
+  throw InputError("--" + name, "'" + *given + "'", "one of " + listed + did_you_mean(*given, names));
+}
+
+int CommandLine::jobs() const {
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(integer("jobs", 1, 1024, cores));
+}
+
+std::uint64_t CommandLine::seed() const {
+  return static_cast<std::uint64_t>(integer("seed", 0, std::int64_t{1} << 62, 1));
+}
+
+}  // namespace orrery

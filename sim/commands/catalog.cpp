@@ -1,0 +1,154 @@
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "analysis/table.hpp"
+#include "platforms/cluster.hpp"
+#include "platforms/instance.hpp"
+#include "sim/command_line.hpp"
+#include "sim/commands/commands.hpp"
+#include "strategies/model.hpp"
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+namespace {
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string number(const std::optional<FlopsPerSecond>& peak) { return peak ? number(peak->value() / kTera) : ""; }
+std::string number(const std::optional<DollarsPerHour>& price) { return price ? number(price->value()) : ""; }
+
+Table gpus_table() {
+  Table table;
+  table.columns = {{"gpu"},
+                   {"architecture"},
+                   {"memory GiB", Align::right},
+                   {"memory GB/s", Align::right},
+                   {"fp16 TFLOPS", Align::right},
+                   {"bf16 TFLOPS", Align::right},
+                   {"fp8 TFLOPS", Align::right},
+                   {"link"},
+                   {"link GB/s", Align::right},
+                   {"SMs", Align::right},
+                   {"W", Align::right},
+                   {"source"}};
+  for (const GpuSpec& gpu : gpu_catalog()) {
+    table.rows.push_back({gpu.name, gpu.architecture, number(to_gibibytes(gpu.memory)),
+                          number(gpu.memory_bandwidth.value() / kGiga), number(gpu.fp16), number(gpu.bf16),
+                          number(gpu.fp8), gpu.link, number(gpu.link_bandwidth.value() / kGiga),
+                          std::to_string(gpu.multiprocessors), number(gpu.power.value()), gpu.source});
+  }
+  return table;
+}
+
+Table instances_table() {
+  Table table;
+  table.columns = {{"instance"},
+                   {"provider"},
+                   {"gpu"},
+                   {"gpus", Align::right},
+                   {"network Gbps", Align::right},
+                   {"region"},
+                   {"on demand USD/h", Align::right},
+                   {"reserved 1y USD/h", Align::right},
+                   {"spot USD/h", Align::right},
+                   {"date"},
+                   {"source"}};
+  for (const InstanceSpec& instance : instance_catalog()) {
+    for (const InstancePrice& price : instance.prices) {
+      table.rows.push_back({instance.name, instance.provider, instance.gpu, std::to_string(instance.gpus),
+                            instance.network ? number(instance.network->value() * 8 / kGiga) : "", price.region,
+                            number(price.on_demand), number(price.reserved_1y), number(price.spot), price.date,
+                            price.source});
+    }
+  }
+  return table;
+}
+
+Table models_table() {
+  Table table;
+  table.columns = {{"model"},
+                   {"parameters", Align::right},
+                   {"layers", Align::right},
+                   {"hidden", Align::right},
+                   {"sequence", Align::right}};
+  for (const std::string& name : builtin_model_names()) {
+    const ModelSpec model = read_model(name);
+    table.rows.push_back({name, std::to_string(total_parameters(model)), std::to_string(model.layer_count()),
+                          std::to_string(model.hidden), std::to_string(model.default_sequence)});
+  }
+  return table;
+}
+
+Table clusters_table() {
+  Table table;
+  table.columns = {{"cluster"}, {"nodes"}};
+  for (const std::string& name : builtin_cluster_names()) {
+    std::string nodes;
+    for (const NodeGroup& group : read_cluster(name).groups) {
+      const std::string least = std::to_string(group.count.minimum), most = std::to_string(group.count.maximum);
+      nodes += (nodes.empty() ? "" : " + ") + (least == most ? most : least + ".." + most) + " of " +
+               std::to_string(group.gpus_per_node) + " " + group.gpu.name;
+    }
+    table.rows.push_back({name, nodes});
+  }
+  return table;
+}
+
+Table names_table(const std::string& title, const std::vector<std::pair<std::string, std::string>>& rows) {
+  Table table;
+  table.columns = {{title}, {"what it is"}};
+  for (const auto& [name, what] : rows) table.rows.push_back({name, what});
+  return table;
+}
+
+Table schedules_table() {
+  return names_table("schedule", {{std::string(to_text(ScheduleKind::gpipe)), "all forwards, then all backwards"},
+                                  {std::string(to_text(ScheduleKind::one_f_one_b)),
+                                   "one forward, one backward after a warm-up; non-interleaved Megatron-LM"},
+                                  {std::string(to_text(ScheduleKind::interleaved)),
+                                   "1f1b over several model parts a rank (virtual stages)"}});
+}
+
+Table estimators_table() {
+  return names_table("estimator", {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
+}
+
+std::string to_json(const Table& table) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& cells : table.rows) {
+    nlohmann::ordered_json row;
+    for (std::size_t i = 0; i < cells.size(); ++i) row[table.columns[i].title] = cells[i];
+    rows.push_back(std::move(row));
+  }
+  return rows.dump(2) + "\n";
+}
+
+}  // namespace
+
+int run_catalog(const Arguments& arguments) {
+  CommandLine line("catalog", "Lists what is built in.", "orrery catalog gpus");
+  line.positional("what", "The argument is one of gpus, instances, models, clusters, estimators, schedules.");
+  if (!line.parse(arguments)) return 0;
+  const std::vector<std::pair<std::string, Table (*)()>> lists{
+      {"gpus", gpus_table},         {"instances", instances_table},   {"models", models_table},
+      {"clusters", clusters_table}, {"estimators", estimators_table}, {"schedules", schedules_table}};
+  const std::vector<std::string> wanted = line.list("what");
+  std::vector<std::string> names;
+  for (const auto& [name, table] : lists) {
+    if (wanted.size() == 1 && wanted.front() == name) {
+      std::cout << (line.json() ? to_json(table()) : to_text(table()));
+      return 0;
+    }
+    names.push_back(name);
+  }
+  throw InputError("orrery catalog", wanted.empty() ? "nothing" : "'" + wanted.front() + "'",
+                   "one of gpus, instances, models, clusters, estimators, schedules" +
+                       (wanted.empty() ? "" : did_you_mean(wanted.front(), names)));
+}
+
+}  // namespace orrery

@@ -1,0 +1,18 @@
+#include "sim/commands/commands.hpp"
+
+namespace orrery {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all{
+      {"search", "the best plans for a model on a cluster, priced and replayed", run_search},
+      {"replay", "one plan, or stage durations given by hand, played event by event", run_replay_command},
+      {"report", "one HTML page from traces", run_report},
+      {"export", "a trace for another tool: perfetto, csv", run_export},
+      {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
+      {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
+      {"fit", "efficiency models from measured operators", run_fit},
+  };
+  return all;
+}
+
+}  // namespace orrery

@@ -1,0 +1,26 @@
+// The commands of `orrery`. Each returns the exit code: 0 done, 1 done and nothing feasible found.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace orrery {
+
+using Arguments = std::vector<std::string>;
+
+int run_search(const Arguments&);
+int run_replay_command(const Arguments&);
+int run_report(const Arguments&);
+int run_export(const Arguments&);
+int run_fit(const Arguments&);
+int run_launch(const Arguments&);
+int run_catalog(const Arguments&);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&);
+};
+const std::vector<Command>& commands();
+
+}  // namespace orrery

@@ -1,0 +1,32 @@
+#include <iostream>
+
+#include "sim/command_line.hpp"
+#include "sim/commands/commands.hpp"
+#include "traces/perfetto.hpp"
+#include "traces/trace.hpp"
+
+namespace orrery {
+
+int run_export(const Arguments& arguments) {
+  CommandLine line("export", "Turns a trace into a file that another tool opens.",
+                   "orrery export --format perfetto orrery-out/trace-01.h5 -o trace.json");
+  line.value("format", "FORMAT", "perfetto (https://ui.perfetto.dev, chrome://tracing) or csv (one row a span)")
+      .positional("trace", "The argument is a trace file.");
+  if (!line.parse(arguments)) return 0;
+  const std::vector<std::string> traces = line.list("trace");
+  if (traces.size() != 1) {
+    throw InputError("orrery export", std::to_string(traces.size()) + " traces", "one trace file (.h5)");
+  }
+  const std::size_t format = line.choice("format", {"perfetto", "csv"}).value_or(0);
+  const std::string path = line.required("output");
+  const Trace trace = read_trace(traces.front());
+  if (format == 0) {
+    export_perfetto(path, trace);
+  } else {
+    export_csv(path, trace);
+  }
+  if (!line.json() && !line.quiet()) std::cerr << "wrote " << path << "\n";
+  return 0;
+}
+
+}  // namespace orrery

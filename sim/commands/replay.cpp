@@ -1,0 +1,150 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+#include "analysis/gantt.hpp"
+#include "analysis/table.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/durations.hpp"
+#include "sim/feasibility.hpp"
+#include "sim/json_output.hpp"
+#include "strategies/plan.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr int kLinkBins = 200;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string milliseconds_text(Seconds time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", time.value() * 1e3);
+  return text;
+}
+
+void print_replay(const ReplayResult& replay, const ReplaySummary& summary) {
+  std::printf("iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
+              milliseconds_text(Seconds(summary.iteration_s)).c_str(),
+              milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
+              milliseconds_text(Seconds(summary.imbalance_s)).c_str());
+  std::printf("activities  %llu on %zu ranks\n\n", static_cast<unsigned long long>(summary.activities),
+              replay.timeline.ranks.size());
+  Table table;
+  for (const char* title : {"stage", "compute", "tensor", "p2p", "data", "optimizer", "warm-up", "steady", "drain"}) {
+    table.columns.push_back({title, Align::right});
+  }
+  for (const StageAccounting& stage : summary.stages) {
+    const Accounting& mean = stage.mean;
+    std::vector<std::string> row{std::to_string(stage.stage)};
+    for (const Seconds time : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp, mean.optimizer,
+                               mean.bubble_warmup, mean.bubble_steady, mean.bubble_drain}) {
+      row.push_back(milliseconds_text(time));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  const bool few = replay.timeline.spans.size() < 2000;
+  const GanttLetters letters = few ? GanttLetters::microbatch : GanttLetters::kind;
+  std::cout << "Milliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
+               "warm-up, steady, drain: bubble\n\n"
+            << to_text(table) << "\n"
+            << text_gantt(replay.timeline, {.columns = 100, .letters = letters}) << gantt_legend(letters) << "\n";
+}
+
+void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const ReplayedPlan& plan,
+            const std::function<Trace(ReplayResult&)>& trace) {
+  const ReplaySummary summary = summarize(replay, elapsed_s);
+  if (line.json()) {
+    std::cout << replay_json(summary, plan);
+  } else {
+    print_replay(replay, summary);
+  }
+  if (const auto path = line.text("output")) {
+    write_trace(*path, trace(replay));
+    if (!line.json()) std::cout << "\ntrace   " << *path << "\n";
+  }
+}
+
+int replay_durations(const CommandLine& line, const Arguments& arguments) {
+  DurationsPlan given = read_durations(line.required("durations"));
+  if (line.has("no-contention")) {
+    ClusterSpec cluster = given.topology.cluster();
+    cluster.contention = Contention::ideal;
+    given.topology = Topology(cluster, given.topology.nodes());
+  }
+  const double start = now_s();
+  ReplayResult replay = run_replay(given.plan, given.topology, line.has("output") ? kLinkBins : 0);
+  const double elapsed = now_s() - start;
+  finish(line, replay, elapsed, {}, [&](ReplayResult& played) {
+    RunOrigin origin;
+    origin.command_line = "orrery replay";
+    for (const std::string& argument : arguments) origin.command_line += " " + argument;
+    origin.seed = line.seed();
+    return make_trace(played, origin);
+  });
+  return 0;
+}
+
+// Says when a stage does not fit in memory, and replays it all the same: what if is a fair question.
+std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy, bool quiet) {
+  StageFitter fitter(book);
+  std::vector<StageMemory> memory;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
+    const auto group = static_cast<std::size_t>(strategy.stages[static_cast<std::size_t>(stage)].group);
+    const Bytes usable = usable_memory(book.cluster().groups[group].gpu.memory);
+    if (quiet || memory.back().total() <= usable) continue;
+    std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n", stage,
+                 to_text(memory.back().total()).c_str(), to_text(usable).c_str(),
+                 book.cluster().groups[group].gpu.name.c_str());
+  }
+  return memory;
+}
+
+int replay_plan(const CommandLine& line, const Arguments& arguments) {
+  const std::string path = line.required("plan");
+  Plan plan = read_plan(path);
+  const ModelSpec model = read_model(plan.model);
+  const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
+  ParallelStrategy& strategy = plan.strategy;
+  if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
+  if (const auto trouble = check_shape(model, strategy, cluster)) {
+    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
+  }
+  const CostModels costs = read_costs(line);
+  PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
+  book.need(strategy);
+  static_cast<void>(book.predict(costs));
+  const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
+  const double total_tokens = line.count("tokens").value_or(0);
+  const Topology topology(cluster, strategy.nodes);
+  const double start = now_s();
+  ReplayResult replay = run_replay(book.price(strategy, topology), topology, line.has("output") ? kLinkBins : 0);
+  const double elapsed = now_s() - start;
+  finish(line, replay, elapsed, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
+    const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
+    return make_trace(book, strategy, memory, played, origin, total_tokens);
+  });
+  return 0;
+}
+
+}  // namespace
+
+int run_replay_command(const Arguments& arguments) {
+  CommandLine line("replay", "Plays one iteration event by event on SimGrid and says where the time went.",
+                   "orrery replay --plan orrery-out/plan-01.yaml -o trace.h5");
+  line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)")
+      .value("durations", "FILE", "durations of stages given by hand (YAML)")
+      .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")
+      .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+  if (!line.parse(arguments)) return 0;
+  if (line.has("plan") == line.has("durations")) {
+    throw InputError("orrery replay", line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
+                     "one of them");
+  }
+  return line.has("plan") ? replay_plan(line, arguments) : replay_durations(line, arguments);
+}
+
+}  // namespace orrery

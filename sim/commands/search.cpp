@@ -1,0 +1,301 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+#include "analysis/gantt.hpp"
+#include "analysis/report.hpp"
+#include "platforms/yaml.hpp"
+#include "sim/children.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/json_output.hpp"
+#include "sim/progress.hpp"
+#include "sim/search_report.hpp"
+#include "strategies/megatron.hpp"
+#include "strategies/plan.hpp"
+#include "traces/output_file.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr int kLinkBins = 100;
+constexpr int kReportedTraces = 3;  // in the page; each brings its timeline along
+
+Seconds now() {
+  return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+void declare_options(CommandLine& line) {
+  line.value("model", "NAME|FILE", "a built-in model, a Hugging Face config.json, or a YAML list of blocks")
+      .value("cluster", "NAME|FILE", "a built-in cluster or a YAML file")
+      .value("sequence", "TOKENS", "tokens of a sequence (the model's own)")
+      .value("global-batch", "N", "sequences of an iteration")
+      .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T")
+      .value("mode", "MODE", "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
+      .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
+      .value("deadline", "TIME", "latest end of the whole job, such as 30d")
+      .value("precision", "TYPE", "fp32, fp16, bf16 or fp8 (bf16 where all GPUs have it, else fp16)")
+      .value("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
+      .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
+      .values("rules", "FILE", "a file of rules; may be repeated")
+      .value("top", "N", "how many of the fastest plans to replay and show (10)")
+      .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+}
+
+DataType default_precision(const ClusterSpec& cluster) {
+  for (const NodeGroup& group : cluster.groups) {
+    if (!group.gpu.bf16) return group.gpu.fp16 ? DataType::fp16 : DataType::fp32;
+  }
+  return DataType::bf16;
+}
+
+DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
+  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8"};
+  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
+  const auto chosen = line.choice("precision", names);
+  if (!chosen) return default_precision(cluster);
+  for (const NodeGroup& group : cluster.groups) {
+    if (peak(group.gpu, types[*chosen])) continue;
+    throw InputError("--precision", "'" + names[*chosen] + "'",
+                     "a type that " + group.gpu.name + " of group '" + group.name + "' has a peak for");
+  }
+  return types[*chosen];
+}
+
+SearchJob read_job(const CommandLine& line) {
+  SearchJob job;
+  job.model = read_model(line.required("model"));
+  job.cluster = read_cluster_option(line, line.required("cluster"));
+  if (const auto space = line.text("space")) job.space = read_space(*space);
+  const std::vector<std::string> modes{"homogeneous", "heterogeneous", "cost"};
+  const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
+  job.mode = static_cast<SearchMode>(line.choice("mode", modes).value_or(otherwise));
+  job.sequence = line.integer("sequence", 1, 100'000'000, job.model.default_sequence);
+  if (job.sequence == 0) throw InputError("orrery search", "no --sequence", "--sequence, which the model file does not say");
+  static_cast<void>(line.required("global-batch"));
+  job.global_batch = line.integer("global-batch", 1, 10'000'000, 1);
+  job.total_tokens = line.count("tokens").value_or(job.tokens_per_iteration());
+  job.type = read_precision(line, job.cluster);
+  job.budget = line.quantity<Dollars>("budget");
+  job.deadline = line.quantity<Seconds>("deadline");
+  if (job.mode == SearchMode::cost && !job.budget && !job.deadline) {
+    throw InputError("--mode cost", "neither --budget nor --deadline", "one of them or both");
+  }
+  job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
+  return job;
+}
+
+std::vector<Rule> read_all_rules(const CommandLine& line) {
+  std::vector<Rule> rules;
+  for (const std::string& file : line.list("rules")) {
+    for (Rule& rule : read_rules(file)) rules.push_back(std::move(rule));
+  }
+  for (const std::string& text : line.list("rule")) rules.emplace_back(text, "--rule");
+  return rules;
+}
+
+std::string numbered(const std::string& stem, int rank, const std::string& extension) {
+  char text[16];
+  std::snprintf(text, sizeof text, "-%02d", rank);
+  return stem + text + extension;
+}
+
+// Replays every plan in a child of its own, which also writes its trace.
+class Replays {
+ public:
+  Replays(const SearchJob& job, const PriceBook& book, const RunOrigin& origin, std::string folder)
+      : job_(job), book_(book), origin_(origin), folder_(std::move(folder)) {}
+
+  std::vector<ReportedPlan> run(std::vector<RatedPlan> plans, int jobs, Progress& progress) const {
+    std::vector<ChildTask> tasks;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      tasks.push_back([this, &plans, i] { return replay_one(plans[i], trace_path(i)); });
+    }
+    const std::vector<std::string> answers = run_in_children(
+        tasks, jobs, [&](std::size_t done) { progress.update("replaying plans", done, tasks.size()); });
+    std::vector<ReportedPlan> reported;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      ReportedPlan row;
+      row.replay = summary_from_bytes(answers[i]);
+      row.trace = trace_path(i);
+      row.plan = std::move(plans[i]);
+      const ParallelStrategy& strategy = row.plan.strategy;
+      row.estimate = totals(book_, strategy, row.plan.iteration, job_.total_tokens);
+      row.estimate_interval = interval(book_, strategy, row.plan.iteration);
+      row.replayed = totals(book_, strategy, Seconds(row.replay.iteration_s), job_.total_tokens);
+      row.extrapolated = book_.extrapolations(strategy);
+      reported.push_back(std::move(row));
+    }
+    return ranked(std::move(reported));
+  }
+
+ private:
+  // The place in the order of estimates: replays run before the final ranks are known.
+  std::string trace_path(std::size_t index) const {
+    return numbered(folder_ + "/trace", static_cast<int>(index) + 1, ".h5");
+  }
+
+  std::string replay_one(const RatedPlan& plan, const std::string& path) const {
+    const Seconds start = now();
+    const Topology topology(job_.cluster, plan.strategy.nodes);
+    ReplayResult replay = run_replay(book_.price(plan.strategy, topology), topology, kLinkBins);
+    const ReplaySummary summary = summarize(replay, (now() - start).value());
+    write_trace(path, make_trace(book_, plan.strategy, plan.memory, replay, origin_, job_.total_tokens));
+    return to_bytes(summary);
+  }
+
+  static std::vector<ReportedPlan> ranked(std::vector<ReportedPlan> plans) {
+    std::stable_sort(plans.begin(), plans.end(), [](const ReportedPlan& a, const ReportedPlan& b) {
+      return a.replay.iteration_s < b.replay.iteration_s;
+    });
+    int rank = 0;
+    for (ReportedPlan& plan : plans) plan.rank = ++rank;
+    return plans;
+  }
+
+  const SearchJob& job_;
+  const PriceBook& book_;
+  const RunOrigin& origin_;
+  std::string folder_;
+};
+
+std::vector<int> pareto_ranks(const std::vector<ReportedPlan>& plans) {
+  std::vector<ParetoPoint> points;
+  for (const ReportedPlan& plan : plans) {
+    const bool known = plan.replayed.cost && plan.replayed.total_time;
+    points.push_back({known ? to_hours(*plan.replayed.total_time) : std::numeric_limits<double>::quiet_NaN(),
+                      known ? plan.replayed.cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
+  }
+  std::vector<int> ranks;
+  for (const std::size_t index : pareto_front(points)) ranks.push_back(static_cast<int>(index) + 1);
+  return ranks;
+}
+
+ReportInput report_input(const SearchReport& report) {
+  ReportInput input;
+  input.title = report.job->model.name + " on " + report.job->cluster.name;
+  input.summary = counts_text(report.counts);
+  std::vector<int> ranks;
+  for (const ReportedPlan& plan : report.plans) ranks.push_back(plan.rank);
+  input.plans = terminal_table(report, ranks);
+  for (const ReportedPlan& plan : report.plans) {
+    if (!plan.replayed.cost || !plan.replayed.total_time) continue;
+    input.points.push_back({"plan " + std::to_string(plan.rank),
+                            {to_hours(*plan.replayed.total_time), plan.replayed.cost->total.value()}});
+  }
+  for (const ReportedPlan& plan : report.plans) {
+    if (static_cast<int>(input.traces.size()) == kReportedTraces) break;
+    input.traces.push_back({"Plan " + std::to_string(plan.rank) + ": " +
+                                stages_text(report.job->cluster, plan.plan.strategy),
+                            read_trace(plan.trace)});
+  }
+  return input;
+}
+
+// Plan and launch files of the fastest plan; returns the paths, and what Megatron-LM cannot run of it.
+std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin, const std::string& folder,
+                                      std::vector<std::string>& gaps) {
+  std::vector<std::string> paths;
+  const auto write = [&](const std::string& name, const std::string& content) {
+    paths.push_back(folder + "/" + name);
+    write_file(paths.back(), content);
+  };
+  for (const ReportedPlan& plan : report.plans) {
+    const Plan file{origin.model, origin.cluster, plan.plan.strategy};
+    write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
+  }
+  const auto launch = launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
+  if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
+    write("launch-01.args", files->arguments);
+    write("launch-01.sh", files->script);
+    write("launch-01.ranks", files->rank_map);
+  } else {
+    gaps = std::get<std::vector<std::string>>(launch);
+  }
+  return paths;
+}
+
+void print_report(const SearchReport& report, const std::string& folder, const std::vector<std::string>& launch,
+                  const std::vector<std::string>& gaps) {
+  std::vector<int> fastest;
+  for (const ReportedPlan& plan : report.plans) {
+    if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
+  }
+  std::cout << "The fastest plans, replayed event by event\n\n" << to_text(terminal_table(report, fastest));
+  if (!report.pareto.empty()) {
+    std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
+              << to_text(terminal_table(report, report.pareto));
+  }
+  std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch; sp: sequence parallel; "
+               "do: distributed optimizer; re-: recompute\n";
+  const Trace best = read_trace(report.plans.front().trace);
+  std::cout << "\nPlan 1, replica 0, one iteration\n\n"
+            << text_gantt(best.timeline, {.columns = 100, .letters = GanttLetters::kind})
+            << gantt_legend(GanttLetters::kind) << "\n\n"
+            << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
+            << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace << " ...\n";
+  for (const std::string& path : launch) std::cout << "launch   " << path << "\n";
+  for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
+}
+
+int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report) {
+  if (line.json()) std::cout << search_json(report);
+  std::ostream& out = line.json() ? std::cerr : std::cout;
+  out << "No feasible plan.\n" << counts_text(result.counts);
+  if (result.nearest) out << "nearest to fitting: " << result.nearest->reason << "\n";
+  return 1;
+}
+
+}  // namespace
+
+int run_search(const Arguments& arguments) {
+  const Seconds start = now();
+  CommandLine line("search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
+                   "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
+                   "--tokens 1T -o out");
+  declare_options(line);
+  if (!line.parse(arguments)) return 0;
+  const SearchJob job = read_job(line);
+  std::vector<Rule> rules = read_all_rules(line);
+  const CostModels costs = read_costs(line);
+  const std::string folder = line.text("output").value_or("orrery-out");
+  make_output_folder(folder);
+  const RunOrigin origin =
+      origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  Progress progress(line.quiet());
+  SearchResult result = search(job, rules, costs, book, [&](const std::string& phase, std::size_t done,
+                                                            std::size_t total) { progress.update(phase, done, total); });
+  SearchReport report;
+  report.job = &job;
+  report.book = &book;
+  report.counts = result.counts;
+  report.elapsed = result.elapsed;
+  if (result.plans.empty()) return nothing_found(result, line, report);
+
+  const Seconds before_replay = now();
+  report.plans = Replays(job, book, origin, folder).run(std::move(result.plans), line.jobs(), progress);
+  report.pareto = pareto_ranks(report.plans);
+  report.replay_elapsed = now() - before_replay;
+  write_file(folder + "/plans.csv", to_csv(csv_table(report)));
+  write_report(folder + "/report.html", report_input(report));
+  std::vector<std::string> gaps;
+  const std::vector<std::string> launch = write_launch(report, origin, folder, gaps);
+  report.total_elapsed = now() - start;
+  const std::string json = search_json(report);
+  write_file(folder + "/plans.json", json);
+  if (line.json()) {
+    std::cout << json;
+  } else {
+    print_report(report, folder, launch, gaps);
+  }
+  if (!line.quiet()) {
+    std::fprintf(stderr, "searched in %.2f s, replayed %zu plans in %.2f s, %.2f s in all\n",
+                 (result.elapsed.enumerate + result.elapsed.predict + result.elapsed.estimate).value(),
+                 report.plans.size(), report.replay_elapsed.value(), report.total_elapsed.value());
+  }
+  return 0;
+}
+
+}  // namespace orrery

@@ -1,0 +1,53 @@
+// From an allocation and a setting to a plan that fits: layers per stage, memory per stage.
+#pragma once
+
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "platforms/errors.hpp"
+#include "strategies/schedule.hpp"
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+
+struct FittedStages {
+  std::vector<LayerRange> parts;
+  std::vector<StageMemory> memory;
+};
+
+class StageFitter {
+ public:
+  explicit StageFitter(const PriceBook& book) : book_(book) {}
+
+  // Splits the layers over the parts of `strategy` (whose parts are still empty) so that the slowest stage is fastest,
+  // and checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are moved
+  // off the stages that are too full.
+  std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
+
+  // Peak microbatches alive on each chunk of a stage.
+  const InFlight& alive(const ParallelStrategy&, int stage);
+
+ private:
+  std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
+  std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
+  const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
+  std::vector<StageMemory> memory_of(const ParallelStrategy&);
+  int most_layers(ParallelStrategy, int stage);
+  Bytes capacity(const ParallelStrategy&, int stage) const;
+  std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
+
+  const PriceBook& book_;
+  std::map<std::pair<ShardKey, RecomputeGranularity>, std::vector<double>> pass_times_;
+  struct AliveKey {
+    ScheduleKind kind;
+    TransferMode transfers;
+    int ranks, chunks, microbatches;
+    auto operator<=>(const AliveKey&) const = default;
+  };
+  std::map<AliveKey, std::vector<InFlight>> alive_;
+};
+
+}  // namespace orrery

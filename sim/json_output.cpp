@@ -1,0 +1,214 @@
+#include "sim/json_output.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "platforms/errors.hpp"
+#include "strategies/megatron.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Argument& argument) {
+  if (const auto* number = std::get_if<double>(&argument)) {
+    const auto whole = static_cast<std::int64_t>(*number);
+    return static_cast<double>(whole) == *number ? Json(whole) : Json(*number);
+  }
+  if (const auto* truth = std::get_if<bool>(&argument)) return *truth;
+  if (const auto* text = std::get_if<std::string>(&argument)) return *text;
+  return nullptr;
+}
+
+Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
+  Json json = Json::object();
+  for (const auto& [name, value] : megatron_arguments(model, strategy)) json[name] = to_json(value);
+  return json;
+}
+
+Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
+  Json stages = Json::array();
+  for (int stage = 0; stage < plan.strategy.pipeline; ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    const StageDevices& devices = plan.strategy.stages[at];
+    const LayerRange& layers = plan.strategy.part(stage, 0);
+    Json row;
+    row["gpu"] = cluster.groups[static_cast<std::size_t>(devices.group)].gpu.name;
+    row["gpus"] = plan.strategy.gpus_of_stage(stage) * plan.strategy.data;
+    row["layers"] = {layers.first, layers.count};
+    if (plan.strategy.chunks > 1) {
+      for (int chunk = 0; chunk < plan.strategy.chunks; ++chunk) {
+        const LayerRange& part = plan.strategy.part(stage, chunk);
+        row["chunks"].push_back({part.first, part.count});
+      }
+    }
+    row["tensor"] = devices.tensor;
+    row["memory_gib"] = to_gibibytes(plan.memory[at].total());
+    stages.push_back(std::move(row));
+  }
+  return stages;
+}
+
+Json totals_json(const Totals& totals) {
+  Json json;
+  json["iteration_s"] = totals.iteration.value();
+  json["tokens_per_s"] = totals.tokens_per_s;
+  json["mfu"] = totals.mfu;
+  const auto money = [&](Dollars RunCost::*column) { return totals.cost ? Json((*totals.cost.*column).value()) : Json(); };
+  json["usd_per_iteration"] = money(&RunCost::per_iteration);
+  json["usd_per_mtoken"] = money(&RunCost::per_million_tokens);
+  json["usd_total"] = money(&RunCost::total);
+  json["hours_total"] = totals.total_time ? Json(to_hours(*totals.total_time)) : Json();
+  return json;
+}
+
+Json interval_json(const Interval& band) { return {band.low.value(), band.high.value()}; }
+
+Json accounting_json(const Accounting& time) {
+  Json json;
+  json["compute_s"] = time.compute.value();
+  json["exposed_tp_s"] = time.exposed_tp.value();
+  json["exposed_p2p_s"] = time.exposed_p2p.value();
+  json["exposed_dp_s"] = time.exposed_dp.value();
+  json["optimizer_s"] = time.optimizer.value();
+  json["bubble"] = {{"warmup_s", time.bubble_warmup.value()},
+                    {"steady_s", time.bubble_steady.value()},
+                    {"drain_s", time.bubble_drain.value()}};
+  return json;
+}
+
+// The mean over the replicas of a stage.
+Json stage_times_json(const std::vector<StageAccounting>& stages) {
+  Json rows = Json::array();
+  for (const StageAccounting& stage : stages) {
+    Json row;
+    row["stage"] = stage.stage;
+    row.update(accounting_json(stage.mean));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json plan_json(const SearchReport& report, const ReportedPlan& plan) {
+  const ParallelStrategy& strategy = plan.plan.strategy;
+  Json json;
+  json["rank"] = plan.rank;
+  json["strategy"] = strategy_json(report.job->model, strategy);
+  json["stages"] = stages_json(report.job->cluster, plan.plan);
+  json["estimate"] = totals_json(plan.estimate);
+  json["estimate"]["interval_s"] = interval_json(plan.estimate_interval);
+  json["estimate"]["extrapolated"] = plan.extrapolated;
+  json["replay"] = totals_json(plan.replayed);
+  json["replay"]["interval_s"] = interval_json(interval(*report.book, strategy, plan.replayed.iteration));
+  json["replay"]["extrapolated"] = plan.extrapolated;
+  json["replay"]["bubble_fraction"] = plan.replay.bubble_fraction;
+  json["replay"]["imbalance_s"] = plan.replay.imbalance_s;
+  json["replay"]["stages"] = stage_times_json(plan.replay.stages);
+  json["nodes"] = strategy.nodes;
+  json["trace"] = plan.trace.empty() ? Json() : Json(plan.trace);
+  return json;
+}
+
+Json counts_json(const SearchSpaceCounts& counts) {
+  const auto rejected = [&](InfeasibleKind kind) {
+    const auto found = counts.rejected.find(kind);
+    return found == counts.rejected.end() ? std::size_t{0} : found->second;
+  };
+  Json json;
+  json["enumerated"] = counts.enumerated;
+  json["rejected"] = {{"shape", rejected(InfeasibleKind::shape)},
+                      {"rule", rejected(InfeasibleKind::rule)},
+                      {"memory", rejected(InfeasibleKind::memory)},
+                      {"budget", rejected(InfeasibleKind::budget)}};
+  json["evaluated"] = counts.evaluated;
+  json["estimated"] = counts.estimated;
+  json["operators"] = counts.operators;
+  json["reasons"] = counts.reasons;
+  return json;
+}
+
+}  // namespace
+
+std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
+  Json json;
+  json["iteration_s"] = replay.iteration_s;
+  json["estimate_s"] = replay.estimate_s;
+  json["bubble_fraction"] = replay.bubble_fraction;
+  json["imbalance_s"] = replay.imbalance_s;
+  json["mfu"] = nullptr;
+  json["usd"] = nullptr;
+  if (plan.book != nullptr) {
+    const Totals run = totals(*plan.book, *plan.strategy, Seconds(replay.iteration_s), plan.total_tokens);
+    json["mfu"] = run.mfu;
+    if (run.cost) json["usd"] = run.cost->per_iteration.value();
+    json["tokens_per_s"] = run.tokens_per_s;
+    if (run.total_time) json["hours_total"] = to_hours(*run.total_time);
+    if (run.total_time && run.cost) json["usd_total"] = run.cost->total.value();
+  }
+  json["activities"] = replay.activities;
+  json["elapsed_s"] = replay.elapsed_s;
+  json["stages"] = stage_times_json(replay.stages);
+  return json.dump(2) + "\n";
+}
+
+std::string search_json(const SearchReport& report) {
+  Json json;
+  json["space"] = counts_json(report.counts);
+  json["elapsed_s"] = {{"total", report.total_elapsed.value()},
+                       {"enumerate", report.elapsed.enumerate.value()},
+                       {"predict", report.elapsed.predict.value()},
+                       {"estimate", report.elapsed.estimate.value()},
+                       {"replay", report.replay_elapsed.value()}};
+  json["plans"] = Json::array();
+  for (const ReportedPlan& plan : report.plans) json["plans"].push_back(plan_json(report, plan));
+  json["pareto"] = report.pareto;
+  return json.dump(2) + "\n";
+}
+
+namespace {
+
+constexpr Seconds Accounting::*kColumns[] = {
+    &Accounting::compute,       &Accounting::exposed_tp,    &Accounting::exposed_p2p,   &Accounting::exposed_dp,
+    &Accounting::optimizer,     &Accounting::bubble_warmup, &Accounting::bubble_steady, &Accounting::bubble_drain};
+
+Json columns(const Accounting& accounting) {
+  Json values = Json::array();
+  for (const auto column : kColumns) values.push_back((accounting.*column).value());
+  return values;
+}
+
+Accounting accounting(const Json& values) {
+  Accounting result;
+  std::size_t index = 0;
+  for (const auto column : kColumns) result.*column = Seconds(values.at(index++).get<double>());
+  return result;
+}
+
+}  // namespace
+
+std::string to_bytes(const ReplaySummary& summary) {
+  Json json{{"iteration", summary.iteration_s}, {"estimate", summary.estimate_s}, {"bubble", summary.bubble_fraction},
+            {"imbalance", summary.imbalance_s}, {"elapsed", summary.elapsed_s},   {"activities", summary.activities}};
+  json["stages"] = Json::array();
+  for (const StageAccounting& stage : summary.stages) {
+    json["stages"].push_back({stage.stage, columns(stage.mean), columns(stage.maximum)});
+  }
+  return json.dump();
+}
+
+ReplaySummary summary_from_bytes(const std::string& bytes) {
+  const Json json = Json::parse(bytes);
+  ReplaySummary summary;
+  json.at("iteration").get_to(summary.iteration_s);
+  json.at("estimate").get_to(summary.estimate_s);
+  json.at("bubble").get_to(summary.bubble_fraction);
+  json.at("imbalance").get_to(summary.imbalance_s);
+  json.at("elapsed").get_to(summary.elapsed_s);
+  json.at("activities").get_to(summary.activities);
+  for (const Json& stage : json.at("stages")) {
+    summary.stages.push_back({stage.at(0).get<int>(), accounting(stage.at(1)), accounting(stage.at(2))});
+  }
+  return summary;
+}
+
+}  // namespace orrery

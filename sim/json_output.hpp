@@ -1,0 +1,24 @@
+// JSON documents of DESIGN 2.6. Fields may be added, never renamed.
+#pragma once
+
+#include <string>
+
+#include "sim/plan_run.hpp"
+#include "sim/search_report.hpp"
+
+namespace orrery {
+
+// `book` and `strategy` absent: explicit durations, whose MFU and money are null.
+struct ReplayedPlan {
+  const PriceBook* book = nullptr;
+  const ParallelStrategy* strategy = nullptr;
+  double total_tokens = 0;
+};
+std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
+std::string search_json(const SearchReport&);
+
+// A summary as bytes between processes: round-trips exactly.
+std::string to_bytes(const ReplaySummary&);
+ReplaySummary summary_from_bytes(const std::string&);
+
+}  // namespace orrery

@@ -1,0 +1,43 @@
+// The event engine of a replay: a clock, timers, and flows that share links. Played by SimGrid.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "platforms/topology.hpp"
+
+namespace orrery {
+
+// Hears of every event once, in the order of simulated time.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void on_event(std::uint32_t tag) = 0;
+};
+
+// SimGrid keeps one engine a process and never resets its clock: one Network a process, ever (see in_child).
+class Network {
+ public:
+  // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give every flow
+  // all of it where the cluster's contention is ideal.
+  explicit Network(const Topology&);
+  ~Network();
+
+  [[nodiscard]] double now() const;  // s
+
+  void after(double delay, std::uint32_t tag);  // s
+  // The route's latency, then `bytes` at the rate the links give. Flows between a GPU and itself take no time.
+  void start_flow(int from, int to, Bytes bytes, std::uint32_t tag);
+
+  // Returns when no event is left.
+  void run(EventSink&);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+std::string simgrid_version();
+
+}  // namespace orrery

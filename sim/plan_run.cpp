@@ -1,0 +1,125 @@
+#include "sim/plan_run.hpp"
+
+#include <cmath>
+
+#include "platforms/errors.hpp"
+#include "sim/network.hpp"
+#include "sim/version.hpp"
+#include "strategies/plan.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr double kMeasuredBand = 0.12, kExtrapolatedBand = 0.20, kExpertsBand = 0.30;
+
+double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strategy) {
+  const std::int64_t sequence = strategy.sequence > 0 ? strategy.sequence : book.model().default_sequence;
+  return static_cast<double>(strategy.global_batch) * static_cast<double>(sequence);
+}
+
+double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
+  double sum = 0;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+    const auto of_gpu = peak(book.cluster().groups[static_cast<std::size_t>(group)].gpu, strategy.type);
+    if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.data;
+  }
+  return sum;
+}
+
+MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, int stage, const StageMemory& memory) {
+  MemoryRow row;
+  row.stage = stage;
+  row.weights = memory.weights;
+  row.gradients = memory.gradients;
+  row.optimizer = memory.optimizer;
+  row.activations_peak = memory.activations;
+  row.logits = memory.logits;
+  row.communication = memory.communication;
+  row.reserve = memory.reserve;
+  const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+  row.capacity = book.cluster().groups[static_cast<std::size_t>(group)].gpu.memory;
+  return row;
+}
+
+std::vector<std::vector<Bytes>> activations_by_part(const PriceBook& book, const ParallelStrategy& strategy) {
+  std::vector<std::vector<Bytes>> bytes;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    bytes.emplace_back();
+    for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+      bytes.back().push_back(activation_bytes(book.model(), strategy, stage, chunk));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration, double total_tokens) {
+  Totals result;
+  result.iteration = iteration;
+  const double tokens = tokens_per_iteration(book, strategy);
+  result.tokens_per_s = tokens / iteration.value();
+  const double flops = model_flops(book.model(), strategy.global_batch, strategy.sequence, AttentionCounting::full);
+  const double at_peak = peak_flops(book, strategy) * iteration.value();
+  result.mfu = at_peak > 0 ? flops / at_peak : 0;
+  if (total_tokens > 0) result.total_time = iteration * std::ceil(total_tokens / tokens);
+  result.cost = run_cost(book.cluster(), strategy.nodes, iteration, tokens, total_tokens > 0 ? total_tokens : tokens);
+  return result;
+}
+
+Interval interval(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration) {
+  double band = book.extrapolations(strategy).empty() ? kMeasuredBand : kExtrapolatedBand;
+  for (const LayerShape& shape : book.model().shapes) {
+    if (shape.experts > 1) band = kExpertsBand;
+  }
+  return {iteration * (1 - band), iteration * (1 + band)};
+}
+
+ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {
+  ReplaySummary summary;
+  summary.iteration_s = replay.timeline.makespan;
+  summary.estimate_s = replay.estimate.value();
+  summary.bubble_fraction = replay.accounting.bubble_fraction;
+  summary.imbalance_s = replay.imbalance.value();
+  summary.elapsed_s = elapsed_s;
+  summary.activities = replay.activities;
+  summary.stages = replay.accounting.stages;
+  return summary;
+}
+
+Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
+  Trace trace;
+  trace.run = {{"tool_version", kVersion},
+               {"simgrid_version", simgrid_version()},
+               {"command_line", origin.command_line},
+               {"seed", std::to_string(origin.seed)}};
+  trace.timeline = std::move(replay.timeline);
+  trace.accounting = std::move(replay.accounting);
+  return trace;
+}
+
+Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy, const std::vector<StageMemory>& memory,
+                 ReplayResult& replay, const RunOrigin& origin, double total_tokens) {
+  const Totals run = totals(book, strategy, Seconds(replay.timeline.makespan), total_tokens);
+  Trace trace = make_trace(replay, origin);
+  trace.run.push_back({"model", origin.model});
+  trace.run.push_back({"model_digest", origin.model_digest});
+  trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy})});
+  trace.run.push_back({"cluster", to_yaml(book.cluster())});
+  trace.run.push_back({"cost_model_digest", origin.cost_models});
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    trace.memory.push_back(memory_row(book, strategy, stage, memory[static_cast<std::size_t>(stage)]));
+  }
+  trace.activations = activation_curve(trace.timeline, activations_by_part(book, strategy));
+  trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);
+  if (run.cost) {
+    trace.cost.price = run.cost->price;
+    trace.cost.per_iteration = run.cost->per_iteration;
+    trace.cost.per_million_tokens = run.cost->per_million_tokens;
+    if (total_tokens > 0) trace.cost.whole_run = run.cost->total;
+  }
+  return trace;
+}
+
+}  // namespace orrery

@@ -1,0 +1,25 @@
+// One plan replayed and accounted for.
+#pragma once
+
+#include "costmodels/priced_plan.hpp"
+#include "platforms/topology.hpp"
+#include "traces/accounting.hpp"
+#include "traces/timeline.hpp"
+
+namespace orrery {
+
+// The same plan with the forward and backward of every part replaced by their means over the parts: perfect balance.
+PricedPlan balanced(PricedPlan);
+
+struct ReplayResult {
+  Timeline timeline;
+  RunAccounting accounting;
+  Seconds estimate;
+  Seconds imbalance;         // makespan less the makespan of the balanced plan
+  std::size_t activities = 0;  // compute spans and transfers played
+};
+
+// Plays the plan and its balanced twin; the twin in a child. Uses up this process's network.
+ReplayResult run_replay(const PricedPlan&, const Topology&, int link_bins);
+
+}  // namespace orrery

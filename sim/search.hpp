@@ -1,0 +1,77 @@
+// The search: candidates in, the best plans out, every rejection counted.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodels/cost_models.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/money.hpp"
+#include "costmodels/price_book.hpp"
+#include "platforms/cluster.hpp"
+#include "platforms/errors.hpp"
+#include "strategies/enumerate.hpp"
+#include "strategies/model.hpp"
+#include "strategies/rules.hpp"
+
+namespace orrery {
+
+struct SearchJob {
+  ModelSpec model;
+  ClusterSpec cluster;
+  SearchSpace space;
+  SearchMode mode = SearchMode::heterogeneous;
+  std::int64_t global_batch = 0;  // sequences
+  std::int64_t sequence = 0;      // tokens
+  double total_tokens = 0;        // of the whole training
+  DataType type = DataType::bf16;
+  std::optional<Dollars> budget;   // on the whole job
+  std::optional<Seconds> deadline;
+  int top = 10;
+
+  [[nodiscard]] double tokens_per_iteration() const {
+    return static_cast<double>(global_batch) * static_cast<double>(sequence);
+  }
+};
+
+struct RatedPlan {
+  ParallelStrategy strategy;
+  std::vector<StageMemory> memory;  // of one GPU of each stage
+  Seconds iteration;                // by the exact recurrence
+  Seconds total_time;
+  std::optional<RunCost> cost;      // absent where a price is not known
+  bool on_front = false;            // of (total time, total money)
+  bool among_fastest = false;       // of SearchJob::top
+};
+
+struct SearchSpaceCounts {
+  std::size_t enumerated = 0;
+  std::map<InfeasibleKind, std::size_t> rejected;
+  std::map<std::string, std::size_t> reasons;  // of the rejected, in words
+  std::size_t evaluated = 0;  // feasible: priced and bounded from below
+  std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best
+  std::size_t operators = 0;  // operator shapes priced in the one batch
+};
+
+struct SearchTimes {
+  Seconds enumerate, predict, estimate;
+};
+
+struct SearchResult {
+  std::vector<RatedPlan> plans;  // the fastest and the Pareto front together, fastest first
+  SearchSpaceCounts counts;
+  SearchTimes elapsed;
+  std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
+};
+
+// Says what the search does now, and how many of how many are done.
+using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;
+
+// Deterministic. The book it fills prices the plans again for their replay.
+SearchResult search(const SearchJob&, std::vector<Rule>& rules, const CostModels&, PriceBook& book,
+                    const SearchProgress&);
+
+}  // namespace orrery

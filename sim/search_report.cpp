@@ -1,0 +1,159 @@
+#include "sim/search_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace orrery {
+namespace {
+
+std::string fixed(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string grouped(std::size_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+
+std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column, int digits) {
+  return cost ? fixed((*cost.*column).value(), digits) : std::string("?");
+}
+
+// Largest memory of a GPU, with the share of what its card holds.
+std::string memory_text(const ClusterSpec& cluster, const RatedPlan& plan) {
+  double most = 0, share = 0;
+  for (int stage = 0; stage < plan.strategy.pipeline; ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    const auto group = static_cast<std::size_t>(plan.strategy.stages[at].group);
+    const double bytes = plan.memory[at].total().value();
+    most = std::max(most, bytes);
+    share = std::max(share, bytes / cluster.groups[group].gpu.memory.value());
+  }
+  return fixed(most / kGibi, 1) + " GiB " + fixed(100 * share, 0) + " %";
+}
+
+std::string recompute_text(const Recompute& recompute) {
+  return recompute.granularity == RecomputeGranularity::none ? "-" : std::string(to_text(recompute.granularity));
+}
+
+std::string switches_text(const ParallelStrategy& strategy) {
+  std::string text;
+  if (strategy.sequence_parallel) text += "sp ";
+  if (strategy.distributed_optimizer) text += "do ";
+  if (strategy.recompute.granularity != RecomputeGranularity::none) {
+    text += "re-" + std::string(to_text(strategy.recompute.granularity)) + " ";
+  }
+  if (!text.empty()) text.pop_back();
+  return text.empty() ? "-" : text;
+}
+
+// "n x 3,4" folded: equal neighbours are counted.
+template <class Items, class Text>
+std::string folded(const Items& items, const std::string& separator, Text text) {
+  std::string result;
+  for (std::size_t i = 0; i < items.size();) {
+    std::size_t end = i;
+    while (end < items.size() && items[end] == items[i]) ++end;
+    if (!result.empty()) result += separator;
+    result += text(items[i], end - i);
+    i = end;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string stages_text(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  return folded(strategy.stages, " + ", [&](const StageDevices& stage, std::size_t count) {
+    const std::string& name = cluster.groups[static_cast<std::size_t>(stage.group)].name;
+    return std::to_string(count) + " " + name;
+  });
+}
+
+std::string layers_text(const ParallelStrategy& strategy) {
+  std::vector<int> counts;
+  for (const LayerRange& part : strategy.parts) counts.push_back(part.count);
+  return folded(counts, " ", [](int layers, std::size_t count) {
+    return count == 1 ? std::to_string(layers) : std::to_string(count) + "x" + std::to_string(layers);
+  });
+}
+
+Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) {
+  Table table;
+  table.columns = {{"#", Align::right},        {"stages"},
+                   {"layers"},                 {"T", Align::right},
+                   {"C", Align::right},        {"D", Align::right},
+                   {"v", Align::right},        {"mbs", Align::right},
+                   {"switches"},               {"s/iter", Align::right},
+                   {"tokens/s", Align::right}, {"MFU", Align::right},
+                   {"bubble", Align::right},   {"imbal. s", Align::right},
+                   {"memory", Align::right},   {"$/Mtok", Align::right},
+                   {"hours", Align::right},    {"k$ total", Align::right}};
+  for (const int rank : ranks) {
+    const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
+    const ParallelStrategy& strategy = row.plan.strategy;
+    table.rows.push_back({std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
+                          std::to_string(strategy.tensor(0)), std::to_string(strategy.context),
+                          std::to_string(strategy.data), std::to_string(strategy.chunks),
+                          std::to_string(strategy.micro_batch), switches_text(strategy),
+                          fixed(row.replayed.iteration.value(), 3), fixed(row.replayed.tokens_per_s, 0),
+                          percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
+                          fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
+                          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
+                          row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 0) : "?",
+                          row.replayed.cost ? fixed(row.replayed.cost->total.value() / 1000, 0) : "?"});
+  }
+  return table;
+}
+
+Table csv_table(const SearchReport& report) {
+  Table table;
+  for (const char* name :
+       {"rank", "pareto", "stages", "layers", "gpus", "tensor_model_parallel_size", "pipeline_model_parallel_size",
+        "data_parallel_size", "context_parallel_size", "num_virtual_stages_per_pipeline_rank", "micro_batch_size",
+        "sequence_parallel", "use_distributed_optimizer", "recompute_granularity", "estimate_s", "replay_s",
+        "interval_low_s", "interval_high_s", "tokens_per_s", "mfu", "bubble_fraction", "imbalance_s", "memory_gib",
+        "usd_per_iteration", "usd_per_mtoken", "hours_total", "usd_total", "trace"}) {
+    table.columns.push_back({name});
+  }
+  for (const ReportedPlan& row : report.plans) {
+    const ParallelStrategy& strategy = row.plan.strategy;
+    double memory = 0;
+    for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
+    const bool on_front = std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
+    const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
+    table.rows.push_back(
+        {std::to_string(row.rank), yes(on_front), stages_text(report.job->cluster, strategy), layers_text(strategy),
+         std::to_string(strategy.gpus()), std::to_string(strategy.tensor(0)), std::to_string(strategy.pipeline),
+         std::to_string(strategy.data), std::to_string(strategy.context), std::to_string(strategy.chunks),
+         std::to_string(strategy.micro_batch), yes(strategy.sequence_parallel), yes(strategy.distributed_optimizer),
+         recompute_text(strategy.recompute), fixed(row.estimate.iteration.value(), 6),
+         fixed(row.replayed.iteration.value(), 6), fixed(row.estimate_interval.low.value(), 6),
+         fixed(row.estimate_interval.high.value(), 6), fixed(row.replayed.tokens_per_s, 1),
+         fixed(row.replayed.mfu, 5), fixed(row.replay.bubble_fraction, 5), fixed(row.replay.imbalance_s, 6),
+         fixed(memory, 3), dollars(row.replayed.cost, &RunCost::per_iteration, 4),
+         dollars(row.replayed.cost, &RunCost::per_million_tokens, 6),
+         row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : "",
+         dollars(row.replayed.cost, &RunCost::total, 2), row.trace});
+  }
+  return table;
+}
+
+std::string counts_text(const SearchSpaceCounts& counts) {
+  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) + " feasible, " +
+                     grouped(counts.estimated) + " of them played by the exact recurrence (the others cannot be among " +
+                     "the best), " + grouped(counts.operators) + " operators priced in one batch\nrejected: ";
+  std::vector<std::pair<std::string, std::size_t>> reasons(counts.reasons.begin(), counts.reasons.end());
+  std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    text += (i == 0 ? "" : "; ") + grouped(reasons[i].second) + " " + reasons[i].first;
+  }
+  return text + (reasons.empty() ? "none" : "") + "\n";
+}
+
+}  // namespace orrery

@@ -1,0 +1,46 @@
+// A search with its replays, and the tables and files made from it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/table.hpp"
+#include "sim/plan_run.hpp"
+#include "sim/search.hpp"
+
+namespace orrery {
+
+struct ReportedPlan {
+  int rank = 0;  // by replayed time, from 1
+  RatedPlan plan;
+  Totals estimate;
+  Interval estimate_interval;
+  Totals replayed;
+  ReplaySummary replay;
+  std::vector<std::string> extrapolated;  // reasons
+  std::string trace;                      // path
+};
+
+struct SearchReport {
+  const SearchJob* job = nullptr;
+  const PriceBook* book = nullptr;
+  SearchSpaceCounts counts;
+  SearchTimes elapsed;
+  Seconds replay_elapsed, total_elapsed;
+  std::vector<ReportedPlan> plans;  // by rank
+  std::vector<int> pareto;          // ranks, fastest first, by replayed time and money
+};
+
+// "16xA100 T8 | 8xH100 T8": GPU kinds of the stages in order.
+std::string stages_text(const ClusterSpec&, const ParallelStrategy&);
+// "8x9,10,10": layers of each stage, repeats folded.
+std::string layers_text(const ParallelStrategy&);
+
+// What the terminal shows, and plans.csv.
+Table terminal_table(const SearchReport&, const std::vector<int>& ranks);
+Table csv_table(const SearchReport&);
+// "2,276,736 candidates: ... rejected" in a few lines.
+std::string counts_text(const SearchSpaceCounts&);
+
+}  // namespace orrery

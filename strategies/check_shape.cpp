@@ -1,0 +1,219 @@
+// What a strategy must satisfy before its times and memory matter. Each check is one rule with its reason.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "strategies/plan.hpp"
+#include "strategies/schedule.hpp"
+
+namespace orrery {
+namespace {
+
+using Answer = std::optional<Infeasible>;
+
+// A schedule numbers its messages, two a boundary and microbatch, with 32 bits.
+constexpr std::int64_t kMostMicrobatches = 1 << 16;
+
+// "a 3 b": parts joined by blanks.
+template <class... Parts>
+Infeasible reason(const Parts&... parts) {
+  const auto text = [](const auto& part) {
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>)
+      return std::to_string(part);
+    else
+      return std::string(part);
+  };
+  std::string sentence;
+  ((sentence += (sentence.empty() ? "" : " ") + text(parts)), ...);
+  return {InfeasibleKind::shape, sentence};
+}
+
+struct Case {
+  const ModelSpec& model;
+  const ParallelStrategy& strategy;
+  const ClusterSpec& cluster;
+
+  [[nodiscard]] const NodeGroup& group(const StageDevices& stage) const {
+    return cluster.groups[static_cast<std::size_t>(stage.group)];
+  }
+};
+
+Answer check_sizes(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  if (s.sequence < 1) return reason("the sequence has", s.sequence, "tokens; at least 1 is needed");
+  if (std::min({s.pipeline, s.data, s.context, s.expert, s.chunks}) < 1)
+    return reason("every number of ways is at least 1; pipeline", s.pipeline, "data", s.data, "context",
+                  s.context, "expert", s.expert, "chunks", s.chunks);
+  if (s.micro_batch < 1 || s.global_batch < 1)
+    return reason("the micro batch of", s.micro_batch, "and the global batch of", s.global_batch,
+                  "sequences must be at least 1");
+  if (s.stages.size() != static_cast<std::size_t>(s.pipeline))
+    return reason("the pipeline has", s.pipeline, "ranks and GPUs are named for", s.stages.size());
+  if (s.nodes.size() != c.cluster.groups.size())
+    return reason("nodes are named for", s.nodes.size(), "groups; the cluster has", c.cluster.groups.size());
+  return std::nullopt;
+}
+
+Answer check_layers(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  const int layers = c.model.layer_count();
+  const std::int64_t parts = std::int64_t{s.pipeline} * s.chunks;
+  if (parts > layers)
+    return reason(s.pipeline, "pipeline ranks with", s.chunks, "parts each need", parts,
+                  "layers; the model has", layers);
+  if (static_cast<std::int64_t>(s.parts.size()) != parts)
+    return reason(s.pipeline, "pipeline ranks with", s.chunks, "parts each need", parts, "parts; there are",
+                  s.parts.size());
+  std::int64_t next = 0;
+  for (const LayerRange& part : s.parts) {
+    if (part.first != next)
+      return reason("a part begins at layer", part.first, "where layer", next, "is next");
+    if (part.count < 1)
+      return reason("the part at layer", part.first, "has", part.count, "layers; at least 1 is needed");
+    next += part.count;
+  }
+  if (next != layers) return reason("the parts hold", next, "layers; the model has", layers);
+  return std::nullopt;
+}
+
+Answer check_batch(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  const std::int64_t together = s.micro_batch * s.data;
+  if (s.global_batch % together != 0)
+    return reason("the global batch of", s.global_batch, "sequences is not a multiple of", s.data,
+                  "replicas x micro batch", s.micro_batch);
+  if (c.model.learned_positions > 0 && s.sequence > c.model.learned_positions)
+    return reason("the sequence of", s.sequence, "tokens is longer than the model's table of",
+                  c.model.learned_positions, "positions");
+  return std::nullopt;
+}
+
+Answer check_schedule(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  const std::int64_t microbatches = s.microbatches();
+  if (microbatches > kMostMicrobatches)
+    return reason("the global batch makes", microbatches, "microbatches; at most", kMostMicrobatches,
+                  "are scheduled");
+  const ScheduleShape shape{.kind = s.schedule,
+                            .transfers = s.transfers,
+                            .ranks = s.pipeline,
+                            .chunks = s.chunks,
+                            .microbatches = static_cast<int>(microbatches)};
+  if (const auto obstacle = schedule_obstacle(shape))
+    return reason("schedule", to_text(s.schedule), *obstacle);
+  return std::nullopt;
+}
+
+Answer check_stage_devices(const Case& c, const StageDevices& stage) {
+  if (stage.group < 0 || static_cast<std::size_t>(stage.group) >= c.cluster.groups.size())
+    return reason("node group", stage.group, "is not among the cluster's", c.cluster.groups.size());
+  if (stage.tensor < 1)
+    return reason("a stage has", stage.tensor, "tensor-parallel ways; at least 1 is needed");
+  const NodeGroup& group = c.group(stage);
+  if (group.gpus_per_node % stage.tensor != 0 && stage.tensor % group.gpus_per_node != 0)
+    return reason(stage.tensor, "tensor-parallel ways do not fit the", group.gpus_per_node,
+                  "GPUs of a node of group", group.name);
+  if (!peak(group.gpu, c.strategy.type))
+    return reason("GPU", group.gpu.name, "of group", group.name, "has no", to_text(c.strategy.type),
+                  "matrix units");
+  return std::nullopt;
+}
+
+Answer check_devices(const Case& c) {
+  std::vector<std::int64_t> used(c.cluster.groups.size(), 0);
+  for (const StageDevices& stage : c.strategy.stages) {
+    if (Answer answer = check_stage_devices(c, stage)) return answer;
+    used[static_cast<std::size_t>(stage.group)] +=
+        std::int64_t{stage.tensor} * c.strategy.context * c.strategy.data;
+  }
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const NodeGroup& group = c.cluster.groups[i];
+    const int nodes = c.strategy.nodes[i];
+    if (nodes < group.count.minimum || nodes > group.count.maximum)
+      return reason(nodes, "nodes of group", group.name, "are not between", group.count.minimum, "and",
+                    group.count.maximum);
+    const std::int64_t available = std::int64_t{nodes} * group.gpus_per_node;
+    if (used[i] > available)
+      return reason("the stages on group", group.name, "need", used[i], "GPUs;", nodes, "nodes have",
+                    available);
+  }
+  return std::nullopt;
+}
+
+Answer check_split(const LayerShape& shape, int tensor) {
+  struct Width {
+    const char* name;
+    std::int64_t size;
+  };
+  for (const Width& width : {Width{"attention heads", shape.heads}, Width{"columns of the MLP", shape.ffn},
+                             Width{"columns of the shared expert", shape.shared_ffn}})
+    if (width.size % tensor != 0)
+      return reason(width.size, width.name, "are not a multiple of", tensor, "tensor-parallel ways");
+  // With fewer key-value heads than ways, each is held by several ranks.
+  if (shape.kv_heads % tensor != 0 && tensor % shape.kv_heads != 0)
+    return reason(shape.kv_heads, "key-value heads are neither a multiple nor a divisor of", tensor,
+                  "tensor-parallel ways");
+  return std::nullopt;
+}
+
+Answer check_sequence(const Case& c, const LayerShape& shape, int tensor) {
+  const ParallelStrategy& s = c.strategy;
+  const std::int64_t sequence = shape.sequence > 0 ? shape.sequence : s.sequence;
+  // Each context rank takes one block from the front and one from the back, so that causal work is equal.
+  if (s.context > 1 && sequence % (2 * std::int64_t{s.context}) != 0)
+    return reason("the sequence of", sequence, "tokens is not a multiple of twice the", s.context,
+                  "context-parallel ways");
+  if (s.sequence_parallel && sequence / s.context % tensor != 0)
+    return reason("sequence parallelism splits", sequence / s.context, "tokens, which are not a multiple of",
+                  tensor, "tensor-parallel ways");
+  return std::nullopt;
+}
+
+Answer check_tensor(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  for (int part = 0; part < s.part_count(); ++part) {
+    const LayerRange& range = s.parts[static_cast<std::size_t>(part)];
+    const int tensor = s.tensor(part % s.pipeline);
+    int checked = -1;
+    for (int layer = range.first; layer < range.first + range.count; ++layer) {
+      const int shape = c.model.layers[static_cast<std::size_t>(layer)];
+      if (shape == checked) continue;
+      checked = shape;
+      if (Answer answer = check_split(c.model.layer(layer), tensor)) return answer;
+      if (Answer answer = check_sequence(c, c.model.layer(layer), tensor)) return answer;
+    }
+  }
+  return std::nullopt;
+}
+
+Answer check_experts(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  if (s.expert == 1) return std::nullopt;
+  if (s.data % s.expert != 0)
+    return reason(s.expert, "expert-parallel ways do not divide the", s.data,
+                  "replicas they are spread over");
+  bool any = false;
+  for (const LayerShape& shape : c.model.shapes) {
+    if (shape.experts == 1) continue;
+    any = true;
+    if (shape.experts % s.expert != 0)
+      return reason(shape.experts, "experts are not a multiple of", s.expert, "expert-parallel ways");
+  }
+  if (!any) return reason("the model has no experts to spread over", s.expert, "expert-parallel ways");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStrategy& strategy,
+                                      const ClusterSpec& cluster) {
+  const Case c{model, strategy, cluster};
+  // In this order: later checks rely on what earlier ones established.
+  for (const auto check :
+       {check_sizes, check_devices, check_layers, check_batch, check_schedule, check_tensor, check_experts})
+    if (Answer answer = check(c)) return answer;
+  return std::nullopt;
+}
+
+}  // namespace orrery

@@ -1,0 +1,94 @@
+#include "strategies/huggingface.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+namespace {
+
+// Multi-head latent attention factors the projections; a cost computed from `heads` and `head_dim` would be
+// wrong.
+ModelSpec refuse_latent_attention(const JsonConfig& config) {
+  config.fail(
+      "model_type",
+      "a model without multi-head latent attention (MLA); its factored projections cannot be expressed yet");
+}
+
+struct Family {
+  std::string_view model_type;
+  ModelSpec (*read)(const JsonConfig&);
+};
+
+constexpr std::array kFamilies{
+    Family{"bloom", read_bloom},
+    Family{"chatglm", read_chatglm},
+    Family{"deepseek_v2", refuse_latent_attention},
+    Family{"deepseek_v3", refuse_latent_attention},
+    Family{"falcon", read_falcon},
+    Family{"gemma", read_llama_like},
+    Family{"gemma2", read_llama_like},
+    Family{"glm", read_llama_like},
+    Family{"glm4", read_llama_like},
+    Family{"gpt2", read_gpt2},
+    Family{"gpt_neox", read_gpt_neox},
+    Family{"llama", read_llama_like},
+    Family{"mistral", read_llama_like},
+    Family{"mixtral", read_mixture},
+    Family{"opt", read_opt},
+    Family{"phi3", read_llama_like},
+    Family{"qwen2", read_llama_like},
+    Family{"qwen2_moe", read_mixture},
+    Family{"qwen3", read_llama_like},
+    Family{"qwen3_moe", read_mixture},
+};
+
+// The last part of "meta-llama/Llama-2-7b-hf"; else the file's stem, or its folder where the stem says
+// nothing.
+std::string name_of(const JsonConfig& config) {
+  const std::string origin = config.find_text("_name_or_path").value_or("");
+  if (!origin.empty()) return std::filesystem::path(origin).filename().string();
+  const std::filesystem::path path(config.file());
+  const std::string stem = path.stem().string();
+  return stem == "config" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> huggingface_model_types() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies)
+    if (family.read != refuse_latent_attention) names.emplace_back(family.model_type);
+  return names;
+}
+
+ModelSpec model_from_config(const JsonConfig& config) {
+  const std::string type = config.text("model_type");
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const Family& row) { return row.model_type == type; });
+  if (family == kFamilies.end()) {
+    const auto known = huggingface_model_types();
+    config.fail("model_type", "one of " + joined(known) + did_you_mean(type, known));
+  }
+  ModelSpec model = family->read(config);
+  model.name = name_of(config);
+  return model;
+}
+
+void append_layers(ModelSpec& model, const LayerShape& shape, std::int64_t count) {
+  const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);
+  const auto index = static_cast<int>(known - model.shapes.begin());
+  if (known == model.shapes.end()) model.shapes.push_back(shape);
+  model.layers.insert(model.layers.end(), static_cast<std::size_t>(count), index);
+}
+
+}  // namespace orrery

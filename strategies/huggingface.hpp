@@ -1,0 +1,30 @@
+// Hugging Face config.json to ModelSpec, one row a `model_type`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/json_config.hpp"
+#include "strategies/model.hpp"
+
+namespace orrery {
+
+// Throws InputError for an unknown `model_type`, naming the known ones, and for anything a row cannot express
+// exactly.
+ModelSpec model_from_config(const JsonConfig&);
+std::vector<std::string> huggingface_model_types();
+
+// Shared by the families. Appends `count` layers, reusing the shape when it is there already.
+void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
+
+// The families, one file each.
+ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, glm4
+ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe
+ModelSpec read_gpt2(const JsonConfig&);
+ModelSpec read_gpt_neox(const JsonConfig&);
+ModelSpec read_opt(const JsonConfig&);
+ModelSpec read_bloom(const JsonConfig&);
+ModelSpec read_falcon(const JsonConfig&);
+ModelSpec read_chatglm(const JsonConfig&);
+
+}  // namespace orrery

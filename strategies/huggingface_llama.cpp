@@ -1,0 +1,96 @@
+// Models of the Llama form: RMSNorm, rotary positions, gated MLP, grouped queries; dense or with experts.
+#include <algorithm>
+
+#include "strategies/huggingface.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+void read_heads(const JsonConfig& config, LayerShape& shape) {
+  shape.heads = config.integer("num_attention_heads", {1, kMostHeads});
+  shape.kv_heads = config.find_integer("num_key_value_heads", {1, kMostHeads}).value_or(shape.heads);
+  if (shape.heads % shape.kv_heads != 0)
+    config.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(shape.heads));
+  const auto head_dim = config.find_integer("head_dim", {1, kMostHeadDim});
+  if (!head_dim && shape.hidden % shape.heads != 0)
+    config.fail("num_attention_heads",
+                "a divisor of hidden_size " + std::to_string(shape.hidden) + ", or a head_dim");
+  shape.head_dim = head_dim.value_or(shape.hidden / shape.heads);
+}
+
+// Which biases and norms a family has besides its matrices, from the modelling files of Hugging Face
+// transformers.
+void read_family_details(const JsonConfig& config, LayerShape& shape) {
+  const std::string type = config.text("model_type");
+  const bool attention_bias = config.find_boolean("attention_bias").value_or(false);
+  shape.qkv_bias = attention_bias || config.find_boolean("qkv_bias").value_or(false);
+  // GLM applies attention_bias to queries, keys and values only; Llama and Qwen3 to the projection as well.
+  shape.projection_bias = attention_bias && type != "glm" && type != "glm4";
+  shape.mlp_bias = config.find_boolean("mlp_bias").value_or(false);
+  if (type == "qwen2" || type == "qwen2_moe")  // always has a QKV bias, whatever the file says
+    shape.qkv_bias = config.find_boolean("qkv_bias").value_or(true);
+  shape.qk_norm = type == "qwen3" || type == "qwen3_moe";
+  shape.norms = type == "glm4" || type == "gemma2" ? 4 : 2;
+}
+
+LayerShape llama_shape(const JsonConfig& config) {
+  LayerShape shape;
+  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  read_heads(config, shape);
+  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.linear_bias = false;
+  shape.rotary = true;
+  read_family_details(config, shape);
+  return shape;
+}
+
+ModelSpec llama_frame(const JsonConfig& config) {
+  const std::string type = config.text("model_type");
+  ModelSpec model;
+  model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
+  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.tied_embeddings =
+      config.find_boolean("tie_word_embeddings").value_or(type == "gemma" || type == "gemma2");
+  model.final_norm = NormKind::rms_norm;
+  return model;
+}
+
+LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
+  const bool mixtral = config.text("model_type") == "mixtral";
+  const std::string key = mixtral ? "num_local_experts" : "num_experts";
+  shape.experts = config.integer(key, {2, kMostExperts});
+  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
+  if (!mixtral) shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  shape.shared_ffn = config.find_integer("shared_expert_intermediate_size", {0, kMostFfn}).value_or(0);
+  shape.shared_gate = shape.shared_ffn > 0;
+  return shape;
+}
+
+}  // namespace
+
+ModelSpec read_llama_like(const JsonConfig& config) {
+  ModelSpec model = llama_frame(config);
+  append_layers(model, llama_shape(config), config.integer("num_hidden_layers", {1, kMostLayers}));
+  return model;
+}
+
+// Layer i has experts when it is not in mlp_only_layers and i + 1 is a multiple of decoder_sparse_step.
+ModelSpec read_mixture(const JsonConfig& config) {
+  ModelSpec model = llama_frame(config);
+  const LayerShape dense = llama_shape(config);
+  const LayerShape sparse = with_experts(config, dense);
+  const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
+  const std::int64_t step = config.find_integer("decoder_sparse_step", {1, kMostLayers}).value_or(1);
+  const auto dense_layers = config.find_integers("mlp_only_layers", {0, layers - 1});
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool listed = std::find(dense_layers.begin(), dense_layers.end(), i) != dense_layers.end();
+    append_layers(model, listed || (i + 1) % step != 0 ? dense : sparse, 1);
+  }
+  return model;
+}
+
+}  // namespace orrery

@@ -1,0 +1,299 @@
+// Launch files: the plan as Megatron-LM arguments and a torchrun script, or the reasons why it cannot be run
+// so.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "platforms/errors.hpp"
+#include "strategies/megatron.hpp"
+
+namespace orrery {
+namespace {
+
+// How an argument is written on the command line where it is not "--name value" or, when true, "--name".
+struct Spelling {
+  std::string_view name;
+  std::string_view when_true;  // empty: nothing is written
+  std::string_view when_false;
+};
+
+constexpr std::array kSpellings{
+    Spelling{"add_bias_linear", "", "--disable-bias-linear"},
+    Spelling{"overlap_p2p_comm", "", "--no-overlap-p2p-communication"},
+    Spelling{"use_flash_attn", "--use-flash-attn", "--attention-backend unfused"},
+};
+
+// Not on the command line: Megatron-LM derives them.
+constexpr std::array<std::string_view, 4> kDerived{"world_size", "data_parallel_size", "padded_vocab_size",
+                                                   "num_virtual_stages_per_pipeline_rank"};
+
+const Argument& value_of(const ArgumentTable& table, std::string_view name) {
+  const auto entry =
+      std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.first == name; });
+  ORRERY_ENSURE(entry != table.end());
+  return entry->second;
+}
+
+bool is_true(const ArgumentTable& table, std::string_view name) {
+  const bool* value = std::get_if<bool>(&value_of(table, name));
+  return value != nullptr && *value;
+}
+
+bool is_none(const ArgumentTable& table, std::string_view name) {
+  return std::holds_alternative<std::monostate>(value_of(table, name));
+}
+
+// Flags that would be wrong beside the others.
+bool is_written(const ArgumentTable& table, std::string_view name) {
+  if (std::find(kDerived.begin(), kDerived.end(), name) != kDerived.end()) return false;
+  if (name == "num_query_groups") return is_true(table, "group_query_attention");
+  if (name == "overlap_p2p_comm") return !is_none(table, "num_virtual_stages_per_pipeline_rank");
+  if (name == "add_qkv_bias") return !is_true(table, "add_bias_linear");
+  // Megatron-LM turns it off, with a warning, where there is nothing to split.
+  if (name == "sequence_parallel") return std::get<double>(value_of(table, "tensor_model_parallel_size")) > 1;
+  return true;
+}
+
+std::string flag_of(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string boolean_flag(std::string_view name, bool value) {
+  for (const Spelling& spelling : kSpellings)
+    if (spelling.name == name) return std::string(value ? spelling.when_true : spelling.when_false);
+  return value ? flag_of(name) : std::string();
+}
+
+// Layouts and lists hold characters that bash would read.
+std::string quoted(const std::string& text) {
+  const bool plain = text.find_first_of("|*()[], ") == std::string::npos;
+  return plain ? text : "'" + text + "'";
+}
+
+std::string command_line_flag(std::string_view name, const Argument& argument) {
+  if (const bool* value = std::get_if<bool>(&argument)) return boolean_flag(name, *value);
+  if (const double* value = std::get_if<double>(&argument))
+    return flag_of(name) + " " + std::to_string(std::llround(*value));
+  if (const std::string* value = std::get_if<std::string>(&argument))
+    return flag_of(name) + " " + quoted(*value);
+  return {};
+}
+
+std::string command_line(const ArgumentTable& table) {
+  std::string lines;
+  for (const auto& [name, argument] : table) {
+    if (!is_written(table, name)) continue;
+    const std::string flag = command_line_flag(name, argument);
+    if (!flag.empty()) lines += flag + "\n";
+  }
+  return lines;
+}
+
+// Ranks first .. first + count - 1 in one node. Rank order tp-cp-ep-dp-pp: a stage is a run of ranks, all its
+// replicas.
+struct LaunchNode {
+  int group = 0;
+  std::int64_t first_rank = 0;
+  std::int64_t ranks = 0;
+  int first_stage = 0;
+  int last_stage = 0;
+};
+
+std::int64_t ranks_of_stage(const ParallelStrategy& strategy, int stage) {
+  return std::int64_t{strategy.gpus_of_stage(stage)} * strategy.data;
+}
+
+// Fills nodes in rank order; a stage on another group begins a new node.
+std::vector<LaunchNode> launch_nodes(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  std::vector<LaunchNode> nodes;
+  std::int64_t next_rank = 0;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+    const int capacity = cluster.groups[static_cast<std::size_t>(group)].gpus_per_node;
+    for (std::int64_t left = ranks_of_stage(strategy, stage); left > 0;) {
+      if (nodes.empty() || nodes.back().group != group || nodes.back().ranks == capacity)
+        nodes.push_back({group, next_rank, 0, stage, stage});
+      const std::int64_t taken = std::min(left, capacity - nodes.back().ranks);
+      nodes.back().ranks += taken;
+      nodes.back().last_stage = stage;
+      next_rank += taken;
+      left -= taken;
+    }
+  }
+  return nodes;
+}
+
+std::string range(std::int64_t first, std::int64_t last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
+
+std::string rank_map_text(const std::vector<LaunchNode>& nodes, const ClusterSpec& cluster) {
+  std::string text;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const LaunchNode& node = nodes[i];
+    const NodeGroup& group = cluster.groups[static_cast<std::size_t>(node.group)];
+    text += "node " + std::to_string(i) + ": group " + group.name + " (" + group.gpu.name + "), ranks " +
+            range(node.first_rank, node.first_rank + node.ranks - 1) + ", stages " +
+            range(node.first_stage, node.last_stage) + "\n";
+  }
+  return text;
+}
+
+std::string prefixed_lines(std::string_view text, std::string_view prefix) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    result += std::string(prefix) + std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+// GPUs of each node, as a bash list.
+std::string processes_list(const std::vector<LaunchNode>& nodes) {
+  std::string list;
+  for (const LaunchNode& node : nodes) list += (list.empty() ? "" : " ") + std::to_string(node.ranks);
+  return list;
+}
+
+std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files) {
+  const std::string count = std::to_string(nodes.size());
+  return "#!/usr/bin/env bash\n"
+         "# Run on each of the " +
+         count +
+         " nodes, which must be numbered as below (rank order tp-cp-ep-dp-pp):\n"
+         "#   NODE_RANK=0 MASTER_ADDR=<host of node 0> MEGATRON_LM=<its folder> bash launch.sh <more "
+         "arguments>\n"
+         "# More arguments say what is not part of the plan: data, tokenizer, learning rate, --train-iters.\n"
+         "#\n" +
+         prefixed_lines(files.rank_map, "# ") +
+         "set -euo pipefail\n"
+         ": \"${MASTER_ADDR:?set it to the host name of node 0}\"\n"
+         ": \"${NODE_RANK:?set it to the number of this node, 0 to " +
+         std::to_string(nodes.size() - 1) +
+         "}\"\n"
+         ": \"${MEGATRON_LM:?set it to the folder of Megatron-LM}\"\n"
+         "processes=(" +
+         processes_list(nodes) +
+         ")\n"
+         "arguments=(\n" +
+         prefixed_lines(files.arguments, "  ") +
+         ")\n"
+         "export CUDA_DEVICE_MAX_CONNECTIONS=\"${CUDA_DEVICE_MAX_CONNECTIONS:-1}\"\n"
+         "exec torchrun --nnodes " +
+         count +
+         " --node-rank \"$NODE_RANK\" \\\n"
+         "  --nproc-per-node \"${processes[$NODE_RANK]}\" \\\n"
+         "  --master-addr \"$MASTER_ADDR\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
+         "  \"$MEGATRON_LM/pretrain_gpt.py\" \"${arguments[@]}\" \"$@\"\n";
+}
+
+using Gaps = std::vector<std::string>;
+
+LayerShape without_experts(LayerShape shape) {
+  shape.experts = shape.experts_per_token = 1;
+  shape.ffn = shape.shared_ffn = 0;
+  shape.shared_gate = false;
+  return shape;
+}
+
+Gaps layer_gaps(const ModelSpec& model) {
+  Gaps gaps;
+  const LayerShape& first = model.layer(0);
+  for (const LayerShape& shape : model.shapes)
+    if (without_experts(shape) != without_experts(first)) {
+      gaps.push_back(
+          "the model has layers of different width, heads or form; Megatron-LM builds all layers alike");
+      break;
+    }
+  if (first.parallel_residual)
+    gaps.push_back("attention and MLP run side by side; Megatron-LM runs one after the other");
+  if (first.norms != 2)
+    gaps.push_back("a layer has " + std::to_string(first.norms) + " norms; Megatron-LM's GPT layer has 2");
+  if (!first.linear_bias && (first.projection_bias || first.mlp_bias))
+    gaps.emplace_back(
+        "some linear layers beside the QKV projection have a bias; Megatron-LM has all or QKV only");
+  if (first.attention_window > 0)
+    gaps.emplace_back("attention stays within blocks; Megatron-LM has no such windows");
+  return gaps;
+}
+
+Gaps model_gaps(const ModelSpec& model) {
+  Gaps gaps = layer_gaps(model);
+  if (model.vocabulary == 0)
+    gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
+  if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");
+  if (model.embedding_norm) gaps.emplace_back("a norm follows the embedding; Megatron-LM has none there");
+  return gaps;
+}
+
+Gaps tensor_gaps(const ParallelStrategy& strategy) {
+  for (int stage = 1; stage < strategy.pipeline; ++stage)
+    if (strategy.tensor(stage) != strategy.tensor(0))
+      return {"stage 0 has " + std::to_string(strategy.tensor(0)) + " tensor-parallel ways and stage " +
+              std::to_string(stage) + " has " + std::to_string(strategy.tensor(stage)) +
+              "; Megatron-LM has one --tensor-model-parallel-size for all stages"};
+  return {};
+}
+
+// torchrun numbers ranks node by node, so a node cannot hold ranks from two places in the pipeline's order.
+Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  std::vector<std::int64_t> nodes(cluster.groups.size(), 0);
+  std::vector<std::int64_t> ranks(cluster.groups.size(), 0);
+  for (const LaunchNode& node : launch_nodes(strategy, cluster)) {
+    ++nodes[static_cast<std::size_t>(node.group)];
+    ranks[static_cast<std::size_t>(node.group)] += node.ranks;
+  }
+  Gaps gaps;
+  for (std::size_t group = 0; group < nodes.size(); ++group) {
+    const std::int64_t capacity = cluster.groups[group].gpus_per_node;
+    const std::int64_t packed = (ranks[group] + capacity - 1) / capacity;
+    if (nodes[group] > packed)
+      gaps.push_back("the stages of group " + cluster.groups[group].name +
+                     " share nodes although stages of another " +
+                     "group stand between them; torchrun numbers the ranks of a node in one run");
+  }
+  return gaps;
+}
+
+Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
+  Gaps gaps;
+  if (strategy.schedule == ScheduleKind::gpipe && strategy.pipeline > 1)
+    gaps.emplace_back("the schedule is gpipe; Megatron-LM has 1f1b and interleaved");
+  if (strategy.type == DataType::tf32)
+    gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16 or fp8");
+  const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                   [](const LayerShape& shape) { return shape.experts > 1; });
+  if (experts && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
+    gaps.emplace_back("experts with tensor parallelism need sequence parallelism in Megatron-LM");
+  return gaps;
+}
+
+}  // namespace
+
+std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStrategy& strategy,
+                                       const ClusterSpec& cluster) {
+  Gaps gaps = model_gaps(model);
+  for (const Gaps& more :
+       {strategy_gaps(model, strategy), tensor_gaps(strategy), placement_gaps(strategy, cluster)})
+    gaps.insert(gaps.end(), more.begin(), more.end());
+  return gaps;
+}
+
+std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec& model,
+                                                                 const ParallelStrategy& strategy,
+                                                                 const ClusterSpec& cluster) {
+  Gaps gaps = megatron_gaps(model, strategy, cluster);
+  if (!gaps.empty()) return gaps;
+  const auto nodes = launch_nodes(strategy, cluster);
+  LaunchFiles files;
+  files.arguments = command_line(megatron_arguments(model, strategy));
+  files.rank_map = rank_map_text(nodes, cluster);
+  files.script = script_text(nodes, files);
+  return files;
+}
+
+}  // namespace orrery

@@ -1,0 +1,114 @@
+// A model as a YAML list of blocks, equal or not (README of this folder; built-in `transgan` is an example).
+#include <string>
+
+#include "platforms/yaml.hpp"
+#include "strategies/huggingface.hpp"
+#include "strategies/model.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+std::int64_t integer_or(const YamlValue& map, const std::string& key, std::int64_t absent,
+                        std::int64_t high) {
+  const auto value = map.find(key);
+  return value ? value->integer(0, high) : absent;
+}
+
+bool boolean_or(const YamlValue& map, const std::string& key, bool absent) {
+  const auto value = map.find(key);
+  return value ? value->boolean() : absent;
+}
+
+MlpKind mlp_kind(const YamlValue& value) {
+  const std::string text = value.text();
+  if (text == "gelu" || text == "relu") return MlpKind::gelu;
+  if (text == "gated" || text == "swiglu" || text == "geglu") return MlpKind::gated;
+  value.fail("gelu or relu (two matrices), gated, swiglu or geglu (three)");
+}
+
+NormKind norm_kind(const YamlValue& value) {
+  const std::string text = value.text();
+  if (text == "layer_norm") return NormKind::layer_norm;
+  if (text == "rms_norm") return NormKind::rms_norm;
+  value.fail("layer_norm or rms_norm");
+}
+
+void read_heads(const YamlValue& block, LayerShape& shape) {
+  shape.heads = block.at("heads").integer(1, kMostHeads);
+  shape.kv_heads = shape.heads;
+  if (const auto kv_heads = block.find("kv_heads")) {
+    shape.kv_heads = kv_heads->integer(1, kMostHeads);
+    if (shape.heads % shape.kv_heads != 0)
+      kv_heads->fail("a divisor of heads " + std::to_string(shape.heads));
+  }
+  if (const auto head_dim = block.find("head_dim")) {
+    shape.head_dim = head_dim->integer(1, kMostHeadDim);
+    return;
+  }
+  if (shape.hidden % shape.heads != 0)
+    block.at("heads").fail("a divisor of hidden " + std::to_string(shape.hidden) + ", or a head_dim");
+  shape.head_dim = shape.hidden / shape.heads;
+}
+
+void read_experts(const YamlValue& block, LayerShape& shape) {
+  const auto experts = block.find("experts");
+  if (!experts) return;
+  shape.experts = experts->integer(1, kMostExperts);
+  shape.experts_per_token = block.at("experts_per_token").integer(1, shape.experts);
+  shape.shared_ffn = integer_or(block, "shared_ffn", 0, kMostFfn);
+}
+
+LayerShape read_block(const YamlValue& block) {
+  block.allow_keys({"repeat", "hidden", "heads", "kv_heads", "head_dim", "ffn", "mlp", "norm", "norms",
+                    "bias", "qkv_bias", "qk_norm", "rotary", "parallel_residual", "experts",
+                    "experts_per_token", "shared_ffn", "sequence", "attention_window"});
+  LayerShape shape;
+  shape.hidden = block.at("hidden").integer(1, kMostHidden);
+  read_heads(block, shape);
+  shape.ffn = block.at("ffn").integer(1, kMostFfn);
+  shape.mlp = mlp_kind(block.at("mlp"));
+  shape.norm = norm_kind(block.at("norm"));
+  if (const auto norms = block.find("norms")) shape.norms = static_cast<int>(norms->integer(0, 4));
+  shape.linear_bias = boolean_or(block, "bias", true);
+  shape.qkv_bias = boolean_or(block, "qkv_bias", false);
+  shape.qk_norm = boolean_or(block, "qk_norm", false);
+  shape.rotary = boolean_or(block, "rotary", false);
+  shape.parallel_residual = boolean_or(block, "parallel_residual", false);
+  shape.sequence = integer_or(block, "sequence", 0, kMostSequence);
+  shape.attention_window = integer_or(block, "attention_window", 0, kMostSequence);
+  read_experts(block, shape);
+  return shape;
+}
+
+void read_blocks(const YamlValue& blocks, ModelSpec& model) {
+  for (const YamlValue& block : blocks.items()) {
+    const auto repeat = block.find("repeat");
+    append_layers(model, read_block(block), repeat ? repeat->integer(1, kMostLayers) : 1);
+    if (model.layer_count() > kMostLayers)
+      block.fail("at most " + std::to_string(kMostLayers) + " layers in all");
+  }
+  if (model.layers.empty()) blocks.fail("at least one block");
+}
+
+}  // namespace
+
+ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
+  const YamlValue top = YamlValue::parse(yaml, file);
+  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "tied_embeddings",
+                  "causal", "final_norm", "blocks"});
+  ModelSpec model;
+  model.name = top.at("name").text();
+  model.default_sequence = top.at("sequence").integer(1, kMostSequence);
+  model.vocabulary = integer_or(top, "vocabulary", 0, kMostVocabulary);
+  model.hidden = top.at("hidden").integer(1, kMostHidden);
+  model.learned_positions = integer_or(top, "learned_positions", 0, kMostSequence);
+  model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
+  model.causal = boolean_or(top, "causal", true);
+  read_blocks(top.at("blocks"), model);
+  const auto final_norm = top.find("final_norm");
+  model.final_norm = final_norm ? norm_kind(*final_norm) : model.layer(model.layer_count() - 1).norm;
+  return model;
+}
+
+}  // namespace orrery

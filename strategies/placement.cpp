@@ -1,0 +1,26 @@
+#include "strategies/placement.hpp"
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+std::vector<std::vector<int>> place(const ParallelStrategy& strategy, const Topology& topology) {
+  std::vector<std::vector<int>> gpus(static_cast<std::size_t>(strategy.data * strategy.pipeline));
+  std::vector<int> next;  // free GPU of each group
+  const int groups = static_cast<int>(topology.cluster().groups.size());
+  for (int group = 0; group < groups; ++group) next.push_back(topology.first_gpu(group));
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    int& gpu = next[static_cast<std::size_t>(strategy.stages[static_cast<std::size_t>(stage)].group)];
+    for (int replica = 0; replica < strategy.data; ++replica) {
+      std::vector<int>& lanes = gpus[static_cast<std::size_t>(replica * strategy.pipeline + stage)];
+      for (int lane = 0; lane < strategy.gpus_of_stage(stage); ++lane) lanes.push_back(gpu++);
+    }
+  }
+  for (int group = 0; group < groups; ++group) {
+    const int end = group + 1 < groups ? topology.first_gpu(group + 1) : topology.gpus();
+    ORRERY_ENSURE(next[static_cast<std::size_t>(group)] <= end);
+  }
+  return gpus;
+}
+
+}  // namespace orrery

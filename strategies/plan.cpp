@@ -1,0 +1,198 @@
+#include "strategies/plan.hpp"
+
+#include <array>
+#include <vector>
+
+#include "platforms/yaml.hpp"
+
+namespace orrery {
+namespace {
+
+// Far above any cluster, and small enough that products of degrees stay within 64 bits.
+constexpr std::int64_t kMostWays = 1 << 16;
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 32;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 32;
+
+constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8};
+constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
+constexpr std::array kTransfers{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped};
+constexpr std::array kGranularities{RecomputeGranularity::none, RecomputeGranularity::selective,
+                                    RecomputeGranularity::full};
+constexpr std::array kMethods{RecomputeMethod::uniform, RecomputeMethod::block};
+
+const std::vector<std::string> kKeys{"model",
+                                     "cluster",
+                                     "data",
+                                     "context",
+                                     "expert",
+                                     "chunks",
+                                     "micro_batch",
+                                     "sequence",
+                                     "global_batch",
+                                     "type",
+                                     "schedule",
+                                     "transfers",
+                                     "nodes",
+                                     "sequence_parallel",
+                                     "distributed_optimizer",
+                                     "recompute",
+                                     "flash_attention",
+                                     "stages",
+                                     "parts"};
+
+// Reads into `value` where the key is present; the strategy's own default stands otherwise.
+template <class Integer>
+void read_integer(const YamlValue& map, const std::string& key, std::int64_t high, Integer& value) {
+  if (const auto entry = map.find(key)) value = static_cast<Integer>(entry->integer(1, high));
+}
+
+void read_boolean(const YamlValue& map, const std::string& key, bool& value) {
+  if (const auto entry = map.find(key)) value = entry->boolean();
+}
+
+template <class Enum, std::size_t Count>
+void read_choice(const YamlValue& map, const std::string& key, const std::array<Enum, Count>& choices,
+                 Enum& value) {
+  const auto entry = map.find(key);
+  if (!entry) return;
+  const std::string text = entry->text();
+  std::vector<std::string> names;
+  for (const Enum choice : choices) {
+    if (to_text(choice) == text) {
+      value = choice;
+      return;
+    }
+    names.emplace_back(to_text(choice));
+  }
+  std::string expected;
+  for (const std::string& name : names) expected += (expected.empty() ? "one of " : ", ") + name;
+  entry->fail(expected + did_you_mean(text, names));
+}
+
+Recompute read_recompute(const YamlValue& map) {
+  map.allow_keys({"granularity", "method", "layers"});
+  Recompute recompute;
+  read_choice(map, "granularity", kGranularities, recompute.granularity);
+  read_choice(map, "method", kMethods, recompute.method);
+  read_integer(map, "layers", kMostWays, recompute.layers);
+  return recompute;
+}
+
+StageDevices read_stage(const YamlValue& map) {
+  map.allow_keys({"group", "tensor"});
+  StageDevices stage;
+  if (const auto group = map.find("group")) stage.group = static_cast<int>(group->integer(0, kMostWays));
+  read_integer(map, "tensor", kMostWays, stage.tensor);
+  return stage;
+}
+
+LayerRange read_part(const YamlValue& value) {
+  const auto items = value.items();
+  if (items.size() != 2) value.fail("[first layer, number of layers]");
+  return {static_cast<int>(items[0].integer(0, kMostWays)), static_cast<int>(items[1].integer(0, kMostWays))};
+}
+
+void read_lists(const YamlValue& top, ParallelStrategy& strategy) {
+  for (const YamlValue& item : top.at("stages").items()) strategy.stages.push_back(read_stage(item));
+  if (strategy.stages.empty()) top.at("stages").fail("at least one stage");
+  strategy.pipeline = static_cast<int>(strategy.stages.size());
+  for (const YamlValue& item : top.at("parts").items()) strategy.parts.push_back(read_part(item));
+  const std::int64_t parts = std::int64_t{strategy.pipeline} * strategy.chunks;
+  if (parts != static_cast<std::int64_t>(strategy.parts.size()))
+    top.at("parts").fail(std::to_string(parts) + " parts, one for each of the " +
+                         std::to_string(strategy.chunks) + " chunks of " + std::to_string(strategy.pipeline) +
+                         " stages");
+  for (const YamlValue& item : top.at("nodes").items())
+    strategy.nodes.push_back(static_cast<int>(item.integer(0, kMostWays)));
+}
+
+// Names and paths hold any character; between double quotes YAML escapes them.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (character == '"' || character == '\\') result += '\\';
+    if (byte < 0x20 || byte == 0x7f)
+      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    else
+      result += character;
+  }
+  return result + "\"";
+}
+
+std::string line(const std::string& key, std::int64_t value) {
+  return key + ": " + std::to_string(value) + "\n";
+}
+std::string line(const std::string& key, std::string_view value) {
+  return key + ": " + std::string(value) + "\n";
+}
+std::string yes_or_no(const std::string& key, bool value) {
+  return line(key, std::string_view(value ? "true" : "false"));
+}
+
+std::string lists_to_yaml(const ParallelStrategy& strategy) {
+  std::string text = "nodes: [";
+  for (std::size_t i = 0; i < strategy.nodes.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(strategy.nodes[i]);
+  text += "]  # of each node group of the cluster\nstages:  # one a pipeline rank\n";
+  for (const StageDevices& stage : strategy.stages)
+    text +=
+        "  - {group: " + std::to_string(stage.group) + ", tensor: " + std::to_string(stage.tensor) + "}\n";
+  text +=
+      "parts:  # [first layer, number of layers], in model order; part c * stages + s is chunk c of stage "
+      "s\n";
+  for (const LayerRange& part : strategy.parts)
+    text += "  - [" + std::to_string(part.first) + ", " + std::to_string(part.count) + "]\n";
+  return text;
+}
+
+}  // namespace
+
+Plan read_plan(const std::string& path) {
+  return parse_plan(read_text_file(path), path);
+}
+
+Plan parse_plan(std::string_view yaml, const std::string& file) {
+  const YamlValue top = YamlValue::parse(yaml, file);
+  top.allow_keys(kKeys);
+  Plan plan;
+  plan.model = top.at("model").text();
+  plan.cluster = top.at("cluster").text();
+  ParallelStrategy& strategy = plan.strategy;
+  read_integer(top, "data", kMostWays, strategy.data);
+  read_integer(top, "context", kMostWays, strategy.context);
+  read_integer(top, "expert", kMostWays, strategy.expert);
+  read_integer(top, "chunks", kMostWays, strategy.chunks);
+  read_integer(top, "micro_batch", kMostSequences, strategy.micro_batch);
+  strategy.global_batch = top.at("global_batch").integer(1, kMostSequences);
+  strategy.sequence = top.at("sequence").integer(1, kMostTokens);
+  read_choice(top, "type", kTypes, strategy.type);
+  read_choice(top, "schedule", kSchedules, strategy.schedule);
+  read_choice(top, "transfers", kTransfers, strategy.transfers);
+  read_boolean(top, "sequence_parallel", strategy.sequence_parallel);
+  read_boolean(top, "distributed_optimizer", strategy.distributed_optimizer);
+  read_boolean(top, "flash_attention", strategy.flash_attention);
+  if (const auto recompute = top.find("recompute")) strategy.recompute = read_recompute(*recompute);
+  read_lists(top, strategy);
+  return plan;
+}
+
+std::string to_yaml(const Plan& plan) {
+  const ParallelStrategy& strategy = plan.strategy;
+  const Recompute& recompute = strategy.recompute;
+  return line("model", quoted(plan.model)) + line("cluster", quoted(plan.cluster)) +
+         line("data", strategy.data) + line("context", strategy.context) + line("expert", strategy.expert) +
+         line("chunks", strategy.chunks) + line("micro_batch", strategy.micro_batch) +
+         line("global_batch", strategy.global_batch) + line("sequence", strategy.sequence) +
+         line("type", to_text(strategy.type)) + line("schedule", to_text(strategy.schedule)) +
+         line("transfers", to_text(strategy.transfers)) +
+         yes_or_no("sequence_parallel", strategy.sequence_parallel) +
+         yes_or_no("distributed_optimizer", strategy.distributed_optimizer) +
+         yes_or_no("flash_attention", strategy.flash_attention) +
+         "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
+         ", method: " + std::string(to_text(recompute.method)) +
+         ", layers: " + std::to_string(recompute.layers) + "}\n" + lists_to_yaml(strategy);
+}
+
+}  // namespace orrery

@@ -1,0 +1,72 @@
+#include "strategies/search_space.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "platforms/yaml.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::int64_t kMostWays = 65'536;
+
+// A list without repeats, or a single value.
+template <class T, class Read>
+void read_list(const YamlValue& root, const std::string& key, std::vector<T>& list, Read read) {
+  const auto value = root.find(key);
+  if (!value) return;
+  const std::vector<YamlValue> items =
+      value->kind() == YamlValue::Kind::list ? value->items() : std::vector<YamlValue>{*value};
+  if (items.empty()) value->fail("at least one choice");
+  list.clear();
+  for (const YamlValue& item : items) {
+    const T choice = read(item);
+    if (std::find(list.begin(), list.end(), choice) != list.end()) item.fail("each choice once");
+    list.push_back(choice);
+  }
+}
+
+ScheduleKind read_schedule(const YamlValue& item) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
+    if (item.text() == to_text(kind)) return kind;
+  }
+  item.fail("gpipe or 1f1b (interleaved comes with num_virtual_stages_per_pipeline_rank)");
+}
+
+Recompute read_recompute(const YamlValue& item) {
+  for (const RecomputeGranularity granularity :
+       {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full}) {
+    if (item.text() == to_text(granularity)) return {granularity, RecomputeMethod::uniform, 1};
+  }
+  item.fail("none, selective or full");
+}
+
+}  // namespace
+
+SearchSpace parse_space(std::string_view yaml, const std::string& file) {
+  const YamlValue root = YamlValue::parse(yaml, file);
+  root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
+                   "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
+                   "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer"});
+  const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
+  const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
+  SearchSpace space;
+  read_list(root, "tensor_model_parallel_size", space.tensor, ways);
+  read_list(root, "context_parallel_size", space.context, ways);
+  read_list(root, "expert_model_parallel_size", space.expert, ways);
+  read_list(root, "num_virtual_stages_per_pipeline_rank", space.chunks, ways);
+  read_list(root, "micro_batch_size", space.micro_batch,
+            [](const YamlValue& item) { return item.integer(1, kMostWays); });
+  if (const auto most = root.find("pipeline_model_parallel_size")) {
+    space.most_stages = static_cast<int>(most->integer(1, 1024));
+  }
+  read_list(root, "schedule", space.schedules, read_schedule);
+  read_list(root, "recompute_granularity", space.recompute, read_recompute);
+  read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
+  read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
+  return space;
+}
+
+SearchSpace read_space(const std::string& path) { return parse_space(read_text_file(path), path); }
+
+}  // namespace orrery

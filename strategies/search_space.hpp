@@ -1,0 +1,33 @@
+// What the search may choose from, by Megatron-LM's argument names.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+
+struct SearchSpace {
+  std::vector<int> tensor{1, 2, 4, 8};
+  std::vector<int> context{1, 2, 4};
+  std::vector<int> expert{1};
+  std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
+  std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
+  int most_stages = 64;
+  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};  // of plans with one chunk a rank
+  std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+  std::vector<bool> sequence_parallel{true, false};
+  std::vector<bool> distributed_optimizer{true, false};
+  bool operator==(const SearchSpace&) const = default;
+};
+
+// A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
+// num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the most),
+// schedule, recompute_granularity (lists of names), sequence_parallel, use_distributed_optimizer (lists of true and
+// false). What is absent keeps its default. Throws InputError.
+SearchSpace read_space(const std::string& path);
+SearchSpace parse_space(std::string_view yaml, const std::string& file);
+
+}  // namespace orrery

@@ -1,0 +1,119 @@
+#include "analysis/gantt.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/traces/sample_trace.hpp"
+
+namespace orrery {
+namespace {
+
+// Draws the spans of one rank from text such as "F0 B0 .": a letter a unit of time.
+void add_program(Timeline& timeline, int rank, const std::vector<std::pair<SpanKind, int>>& program) {
+  double time = 0;
+  for (const auto& [kind, microbatch] : program) {
+    const double length = kind == SpanKind::backward ? 2 : 1;
+    add_span(timeline, compute_span(kind, rank, microbatch, time, time + length));
+    time += length;
+  }
+  timeline.makespan = std::max(timeline.makespan, time);
+}
+
+// 1f1b on two stages with two microbatches, as STYLE 2.11 draws schedules: backward takes two columns.
+Timeline two_stages() {
+  using enum SpanKind;
+  Timeline timeline;
+  timeline.ranks = {{.stage = 0}, {.stage = 1}};
+  add_program(timeline, 0,
+              {{forward, 0},
+               {forward, 1},
+               {bubble_steady, -1},
+               {bubble_steady, -1},
+               {backward, 0},
+               {bubble_drain, -1},
+               {backward, 1}});
+  add_program(timeline, 1,
+              {{bubble_warmup, -1},
+               {forward, 0},
+               {backward, 0},
+               {forward, 1},
+               {backward, 1},
+               {bubble_drain, -1},
+               {bubble_drain, -1}});
+  return timeline;
+}
+
+}  // namespace
+
+TEST_CASE("a schedule is drawn as in the pictures of golden tests") {
+  CHECK(text_gantt(two_stages(), {.unit = Seconds(1)}) ==
+        "stage 0  01..aa.bb\n"
+        "stage 1  .0aa1bb..\n");
+}
+
+TEST_CASE("a column shows what takes most of its time") {
+  // Stage 0 from 6 s to 7 s: half of microbatch 0, a quarter each of bubble and of microbatch 1. Stage 1
+  // there: half backward, half bubble, and "." comes first in ASCII.
+  CHECK(text_gantt(sample_timeline(), {.unit = Seconds(1)}) ==
+        "stage 0  01..aaabb\n"
+        "stage 1  .0aa1b..~\n");
+}
+
+TEST_CASE("columns scale to the width asked for") {
+  // Columns of 3 s. Stage 1: bubble and forward 1 s each; backward 2 s; bubble 1.5 s.
+  CHECK(text_gantt(sample_timeline(), {.columns = 3, .letters = GanttLetters::kind}) ==
+        "stage 0  FBB\n"
+        "stage 1  .B.\n");
+}
+
+TEST_CASE("waiting is told apart by its reason") {
+  using enum SpanKind;
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  add_program(timeline, 0,
+              {{exposed_p2p, -1}, {forward, 10}, {weight_gradient, 10}, {exposed_dp, -1}, {optimizer, -1}});
+  CHECK(text_gantt(timeline, {.unit = Seconds(1)}) == "stage 0  -A+~=\n");
+  CHECK(text_gantt(timeline, {.unit = Seconds(1), .letters = GanttLetters::kind}) == "stage 0  -FW~=\n");
+}
+
+TEST_CASE("one replica is drawn, in the order of its stages") {
+  Timeline timeline;
+  timeline.ranks = {{.stage = 10, .replica = 1}, {.stage = 9, .replica = 0}, {.stage = 9, .replica = 1}};
+  for (int rank = 0; rank < 3; ++rank) add_program(timeline, rank, {{SpanKind::forward, rank}});
+  CHECK(text_gantt(timeline, {.replica = 1, .unit = Seconds(1)}) == "stage 9   2\nstage 10  0\n");
+  CHECK(text_gantt(timeline, {.replica = 7, .unit = Seconds(1)}).empty());
+}
+
+TEST_CASE("microbatches beyond the alphabet start over") {
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  add_program(timeline, 0, {{SpanKind::forward, 36}, {SpanKind::backward, 27}});
+  CHECK(text_gantt(timeline, {.unit = Seconds(1)}) == "stage 0  0bb\n");
+}
+
+TEST_CASE("rounding does not move a picture") {
+  // 0.1 added ten times is not 1.0.
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  double time = 0;
+  for (int i = 0; i < 10; ++i) {
+    add_span(timeline, compute_span(SpanKind::forward, 0, i, time, time + 0.1));
+    time += 0.1;
+  }
+  timeline.makespan = time;
+  CHECK(text_gantt(timeline, {.unit = Seconds(0.1)}) == "stage 0  0123456789\n");
+}
+
+TEST_CASE("an empty run is drawn as nothing") {
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  CHECK(text_gantt(timeline) == "stage 0  \n");
+  CHECK(text_gantt(Timeline{}).empty());
+}
+
+TEST_CASE("the legend names every character") {
+  CHECK(gantt_legend(GanttLetters::kind) ==
+        "F forward  B backward  W weight gradient  = optimizer  - pipeline message  ~ data-parallel "
+        "collective  . "
+        "bubble\n");
+}
+
+}  // namespace orrery

@@ -1,0 +1,423 @@
+#include "costmodels/layer_operators.hpp"
+
+#include <random>
+
+#include "costmodels/local_layer.hpp"
+#include "tests/catch.hpp"
+
+namespace orrery {
+namespace {
+
+// GPT-3 175B: 12288 wide, 96 heads of 128.
+LayerShape gpt3_layer() {
+  return {.hidden = 12288, .heads = 96, .kv_heads = 96, .head_dim = 128, .ffn = 4 * 12288};
+}
+
+LayerShape llama70b_layer() {
+  return {.hidden = 8192,
+          .heads = 64,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .ffn = 28672,
+          .mlp = MlpKind::gated,
+          .norm = NormKind::rms_norm,
+          .linear_bias = false,
+          .rotary = true};
+}
+
+LayerShape mixtral_layer() {
+  LayerShape shape = llama70b_layer();
+  shape.hidden = 4096;
+  shape.heads = 32;
+  shape.ffn = 14336;
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  return shape;
+}
+
+template <class Kind>
+std::vector<Kind> all_of(const std::vector<Operator>& operators) {
+  std::vector<Kind> found;
+  for (const Operator& op : operators) {
+    if (const Kind* kind = std::get_if<Kind>(&op)) found.push_back(*kind);
+  }
+  return found;
+}
+
+double gemm_flops(const PassOperators& pass) {
+  double sum = 0.0;
+  for (const Gemm& gemm : all_of<Gemm>(pass.compute)) {
+    sum += 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k) *
+           static_cast<double>(gemm.batch);
+  }
+  return sum;
+}
+
+// Pairs of a query and a key, both passes of the score matrix: 4 d FLOPs each.
+double attention_flops(const PassOperators& pass) {
+  double sum = 0.0;
+  for (const Attention& core : all_of<Attention>(pass.compute)) {
+    sum += 4.0 * static_cast<double>(core.batch * core.heads * core.head_dim) *
+           static_cast<double>(core.query_tokens) * static_cast<double>(core.kv_tokens);
+  }
+  return sum;
+}
+
+double bytes_of(const PassOperators& pass, MemoryKernel kernel) {
+  double sum = 0.0;
+  for (const MemoryBound& op : all_of<MemoryBound>(pass.compute)) {
+    if (op.kernel == kernel) sum += op.bytes.value();
+  }
+  return sum;
+}
+
+// What a ring makes each rank send (Megatron-LM's sequence parallelism: a reduce-scatter and an all-gather
+// move what one all-reduce moves).
+double ring_bytes(const std::vector<Operator>& communication) {
+  double sum = 0.0;
+  for (const Collective& op : all_of<Collective>(communication)) {
+    const double once = op.bytes.value() * (op.ranks - 1) / op.ranks;
+    sum += op.kind == CollectiveKind::all_reduce ? 2 * once : once;
+  }
+  return sum;
+}
+
+int times(const std::vector<Operator>& communication, CollectiveKind kind) {
+  int found = 0;
+  for (const Collective& op : all_of<Collective>(communication)) found += op.kind == kind ? 1 : 0;
+  return found;
+}
+
+struct RandomLayer {
+  LayerShape shape;
+  Sharding sharding;
+};
+
+// Shapes that every split divides.
+RandomLayer random_layer(std::mt19937& random) {
+  const auto pick = [&](std::vector<std::int64_t> values) { return values[random() % values.size()]; };
+  RandomLayer drawn;
+  LayerShape& shape = drawn.shape;
+  shape.heads = pick({8, 16, 40, 64});
+  shape.kv_heads = pick({8, shape.heads});
+  shape.head_dim = pick({64, 128});
+  shape.hidden = pick({1, 2}) * shape.heads * shape.head_dim;
+  shape.ffn = pick({1024, 13824, 49152});
+  shape.mlp = random() % 2 == 0 ? MlpKind::gated : MlpKind::gelu;
+  shape.linear_bias = random() % 2 == 0;
+  shape.experts = pick({1, 8, 64});
+  shape.experts_per_token = shape.experts > 1 ? pick({1, 2}) : 1;
+  shape.shared_ffn = shape.experts > 1 ? pick({0, 2048}) : 0;
+  Sharding& sharding = drawn.sharding;
+  sharding.tensor = static_cast<int>(pick({1, 2, 4, 8}));
+  sharding.context = static_cast<int>(pick({1, 2, 4}));
+  sharding.expert = shape.experts > 1 ? static_cast<int>(pick({1, 2, 8})) : 1;
+  sharding.micro_batch = pick({1, 2, 4});
+  sharding.sequence = pick({2048, 4096, 8192});
+  sharding.sequence_parallel = shape.experts > 1 || random() % 2 == 0;
+  return drawn;
+}
+
+std::string describe(const RandomLayer& drawn) {
+  const LayerShape& l = drawn.shape;
+  const Sharding& s = drawn.sharding;
+  std::string text = "hidden, heads, kv, dim, ffn, experts, top, shared; T, CP, EP, microbatch, sequence:";
+  for (const std::int64_t value :
+       {l.hidden, l.heads, l.kv_heads, l.head_dim, l.ffn, l.experts, l.experts_per_token, l.shared_ffn,
+        static_cast<std::int64_t>(s.tensor), static_cast<std::int64_t>(s.context),
+        static_cast<std::int64_t>(s.expert), s.micro_batch, s.sequence}) {
+    text += " " + std::to_string(value);
+  }
+  return text;
+}
+
+ModelSpec gpt2_tables(std::int64_t vocabulary) {
+  ModelSpec model;
+  model.vocabulary = vocabulary;
+  model.hidden = 1024;
+  model.learned_positions = 1024;
+  return model;
+}
+
+Sharding plain(std::int64_t micro_batch, std::int64_t sequence) {
+  Sharding sharding;
+  sharding.micro_batch = micro_batch;
+  sharding.sequence = sequence;
+  return sharding;
+}
+
+}  // namespace
+
+TEST_CASE("tensor and context ranks together do two FLOPs for each weight and token, and all of attention") {
+  std::mt19937 random(7);
+  for (int draw = 0; draw < 200; ++draw) {
+    const RandomLayer drawn = random_layer(random);
+    const LayerShape& shape = drawn.shape;
+    const Sharding& sharding = drawn.sharding;
+    INFO(describe(drawn));
+    const BlockOperators layer = layer_operators(shape, true, sharding);
+
+    const double hidden = static_cast<double>(shape.hidden);
+    const double query = static_cast<double>(shape.heads * shape.head_dim);
+    const double key_value = static_cast<double>(shape.kv_heads * shape.head_dim);
+    const double matrices = shape.mlp == MlpKind::gated ? 3 : 2;
+    double weights = hidden * (2 * query + 2 * key_value);
+    weights +=
+        matrices * hidden * static_cast<double>(shape.ffn * shape.experts_per_token + shape.shared_ffn);
+    if (shape.experts > 1) weights += hidden * static_cast<double>(shape.experts);
+    const double tokens = static_cast<double>(sharding.micro_batch * sharding.sequence);
+    const double ranks = sharding.tensor * sharding.context;
+
+    CHECK(gemm_flops(layer.forward) * ranks == Approx(2 * tokens * weights).epsilon(1e-12));
+    CHECK(attention_flops(layer.forward) * ranks ==
+          Approx(4 * tokens * static_cast<double>(sharding.sequence) * query).epsilon(1e-12));
+    CHECK(gemm_flops(layer.backward) == Approx(2 * gemm_flops(layer.forward)).epsilon(1e-12));
+    CHECK(attention_flops(layer.backward) == attention_flops(layer.forward));
+  }
+}
+
+TEST_CASE(
+    "sequence parallelism moves the bytes of plain tensor parallelism and shrinks norms and residuals") {
+  std::mt19937 random(11);
+  for (int draw = 0; draw < 100; ++draw) {
+    RandomLayer drawn = random_layer(random);
+    drawn.shape.experts = drawn.shape.experts_per_token = 1;
+    drawn.shape.shared_ffn = 0;
+    INFO(describe(drawn));
+    drawn.sharding.sequence_parallel = false;
+    const BlockOperators replicated = layer_operators(drawn.shape, true, drawn.sharding);
+    drawn.sharding.sequence_parallel = true;
+    const BlockOperators split = layer_operators(drawn.shape, true, drawn.sharding);
+    CHECK(ring_bytes(split.forward.communication) ==
+          Approx(ring_bytes(replicated.forward.communication)).epsilon(1e-12));
+    CHECK(ring_bytes(split.backward.communication) ==
+          Approx(ring_bytes(replicated.backward.communication)).epsilon(1e-12));
+    for (const MemoryKernel kernel : {MemoryKernel::norm, MemoryKernel::activation}) {
+      const double share = kernel == MemoryKernel::norm ? drawn.sharding.tensor : 1;
+      CHECK(bytes_of(split.forward, kernel) * share == Approx(bytes_of(replicated.forward, kernel)));
+    }
+  }
+}
+
+TEST_CASE("GPT-3 on eight tensor ranks is the GEMMs that Megatron-LM runs") {
+  Sharding sharding = plain(1, 2048);
+  sharding.tensor = 8;
+  const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+  CHECK(all_of<Gemm>(layer.forward.compute) ==
+        std::vector<Gemm>{{.m = 2048, .n = 3 * 12288 / 8, .k = 12288},
+                          {.m = 2048, .n = 12288, .k = 12288 / 8},
+                          {.m = 2048, .n = 4 * 12288 / 8, .k = 12288},
+                          {.m = 2048, .n = 12288, .k = 4 * 12288 / 8}});
+  // The gradient of the input [M, K, N], then of the weights [K, N, M].
+  const std::vector<Gemm> backward = all_of<Gemm>(layer.backward.compute);
+  REQUIRE(backward.size() == 8);
+  CHECK(backward[0] == Gemm{.m = 2048, .n = 12288, .k = 4608});
+  CHECK(backward[1] == Gemm{.m = 12288, .n = 4608, .k = 2048});
+  const std::vector<Attention> core = all_of<Attention>(layer.forward.compute);
+  REQUIRE(core.size() == 1);
+  CHECK(core[0] ==
+        Attention{.heads = 12, .kv_heads = 12, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128});
+}
+
+TEST_CASE("grouped queries narrow the QKV projection, and ranks beyond the key heads hold copies") {
+  // Llama-2 70B: 64 query and 8 key-value heads of 128.
+  const auto [tensor, width] =
+      GENERATE(table<int, std::int64_t>({{1, 8192 + 2 * 1024}, {8, 1024 + 2 * 128}, {16, 512 + 2 * 128}}));
+  Sharding sharding = plain(1, 4096);
+  sharding.tensor = tensor;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  CHECK(all_of<Gemm>(layer.forward.compute).front() == Gemm{.m = 4096, .n = width, .k = 8192});
+}
+
+TEST_CASE("a layer has two collectives forward and two backward, each of all its tokens") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  const Bytes tokens(2.0 * 2048 * 12288 * 2);
+  SECTION("all-reduce without sequence parallelism") {
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      const auto collectives = all_of<Collective>(pass->communication);
+      REQUIRE(collectives.size() == 2);
+      for (const Collective& op : collectives) {
+        CHECK(op.kind == CollectiveKind::all_reduce);
+        CHECK(op.bytes == tokens);
+        CHECK(op.ranks == 4);
+        CHECK(op.ranks_per_node == 4);
+      }
+    }
+  }
+  SECTION("reduce-scatter and all-gather with it") {
+    sharding.sequence_parallel = true;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      CHECK(times(pass->communication, CollectiveKind::all_gather) == 2);
+      CHECK(times(pass->communication, CollectiveKind::reduce_scatter) == 2);
+      CHECK(pass->communication.size() == 4);
+    }
+  }
+  SECTION("none on one rank") {
+    sharding.tensor = 1;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    CHECK(layer.forward.communication.empty());
+    CHECK(layer.backward.communication.empty());
+  }
+}
+
+TEST_CASE("tensor ranks fill a node first, then context ranks, then expert ranks") {
+  Sharding sharding = plain(1, 8192);
+  sharding.tensor = 2;
+  sharding.context = 2;
+  sharding.expert = 4;
+  sharding.sequence_parallel = true;
+  sharding.gpus_per_node = 8;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  for (const Collective& op : all_of<Collective>(layer.forward.communication)) {
+    // Expert ranks are 2 x 2 apart: two of the four fall into a node of eight.
+    if (op.kind == CollectiveKind::all_to_all) CHECK((op.ranks == 4 && op.ranks_per_node == 2));
+    if (op.kind == CollectiveKind::reduce_scatter) CHECK((op.ranks == 2 && op.ranks_per_node == 2));
+  }
+  sharding.tensor = 8;
+  sharding.expert = 1;
+  const BlockOperators wide = layer_operators(llama70b_layer(), true, sharding);
+  int rings = 0;
+  for (const Collective& op : all_of<Collective>(wide.forward.communication)) {
+    if (op.ranks != 2) continue;
+    ++rings;
+    CHECK(op.ranks_per_node == 1);
+  }
+  CHECK(rings == 1);
+}
+
+TEST_CASE(
+    "context parallelism sends every key and value round once forward, and twice with gradients backward") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  // K and V of 8192 tokens, 8 heads of 128, 2 bytes.
+  const double keys_values = 2.0 * 8192 * 8 * 128 * 2;
+  CHECK(ring_bytes(layer.forward.communication) == Approx(keys_values * 3 / 4));
+  CHECK(ring_bytes(layer.backward.communication) == Approx(2 * keys_values * 3 / 4));
+  const std::vector<Attention> core = all_of<Attention>(layer.forward.compute);
+  REQUIRE(core.size() == 1);
+  CHECK(core[0].query_tokens == 2048);
+  CHECK(core[0].kv_tokens == 8192);
+}
+
+TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  const std::vector<Gemm> gemms = all_of<Gemm>(layer.forward.compute);
+  REQUIRE(gemms.size() == 5);  // QKV, projection, router, up and gate, down
+  CHECK(gemms[2] == Gemm{.m = 4096, .n = 8, .k = 4096});
+  // Four microbatches of 4096 tokens, two experts a token, over eight experts; two of them here.
+  CHECK(gemms[3] == Gemm{.m = 4 * 4096 * 2 / 8, .n = 2 * 14336, .k = 4096, .batch = 2});
+  CHECK(gemms[4] == Gemm{.m = 4096, .n = 4096, .k = 14336, .batch = 2});
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    REQUIRE(times(pass->communication, CollectiveKind::all_to_all) == 2);
+    CHECK(all_of<Collective>(pass->communication)[0].bytes == Bytes(4096.0 * 2 * 4096 * 2));
+  }
+}
+
+TEST_CASE("memory-bound operators move the published bytes for each element") {
+  Sharding sharding = plain(1, 4096);
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  const double hidden = 4096.0 * 8192, ffn = 4096.0 * 28672, qkv = 4096.0 * (8192 + 2 * 1024);
+  CHECK(bytes_of(layer.forward, MemoryKernel::norm) == 2 * 4 * hidden);
+  CHECK(bytes_of(layer.backward, MemoryKernel::norm) == 2 * 8 * hidden);
+  CHECK(bytes_of(layer.forward, MemoryKernel::activation) == 6 * ffn);
+  CHECK(bytes_of(layer.backward, MemoryKernel::activation) == 10 * ffn);
+  CHECK(bytes_of(layer.forward, MemoryKernel::rope) == 4 * qkv);
+  CHECK(bytes_of(layer.backward, MemoryKernel::rope) == 4 * qkv);
+  CHECK(bytes_of(layer.forward, MemoryKernel::residual) == 2 * 6 * hidden);
+}
+
+TEST_CASE("each microbatch reads and writes the gradient sum: 8 B a weight in fp32, 6 B in fp16") {
+  Sharding sharding = plain(1, 2048);
+  const double parameters = static_cast<double>(layer_parameters(llama70b_layer()));
+  const auto accumulated = [&](DataType type) {
+    sharding.type = type;
+    return bytes_of(layer_operators(llama70b_layer(), true, sharding).backward, MemoryKernel::copy);
+  };
+  CHECK(accumulated(DataType::bf16) == 8 * parameters);
+  CHECK(accumulated(DataType::fp16) == 6 * parameters);
+}
+
+TEST_CASE("a layer in fp8 runs its GEMMs in fp8, attention and head in bf16, and pays for casts") {
+  Sharding sharding = plain(1, 4096);
+  sharding.type = DataType::fp8;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  for (const Gemm& gemm : all_of<Gemm>(layer.forward.compute)) CHECK(gemm.type == DataType::fp8);
+  CHECK(all_of<Attention>(layer.forward.compute)[0].type == DataType::bf16);
+  // Only the inputs of projection and down GEMM are not written in fp8 by the kernel before.
+  CHECK(bytes_of(layer.forward, MemoryKernel::copy) == 4.0 * 4096 * (8192 + 28672));
+}
+
+TEST_CASE("a layer's own sequence length goes before the strategy's") {
+  LayerShape shape = gpt3_layer();
+  shape.sequence = 64;
+  const BlockOperators layer = layer_operators(shape, false, plain(2, 4096));
+  CHECK(all_of<Gemm>(layer.forward.compute)[0].m == 2 * 64);
+  CHECK(all_of<Attention>(layer.forward.compute)[0].kv_tokens == 64);
+}
+
+TEST_CASE("windows cut attention into independent blocks") {
+  LayerShape shape = gpt3_layer();
+  shape.attention_window = 256;
+  const BlockOperators layer = layer_operators(shape, false, plain(1, 2048));
+  const Attention core = all_of<Attention>(layer.forward.compute)[0];
+  CHECK(core.batch == 8);
+  CHECK(core.query_tokens == 256);
+  CHECK(core.kv_tokens == 256);
+}
+
+TEST_CASE("the vocabulary is padded to 128 columns for each tensor rank, as Megatron-LM does") {
+  const auto [tensor, padded] = GENERATE(table<int, std::int64_t>({{1, 50304}, {2, 50432}, {8, 51200}}));
+  CHECK(padded_vocabulary(50257, tensor) == padded);
+  const ModelSpec gpt2 = gpt2_tables(50257);
+  Sharding sharding = plain(4, 1024);
+  sharding.tensor = tensor;
+  const BlockOperators head = head_operators(gpt2, sharding);
+  CHECK(all_of<Gemm>(head.forward.compute) ==
+        std::vector<Gemm>{{.m = 4096, .n = padded / tensor, .k = 1024}});
+  const double logits = 4096.0 * static_cast<double>(padded) / tensor;
+  CHECK(bytes_of(head.forward, MemoryKernel::cross_entropy) == 14 * logits);
+  CHECK(bytes_of(head.backward, MemoryKernel::cross_entropy) == 10 * logits);
+}
+
+TEST_CASE("the embedding's dense gradient is added to the sum each microbatch") {
+  const ModelSpec gpt2 = gpt2_tables(50304);
+  const BlockOperators embedding = embedding_operators(gpt2, plain(1, 1024));
+  CHECK(bytes_of(embedding.backward, MemoryKernel::copy) == 10.0 * (50304 + 1024) * 1024);
+  CHECK(embedding_operators(ModelSpec{}, plain(1, 1024)).forward.compute.empty());
+}
+
+TEST_CASE("a boundary carries the tokens of the layer before it, divided with sequence parallelism") {
+  ModelSpec model;
+  model.shapes = {{.hidden = 1024, .sequence = 256}, {.hidden = 512, .sequence = 1024}};
+  model.layers = {0, 0, 1, 1};
+  model.hidden = 768;
+  ParallelStrategy strategy;
+  strategy.pipeline = 2;
+  strategy.micro_batch = 4;
+  strategy.sequence = 2048;
+  strategy.stages = {{.tensor = 4}, {.tensor = 2}};
+  strategy.parts = {{0, 2}, {2, 2}};
+  CHECK(boundary_message(model, strategy, 1) == Bytes(4.0 * 256 * 1024 * 2));
+  CHECK(boundary_message(model, strategy, 2) == Bytes(4.0 * 1024 * 512 * 2));
+  CHECK(boundary_message(model, strategy, -1) == Bytes(4.0 * 2048 * 768 * 2));
+  strategy.sequence_parallel = true;
+  CHECK(boundary_message(model, strategy, 1) == Bytes(4.0 * 256 * 1024 * 2 / 4));
+  CHECK(boundary_message(model, strategy, 2) == Bytes(4.0 * 1024 * 512 * 2 / 2));
+}
+
+TEST_CASE("Adam moves 28 bytes a parameter, and the copies to 16 bits and fp16 scaling come on top") {
+  const auto [type, expected] = GENERATE(
+      table<DataType, double>({{DataType::fp32, 28.0}, {DataType::bf16, 34.0}, {DataType::fp16, 60.0}}));
+  double bytes = 0.0;
+  for (const MemoryBound& op : all_of<MemoryBound>(optimizer_operators(1e6, type))) bytes += op.bytes.value();
+  CHECK(bytes == Approx(expected * 1e6));
+  CHECK(optimizer_operators(0, type).empty());
+}
+
+}  // namespace orrery

@@ -1,0 +1,301 @@
+#include "costmodels/memory.hpp"
+
+#include <random>
+
+#include "costmodels/local_layer.hpp"
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr double kMicroBatch = 2, kSequence = 2048, kHidden = 6144, kHeads = 48;
+
+// A GPT without embedding: what Korthikanti et al. count for a layer is all there is.
+ModelSpec gpt_layers(int layers) {
+  ModelSpec model;
+  model.shapes = {{.hidden = 6144, .heads = 48, .kv_heads = 48, .head_dim = 128, .ffn = 4 * 6144}};
+  model.layers.assign(static_cast<std::size_t>(layers), 0);
+  model.default_sequence = 2048;
+  return model;
+}
+
+struct Ways {
+  int tensor = 1, pipeline = 1, data = 1, chunks = 1;
+};
+
+ParallelStrategy spread(const ModelSpec& model, Ways ways) {
+  ParallelStrategy strategy;
+  strategy.pipeline = ways.pipeline;
+  strategy.data = ways.data;
+  strategy.chunks = ways.chunks;
+  strategy.micro_batch = 2;
+  strategy.sequence = 2048;
+  strategy.stages.assign(static_cast<std::size_t>(ways.pipeline),
+                         StageDevices{.group = 0, .tensor = ways.tensor});
+  const int parts = strategy.part_count();
+  for (int part = 0, first = 0; part < parts; ++part) {
+    const int count = model.layer_count() / parts + (part < model.layer_count() % parts ? 1 : 0);
+    strategy.parts.push_back({.first = first, .count = count});
+    first += count;
+  }
+  return strategy;
+}
+
+double parameters_of_all_stages(const ModelSpec& model, const ParallelStrategy& strategy) {
+  double sum = 0.0;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) sum += stage_parameters(model, strategy, stage);
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("a GPT layer keeps the bytes that Korthikanti et al. 2022 derive") {
+  const double sbh = kSequence * kMicroBatch * kHidden;
+  const double scores = 5 * kHeads * kSequence / kHidden;
+  const ModelSpec model = gpt_layers(1);
+  const int tensor = GENERATE(1, 2, 8);
+  ParallelStrategy strategy = spread(model, {.tensor = tensor});
+  strategy.flash_attention = false;
+  const auto kept = [&] { return activation_bytes(model, strategy, 0, 0).value(); };
+  // Equation 2: tensor parallelism alone leaves norms, inputs and dropout masks on every rank.
+  CHECK(kept() == Approx(sbh * (10 + 24.0 / tensor + scores / tensor)));
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  CHECK(kept() == Approx(sbh * (10 + 24.0 / tensor)));
+  strategy.recompute.granularity = RecomputeGranularity::full;
+  CHECK(kept() == Approx(sbh * 2));
+  // Equation 4: sequence parallelism divides everything.
+  strategy.sequence_parallel = true;
+  CHECK(kept() == Approx(sbh * 2 / tensor));
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  CHECK(kept() == Approx(sbh * 34 / tensor));
+  strategy.recompute.granularity = RecomputeGranularity::none;
+  CHECK(kept() == Approx(sbh * (34 + scores) / tensor));
+  strategy.flash_attention = true;
+  CHECK(kept() == Approx(sbh * 34 / tensor));
+}
+
+TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP keeps only its own tensors") {
+  ModelSpec model = gpt_layers(1);
+  model.shapes = {{.hidden = 8192,
+                   .heads = 64,
+                   .kv_heads = 8,
+                   .head_dim = 128,
+                   .ffn = 28672,
+                   .mlp = MlpKind::gated,
+                   .norm = NormKind::rms_norm,
+                   .linear_bias = false,
+                   .rotary = true}};
+  const ParallelStrategy strategy = spread(model, {});
+  // Two bytes of: four tensors of width h around the norms; Q, K, V and the attention output; gate, up and
+  // product.
+  const double width = 4 * 8192 + (8192 + 2 * 1024) + 8192 + 3 * 28672;
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(2 * width * kSequence * kMicroBatch));
+}
+
+TEST_CASE("context parallelism divides what a microbatch keeps") {
+  const ModelSpec model = gpt_layers(4);
+  ParallelStrategy strategy = spread(model, {.tensor = 2});
+  const double whole = activation_bytes(model, strategy, 0, 0).value();
+  strategy.context = 4;
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(whole / 4));
+}
+
+TEST_CASE("full recomputation keeps one input a group (uniform) or of the first layers only (block)") {
+  const double sbh = kSequence * kMicroBatch * kHidden;
+  const ModelSpec model = gpt_layers(10);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.recompute = {
+      .granularity = RecomputeGranularity::full, .method = RecomputeMethod::uniform, .layers = 4};
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(3 * 2 * sbh));  // groups of 4, 4 and 2
+  // In backward a whole group is there again; the input of its first layer was kept.
+  CHECK(stage_memory(model, strategy, 0, {1}).activations.value() == Approx((3 * 2 + 4 * 34 - 2) * sbh));
+  strategy.recompute.method = RecomputeMethod::block;
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx((4 * 2 + 6 * 34) * sbh));
+  CHECK(stage_memory(model, strategy, 0, {1}).activations.value() == Approx((4 * 2 + 6 * 34 + 34 - 2) * sbh));
+}
+
+TEST_CASE("stages together hold the published number of parameters, and padding and tied copies") {
+  for (const std::string& name : builtin_model_names()) {
+    INFO(name);
+    const ModelSpec model = read_model(name);
+    const double padding =
+        static_cast<double>((padded_vocabulary(model.vocabulary, 1) - model.vocabulary) * model.hidden);
+    const double table = static_cast<double>(model.vocabulary * model.hidden) + padding;
+    const double total = static_cast<double>(total_parameters(model));
+    const double tables = model.vocabulary == 0 ? 0 : model.tied_embeddings ? 1 : 2;
+    CHECK(parameters_of_all_stages(model, spread(model, {})) ==
+          Approx(total + tables * padding).epsilon(1e-12));
+    const double copy = model.tied_embeddings ? table : 0;
+    CHECK(parameters_of_all_stages(model, spread(model, {.pipeline = 4})) ==
+          Approx(total + tables * padding + copy).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("tensor parallelism divides matrices and keeps norms and output biases whole") {
+  const ModelSpec model = gpt_layers(1);
+  // Two LayerNorms (weight and bias), the biases of projection and down matrix.
+  const double replicated = 6 * kHidden;
+  const double whole = stage_parameters(model, spread(model, {}), 0);
+  CHECK(whole == 12 * kHidden * kHidden + 13 * kHidden);
+  CHECK(stage_parameters(model, spread(model, {.tensor = 8}), 0) == replicated + (whole - replicated) / 8);
+}
+
+TEST_CASE(
+    "a parameter takes 18 bytes in bf16, 20 in fp16, 16 in fp32; the distributed optimizer shards the "
+    "states") {
+  // Megatron Core user guide, distributed optimizer: 6 + 12/d, 4 + 16/d, 8 + 8/d.
+  const auto [type, fixed, sharded] = GENERATE(table<DataType, double, double>(
+      {{DataType::bf16, 6, 12}, {DataType::fp16, 4, 16}, {DataType::fp32, 8, 8}}));
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.type = type;
+  const double parameters = stage_parameters(model, strategy, 0);
+  const auto states = [&] {
+    const StageMemory memory = stage_memory(model, strategy, 0, {1});
+    return (memory.weights + memory.gradients + memory.optimizer).value() / parameters;
+  };
+  CHECK(states() == Approx(fixed + sharded));
+  strategy.distributed_optimizer = true;
+  CHECK(states() == Approx(fixed + sharded / 4));
+  strategy.context = 2;  // context ranks hold the same weights
+  CHECK(states() == Approx(fixed + sharded / 8));
+}
+
+TEST_CASE("experts are spread over the expert group and their states over the replicas left") {
+  ModelSpec model = gpt_layers(1);
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  ParallelStrategy strategy = spread(model, {.data = 8});
+  const double all = stage_parameters(model, strategy, 0);
+  const double expert = 8 * (8 * kHidden * kHidden + 5 * kHidden);
+  strategy.expert = 4;
+  CHECK(stage_parameters(model, strategy, 0) == Approx(all - expert * 3 / 4));
+  strategy.distributed_optimizer = true;
+  CHECK(optimizer_shard_parameters(model, strategy, 0) == Approx((all - expert) / 8 + expert / 4 / 2));
+}
+
+TEST_CASE("only the last stage holds logits, and those of one microbatch are at their peak") {
+  ModelSpec model = gpt_layers(4);
+  model.vocabulary = 51200;
+  model.hidden = 6144;
+  const ParallelStrategy strategy = spread(model, {.tensor = 2, .pipeline = 2});
+  const double logits = kSequence * kMicroBatch * 51200 / 2;
+  CHECK(stage_memory(model, strategy, 0, {2}).logits == Bytes());
+  CHECK(stage_memory(model, strategy, 1, {1}).logits.value() == Approx(14 * logits));
+  CHECK(stage_memory(model, strategy, 1, {3}).logits.value() == Approx((14 + 2 * 6) * logits));
+}
+
+TEST_CASE("activations are those of each chunk times its microbatches alive") {
+  const ModelSpec model = gpt_layers(7);
+  const ParallelStrategy strategy =
+      spread(model, {.pipeline = 2, .chunks = 2});  // parts of 2, 2, 2 and 1 layers
+  const double layer = 34 * kSequence * kMicroBatch * kHidden;
+  CHECK(stage_memory(model, strategy, 0, {3, 2}).activations.value() == Approx((3 * 2 + 2 * 2) * layer));
+  CHECK(stage_memory(model, strategy, 1, {3, 2}).activations.value() == Approx((3 * 2 + 2 * 1) * layer));
+}
+
+TEST_CASE("Llama-2 70B does not fit on 8 A100 of 80 GB and fits on 64") {
+  const ModelSpec model = read_model("llama2-70b");
+  const Bytes usable = usable_memory(gibibytes(80));
+  const auto largest = [&](int pipeline) {
+    ParallelStrategy strategy = spread(model, {.tensor = 8, .pipeline = pipeline});
+    strategy.micro_batch = 1;
+    strategy.sequence = 4096;
+    strategy.sequence_parallel = true;
+    Bytes most;
+    for (int stage = 0; stage < pipeline; ++stage) {
+      // 1f1b keeps P - s microbatches at stage s (SEMANTICS 1).
+      most = std::max(most, stage_memory(model, strategy, stage, {pipeline - stage}).total());
+    }
+    return most;
+  };
+  // 69e9 parameters x 18 B are 1242e9 B: 155e9 B on each of 8, 19.4e9 B on each of 64.
+  CHECK(largest(1) > Bytes(155e9));
+  CHECK(largest(1) > usable);
+  CHECK(largest(8) > Bytes(19.4e9));
+  CHECK(largest(8) < usable);
+}
+
+TEST_CASE(
+    "routed tokens are kept on the way to the experts and back, the MLP between them once for each copy") {
+  ModelSpec model = gpt_layers(1);
+  const double dense = activation_bytes(model, spread(model, {}), 0, 0).value();
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  const double tokens = kSequence * kMicroBatch;
+  // The 16 h bytes of the MLP once more, and two tensors of 2 h bytes for each of the two copies.
+  const double expected = dense + tokens * (16 * kHidden + 2 * 2 * 2 * kHidden);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
+  strategy.expert = 4;  // as many tokens come as go
+  CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
+}
+
+TEST_CASE("on AMP's 16 T4 the data-parallel GPT-2 trains with one sequence a GPU and fails with two") {
+  // arXiv 2210.07297, src/results/homogeneous_results.txt: 24 layers, 1024 wide, vocabulary 52256, dp 16.
+  ModelSpec model;
+  model.shapes = {{.hidden = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .ffn = 4096}};
+  model.layers.assign(24, 0);
+  model.vocabulary = 52256;
+  model.hidden = 1024;
+  model.learned_positions = 1024;
+  model.tied_embeddings = true;
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.sequence = 1024;
+  strategy.flash_attention = false;
+  strategy.type = DataType::fp16;
+  strategy.micro_batch = 1;
+  CHECK(stage_memory(model, strategy, 0, {1}).total() < usable_memory(gibibytes(16)));
+  strategy.micro_batch = 2;
+  CHECK(stage_memory(model, strategy, 0, {1}).total() > usable_memory(gibibytes(16)));
+}
+
+TEST_CASE("recomputation never needs more memory, nor does sequence parallelism keep more activations") {
+  std::mt19937 random(3);
+  const auto pick = [&](std::vector<int> values) { return values[random() % values.size()]; };
+  for (int draw = 0; draw < 300; ++draw) {
+    ModelSpec model = gpt_layers(pick({1, 4, 13, 32}));
+    model.shapes.push_back({.hidden = 1024,
+                            .heads = 16,
+                            .kv_heads = 4,
+                            .head_dim = 64,
+                            .ffn = 4096,
+                            .mlp = MlpKind::gated,
+                            .linear_bias = false,
+                            .experts = pick({1, 8}),
+                            .experts_per_token = 2,
+                            .sequence = 512});
+    for (int& shape : model.layers) shape = pick({0, 1});
+    model.vocabulary = pick({0, 32000});
+    model.hidden = 1024;
+    ParallelStrategy strategy =
+        spread(model, {.tensor = pick({1, 2, 8}), .pipeline = pick({1, 2, 3}), .chunks = pick({1, 2})});
+    strategy.flash_attention = random() % 2 == 0;
+    const int stage = pick({0, strategy.pipeline - 1});
+    const std::vector<int> alive(static_cast<std::size_t>(strategy.chunks), pick({1, 2, 5}));
+    INFO("draw " << draw << ": " << model.layer_count() << " layers, tensor " << strategy.tensor(stage));
+    const Bytes whole = stage_memory(model, strategy, stage, alive).total();
+    const double rounding = 1 + 1e-12;
+
+    ParallelStrategy split = strategy;
+    split.sequence_parallel = true;
+    CHECK(stage_memory(model, split, stage, alive).activations <=
+          stage_memory(model, strategy, stage, alive).activations * rounding);
+    strategy.recompute.granularity = RecomputeGranularity::selective;
+    CHECK(stage_memory(model, strategy, stage, alive).total() <= whole * rounding);
+    strategy.recompute = {.granularity = RecomputeGranularity::full,
+                          .method = random() % 2 == 0 ? RecomputeMethod::uniform : RecomputeMethod::block,
+                          .layers = pick({1, 2, 5})};
+    CHECK(stage_memory(model, strategy, stage, alive).total() <= whole * rounding);
+  }
+}
+
+TEST_CASE("larger cards are usable to a larger share") {
+  CHECK(usable_memory(gibibytes(16)).value() == Approx(0.83 * 16 * kGibi));
+  CHECK(usable_memory(gibibytes(48)).value() == Approx(0.87 * 48 * kGibi));  // half way
+  CHECK(usable_memory(gibibytes(80)).value() == Approx(0.91 * 80 * kGibi));
+  CHECK(usable_memory(gibibytes(192)).value() == Approx(0.91 * 192 * kGibi));
+}
+
+}  // namespace orrery

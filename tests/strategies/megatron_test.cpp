@@ -1,0 +1,277 @@
+// Plans in Megatron-LM's terms.
+#include "strategies/megatron.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/strategies/plan_fixture.hpp"
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const Argument& argument(const ArgumentTable& table, const std::string& name) {
+  const auto entry =
+      std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.first == name; });
+  INFO(name);
+  REQUIRE(entry != table.end());
+  return entry->second;
+}
+
+ParallelStrategy with_parts(std::vector<int> counts) {
+  ParallelStrategy strategy;
+  int next = 0;
+  for (const int count : counts) {
+    strategy.parts.push_back({next, count});
+    next += count;
+  }
+  strategy.pipeline = static_cast<int>(counts.size());
+  return strategy;
+}
+
+// Reads a layout as Megatron-LM does (core/transformer/pipeline_parallel_layer_layout.py): commas say
+// nothing, then
+// (..)*n unrolls, then c*n.
+std::string unrolled(const std::string& layout) {
+  std::string text;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    if (layout[i] == ',') continue;
+    if (layout[i] != '(') {
+      text += layout[i];
+      continue;
+    }
+    const std::size_t close = layout.find(")*", i);
+    std::size_t digits = 0;
+    const int times = std::stoi(layout.substr(close + 2), &digits);
+    for (int k = 0; k < times; ++k) text += layout.substr(i + 1, close - i - 1);
+    i = close + 1 + digits;
+  }
+  std::string flat;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '*') {
+      flat += text[i];
+      continue;
+    }
+    std::size_t digits = 0;
+    const int times = std::stoi(text.substr(i + 1), &digits);
+    flat.append(static_cast<std::size_t>(times - 1), flat.back());
+    i += digits;
+  }
+  return flat;
+}
+
+// All of megatron/training/arguments.py and the configuration classes it makes flags of, August 2026.
+const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
+                                        "--pipeline-model-parallel-size",
+                                        "--context-parallel-size",
+                                        "--expert-model-parallel-size",
+                                        "--num-layers-per-virtual-pipeline-stage",
+                                        "--pipeline-model-parallel-layout",
+                                        "--no-overlap-p2p-communication",
+                                        "--sequence-parallel",
+                                        "--use-distributed-optimizer",
+                                        "--micro-batch-size",
+                                        "--global-batch-size",
+                                        "--seq-length",
+                                        "--bf16",
+                                        "--fp16",
+                                        "--fp8-format",
+                                        "--recompute-granularity",
+                                        "--recompute-method",
+                                        "--recompute-num-layers",
+                                        "--use-flash-attn",
+                                        "--attention-backend",
+                                        "--num-layers",
+                                        "--hidden-size",
+                                        "--ffn-hidden-size",
+                                        "--num-attention-heads",
+                                        "--kv-channels",
+                                        "--group-query-attention",
+                                        "--num-query-groups",
+                                        "--swiglu",
+                                        "--normalization",
+                                        "--disable-bias-linear",
+                                        "--add-qkv-bias",
+                                        "--qk-layernorm",
+                                        "--position-embedding-type",
+                                        "--max-position-embeddings",
+                                        "--untie-embeddings-and-output-weights",
+                                        "--num-experts",
+                                        "--moe-router-topk",
+                                        "--moe-ffn-hidden-size",
+                                        "--moe-layer-freq",
+                                        "--moe-shared-expert-intermediate-size",
+                                        "--moe-shared-expert-gate"};
+
+LaunchFiles files_of(const ModelSpec& model, const ParallelStrategy& strategy) {
+  auto result = launch_files(model, strategy, two_kinds());
+  if (auto* gaps = std::get_if<std::vector<std::string>>(&result)) FAIL("gap: " << gaps->front());
+  return std::get<LaunchFiles>(result);
+}
+
+std::string first_gap(const ModelSpec& model, const ParallelStrategy& strategy) {
+  const auto result = launch_files(model, strategy, two_kinds());
+  const auto* gaps = std::get_if<std::vector<std::string>>(&result);
+  return gaps == nullptr ? "none" : gaps->front();
+}
+
+}  // namespace
+
+TEST_CASE("layouts fold equal parts between the first and the last") {
+  struct Row {
+    std::vector<int> counts;
+    const char* layout;
+  };
+  for (const Row& row : {Row{{2}, "EttL"}, Row{{3, 5}, "Ettt|t*5L"}, Row{{3, 2, 2, 2, 1}, "Ettt|(tt|)*3,tL"},
+                         Row{{26, 26, 14, 14}, "Et*26|t*26|t*14|t*14L"},
+                         Row{{1, 4, 4, 5, 5, 6}, "Et|(t*4|)*2,(t*5|)*2,t*6L"}}) {
+    const std::string layout = pipeline_layout(with_parts(row.counts));
+    CHECK(layout == row.layout);
+  }
+}
+
+TEST_CASE("a layout unrolls to the parts it came from") {
+  unsigned state = 7;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int> counts;
+    state = state * 1664525 + 1013904223;
+    for (unsigned i = 0; i <= state >> 28; ++i) {
+      counts.push_back(1 + static_cast<int>((state >> (i % 16 + 5)) % 13 / 3 * 3));
+    }
+    std::string expected = "E";
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      expected += (i == 0 ? "" : "|") + std::string(static_cast<std::size_t>(counts[i]), 't');
+    CHECK(unrolled(pipeline_layout(with_parts(counts))) == expected + "L");
+  }
+}
+
+TEST_CASE("every argument has one name, an example and the example's kind") {
+  const ArgumentTable table = megatron_arguments(read_model("llama2-70b"), llama70b_on_two_kinds());
+  const ArgumentTable& examples = argument_examples();
+  REQUIRE(table.size() == examples.size());
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    INFO(examples[i].first);
+    CHECK(names.insert(table[i].first).second);
+    CHECK(table[i].first == examples[i].first);
+    CHECK_FALSE(std::holds_alternative<std::monostate>(examples[i].second));
+    const bool none = std::holds_alternative<std::monostate>(table[i].second);
+    CHECK((none || table[i].second.index() == examples[i].second.index()));
+  }
+}
+
+TEST_CASE("arguments say what the strategy says") {
+  const ArgumentTable table = megatron_arguments(read_model("llama2-70b"), llama70b_on_two_kinds());
+  CHECK(argument(table, "world_size") == Argument(64.0));
+  CHECK(argument(table, "tensor_model_parallel_size") == Argument(8.0));
+  CHECK(argument(table, "pipeline_model_parallel_layout") == Argument("Et*26|t*26|t*14|t*14L"));
+  CHECK(argument(table, "num_query_groups") == Argument(8.0));
+  CHECK(argument(table, "group_query_attention") == Argument(true));
+  CHECK(argument(table, "swiglu") == Argument(true));
+  CHECK(argument(table, "normalization") == Argument("RMSNorm"));
+  CHECK(argument(table, "recompute_granularity") == Argument(std::monostate{}));
+  CHECK(argument(table, "recompute_method") == Argument(std::monostate{}));
+}
+
+TEST_CASE("mixed dense and sparse layers become a pattern") {
+  const ModelSpec model = parse_model_blocks(
+      "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nblocks:\n"
+      "  - {hidden: 64, heads: 8, ffn: 256, mlp: gated, norm: rms_norm, bias: false}\n"
+      "  - {repeat: 2, hidden: 64, heads: 8, ffn: 32, mlp: gated, norm: rms_norm, bias: false, experts: 8,\n"
+      "     experts_per_token: 2}\n",
+      "x.yaml");
+  ParallelStrategy strategy = with_parts({3});
+  strategy.stages = {{0, 1}};
+  const ArgumentTable table = megatron_arguments(model, strategy);
+  CHECK(argument(table, "moe_layer_freq") == Argument("[0,1,1]"));
+  CHECK(argument(table, "ffn_hidden_size") == Argument(256.0));
+  CHECK(argument(table, "moe_ffn_hidden_size") == Argument(32.0));
+}
+
+TEST_CASE("every flag that is written is one of Megatron-LM's") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};
+  strategy.type = DataType::fp8;
+  strategy.distributed_optimizer = true;
+  strategy.flash_attention = GENERATE(true, false);
+  const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b");
+  const ModelSpec model = read_model(name);
+  strategy.parts = equal_parts(4, model.layer_count());
+  if (GENERATE(true, false)) --strategy.parts[3].count;  // uneven
+  std::istringstream lines(files_of(model, strategy).arguments);
+  for (std::string flag, line; std::getline(lines, line);) {
+    flag = line.substr(0, line.find(' '));
+    INFO(line);
+    CHECK(kKnownFlags.count(flag) == 1);
+  }
+}
+
+TEST_CASE("a Llama plan on two kinds becomes these arguments") {
+  const LaunchFiles files = files_of(read_model("llama2-70b"), llama70b_on_two_kinds());
+  CHECK(
+      files.arguments ==
+      "--tensor-model-parallel-size 8\n--pipeline-model-parallel-size 4\n--context-parallel-size 1\n"
+      "--expert-model-parallel-size 1\n--pipeline-model-parallel-layout 'Et*26|t*26|t*14|t*14L'\n"
+      "--sequence-parallel\n--micro-batch-size 1\n--global-batch-size 64\n--seq-length 4096\n--bf16\n"
+      "--use-flash-attn\n--num-layers 80\n--hidden-size 8192\n--ffn-hidden-size 28672\n--num-attention-heads "
+      "64\n"
+      "--kv-channels 128\n--group-query-attention\n--num-query-groups 8\n--swiglu\n--normalization RMSNorm\n"
+      "--disable-bias-linear\n--position-embedding-type rope\n--max-position-embeddings 4096\n"
+      "--untie-embeddings-and-output-weights\n");
+  // 16 ranks a stage: 2 replicas x 8 ways, 8 GPUs a node.
+  CHECK(contains(files.rank_map, "node 0: group fast (fast-gpu), ranks 0-7, stages 0\n"));
+  CHECK(contains(files.rank_map, "node 4: group slow (slow-gpu), ranks 32-39, stages 2\n"));
+  CHECK(contains(files.script, "--nnodes 8 --node-rank \"$NODE_RANK\""));
+  CHECK(contains(files.script, "processes=(8 8 8 8 8 8 8 8)"));
+}
+
+TEST_CASE("an even interleaved plan needs no layout") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.chunks = 2;
+  strategy.schedule = ScheduleKind::interleaved;
+  strategy.transfers = TransferMode::overlapped;
+  strategy.parts = equal_parts(8, 80);
+  const std::string arguments = files_of(read_model("llama2-70b"), strategy).arguments;
+  CHECK(contains(arguments, "--num-layers-per-virtual-pipeline-stage 10\n"));
+  CHECK_FALSE(contains(arguments, "--pipeline-model-parallel-layout"));
+  CHECK_FALSE(contains(arguments, "overlap-p2p"));
+}
+
+TEST_CASE("stages smaller than a node share it") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.data = 1;
+  strategy.stages = {{0, 4}, {0, 4}, {0, 4}, {0, 4}};
+  const LaunchFiles files = files_of(read_model("llama2-70b"), strategy);
+  CHECK(files.rank_map ==
+        "node 0: group fast (fast-gpu), ranks 0-7, stages 0-1\nnode 1: group fast (fast-gpu), ranks 8-15, "
+        "stages 2-3\n");
+}
+
+TEST_CASE("what Megatron-LM cannot run is named") {
+  const ModelSpec llama = read_model("llama2-70b");
+  ParallelStrategy uneven_ways = llama70b_on_two_kinds();
+  uneven_ways.stages[2].tensor = 4;
+  CHECK(contains(first_gap(llama, uneven_ways), "stage 0 has 8 tensor-parallel ways and stage 2 has 4"));
+  ParallelStrategy gpipe = llama70b_on_two_kinds();
+  gpipe.schedule = ScheduleKind::gpipe;
+  CHECK(contains(first_gap(llama, gpipe), "gpipe"));
+  // Stages 0 and 2 would share a node of `fast`, with stage 1 between them.
+  ParallelStrategy crossing = llama70b_on_two_kinds();
+  crossing.data = 1;
+  crossing.stages = {{0, 4}, {1, 4}, {0, 4}, {1, 4}};
+  CHECK(contains(first_gap(llama, crossing), "group fast share nodes"));
+  ParallelStrategy plain = llama70b_on_two_kinds();
+  plain.sequence_parallel = false;
+  CHECK(contains(first_gap(read_model("mixtral-8x7b"), plain), "sequence parallelism"));
+  CHECK(contains(first_gap(read_model("transgan"), plain), "different width"));
+  CHECK(contains(first_gap(read_model("gpt-neox-20b"), plain), "side by side"));
+  CHECK(contains(first_gap(read_model("bloom-176b"), plain), "embedding"));
+}

@@ -1,0 +1,246 @@
+// What the model readers accept, and what they say about what they do not.
+#include <string>
+
+#include "platforms/errors.hpp"
+#include "strategies/model.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const std::string kTinyLlama = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100,
+  "max_position_embeddings": 32})";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string error_of(const std::string& json) {
+  try {
+    parse_huggingface_config(json, "config.json");
+  } catch (const InputError& error) {
+    return error.place + " | " + error.found + " | " + error.expected;
+  }
+  return "no error";
+}
+
+std::string yaml_error_of(const std::string& yaml) {
+  try {
+    parse_model_blocks(yaml, "model.yaml");
+  } catch (const InputError& error) {
+    return error.place + " | " + error.found + " | " + error.expected;
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::int64_t parameters(const std::string& json) {
+  return total_parameters(parse_huggingface_config(json, "config.json"));
+}
+
+}  // namespace
+
+TEST_CASE("every built-in model reads and bears its name") {
+  const auto names = builtin_model_names();
+  CHECK(names.size() >= 20);
+  for (const std::string& name : names) {
+    INFO(name);
+    const ModelSpec model = read_model(name);
+    CHECK(model.name == name);
+    CHECK(total_parameters(model) > 0);
+    CHECK(model.default_sequence > 0);
+  }
+}
+
+TEST_CASE("a wrong model name gives the nearest one") {
+  try {
+    read_model("llama2-70");
+    FAIL("accepted");
+  } catch (const InputError& error) {
+    CHECK(contains(error.expected, "llama2-7"));
+    CHECK(contains(error.found, "llama2-70"));
+  }
+}
+
+TEST_CASE("other families count as published") {
+  struct Row {
+    const char* json;
+    std::int64_t parameters;
+  };
+  const auto row = GENERATE(values<Row>({
+      // openai-community/gpt2
+      {R"({"model_type":"gpt2","n_embd":768,"n_layer":12,"n_head":12,"n_positions":1024,"vocab_size":50257,
+           "n_inner":null})",
+       124'439'808},
+      // facebook/opt-125m: 12 x (12 h^2 + 13 h) + (50272 + 2050 + 2) h, h = 768
+      {R"({"model_type":"opt","hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,"ffn_dim":3072,
+           "vocab_size":50272,"max_position_embeddings":2048,"word_embed_proj_dim":768})",
+       125'239'296},
+      // bigscience/bloom-560m
+      {R"({"model_type":"bloom","n_embed":1024,"n_layer":24,"num_attention_heads":16,"vocab_size":250880})",
+       559'214'592},
+      // microsoft/Phi-3-mini-4k-instruct
+      {R"({"model_type":"phi3","hidden_size":3072,"num_hidden_layers":32,"num_attention_heads":32,
+           "num_key_value_heads":32,"intermediate_size":8192,"vocab_size":32064,"max_position_embeddings":4096})",
+       3'821'079'552},
+      // google/gemma-2b
+      {R"({"model_type":"gemma","hidden_size":2048,"num_hidden_layers":18,"num_attention_heads":8,
+           "num_key_value_heads":1,"head_dim":256,"intermediate_size":16384,"vocab_size":256000,
+           "max_position_embeddings":8192})",
+       2'506'172'416},
+      // google/gemma-2-2b
+      {R"({"model_type":"gemma2","hidden_size":2304,"num_hidden_layers":26,"num_attention_heads":8,
+           "num_key_value_heads":4,"head_dim":256,"intermediate_size":9216,"vocab_size":256000,
+           "max_position_embeddings":8192})",
+       2'614'341'888},
+      // zai-org/glm-4-9b-hf
+      {R"({"model_type":"glm","hidden_size":4096,"num_hidden_layers":40,"num_attention_heads":32,
+           "num_key_value_heads":2,"head_dim":128,"intermediate_size":13696,"vocab_size":151552,
+           "attention_bias":true,"max_position_embeddings":131072})",
+       9'399'951'360},
+      // zai-org/GLM-4-9B-0414: two more norms a layer
+      {R"({"model_type":"glm4","hidden_size":4096,"num_hidden_layers":40,"num_attention_heads":32,
+           "num_key_value_heads":2,"head_dim":128,"intermediate_size":13696,"vocab_size":151552,
+           "attention_bias":true,"max_position_embeddings":32768})",
+       9'399'951'360 + 40 * 2 * 4096},
+      // THUDM/chatglm-6b
+      {R"({"model_type":"chatglm","hidden_size":4096,"inner_hidden_size":16384,"num_layers":28,
+           "num_attention_heads":32,"vocab_size":130528,"max_sequence_length":2048})",
+       6'173'286'400},
+      // Qwen/Qwen1.5-MoE-A2.7B: 60 experts, a shared one of width 5632 behind a gate
+      {R"({"model_type":"qwen2_moe","hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":16,
+           "num_key_value_heads":16,"intermediate_size":5632,"moe_intermediate_size":1408,
+           "shared_expert_intermediate_size":5632,"num_experts":60,"num_experts_per_tok":4,"decoder_sparse_step":1,
+           "vocab_size":151936,"max_position_embeddings":8192})",
+       14'315'784'192},
+      // tiiuae/falcon-rw-1b: neither parallel nor multi-query, biases
+      {R"({"model_type":"falcon","hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":32,"alibi":true,
+           "bias":true,"multi_query":false,"parallel_attn":false,"new_decoder_architecture":false,"vocab_size":50304})",
+       1'311'625'216},
+  }));
+  INFO(row.json);
+  CHECK(parameters(row.json) == row.parameters);
+}
+
+TEST_CASE("mixed dense and sparse layers keep their places") {
+  const ModelSpec model = parse_huggingface_config(
+      R"({"model_type":"qwen3_moe","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
+          "intermediate_size":128,"moe_intermediate_size":32,"num_experts":8,"num_experts_per_tok":2,
+          "decoder_sparse_step":2,"mlp_only_layers":[3],"vocab_size":100,"max_position_embeddings":32})",
+      "config.json");
+  REQUIRE(model.shapes.size() == 2);
+  CHECK(model.layer(0).experts == 1);
+  CHECK(model.layer(1).experts == 8);
+  CHECK(model.layer(2).experts == 1);
+  CHECK(model.layer(3).experts == 1);
+}
+
+TEST_CASE("a model takes the name it was published under, else that of its file") {
+  const std::string named = replaced(kTinyLlama, "{", R"({"_name_or_path": "meta-llama/Llama-2-7b-hf", )");
+  CHECK(parse_huggingface_config(named, "config.json").name == "Llama-2-7b-hf");
+  CHECK(parse_huggingface_config(kTinyLlama, "models/tiny.json").name == "tiny");
+  CHECK(parse_huggingface_config(kTinyLlama, "tiny/config.json").name == "tiny");
+}
+
+TEST_CASE("unknown keys of a config are ignored") {
+  CHECK(parameters(
+            replaced(kTinyLlama, "{", R"({"torch_dtype": "bfloat16", "rope_scaling": {"factor": 8.0}, )")) ==
+        parameters(kTinyLlama));
+}
+
+TEST_CASE("a wrong config names the file, the key, what is there and what should be") {
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64,", "")),
+                 "config.json: hidden_size | nothing"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_size\": \"64\"")),
+                 "| \"64\" |"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_size\": 64.5")), "| 64.5 |"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_size\": -64")), "| -64 |"));
+  CHECK(
+      contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_size\": 99999999999999999999")),
+               "a whole number"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0")),
+                 "| 0 |"));
+  CHECK(contains(
+      error_of(replaced(kTinyLlama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000000")),
+      "num_hidden_layers | 1000000000 | a whole number from 1 to 4096"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"num_attention_heads\": 4", "\"num_attention_heads\": 5")),
+                 "num_key_value_heads"));
+  CHECK(contains(
+      error_of(replaced(replaced(kTinyLlama, "\"num_attention_heads\": 4", "\"num_attention_heads\": 6"),
+                        "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3")),
+      "a divisor of hidden_size 64"));
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3")),
+                 "a divisor of num_attention_heads 4"));
+}
+
+TEST_CASE("an unknown model_type lists the known ones and the nearest") {
+  const std::string error = error_of(replaced(kTinyLlama, "\"llama\"", "\"lama\""));
+  CHECK(contains(error, "bloom"));
+  CHECK(contains(error, "qwen3_moe"));
+  CHECK(contains(error, "llama"));
+}
+
+TEST_CASE("latent attention is refused, not approximated") {
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"llama\"", "\"deepseek_v3\"")),
+                 "multi-head latent attention"));
+}
+
+TEST_CASE("broken JSON is placed by line and column") {
+  CHECK(contains(error_of("{\n  \"a\": 1,\n  oops\n}"), "config.json:3:3"));
+  CHECK(contains(error_of(""), "broken JSON"));
+  CHECK(contains(error_of("[1, 2]"), "a list"));
+  CHECK(contains(error_of("7"), "a JSON object"));
+  CHECK(contains(error_of("{\"model_type\": 1e999}"), "config.json"));
+  CHECK(contains(error_of("{\"model_type\": \"\xff\"}"), "config.json"));
+}
+
+TEST_CASE("deeply nested input is refused without a crash") {
+  CHECK(error_of(std::string(200'000, '[')) != "no error");
+  CHECK(error_of(std::string(200'000, '[') + std::string(200'000, ']')) != "no error");
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  CHECK(parameters(replaced(kTinyLlama, "{", "{\"deep\": " + deep + ", ")) == parameters(kTinyLlama));
+  CHECK(contains(error_of(replaced(kTinyLlama, "64", deep)), "hidden_size | a list"));
+}
+
+TEST_CASE("a list of blocks reads in order") {
+  const ModelSpec model = parse_model_blocks(R"(
+name: uneven
+sequence: 128
+vocabulary: 1000
+hidden: 64
+blocks:
+  - {repeat: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 256, mlp: swiglu, norm: rms_norm, bias: false, rotary: true}
+  - {hidden: 32, heads: 4, ffn: 128, mlp: gelu, norm: layer_norm, sequence: 512}
+  - {hidden: 64, heads: 4, ffn: 64, mlp: gated, norm: rms_norm, experts: 8, experts_per_token: 2}
+)",
+                                             "model.yaml");
+  CHECK(model.layers == std::vector<int>{0, 0, 1, 2});
+  CHECK(model.layer(0).kv_heads == 2);
+  CHECK(model.layer(2).sequence == 512);
+  CHECK(model.layer(3).experts == 8);
+  CHECK(model.final_norm == NormKind::rms_norm);
+}
+
+TEST_CASE("a wrong list of blocks names the line") {
+  const std::string head = "name: x\nsequence: 8\nhidden: 64\nblocks:\n";
+  CHECK(contains(yaml_error_of(head + "  - {hidden: 64, heads: 5, ffn: 8, mlp: gelu, norm: layer_norm}\n"),
+                 "a divisor of hidden 64"));
+  CHECK(contains(yaml_error_of(head + "  - {hidden: 64, heads: 4, ffn: 8, mlp: tanh, norm: layer_norm}\n"),
+                 "gelu"));
+  CHECK(contains(yaml_error_of(head + "  - {hidden: 64, heads: 4, fnn: 8, mlp: gelu, norm: layer_norm}\n"),
+                 "ffn"));
+  CHECK(contains(yaml_error_of(head + "  - {hidden: 64, heads: 4, ffn: 0, mlp: gelu, norm: layer_norm}\n"),
+                 "model.yaml:5"));
+  CHECK(contains(yaml_error_of("name: x\nsequence: 8\nhidden: 64\nblocks: []\n"), "at least one block"));
+  CHECK(contains(
+      yaml_error_of(head + "  - {repeat: 4096, hidden: 64, heads: 4, ffn: 8, mlp: gelu, norm: layer_norm}\n"
+                           "  - {repeat: 4096, hidden: 64, heads: 4, ffn: 8, mlp: gelu, norm: layer_norm}\n"),
+      "4096 layers"));
+}

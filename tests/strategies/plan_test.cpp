@@ -1,0 +1,205 @@
+// Plan files come back equal, and plans that cannot run say why.
+#include "strategies/plan.hpp"
+
+#include <functional>
+#include <random>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/strategies/plan_fixture.hpp"
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+class Dice {
+ public:
+  explicit Dice(unsigned seed) : engine_(seed) {}
+  int roll(int low, int high) {
+    return low + static_cast<int>(engine_() % static_cast<unsigned>(high - low + 1));
+  }
+  bool coin() { return roll(0, 1) == 1; }
+
+ private:
+  std::mt19937 engine_;  // its output is the same everywhere, that of distributions is not
+};
+
+std::string random_name(Dice& dice) {
+  const std::string characters = "abz019.-_/ :#'\"\\\t{}[]&*!|>%@`,~\n\x01";
+  std::string name;
+  for (int length = dice.roll(1, 12); length > 0; --length)
+    name += characters[static_cast<std::size_t>(dice.roll(0, static_cast<int>(characters.size()) - 1))];
+  return name;
+}
+
+ParallelStrategy random_strategy(Dice& dice) {
+  ParallelStrategy strategy;
+  strategy.pipeline = dice.roll(1, 6);
+  strategy.data = dice.roll(1, 64);
+  strategy.context = dice.roll(1, 8);
+  strategy.expert = dice.roll(1, 8);
+  strategy.chunks = dice.roll(1, 4);
+  strategy.micro_batch = dice.roll(1, 16);
+  strategy.global_batch = dice.roll(1, 1 << 20);
+  strategy.sequence = dice.roll(1, 1 << 20);
+  strategy.type = static_cast<DataType>(dice.roll(0, 4));
+  strategy.schedule = static_cast<ScheduleKind>(dice.roll(0, 2));
+  strategy.transfers = static_cast<TransferMode>(dice.roll(0, 2));
+  strategy.sequence_parallel = dice.coin();
+  strategy.distributed_optimizer = dice.coin();
+  strategy.flash_attention = dice.coin();
+  strategy.recompute = {static_cast<RecomputeGranularity>(dice.roll(0, 2)),
+                        static_cast<RecomputeMethod>(dice.roll(0, 1)), dice.roll(1, 12)};
+  for (int i = 0; i < strategy.pipeline; ++i) strategy.stages.push_back({dice.roll(0, 3), dice.roll(1, 16)});
+  for (int i = 0; i < strategy.part_count(); ++i)
+    strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 99)});
+  for (int i = dice.roll(0, 4); i > 0; --i) strategy.nodes.push_back(dice.roll(0, 99));
+  return strategy;
+}
+
+std::string reason_of(const ModelSpec& model, const ParallelStrategy& strategy) {
+  const auto answer = check_shape(model, strategy, two_kinds());
+  if (!answer) return "feasible";
+  CHECK(answer->kind == InfeasibleKind::shape);
+  return answer->reason;
+}
+
+std::string error_of(const std::string& yaml) {
+  try {
+    parse_plan(yaml, "plan.yaml");
+  } catch (const InputError& error) {
+    return error.place + " | " + error.found + " | " + error.expected;
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a plan written as YAML reads back equal") {
+  Dice dice(20260);
+  for (int i = 0; i < 500; ++i) {
+    const Plan plan{random_name(dice), random_name(dice), random_strategy(dice)};
+    const std::string yaml = to_yaml(plan);
+    INFO(yaml);
+    REQUIRE(parse_plan(yaml, "plan.yaml") == plan);
+  }
+}
+
+TEST_CASE("a plan file needs only what has no default") {
+  const Plan plan = parse_plan(
+      "model: llama2-7b\ncluster: c.yaml\nglobal_batch: 8\nsequence: 4096\nnodes: [1]\nstages: [{tensor: "
+      "8}]\n"
+      "parts: [[0, 32]]\n",
+      "plan.yaml");
+  ParallelStrategy expected;
+  expected.global_batch = 8;
+  expected.sequence = 4096;
+  expected.nodes = {1};
+  expected.stages = {{0, 8}};
+  expected.parts = {{0, 32}};
+  CHECK(plan.strategy == expected);
+}
+
+TEST_CASE("a wrong plan file names the line and the nearest key") {
+  const std::string yaml = to_yaml({"llama2-70b", "c.yaml", llama70b_on_two_kinds()});
+  CHECK(contains(error_of(yaml + "context_parallel: 2\n"), "context_parallel"));
+  CHECK(contains(error_of(replaced(yaml, "schedule: 1f1b", "schedule: 1f1")), "did you mean '1f1b'"));
+  CHECK(contains(error_of(replaced(yaml, "type: bf16", "type: int8")), "bf16"));
+  CHECK(contains(error_of(replaced(yaml, "data: 2", "data: 0")), "plan.yaml:3"));
+  CHECK(contains(error_of(replaced(yaml, "data: 2", "data: 1e9")), "plan.yaml:3"));
+  CHECK(contains(error_of(replaced(yaml, "chunks: 1", "chunks: 2")), "8 parts"));
+  CHECK(contains(error_of(replaced(yaml, "[0, 26]", "[0, 26, 1]")), "[first layer, number of layers]"));
+  CHECK(contains(error_of("- a\n- b\n"), "plan.yaml"));
+}
+
+TEST_CASE("a plan with unequal parts on two kinds of GPU is feasible") {
+  CHECK(reason_of(read_model("llama2-70b"), llama70b_on_two_kinds()) == "feasible");
+}
+
+TEST_CASE("a plan that cannot run says why, with the numbers") {
+  struct Row {
+    const char* says;
+    std::function<void(ParallelStrategy&)> damage;
+  };
+  const std::vector<Row> rows{
+      {"the sequence has 0 tokens", [](auto& s) { s.sequence = 0; }},
+      {"data 0", [](auto& s) { s.data = 0; }},
+      {"micro batch of 0", [](auto& s) { s.micro_batch = 0; }},
+      {"4 ranks and GPUs are named for 3", [](auto& s) { s.stages.pop_back(); }},
+      {"nodes are named for 1 groups; the cluster has 2", [](auto& s) { s.nodes.pop_back(); }},
+      {"node group 2 is not among the cluster's 2", [](auto& s) { s.stages[1].group = 2; }},
+      {"3 tensor-parallel ways do not fit the 8 GPUs of a node of group fast",
+       [](auto& s) { s.stages[0].tensor = 3; }},
+      {"GPU fast-gpu of group fast has no fp8", [](auto& s) { s.type = DataType::fp8; }},
+      {"5 nodes of group fast are not between 0 and 4", [](auto& s) { s.nodes[0] = 5; }},
+      {"the stages on group slow need 32 GPUs; 3 nodes have 24", [](auto& s) { s.nodes[1] = 3; }},
+      {"a part begins at layer 27 where layer 26 is next", [](auto& s) { s.parts[1].first = 27; }},
+      {"the parts hold 79 layers; the model has 80", [](auto& s) { s.parts[3].count = 13; }},
+      {"has 0 layers; at least 1", [](auto& s) { s.parts[0].count = 0, s.parts[1].first = 0; }},
+      {"the global batch of 63 sequences is not a multiple of 2 replicas x micro batch 1",
+       [](auto& s) { s.global_batch = 63; }},
+      {"not a multiple of twice the 3 context-parallel ways",
+       [](auto& s) {
+         s.context = 3, s.data = 1, s.stages = {{0, 2}, {0, 2}, {1, 2}, {1, 2}};
+       }},
+      {"experts to spread over 2", [](auto& s) { s.expert = 2; }},
+      {"3 expert-parallel ways do not divide the 2 replicas", [](auto& s) { s.expert = 3; }},
+      {"schedule 1f1b", [](auto& s) { s.chunks = 2, s.parts = equal_parts(8, 80); }},
+  };
+  const ModelSpec model = read_model("llama2-70b");
+  for (const Row& row : rows) {
+    ParallelStrategy strategy = llama70b_on_two_kinds();
+    row.damage(strategy);
+    const std::string reason = reason_of(model, strategy);
+    INFO(reason);
+    CHECK(contains(reason, row.says));
+  }
+}
+
+TEST_CASE("more parts than layers is said so") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = parse_model_blocks(
+      "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nblocks:\n"
+      "  - {repeat: 3, hidden: 64, heads: 8, ffn: 64, mlp: gelu, norm: layer_norm}\n",
+      "x.yaml");
+  CHECK(contains(reason_of(model, strategy),
+                 "4 pipeline ranks with 1 parts each need 4 layers; the model has 3"));
+}
+
+TEST_CASE("widths must split over the tensor ways") {
+  // GPT-2 XL has 25 heads.
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.sequence = 1024;
+  strategy.parts = equal_parts(4, 48);
+  CHECK(contains(reason_of(read_model("gpt2-1.5b"), strategy), "25 attention heads are not a multiple of 8"));
+  // Beyond its table of 1024 positions.
+  strategy.sequence = 2048;
+  CHECK(contains(reason_of(read_model("gpt2-1.5b"), strategy), "table of 1024 positions"));
+  // Llama-2 70B has 8 key-value heads: 16 ways hold each twice.
+  ParallelStrategy wide = llama70b_on_two_kinds();
+  wide.data = 1;
+  wide.stages = {{0, 16}, {0, 16}, {1, 16}, {1, 16}};
+  CHECK(reason_of(read_model("llama2-70b"), wide) == "feasible");
+  // Sequence parallelism needs tokens for each way.
+  ParallelStrategy odd = llama70b_on_two_kinds();
+  odd.sequence = 4097;
+  CHECK(contains(reason_of(read_model("llama2-70b"), odd), "sequence parallelism splits 4097 tokens"));
+}
+
+TEST_CASE("experts must split over the expert ways") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.parts = equal_parts(4, 32);
+  strategy.expert = 2;
+  CHECK(reason_of(read_model("mixtral-8x7b"), strategy) == "feasible");
+}

@@ -1,0 +1,208 @@
+// The rule language: what matches, and where errors point.
+#include "strategies/rules.hpp"
+
+#include <string>
+
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const ArgumentTable kTable{
+    {"tensor_model_parallel_size", 8.0},
+    {"pipeline_model_parallel_size", 16.0},
+    {"recompute_granularity", std::string("full")},
+    {"sequence_parallel", true},
+    {"num_layers_per_virtual_pipeline_stage", std::monostate{}},
+    {"micro_batch_size", 3.0},
+};
+
+bool matches(const std::string& rule) {
+  return Rule(rule, "test").matches(kTable);
+}
+
+std::string error_of(const std::string& rule) {
+  try {
+    Rule parsed(rule, "rules.txt:3");
+    static_cast<void>(parsed.matches(kTable));
+  } catch (const InputError& error) {
+    return error.place + " | " + error.found + " | " + error.expected;
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("rules that match") {
+  const auto* rule = GENERATE(values<const char*>({
+      "$tensor_model_parallel_size * $pipeline_model_parallel_size > 64 && $recompute_granularity == "
+      "\"full\"",
+      "tensor_model_parallel_size*pipeline_model_parallel_size>64&&recompute_granularity==\"full\"",
+      "$tensor_model_parallel_size == 8",
+      "$tensor_model_parallel_size != 4",
+      "$micro_batch_size % 2 == 1",
+      "$tensor_model_parallel_size % $pipeline_model_parallel_size == 8",
+      "!($tensor_model_parallel_size < 8)",
+      "!(!$sequence_parallel)",
+      "$sequence_parallel",
+      "$sequence_parallel == true",
+      "$sequence_parallel != False",
+      "1 + 2 * 3 == 7",
+      "(1 + 2) * 3 == 9",
+      "10 - 4 - 3 == 3",
+      "2 - -1 == 3",
+      "-$micro_batch_size < -2",
+      "1 / 4 == 0.25",
+      "1e3 == 1000",
+      ".5 < 1",
+      "$micro_batch_size == 3 || 1 == 2 && 1 == 2",
+      "true || false && false",
+      "1 < 2 == true",
+      "$recompute_granularity != \"selective\"",
+      "$recompute_granularity != None",
+      "$num_layers_per_virtual_pipeline_stage == None",
+      "None == None",
+      "None == $num_layers_per_virtual_pipeline_stage + 1",
+      "!($num_layers_per_virtual_pipeline_stage > 0)",
+      "!($num_layers_per_virtual_pipeline_stage <= 0)",
+      "-$num_layers_per_virtual_pipeline_stage == None",
+      "!false&&!false",
+      "1<2&&!(2<1)",
+      "$micro_batch_size!=-3",
+  }));
+  INFO(rule);
+  CHECK(matches(rule));
+}
+
+TEST_CASE("rules that do not match") {
+  const auto* rule = GENERATE(values<const char*>({
+      "$tensor_model_parallel_size > 8",
+      "$recompute_granularity == None",
+      "$recompute_granularity == \"selective\"",
+      "$num_layers_per_virtual_pipeline_stage != None",
+      "$num_layers_per_virtual_pipeline_stage == 1",
+      "$num_layers_per_virtual_pipeline_stage < 5",
+      "$num_layers_per_virtual_pipeline_stage > 5",
+      "!$sequence_parallel",
+      "true && false || false",
+      // A table without the argument reads as None.
+      "$num_experts == 8",
+      "$micro_batch_size / 0 < 1",
+      "$micro_batch_size % 0 == 0",
+  }));
+  INFO(rule);
+  CHECK_FALSE(matches(rule));
+}
+
+TEST_CASE("a rule is evaluated anew for each table") {
+  const Rule rule("$tensor_model_parallel_size > 4 || $recompute_granularity == \"full\"", "test");
+  CHECK_FALSE(
+      rule.matches({{"tensor_model_parallel_size", 2.0}, {"recompute_granularity", std::monostate{}}}));
+  CHECK(rule.matches({{"tensor_model_parallel_size", 8.0}, {"recompute_granularity", std::monostate{}}}));
+  // Another order of the table.
+  CHECK(rule.matches({{"recompute_granularity", std::string("full")}, {"tensor_model_parallel_size", 2.0}}));
+  CHECK_FALSE(rule.matches({}));
+}
+
+TEST_CASE("errors point at the character and say what to write") {
+  struct Row {
+    const char* rule;
+    const char* place;
+    const char* says;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"$tensor_model_paralel_size > 8", "rules.txt:3:1 ", "did you mean 'tensor_model_parallel_size'"},
+      {"1 < $nonsense_xyzzy", "rules.txt:3:5 ", "a Megatron-LM argument"},
+      {"$micro_batch_size = 3", "rules.txt:3:19 ", "== to compare"},
+      {"$micro_batch_size == 'x'", "rules.txt:3:22 ", "double quotes"},
+      {"$recompute_granularity == \"full", "rules.txt:3:27 ", "a closing quote"},
+      {"$micro_batch_size > 3x", "rules.txt:3:21 ", "a decimal number"},
+      {"$micro_batch_size > 0x10", "rules.txt:3:21 ", "a decimal number"},
+      {"$micro_batch_size > 1e999", "rules.txt:3:21 ", "a decimal number"},
+      {"$ > 3", "rules.txt:3:1 ", "a name after $"},
+      {"$micro_batch_size > 3 ? true : false", "rules.txt:3:23 ", "&& || !"},
+      {"$micro_batch_size[0] > 3", "rules.txt:3:18 ", "one of =="},
+      {"(1 < 2) && (3 < 4", "rules.txt:3:12 ", "a closing parenthesis"},
+      {"1 < 2)", "rules.txt:3:6 ", "an opening parenthesis"},
+      {"1 < 2 &&", "rules.txt:3:9 ", "a name, number, text or parenthesis"},
+      {"1 < 2 3", "rules.txt:3:7 ", "an operator before this"},
+      {"!!$sequence_parallel", "rules.txt:3:2 ", "parentheses between"},
+      {"$micro_batch_size", "rules.txt:3:1 ", "which is a number"},
+      {"\"full\"", "rules.txt:3:1 ", "which is a text"},
+      {"None", "rules.txt:3:1 ", "which is None"},
+      {"$micro_batch_size == \"3\"", "rules.txt:3:19 ", "not a number and a text"},
+      {"$sequence_parallel == 1", "rules.txt:3:20 ", "not true or false and a number"},
+      {"$recompute_granularity < 3", "rules.txt:3:24 ", "numbers on each side, not a text"},
+      {"$micro_batch_size && true", "rules.txt:3:19 ", "true or false on each side, not a number"},
+      // Wrong kinds show themselves behind a condition that hides them, too.
+      {"false && $recompute_granularity + 1 > 2", "rules.txt:3:33 ", "numbers on each side, not a text"},
+  }));
+  const std::string error = error_of(row.rule);
+  INFO(row.rule << "\n" << error);
+  CHECK(error.rfind(row.place, 0) == 0);
+  CHECK(contains(error, row.says));
+}
+
+TEST_CASE("broken syntax is an input error, whatever it is") {
+  const auto* rule = GENERATE(values<const char*>({
+      "",
+      "  ",
+      "(",
+      ")",
+      "()",
+      "1 +",
+      "+",
+      "* 3",
+      "1 2",
+      "1 < 2)",
+      "(1 < 2",
+      "1 < < 2",
+      "!",
+      "&&",
+      "1 < 2 &&",
+      "!= 3",
+      "\"a\" \"b\"",
+      "None None",
+      "$micro_batch_size $micro_batch_size",
+      "1 < 2 ()",
+      "-",
+      "--",
+      "1 !",
+      "true false",
+      "$micro_batch_size(3)",
+      "1,2",
+      "a;b",
+      "\x80",
+      "\"\\n\" == \"x\"",
+  }));
+  INFO(rule);
+  CHECK(error_of(rule) != "no error");
+}
+
+TEST_CASE("long and deep rules are refused or read, never a crash") {
+  CHECK(contains(error_of(std::string(100'000, '(')), "at most"));
+  CHECK(error_of(std::string(4000, '(')) != "no error");
+  CHECK(matches(std::string(1000, '(') + "1 < 2" + std::string(1000, ')')));
+  std::string negations = "true";
+  for (int i = 0; i < 1000; ++i) negations = "!(" + negations + ")";
+  CHECK(matches(negations));
+}
+
+TEST_CASE("a rule file has one rule a line and comments") {
+  const auto rules = parse_rules(
+      "# small pipelines only\n\n  $pipeline_model_parallel_size > 8  # a comment\r\n"
+      "$recompute_granularity == \"a # b\"",
+      "rules.txt");
+  REQUIRE(rules.size() == 2);
+  CHECK(rules[0].text() == "  $pipeline_model_parallel_size > 8");
+  CHECK(rules[0].matches(kTable));
+  CHECK_FALSE(rules[1].matches(kTable));
+  CHECK_THROWS_AS(parse_rules("1 < 2\n1 <\n", "rules.txt"), InputError);
+  CHECK_THROWS_AS(read_rules("no-such-file.txt"), InputError);
+}

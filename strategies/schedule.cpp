@@ -4,103 +4,37 @@
 #include <numeric>
 
 #include "platforms/errors.hpp"
+#include "strategies/task_order.hpp"
 
 namespace orrery {
 namespace {
 
-// A compute step before messages are attached to it.
-struct Task {
-  StepKind kind;
-  Phase phase;
-  int chunk;
-  int microbatch;
-};
+std::optional<std::string> no_obstacle(const ScheduleShape&) { return std::nullopt; }
 
-using TaskOrder = std::vector<Task>;
-
-TaskOrder gpipe_order(int microbatches) {
-  TaskOrder order;
-  for (int i = 0; i < microbatches; ++i) order.push_back({StepKind::forward, Phase::warmup, 0, i});
-  for (int i = 0; i < microbatches; ++i) order.push_back({StepKind::backward, Phase::drain, 0, i});
-  return order;
+// Part p's neighbours on the same rank need no message: the order of the rank's program is enough.
+bool crosses(const Schedule& schedule, int boundary) {
+  const auto at = static_cast<std::size_t>(boundary);
+  return schedule.rank_of_part[at] != schedule.rank_of_part[at + 1];
 }
 
-// The common form of 1f1b and interleaved: `warmup` forwards, then pairs, then the remaining backwards.
-template <class ForwardTask, class BackwardTask>
-TaskOrder warmup_pairs_drain(int total, int warmup, ForwardTask forward, BackwardTask backward) {
-  TaskOrder order;
-  const auto add = [&order](StepKind kind, Phase phase, std::pair<int, int> chunk_and_microbatch) {
-    order.push_back({kind, phase, chunk_and_microbatch.first, chunk_and_microbatch.second});
-  };
-  for (int i = 0; i < warmup; ++i) add(StepKind::forward, Phase::warmup, forward(i));
-  for (int i = 0; i < total - warmup; ++i) {
-    // Without warm-up forwards, what comes before the first forward is still warm-up.
-    add(StepKind::forward, warmup + i == 0 ? Phase::warmup : Phase::steady, forward(warmup + i));
-    add(StepKind::backward, Phase::steady, backward(i));
-  }
-  for (int i = total - warmup; i < total; ++i) add(StepKind::backward, Phase::drain, backward(i));
-  return order;
-}
-
-TaskOrder one_f_one_b_order(int ranks, int microbatches, int rank) {
-  const int warmup = std::min(ranks - rank - 1, microbatches);
-  const auto task = [](int i) { return std::pair(0, i); };
-  return warmup_pairs_drain(microbatches, warmup, task, task);
-}
-
-// (chunk, microbatch) of every virtual microbatch: groups of `group` microbatches, in a group chunk after chunk.
-std::vector<std::pair<int, int>> interleaved_table(int microbatches, int chunks, int group) {
-  std::vector<std::pair<int, int>> table;
-  for (int first = 0; first < microbatches; first += group) {
-    const int last = std::min(first + group, microbatches);
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      for (int i = first; i < last; ++i) table.emplace_back(chunk, i);
-    }
-  }
-  return table;
-}
-
-TaskOrder interleaved_order(const ScheduleShape& shape, int rank) {
-  const int group = shape.ranks;
-  const auto table = interleaved_table(shape.microbatches, shape.chunks, group);
-  const int total = static_cast<int>(table.size());
-  const int warmup = std::min(total, 2 * (shape.ranks - rank - 1) + (shape.chunks - 1) * group);
-  const auto forward = [&table](int k) { return table[static_cast<std::size_t>(k)]; };
-  const auto backward = [&](int k) {
-    const auto [chunk, microbatch] = table[static_cast<std::size_t>(k)];
-    return std::pair(shape.chunks - 1 - chunk, microbatch);
-  };
-  return warmup_pairs_drain(total, warmup, forward, backward);
-}
-
-TaskOrder task_order(const ScheduleShape& shape, int rank) {
-  switch (shape.kind) {
-    case ScheduleKind::gpipe: return gpipe_order(shape.microbatches);
-    case ScheduleKind::one_f_one_b: return one_f_one_b_order(shape.ranks, shape.microbatches, rank);
-    case ScheduleKind::interleaved: return interleaved_order(shape, rank);
-  }
-  return {};
+std::optional<MessageId> message_over(const Schedule& schedule, bool gradient, int boundary, int microbatch) {
+  if (boundary < 0 || boundary >= schedule.boundaries() || !crosses(schedule, boundary)) return std::nullopt;
+  return schedule.message_id(gradient, boundary, microbatch);
 }
 
 // The message a task needs, and the one it makes; absent at the ends of the model.
 std::optional<MessageId> input_of(const Schedule& schedule, const Task& task, int rank) {
-  const int part = task.chunk * schedule.ranks + rank;
-  if (task.kind == StepKind::forward) {
-    if (part == 0) return std::nullopt;
-    return schedule.message_id(false, part - 1, task.microbatch);
-  }
-  if (part == schedule.boundaries()) return std::nullopt;
-  return schedule.message_id(true, part, task.microbatch);
+  const int part = schedule.part(rank, task.chunk);
+  if (task.kind == StepKind::weight_gradient) return std::nullopt;
+  const bool gradient = task.kind == StepKind::backward;
+  return message_over(schedule, gradient, gradient ? part : part - 1, task.microbatch);
 }
 
 std::optional<MessageId> output_of(const Schedule& schedule, const Task& task, int rank) {
-  const int part = task.chunk * schedule.ranks + rank;
-  if (task.kind == StepKind::forward) {
-    if (part == schedule.boundaries()) return std::nullopt;
-    return schedule.message_id(false, part, task.microbatch);
-  }
-  if (part == 0) return std::nullopt;
-  return schedule.message_id(true, part - 1, task.microbatch);
+  const int part = schedule.part(rank, task.chunk);
+  if (task.kind == StepKind::weight_gradient) return std::nullopt;
+  const bool gradient = task.kind == StepKind::backward;
+  return message_over(schedule, gradient, gradient ? part - 1 : part, task.microbatch);
 }
 
 Step compute_step(const Task& task) {
@@ -120,7 +54,7 @@ std::vector<Step> asynchronous_program(const Schedule& schedule, const TaskOrder
     Step step = compute_step(task);
     if (const auto input = input_of(schedule, task, rank)) step.awaits.push(*input);
     if (const auto output = output_of(schedule, task, rank)) step.sends.push(*output);
-    if (schedule.transfers == TransferMode::overlapped && program.size() >= 2) {
+    if (schedule.shape.transfers == TransferMode::overlapped && program.size() >= 2) {
       for (const MessageId sent : program[program.size() - 2].sends) step.awaits.push(sent);
     }
     program.push_back(step);
@@ -163,16 +97,57 @@ std::vector<Step> blocking_program(const Schedule& schedule, const TaskOrder& or
   return program;
 }
 
+void lay_out_parts(Schedule& schedule) {
+  const ScheduleShape& shape = schedule.shape;
+  const auto parts = static_cast<std::size_t>(shape.ranks * shape.chunks);
+  schedule.rank_of_part.resize(parts);
+  schedule.chunk_of_part.resize(parts);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    schedule.part_at.emplace_back();
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      const int part = part_of(shape.kind, shape.ranks, rank, chunk);
+      schedule.rank_of_part[static_cast<std::size_t>(part)] = rank;
+      schedule.chunk_of_part[static_cast<std::size_t>(part)] = chunk;
+      schedule.part_at.back().push_back(part);
+    }
+  }
+}
+
 }  // namespace
+
+const std::vector<ScheduleRow>& schedule_table() {
+  static const std::vector<ScheduleRow> table{
+      {ScheduleKind::gpipe, "all forwards, then all backwards", false, 1, true, gpipe_order, no_obstacle},
+      {ScheduleKind::one_f_one_b, "one forward, one backward after a warm-up (Megatron-LM's default)", false, 1, true,
+       one_f_one_b_order, no_obstacle},
+      {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)", false, 0, false,
+       interleaved_order, interleaved_obstacle},
+  };
+  return table;
+}
+
+const ScheduleRow& schedule_row(ScheduleKind kind) {
+  const auto& table = schedule_table();
+  const auto found =
+      std::find_if(table.begin(), table.end(), [kind](const ScheduleRow& row) { return row.kind == kind; });
+  ORRERY_ENSURE(found != table.end());
+  return *found;
+}
+
+TransferMode default_transfers(ScheduleKind kind) {
+  const bool blocking = kind != ScheduleKind::from_file && schedule_row(kind).blocking;
+  return blocking ? TransferMode::blocking : TransferMode::overlapped;
+}
 
 Message Schedule::message(MessageId id) const {
   Message message;
-  message.microbatch = id % microbatches;
-  const int row = id / microbatches;
+  message.microbatch = id % shape.microbatches;
+  const int row = id / shape.microbatches;
   message.gradient = row >= boundaries();
   message.boundary = message.gradient ? row - boundaries() : row;
-  message.from_rank = message.boundary % ranks;
-  message.to_rank = (message.boundary + 1) % ranks;
+  const auto at = static_cast<std::size_t>(message.boundary);
+  message.from_rank = rank_of_part[at];
+  message.to_rank = rank_of_part[at + 1];
   if (message.gradient) std::swap(message.from_rank, message.to_rank);
   return message;
 }
@@ -181,31 +156,30 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape& shape) {
   if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1) {
     return "stages, microbatches and chunks must be 1 or more";
   }
-  if (shape.kind != ScheduleKind::interleaved) {
-    if (shape.chunks > 1) return std::string(to_text(shape.kind)) + " has one chunk a rank, not " + std::to_string(shape.chunks);
-    return std::nullopt;
+  if (shape.kind == ScheduleKind::from_file) return "a schedule from a file comes with its own orders";
+  const ScheduleRow& row = schedule_row(shape.kind);
+  const std::string name(to_text(shape.kind));
+  if (row.chunks > 0 && shape.chunks != row.chunks) {
+    return name + " has " + std::to_string(row.chunks) + " chunk(s) a rank, not " + std::to_string(shape.chunks);
   }
-  if (shape.transfers == TransferMode::blocking) return "interleaved is played with eager or overlapped transfers";
-  if (shape.chunks < 2) return "interleaved needs 2 chunks a rank or more";
-  if (shape.ranks < 2) return "interleaved needs 2 pipeline stages or more";
-  if (shape.microbatches % shape.ranks != 0) {
-    return "interleaved needs a number of microbatches (" + std::to_string(shape.microbatches) +
-           ") that the number of stages (" + std::to_string(shape.ranks) + ") divides";
+  if (row.chunks == 0 && shape.chunks < 2) return name + " needs 2 chunks a rank or more";
+  if (shape.transfers == TransferMode::blocking && !row.blocking) {
+    return name + " is played with eager or overlapped transfers";
   }
-  return std::nullopt;
+  return row.obstacle(shape);
 }
 
 Schedule make_schedule(const ScheduleShape& shape) {
   if (const auto obstacle = schedule_obstacle(shape)) {
     throw InputError("schedule", std::string(to_text(shape.kind)), *obstacle);
   }
+  const ScheduleRow& row = schedule_row(shape.kind);
   Schedule schedule;
-  schedule.ranks = shape.ranks;
-  schedule.chunks = shape.chunks;
-  schedule.microbatches = shape.microbatches;
-  schedule.transfers = shape.transfers;
+  schedule.shape = shape;
+  schedule.split_backward = row.split_backward;
+  lay_out_parts(schedule);
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    const TaskOrder order = task_order(shape, rank);
+    const TaskOrder order = row.order(shape, rank);
     schedule.programs.push_back(shape.transfers == TransferMode::blocking
                                     ? blocking_program(schedule, order, rank)
                                     : asynchronous_program(schedule, order, rank));
@@ -215,13 +189,15 @@ Schedule make_schedule(const ScheduleShape& shape) {
 
 InFlight in_flight(const Schedule& schedule, int rank) {
   InFlight peak;
-  std::vector<int> alive(static_cast<std::size_t>(schedule.chunks), 0);
+  std::vector<int> alive(static_cast<std::size_t>(schedule.shape.chunks), 0);
+  const StepKind last = schedule.split_backward ? StepKind::weight_gradient : StepKind::backward;
   for (const Step& step : schedule.programs[static_cast<std::size_t>(rank)]) {
+    if (!is_compute(step.kind)) continue;
     int& count = alive[static_cast<std::size_t>(step.chunk)];
     if (step.kind == StepKind::forward) ++count;
     const int total = std::accumulate(alive.begin(), alive.end(), 0);
     if (total > peak.total) peak = {alive, total};
-    if (step.kind == StepKind::backward) --count;
+    if (step.kind == last) --count;
   }
   return peak;
 }

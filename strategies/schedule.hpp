@@ -15,7 +15,17 @@
 
 namespace orrery {
 
-enum class StepKind : std::uint8_t { forward, backward, weight_gradient, exchange };
+enum class StepKind : std::uint8_t {
+  forward,
+  backward,         // for the input and, unless the schedule splits it, for the weights
+  weight_gradient,  // for the weights
+  exchange,
+  join,       // enters a collective and waits for its end
+  launch,     // enters a collective and goes on
+  await,      // waits for the end of a collective that was launched
+  optimizer,
+};
+constexpr bool is_compute(StepKind kind) { return kind <= StepKind::weight_gradient; }
 
 using MessageId = std::int32_t;
 
@@ -35,7 +45,9 @@ struct Step {
   StepKind kind = StepKind::forward;
   Phase phase = Phase::warmup;
   std::int16_t chunk = 0;       // of compute steps
-  std::int32_t microbatch = 0;  // of compute steps
+  std::int32_t microbatch = 0;  // of compute steps; counted on over the iterations
+  std::int32_t slot = 0;        // of join, launch and await: the collective (Program::collectives)
+  float share = 1.0F;           // of the task's duration: a task may be cut where a bucket of gradients is ready
   MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
   MessageList sends;            // compute: set off when it ends. exchange: sent by it
 };
@@ -49,38 +61,45 @@ struct Message {
   bool gradient = false;
 };
 
-struct Schedule {
-  int ranks = 1;         // P
-  int chunks = 1;        // v
-  int microbatches = 1;  // M
-  TransferMode transfers = TransferMode::eager;
-  std::vector<std::vector<Step>> programs;  // one a rank, in program order
-
-  // Messages are numbered gradient * (parts - 1) * M + boundary * M + microbatch.
-  [[nodiscard]] int boundaries() const { return ranks * chunks - 1; }
-  [[nodiscard]] int message_count() const { return 2 * boundaries() * microbatches; }
-  [[nodiscard]] MessageId message_id(bool gradient, int boundary, int microbatch) const {
-    return ((gradient ? boundaries() : 0) + boundary) * microbatches + microbatch;
-  }
-  [[nodiscard]] Message message(MessageId id) const;
-};
-
 struct ScheduleShape {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   TransferMode transfers = TransferMode::eager;
   int ranks = 1;
   int chunks = 1;
   int microbatches = 1;
+  int microbatch_group = 0;  // G of interleaved; 0: as many as ranks
   bool operator==(const ScheduleShape&) const = default;
+  [[nodiscard]] int group() const { return microbatch_group > 0 ? microbatch_group : ranks; }
 };
 
-// Why a schedule of this shape cannot be made, in words; absent when it can. Interleaved needs P >= 2 that divides M
-// and two chunks or more; the others have one chunk; blocking transfers are those of gpipe and 1f1b.
+struct Schedule {
+  ScheduleShape shape;
+  bool split_backward = false;
+  std::vector<std::vector<Step>> programs;  // one a rank, in program order
+  // Which rank holds part p as which of its chunks; and the part of every chunk of every rank.
+  std::vector<int> rank_of_part, chunk_of_part;
+  std::vector<std::vector<int>> part_at;  // [rank][chunk]
+
+  // Messages are numbered gradient * (parts - 1) * M + boundary * M + microbatch.
+  [[nodiscard]] int boundaries() const { return static_cast<int>(rank_of_part.size()) - 1; }
+  [[nodiscard]] int message_count() const { return 2 * boundaries() * shape.microbatches; }
+  [[nodiscard]] MessageId message_id(bool gradient, int boundary, int microbatch) const {
+    return ((gradient ? boundaries() : 0) + boundary) * shape.microbatches + microbatch;
+  }
+  [[nodiscard]] Message message(MessageId id) const;
+  [[nodiscard]] int part(int rank, int chunk) const {
+    return part_at[static_cast<std::size_t>(rank)][static_cast<std::size_t>(chunk)];
+  }
+};
+
+// Why a schedule of this shape cannot be made, in words; absent when it can.
 std::optional<std::string> schedule_obstacle(const ScheduleShape&);
 
-// Megatron-LM core/pipeline_parallel/schedules.py (forward_backward_pipelining_without_interleaving,
-// ..._with_interleaving with microbatch groups of P). Throws InputError where schedule_obstacle speaks.
+// Throws InputError where schedule_obstacle speaks.
 Schedule make_schedule(const ScheduleShape&);
+
+// How messages travel in a plan that does not say: blocking where Megatron-LM has blocking calls, else overlapped.
+TransferMode default_transfers(ScheduleKind);
 
 // How many microbatches have their activations alive on a rank when most have: from the start of their forward to
 // the end of their backward, counted over the program.

@@ -7,6 +7,10 @@ std::string_view to_text(ScheduleKind kind) {
     case ScheduleKind::gpipe: return "gpipe";
     case ScheduleKind::one_f_one_b: return "1f1b";
     case ScheduleKind::interleaved: return "interleaved";
+    case ScheduleKind::zb_h1: return "zb-h1";
+    case ScheduleKind::zb_h2: return "zb-h2";
+    case ScheduleKind::zb_v: return "zb-v";
+    case ScheduleKind::from_file: return "file";
   }
   return "";
 }

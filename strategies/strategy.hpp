@@ -11,15 +11,24 @@
 
 namespace orrery {
 
-enum class ScheduleKind { gpipe, one_f_one_b, interleaved };
+enum class ScheduleKind { gpipe, one_f_one_b, interleaved, zb_h1, zb_h2, zb_v, from_file };
 enum class TransferMode { eager, blocking, overlapped };  // SEMANTICS 2
 enum class RecomputeGranularity { none, selective, full };
 enum class RecomputeMethod { uniform, block };
 
-std::string_view to_text(ScheduleKind);  // "gpipe", "1f1b", "interleaved"
+std::string_view to_text(ScheduleKind);  // "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "file"
 std::string_view to_text(TransferMode);
 std::string_view to_text(RecomputeGranularity);
 std::string_view to_text(RecomputeMethod);
+
+// The model part that is chunk `chunk` of pipeline rank `rank`. Parts go round the ranks chunk after chunk, c P + s; in
+// zb-v they go down and come back: s, then 2 P - 1 - s.
+constexpr int part_of(ScheduleKind kind, int ranks, int rank, int chunk) {
+  return kind == ScheduleKind::zb_v && chunk % 2 == 1 ? (chunk + 1) * ranks - 1 - rank : chunk * ranks + rank;
+}
+constexpr int rank_of_part(ScheduleKind kind, int ranks, int part) {
+  return kind == ScheduleKind::zb_v && (part / ranks) % 2 == 1 ? ranks - 1 - part % ranks : part % ranks;
+}
 
 struct Recompute {
   RecomputeGranularity granularity = RecomputeGranularity::none;
@@ -60,14 +69,14 @@ struct ParallelStrategy {
   bool flash_attention = true;
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P
-  std::vector<LayerRange> parts;     // size v * P; part c * P + s is chunk c of stage s; in model order
+  std::vector<LayerRange> parts;     // size v * P, in model order; part_of says whose chunk each is
   std::vector<int> nodes;            // nodes used of each cluster group
   bool operator==(const ParallelStrategy&) const = default;
 
   [[nodiscard]] std::int64_t microbatches() const { return global_batch / (micro_batch * data); }
   [[nodiscard]] int part_count() const { return pipeline * chunks; }
   [[nodiscard]] const LayerRange& part(int stage, int chunk) const {
-    return parts[static_cast<std::size_t>(chunk * pipeline + stage)];
+    return parts[static_cast<std::size_t>(part_of(schedule, pipeline, stage, chunk))];
   }
   [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
   // GPUs that hold one replica of one stage.

@@ -1,0 +1,60 @@
+// The order in which each pipeline rank computes, before messages are attached: one function a schedule.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/schedule.hpp"
+
+namespace orrery {
+
+struct Task {
+  StepKind kind = StepKind::forward;  // forward, backward or weight_gradient
+  Phase phase = Phase::warmup;
+  int chunk = 0;
+  int microbatch = 0;
+  bool operator==(const Task&) const = default;
+};
+using TaskOrder = std::vector<Task>;
+
+// One row a schedule; all else about a schedule follows from it.
+struct ScheduleRow {
+  ScheduleKind kind;
+  std::string_view what;  // for people
+  bool split_backward;    // the backward for the weights is a task of its own
+  int chunks;             // of a rank; 0: two or more, as the shape says
+  bool blocking;          // Megatron-LM's joined blocking calls exist for it
+  TaskOrder (*order)(const ScheduleShape&, int rank);
+  // What else a shape must fulfil, in words; absent when it does.
+  std::optional<std::string> (*obstacle)(const ScheduleShape&);
+};
+const std::vector<ScheduleRow>& schedule_table();
+const ScheduleRow& schedule_row(ScheduleKind);  // every kind but from_file
+
+// Orders, each in a file of its own.
+TaskOrder gpipe_order(const ScheduleShape&, int rank);
+TaskOrder one_f_one_b_order(const ScheduleShape&, int rank);
+TaskOrder interleaved_order(const ScheduleShape&, int rank);
+std::optional<std::string> interleaved_obstacle(const ScheduleShape&);
+
+// The common form of 1f1b and interleaved: `warmup` forwards, then pairs of a forward and a backward, then the backwards
+// that are left. forward(k) and backward(k) give the (chunk, microbatch) of the k-th of their kind.
+template <class ForwardTask, class BackwardTask>
+TaskOrder warmup_pairs_drain(int total, int warmup, ForwardTask forward, BackwardTask backward) {
+  TaskOrder order;
+  const auto add = [&order](StepKind kind, Phase phase, std::pair<int, int> chunk_and_microbatch) {
+    order.push_back({kind, phase, chunk_and_microbatch.first, chunk_and_microbatch.second});
+  };
+  for (int i = 0; i < warmup; ++i) add(StepKind::forward, Phase::warmup, forward(i));
+  for (int i = 0; i < total - warmup; ++i) {
+    // Without warm-up forwards, what comes before the first forward is still warm-up.
+    add(StepKind::forward, warmup + i == 0 ? Phase::warmup : Phase::steady, forward(warmup + i));
+    add(StepKind::backward, Phase::steady, backward(i));
+  }
+  for (int i = total - warmup; i < total; ++i) add(StepKind::backward, Phase::drain, backward(i));
+  return order;
+}
+
+}  // namespace orrery

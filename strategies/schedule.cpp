@@ -141,8 +141,8 @@ TransferMode default_transfers(ScheduleKind kind) {
 
 Message Schedule::message(MessageId id) const {
   Message message;
-  message.microbatch = id % shape.microbatches;
-  const int row = id / shape.microbatches;
+  message.microbatch = id % all_microbatches();
+  const int row = id / all_microbatches();
   message.gradient = row >= boundaries();
   message.boundary = message.gradient ? row - boundaries() : row;
   const auto at = static_cast<std::size_t>(message.boundary);

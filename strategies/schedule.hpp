@@ -46,7 +46,7 @@ struct Step {
   Phase phase = Phase::warmup;
   std::int16_t chunk = 0;       // of compute steps
   std::int32_t microbatch = 0;  // of compute steps; counted on over the iterations
-  std::int32_t slot = 0;        // of join, launch and await: the collective (Program::collectives)
+  std::int32_t slot = 0;        // of join, launch and await: index into Schedule::collectives
   float share = 1.0F;           // of the task's duration: a task may be cut where a bucket of gradients is ready
   MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
   MessageList sends;            // compute: set off when it ends. exchange: sent by it
@@ -72,19 +72,32 @@ struct ScheduleShape {
   [[nodiscard]] int group() const { return microbatch_group > 0 ? microbatch_group : ranks; }
 };
 
+enum class CollectiveRole : std::uint8_t { gradients, embedding, gradient_norm, parameters };
+
+// A collective of a program. Gradients and parameters: the rank of the part, in every replica. Embedding: first and last
+// stage of each replica by itself. Norm: all stages of each replica by itself.
+struct CollectiveSlot {
+  CollectiveRole role = CollectiveRole::gradients;
+  int part = 0;
+  int bucket = 0, buckets = 1;  // this one's bytes are 1 / buckets of the part's
+};
+
 struct Schedule {
-  ScheduleShape shape;
+  ScheduleShape shape;      // of one iteration
+  int iterations = 1;       // message and step microbatches count on: iteration * M + microbatch
+  std::vector<CollectiveSlot> collectives;  // what the steps' slots mean
   bool split_backward = false;
   std::vector<std::vector<Step>> programs;  // one a rank, in program order
   // Which rank holds part p as which of its chunks; and the part of every chunk of every rank.
   std::vector<int> rank_of_part, chunk_of_part;
   std::vector<std::vector<int>> part_at;  // [rank][chunk]
 
-  // Messages are numbered gradient * (parts - 1) * M + boundary * M + microbatch.
+  // Messages are numbered (gradient * boundaries + boundary) * all_microbatches + microbatch.
   [[nodiscard]] int boundaries() const { return static_cast<int>(rank_of_part.size()) - 1; }
-  [[nodiscard]] int message_count() const { return 2 * boundaries() * shape.microbatches; }
+  [[nodiscard]] int all_microbatches() const { return shape.microbatches * iterations; }
+  [[nodiscard]] int message_count() const { return 2 * boundaries() * all_microbatches(); }
   [[nodiscard]] MessageId message_id(bool gradient, int boundary, int microbatch) const {
-    return ((gradient ? boundaries() : 0) + boundary) * shape.microbatches + microbatch;
+    return ((gradient ? boundaries() : 0) + boundary) * all_microbatches() + microbatch;
   }
   [[nodiscard]] Message message(MessageId id) const;
   [[nodiscard]] int part(int rank, int chunk) const {

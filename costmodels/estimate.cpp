@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
-#include "costmodels/traffic.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -17,27 +15,54 @@ Seconds duration(const PartTimes& part, StepKind kind) {
     case StepKind::forward: return part.forward;
     case StepKind::backward: return part.backward;
     case StepKind::weight_gradient: return part.weight_gradient;
-    case StepKind::exchange: break;
+    case StepKind::exchange:
+    case StepKind::join:
+    case StepKind::launch:
+    case StepKind::await:
+    case StepKind::optimizer: break;
   }
   return Seconds(0);
 }
 
-// Plays the programs by resuming ranks whose messages have become known, each step once.
+struct RankState {
+  std::size_t step = 0;
+  double now = 0;  // s
+  bool entered = false;         // the exchange or collective of its step
+  int last_collective = -1;     // that it entered: the next one runs after it
+  std::vector<int> launched;    // collectives that may still slow its compute down
+};
+
+struct CollectiveState {
+  std::size_t missing = 0;  // members that have not entered, and collectives that run before it
+  double start = 0;
+  double end = kUnknown;
+  std::vector<int> then;     // collectives that run after it
+  std::vector<int> waiting;  // ranks
+};
+
+// Plays the programs by resuming ranks whose messages and collectives have become known, each step once.
 class Recurrence {
  public:
-  Recurrence(const Schedule& schedule, const std::vector<PartTimes>& parts, const std::vector<Seconds>& transfers)
-      : schedule_(schedule), parts_(parts), transfers_(transfers) {
-    const auto ranks = static_cast<std::size_t>(schedule.ranks);
-    const auto messages = static_cast<std::size_t>(schedule.message_count());
-    next_step_.assign(ranks, 0);
-    now_.assign(ranks, 0.0);
+  Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows)
+      : plan_(plan), programs_(programs), topology_(topology), flows_(flows) {
+    ranks_.resize(static_cast<std::size_t>(flows.ranks()));
+    std::size_t messages = 0;
+    for (int replica = 0; replica < flows.replicas(); ++replica) {
+      first_message_.push_back(messages);
+      messages += static_cast<std::size_t>(programs.of(replica).message_count());
+      for (int boundary = 0; boundary < programs.of(replica).boundaries(); ++boundary) {
+        transfers_.push_back(together(topology, flows.message(replica, boundary, false)).value());
+      }
+    }
     posted_.assign(messages, kUnknown);
     arrival_.assign(messages, kUnknown);
-    entered_exchange_.assign(ranks, false);
+    collectives_.resize(static_cast<std::size_t>(flows.instances()));
+    durations_.assign(collectives_.size(), kUnknown);
+    ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
   }
 
-  std::vector<Seconds> run() {
-    for (int rank = 0; rank < schedule_.ranks; ++rank) {
+  Estimate run() {
+    for (int rank = 0; rank < flows_.ranks(); ++rank) {
       ready_.push_back(rank);
       while (!ready_.empty()) {
         const int next = ready_.back();
@@ -45,161 +70,242 @@ class Recurrence {
         advance(next);
       }
     }
-    std::vector<Seconds> ends;
-    for (std::size_t rank = 0; rank < now_.size(); ++rank) {
-      ORRERY_ENSURE(next_step_[rank] == schedule_.programs[rank].size());
-      ends.emplace_back(now_[rank]);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ORRERY_ENSURE(ranks_[rank].step == program(static_cast<int>(rank)).size());
     }
-    return ends;
+    return {Seconds(ends_.back()), steady_iteration(ends_)};
   }
 
  private:
+  int stage_of(int rank) const { return rank % plan_.stages(); }
+  int replica_of(int rank) const { return rank / plan_.stages(); }
+  const Schedule& schedule(int rank) const { return programs_.of(replica_of(rank)); }
+  const std::vector<Step>& program(int rank) const {
+    return schedule(rank).programs[static_cast<std::size_t>(stage_of(rank))];
+  }
+  RankState& state(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  std::size_t message_index(int rank, MessageId id) const {
+    return first_message_[static_cast<std::size_t>(replica_of(rank))] + static_cast<std::size_t>(id);
+  }
+  int iteration_of(const Step& step, int rank) const { return step.microbatch / schedule(rank).shape.microbatches; }
+
   void advance(int rank) {
-    const auto at = static_cast<std::size_t>(rank);
-    const std::vector<Step>& program = schedule_.programs[at];
-    while (next_step_[at] < program.size()) {
-      const Step& step = program[next_step_[at]];
-      if (!(step.kind == StepKind::exchange ? exchange(rank, step) : compute(rank, step))) return;
-      ++next_step_[at];
+    RankState& at = state(rank);
+    const std::vector<Step>& steps = program(rank);
+    while (at.step < steps.size()) {
+      if (!play(rank, steps[at.step])) return;
+      at.entered = false;
+      ++at.step;
     }
+    if (!steps.empty()) ends_.back() = std::max(ends_.back(), at.now);
   }
 
-  // Each returns false when the step must wait for a message whose time is not yet known.
-  bool compute(int rank, const Step& step) {
-    double& now = now_[static_cast<std::size_t>(rank)];
-    double start = now;
-    for (const MessageId id : step.awaits) start = std::max(start, arrival_[static_cast<std::size_t>(id)]);
-    if (start == kUnknown) return false;
-    const auto part = static_cast<std::size_t>(step.chunk * schedule_.ranks + rank);
-    now = start + duration(parts_[part], step.kind).value();
-    for (const MessageId id : step.sends) arrive(id, now, schedule_.message(id).to_rank);
+  // False when the step must wait for something whose time is not yet known.
+  bool play(int rank, const Step& step) {
+    RankState& at = state(rank);
+    switch (step.kind) {
+      case StepKind::forward:
+      case StepKind::backward:
+      case StepKind::weight_gradient: return compute(rank, step);
+      case StepKind::exchange: return exchange(rank, step);
+      case StepKind::launch:
+        if (!at.entered) enter(rank, flows_.instance(step.slot, replica_of(rank)));
+        return true;
+      case StepKind::join:
+        if (!at.entered) enter(rank, flows_.instance(step.slot, replica_of(rank)));
+        at.entered = true;
+        return wait_for(rank, flows_.instance(step.slot, replica_of(rank)));
+      case StepKind::await: return wait_for(rank, flows_.instance(step.slot, replica_of(rank)));
+      case StepKind::optimizer: return optimizer(rank);
+    }
     return true;
   }
 
-  bool exchange(int rank, const Step& step) {
-    const auto at = static_cast<std::size_t>(rank);
-    if (!entered_exchange_[at]) {
-      entered_exchange_[at] = true;
-      for (const MessageId id : step.sends) post(id, rank);
-      for (const MessageId id : step.awaits) post(id, rank);
-    }
-    double end = now_[at];
-    for (const MessageId id : step.sends) end = std::max(end, arrival_[static_cast<std::size_t>(id)]);
-    for (const MessageId id : step.awaits) end = std::max(end, arrival_[static_cast<std::size_t>(id)]);
+  bool compute(int rank, const Step& step) {
+    RankState& at = state(rank);
+    double start = at.now;
+    for (const MessageId id : step.awaits) start = std::max(start, arrival_[message_index(rank, id)]);
+    if (start == kUnknown) return false;
+    const auto part = static_cast<std::size_t>(schedule(rank).part(stage_of(rank), step.chunk));
+    const int iteration = iteration_of(step, rank);
+    const double work = duration(plan_.parts[part], step.kind).value() * static_cast<double>(step.share) *
+                        duration_factor(plan_, rank, iteration, at.step);
+    const double end = computed_by(rank, start, work);
     if (end == kUnknown) return false;
-    now_[at] = end;
-    entered_exchange_[at] = false;
+    at.now = end;
+    auto& iteration_end = ends_[static_cast<std::size_t>(iteration)];
+    iteration_end = std::max(iteration_end, end);
+    for (const MessageId id : step.sends) arrive(rank, id, end, schedule(rank).message(id).to_rank);
+    return true;
+  }
+
+  // The end of `work` seconds of compute from `start`: slower while a launched collective is on its way.
+  double computed_by(int rank, double start, double work) {
+    RankState& at = state(rank);
+    if (plan_.overlap_slowdown <= 1.0 || at.launched.empty()) return start + work;
+    std::vector<std::pair<double, double>> busy;
+    for (const int id : at.launched) {
+      CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
+      if (collective.end == kUnknown) {
+        collective.waiting.push_back(rank);
+        return kUnknown;
+      }
+      if (collective.end > start) busy.emplace_back(collective.start, collective.end);
+    }
+    if (busy.empty()) at.launched.clear();
+    std::sort(busy.begin(), busy.end());
+    double now = start;
+    for (const auto& [begin, end] : busy) {
+      const double free = std::max(0.0, begin - now);
+      if (work <= free) return now + work;
+      work -= free;
+      now = std::max(now, begin);
+      const double slowed = std::max(0.0, end - now) / plan_.overlap_slowdown;
+      if (work <= slowed) return now + work * plan_.overlap_slowdown;
+      work -= slowed;
+      now = std::max(now, end);
+    }
+    return now + work;
+  }
+
+  bool optimizer(int rank) {
+    RankState& at = state(rank);
+    const int iteration = finished_iterations(rank);
+    at.now += plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() *
+              duration_factor(plan_, rank, iteration, at.step);
+    note_end(rank, at.now);
+    return true;
+  }
+
+  // Steps after the pipeline of an iteration carry no microbatch: their iteration is that of the last compute step.
+  int finished_iterations(int rank) {
+    const std::vector<Step>& steps = program(rank);
+    for (std::size_t i = state(rank).step; i-- > 0;) {
+      if (is_compute(steps[i].kind)) return iteration_of(steps[i], rank);
+    }
+    return 0;
+  }
+
+  void note_end(int rank, double end) {
+    auto& iteration_end = ends_[static_cast<std::size_t>(finished_iterations(rank))];
+    iteration_end = std::max(iteration_end, end);
+  }
+
+  bool exchange(int rank, const Step& step) {
+    RankState& at = state(rank);
+    if (!at.entered) {
+      at.entered = true;
+      for (const MessageId id : step.sends) post(rank, id);
+      for (const MessageId id : step.awaits) post(rank, id);
+    }
+    double end = at.now;
+    for (const MessageId id : step.sends) end = std::max(end, arrival_[message_index(rank, id)]);
+    for (const MessageId id : step.awaits) end = std::max(end, arrival_[message_index(rank, id)]);
+    if (end == kUnknown) return false;
+    at.now = end;
     return true;
   }
 
   // A rendezvous: the second of the two ends to post sets the message off and wakes the first.
-  void post(MessageId id, int rank) {
-    double& posted = posted_[static_cast<std::size_t>(id)];
-    const double now = now_[static_cast<std::size_t>(rank)];
+  void post(int rank, MessageId id) {
+    double& posted = posted_[message_index(rank, id)];
+    const double now = state(rank).now;
     if (posted == kUnknown) {
       posted = now;
       return;
     }
-    const Message message = schedule_.message(id);
-    arrive(id, std::max(posted, now), message.from_rank == rank ? message.to_rank : message.from_rank);
+    const Message message = schedule(rank).message(id);
+    arrive(rank, id, std::max(posted, now), message.from_rank == stage_of(rank) ? message.to_rank : message.from_rank);
   }
 
-  void arrive(MessageId id, double start, int waiting_rank) {
-    const auto boundary = static_cast<std::size_t>(schedule_.message(id).boundary);
-    arrival_[static_cast<std::size_t>(id)] = start + transfers_[boundary].value();
-    ready_.push_back(waiting_rank);
+  void arrive(int rank, MessageId id, double start, int waiting_stage) {
+    const int replica = replica_of(rank);
+    const int boundary = schedule(rank).message(id).boundary;
+    const auto transfer = static_cast<std::size_t>(replica * schedule(rank).boundaries() + boundary);
+    arrival_[message_index(rank, id)] = start + transfers_[transfer];
+    ready_.push_back(replica * plan_.stages() + waiting_stage);
   }
 
-  const Schedule& schedule_;
-  const std::vector<PartTimes>& parts_;
-  const std::vector<Seconds>& transfers_;
-  std::vector<std::size_t> next_step_;
-  std::vector<double> now_, posted_, arrival_;  // s
-  std::vector<bool> entered_exchange_;
+  void enter(int rank, int id) {
+    RankState& at = state(rank);
+    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
+    if (collective.start == 0 && collective.missing == 0 && durations_[static_cast<std::size_t>(id)] == kUnknown) {
+      collective.missing = flows_.members(id).size();
+      durations_[static_cast<std::size_t>(id)] = time_of(id);
+    }
+    if (at.last_collective >= 0) {
+      CollectiveState& before = collectives_[static_cast<std::size_t>(at.last_collective)];
+      if (before.end == kUnknown) {
+        before.then.push_back(id);
+        ++collective.missing;
+      } else {
+        collective.start = std::max(collective.start, before.end);
+      }
+    }
+    at.last_collective = id;
+    at.launched.push_back(id);
+    collective.start = std::max(collective.start, at.now);
+    if (--collective.missing == 0) finish(id);
+  }
+
+  double time_of(int id) const {
+    const CollectiveFlows& flows = flows_.collective(id);
+    return (together(topology_, flows.flows) + flows.tail).value();
+  }
+
+  void finish(int id) {
+    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
+    collective.end = collective.start + durations_[static_cast<std::size_t>(id)];
+    for (const int rank : collective.waiting) ready_.push_back(rank);
+    const std::vector<int> then = std::move(collective.then);
+    for (const int next : then) {
+      CollectiveState& after = collectives_[static_cast<std::size_t>(next)];
+      after.start = std::max(after.start, collective.end);
+      if (--after.missing == 0) finish(next);
+    }
+  }
+
+  bool wait_for(int rank, int id) {
+    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
+    if (collective.end == kUnknown) {
+      collective.waiting.push_back(rank);
+      return false;
+    }
+    RankState& at = state(rank);
+    at.now = std::max(at.now, collective.end);
+    note_end(rank, at.now);
+    return true;
+  }
+
+  const PricedPlan& plan_;
+  const PlanPrograms& programs_;
+  const Topology& topology_;
+  const TrafficFlows& flows_;
+  std::vector<RankState> ranks_;
+  std::vector<std::size_t> first_message_;  // [replica]
+  std::vector<double> transfers_;           // [replica * boundaries + boundary], s
+  std::vector<double> posted_, arrival_;    // [message], s
+  std::vector<CollectiveState> collectives_;
+  std::vector<double> durations_;  // [collective], s
+  std::vector<double> ends_;       // [iteration], s
   std::vector<int> ready_;
 };
 
-// Time of a message over every boundary of a replica, all played lanes together.
-std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topology, int replica,
-                                    const std::vector<int>& lanes) {
-  std::vector<Seconds> times;
-  std::vector<Flow> flows;
-  for (int boundary = 0; boundary + 1 < static_cast<int>(plan.parts.size()); ++boundary) {
-    Message message;
-    message.boundary = boundary;
-    message.from_rank = boundary % plan.stages();
-    message.to_rank = (boundary + 1) % plan.stages();
-    flows.clear();
-    for (const int lane : lanes) flows.push_back(lane_flow(plan, topology, replica, message, lane));
-    times.push_back(together(topology, flows));
-  }
-  return times;
-}
-
-Seconds collective_time(const Topology& topology, const TailCollective& collective) {
-  std::vector<Flow> flows;
-  Seconds tail;
-  for (const CollectiveFlows& lane : collective.lanes) {
-    flows.insert(flows.end(), lane.flows.begin(), lane.flows.end());
-    tail = std::max(tail, lane.tail);
-  }
-  return together(topology, flows) + tail;
-}
-
-// Plays the tail: every rank goes through its steps, a collective starts when its last member is there. All ranks
-// list their common collectives in one order, so going round the ranks ends.
-Seconds play_tail(const PricedPlan& plan, const Topology& topology, const Tail& tail, std::vector<Seconds> now) {
-  std::vector<std::size_t> next(now.size(), 0);
-  std::vector<std::size_t> arrived(tail.collectives.size(), 0);
-  std::vector<Seconds> start(tail.collectives.size());
-  std::vector<std::size_t> ready(now.size());
-  for (std::size_t rank = 0; rank < ready.size(); ++rank) ready[rank] = rank;
-  while (!ready.empty()) {
-    const std::size_t rank = ready.back();
-    ready.pop_back();
-    if (next[rank] == tail.programs[rank].size()) continue;
-    const TailStep step = tail.programs[rank][next[rank]];
-    if (step.is_optimizer) {
-      now[rank] += plan.optimizer[rank % static_cast<std::size_t>(plan.stages())];
-      ++next[rank];
-      ready.push_back(rank);
-      continue;
-    }
-    const auto id = static_cast<std::size_t>(step.collective);
-    const TailCollective& collective = tail.collectives[id];
-    start[id] = std::max(start[id], now[rank]);
-    if (++arrived[id] < collective.ranks.size()) continue;
-    const Seconds end = start[id] + collective_time(topology, collective);
-    for (const int member : collective.ranks) {
-      now[static_cast<std::size_t>(member)] = end;
-      ++next[static_cast<std::size_t>(member)];
-      ready.push_back(static_cast<std::size_t>(member));
-    }
-  }
-  return *std::max_element(now.begin(), now.end());
-}
-
 }  // namespace
 
-std::vector<Seconds> pipeline_ends(const Schedule& schedule, const std::vector<PartTimes>& parts,
-                                   const std::vector<Seconds>& transfers) {
-  return Recurrence(schedule, parts, transfers).run();
+Seconds steady_iteration(const std::vector<double>& ends) {
+  if (ends.size() < 2) return Seconds(ends.back());
+  return Seconds((ends.back() - ends.front()) / static_cast<double>(ends.size() - 1));
 }
 
-Seconds estimate_iteration(const PricedPlan& plan, const Schedule& schedule, const Topology& topology) {
-  const std::vector<int> lanes = lanes_to_play(plan, topology);
-  std::map<std::vector<Seconds>, std::vector<Seconds>> ends_by_transfers;  // replicas that see equal links
-  std::vector<Seconds> now;
-  for (int replica = 0; replica < plan.replicas; ++replica) {
-    std::vector<Seconds> transfers = transfer_times(plan, topology, replica, lanes);
-    auto found = ends_by_transfers.find(transfers);
-    if (found == ends_by_transfers.end()) {
-      std::vector<Seconds> ends = pipeline_ends(schedule, plan.parts, transfers);
-      found = ends_by_transfers.emplace(std::move(transfers), std::move(ends)).first;
-    }
-    now.insert(now.end(), found->second.begin(), found->second.end());
-  }
-  return play_tail(plan, topology, make_tail(plan, topology, lanes), std::move(now));
+Estimate estimate(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+                  const TrafficFlows& flows) {
+  return Recurrence(plan, programs, topology, flows).run();
+}
+
+Seconds estimate_iteration(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology) {
+  const TrafficFlows flows(plan, programs, topology, Folding::on);
+  return estimate(plan, programs, topology, flows).iteration;
 }
 
 }  // namespace orrery

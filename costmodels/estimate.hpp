@@ -1,19 +1,25 @@
-// The time of one iteration by the exact recurrence of the schedule, as if every flow were alone on its links.
+// The time of iterations by the exact recurrence of the schedule, as if every flow were alone on its links.
 #pragma once
 
 #include <vector>
 
 #include "costmodels/priced_plan.hpp"
+#include "costmodels/traffic.hpp"
 #include "platforms/topology.hpp"
 
 namespace orrery {
 
-// Equal to the replay to rounding when nothing contends. Throws Defect when the schedule cannot finish (a cycle).
-Seconds estimate_iteration(const PricedPlan&, const Schedule&, const Topology&);
+struct Estimate {
+  Seconds makespan;   // of all iterations
+  Seconds iteration;  // of one in the steady state: the mean of those after the first; the makespan when there is one
+};
 
-// The recurrence alone: the end of the last step of every pipeline rank. `transfers[b]` is the time of a message over
-// boundary b in either direction.
-std::vector<Seconds> pipeline_ends(const Schedule&, const std::vector<PartTimes>& parts,
-                                   const std::vector<Seconds>& transfers);
+// Equal to the replay to rounding when nothing contends. Throws Defect when the programs cannot finish (a cycle).
+Estimate estimate(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&);
+// With folding, and programs made for the plan.
+Seconds estimate_iteration(const PricedPlan&, const PlanPrograms&, const Topology&);
+
+// Means over the iterations after the first of what ended when; `ends[i]`: end of iteration i.
+Seconds steady_iteration(const std::vector<double>& ends);
 
 }  // namespace orrery

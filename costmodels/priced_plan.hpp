@@ -1,6 +1,7 @@
 // A plan with a price on every operation: all that the estimator and the replay need to play one iteration.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -32,10 +33,8 @@ struct BoundaryMessage {
   TransferEfficiency efficiency;
 };
 
-enum class GradientReduction { all_reduce, reduce_scatter };
-
-// Data-parallel traffic of one pipeline rank after its last backward.
-struct StageReduction {
+// Data-parallel traffic of one model part.
+struct PartReduction {
   Bytes gradients;  // of one lane
   Bytes gathered;   // parameters all-gathered after the optimizer step; 0 without the distributed optimizer
   TransferEfficiency efficiency;
@@ -45,22 +44,50 @@ struct StageReduction {
 // lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
+  int iterations = 1;
   int replicas = 1;
   int context = 1;  // context ranks a stage has
   std::vector<PartTimes> parts;              // P * v, in model order
   std::vector<BoundaryMessage> boundaries;   // P * v - 1
   std::vector<std::vector<int>> gpus;        // [replica * P + stage][lane] -> GPU of the topology
-  GradientReduction reduction = GradientReduction::all_reduce;
-  std::vector<StageReduction> reductions;    // P, or empty: nothing is reduced
+  std::vector<PartReduction> reductions;     // P * v, or empty: nothing is reduced
+  bool distributed_optimizer = false;        // gradients are reduce-scattered, not all-reduced
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  Bytes bucket;                              // of gradients, for the overlaps; 0: one a part
   std::optional<Bytes> embedding_gradient;   // tied word embedding, all-reduced between first and last stage; one lane
   bool gradient_norm = false;                // the norm is reduced over all stages: nobody steps before all are there
   std::vector<Seconds> optimizer;            // P, or empty
+  // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron, arXiv
+  // 2211.13878, its overlap coefficient).
+  double overlap_slowdown = 1.0;
+  // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of each
+  // [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
+  std::vector<int> replica_microbatches;
+  std::vector<double> slowness;
+  int slow_from = 0;
+  // Log-normal noise of every duration: deviation of its logarithm, and what draws it.
+  double jitter = 0.0;
+  std::uint64_t seed = 1;
 
   [[nodiscard]] int stages() const { return schedule.ranks; }
   [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
     return gpus[static_cast<std::size_t>(replica * stages() + stage)];
   }
 };
+
+// The programs of a plan: one for each number of microbatches that a replica has.
+struct PlanPrograms {
+  std::vector<Schedule> programs;
+  std::vector<int> of_replica;  // index into programs
+  [[nodiscard]] const Schedule& of(int replica) const {
+    return programs[static_cast<std::size_t>(of_replica[static_cast<std::size_t>(replica)])];
+  }
+};
+PlanPrograms make_programs(const PricedPlan&);
+
+// Factor on the duration of a step: the slowness of the rank in that iteration, and its noise.
+double duration_factor(const PricedPlan&, int rank, int iteration, std::size_t step);
 
 // Bytes a flow occupies its links with: payload / efficiency, a whole number, at least one.
 Bytes wire_bytes(Bytes payload, double efficiency);

@@ -5,12 +5,11 @@
 #include <map>
 #include <numeric>
 
+#include "costmodels/folding.hpp"
+#include "platforms/errors.hpp"
+
 namespace orrery {
 namespace {
-
-double efficiency_of(const Topology& topology, const TransferEfficiency& efficiency, int from, int to) {
-  return topology.same_node(from, to) ? efficiency.inside : efficiency.between;
-}
 
 // Members of the ring node by node, in ring order.
 std::vector<std::vector<int>> by_node(const Topology& topology, const std::vector<int>& gpus) {
@@ -35,9 +34,9 @@ Bytes wire_bytes(Bytes payload, double efficiency) {
   return Bytes(std::max(1.0, std::round(payload.value() / efficiency)));
 }
 
-Flow message_flow(const Topology& topology, const BoundaryMessage& message, int from_gpu, int to_gpu) {
-  const double efficiency = efficiency_of(topology, message.efficiency, from_gpu, to_gpu);
-  return {from_gpu, to_gpu, wire_bytes(message.bytes, efficiency), message.bytes};
+Flow make_flow(const Topology& topology, int from, int to, Bytes payload, const TransferEfficiency& efficiency) {
+  const double reached = topology.same_node(from, to) ? efficiency.inside : efficiency.between;
+  return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
 }
 
 CollectiveFlows ring_flows(const Topology& topology, CollectiveKind kind, Bytes bytes,
@@ -49,9 +48,8 @@ CollectiveFlows ring_flows(const Topology& topology, CollectiveKind kind, Bytes 
   const Bytes hop = bytes * (ring_rounds(kind) * (members - 1) / members);
   Seconds hop_latency;
   const auto add = [&](int from, int to, double share) {
-    const double reached = efficiency_of(topology, efficiency, from, to);
-    collective.flows.push_back({from, to, wire_bytes(hop * share, reached), hop * share});
-    hop_latency = std::max(hop_latency, topology.path(from, to).latency);
+    collective.flows.push_back(make_flow(topology, from, to, hop * share, efficiency));
+    hop_latency = std::max(hop_latency, collective.flows.back().path.latency);
   };
   const auto nodes = by_node(topology, gpus);
   std::size_t channels = gpus.size();
@@ -72,191 +70,199 @@ CollectiveFlows ring_flows(const Topology& topology, CollectiveKind kind, Bytes 
   return collective;
 }
 
-Flow lane_flow(const PricedPlan& plan, const Topology& topology, int replica, const Message& message, int lane) {
-  const auto at = static_cast<std::size_t>(lane);
-  return message_flow(topology, plan.boundaries[static_cast<std::size_t>(message.boundary)],
-                      plan.lanes(replica, message.from_rank)[at], plan.lanes(replica, message.to_rank)[at]);
-}
-
-namespace {
-
-std::size_t lane_count(const PricedPlan& plan) {
-  std::size_t lanes = plan.gpus.front().size();
-  for (const auto& gpus : plan.gpus) lanes = std::min(lanes, gpus.size());
-  return lanes;
-}
-
-int tensor_ways(const PricedPlan& plan) { return static_cast<int>(lane_count(plan)) / plan.context; }
-
-// Who reduces gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and context rank.
-std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
-  const int tensor = tensor_ways(plan);
-  std::vector<int> gpus;
-  for (int replica = 0; replica < plan.replicas; ++replica) {
-    for (int context = 0; context < plan.context; ++context) {
-      gpus.push_back(plan.lanes(replica, stage)[static_cast<std::size_t>(context * tensor + lane % tensor)]);
-    }
-  }
-  return gpus;
-}
-
-class TailBuilder {
- public:
-  TailBuilder(const PricedPlan& plan, const Topology& topology, const std::vector<int>& lanes)
-      : plan_(plan), topology_(topology), lanes_(lanes) {
-    tail_.programs.resize(plan.gpus.size());
-  }
-
-  // One ring for each tensor rank played, over the replicas and context ranks of every stage.
-  void over_replicas(CollectiveKind kind, Bytes StageReduction::*bytes) {
-    if (plan_.replicas * plan_.context < 2) return;
-    for (int stage = 0; stage < plan_.stages() && !plan_.reductions.empty(); ++stage) {
-      const StageReduction& reduction = plan_.reductions[static_cast<std::size_t>(stage)];
-      TailCollective collective;
-      for (const int lane : lanes_) {
-        if (lane >= tensor_ways(plan_)) continue;
-        collective.lanes.push_back(ring_flows(topology_, kind, reduction.*bytes, reduction.efficiency,
-                                              reduction_members(plan_, stage, lane)));
-      }
-      for (int replica = 0; replica < plan_.replicas; ++replica) {
-        collective.ranks.push_back(replica * plan_.stages() + stage);
-      }
-      add(std::move(collective), reduction.*bytes);
-    }
-  }
-
-  // One ring for each of `lanes` over the named stages of every replica.
-  void over_stages(Bytes bytes, const std::vector<int>& stages, const std::vector<int>& lanes) {
-    if (stages.size() < 2) return;
-    for (int replica = 0; replica < plan_.replicas; ++replica) {
-      TailCollective collective;
-      for (const int lane : lanes) {
-        std::vector<int> gpus;
-        for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-        collective.lanes.push_back(ring_flows(topology_, CollectiveKind::all_reduce, bytes, {}, gpus));
-      }
-      for (const int stage : stages) collective.ranks.push_back(replica * plan_.stages() + stage);
-      add(std::move(collective), bytes);
-    }
-  }
-
-  void optimizer() {
-    for (auto& program : tail_.programs) program.push_back({true, 0});
-  }
-
-  Tail take() { return std::move(tail_); }
-
- private:
-  void add(TailCollective collective, Bytes bytes) {
-    if (bytes.value() <= 0) return;
-    for (const int rank : collective.ranks) {
-      tail_.programs[static_cast<std::size_t>(rank)].push_back({false, static_cast<int>(tail_.collectives.size())});
-    }
-    tail_.collectives.push_back(std::move(collective));
-  }
-
-  const PricedPlan& plan_;
-  const Topology& topology_;
-  const std::vector<int>& lanes_;
-  Tail tail_;
-};
-
-// Where the flows of one tensor rank go: tensor ranks that do the same have equal paths and disjoint links.
-struct LaneUse {
-  std::vector<LinkSpec> paths;
-  std::vector<int> links;
-};
-
-void use(const Topology& topology, LaneUse& lane, int from, int to) {
-  lane.paths.push_back(topology.path(from, to));
-  const Route route = topology.route(from, to);
-  for (int i = 0; i < route.count; ++i) lane.links.push_back(route.links[static_cast<std::size_t>(i)]);
-}
-
-// The pairs of GPUs that exchange messages, or are neighbours in a ring of gradients or of embedding gradients.
-LaneUse tensor_rank_use(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
-  LaneUse result;
-  const int tensor = tensor_ways(plan);
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    const std::vector<int> members = reduction_members(plan, stage, tensor_rank);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      use(topology, result, members[i], members[(i + 1) % members.size()]);
-    }
-    for (int replica = 0; replica < plan.replicas; ++replica) {
-      for (int context = 0; context < plan.context; ++context) {
-        const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
-        const int here = plan.lanes(replica, stage)[lane];
-        const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
-        use(topology, result, here, next);
-        use(topology, result, next, here);
-      }
-    }
-  }
-  return result;
-}
-
-std::vector<int> count_up(int count) {
-  std::vector<int> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
-
-bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
-  std::vector<int> owner(topology.links().size(), -1);
-  const LaneUse first = tensor_rank_use(plan, topology, 0);
-  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
-    const LaneUse used = tensor_rank_use(plan, topology, tensor_rank);
-    if (used.paths != first.paths) return false;
-    for (const int link : used.links) {
-      int& rank_of_link = owner[static_cast<std::size_t>(link)];
-      if (rank_of_link >= 0 && rank_of_link != tensor_rank) return false;
-      rank_of_link = tensor_rank;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
-Tail make_tail(const PricedPlan& plan, const Topology& topology, const std::vector<int>& lanes) {
-  TailBuilder builder(plan, topology, lanes);
-  builder.over_replicas(plan.reduction == GradientReduction::all_reduce ? CollectiveKind::all_reduce
-                                                                         : CollectiveKind::reduce_scatter,
-                        &StageReduction::gradients);
-  if (plan.embedding_gradient && plan.stages() > 1) {
-    builder.over_stages(*plan.embedding_gradient, {0, plan.stages() - 1}, lanes);
-  }
-  if (plan.gradient_norm) builder.over_stages(Bytes(4), count_up(plan.stages()), {0});
-  if (!plan.optimizer.empty()) builder.optimizer();
-  builder.over_replicas(CollectiveKind::all_gather, &StageReduction::gathered);
-  return builder.take();
-}
-
-std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
-  const int tensor = tensor_ways(plan);
-  if (tensor > 1 && !tensor_ranks_alike(plan, topology)) return count_up(static_cast<int>(lane_count(plan)));
-  std::vector<int> lanes;
-  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);
-  return lanes;
-}
-
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
   Seconds longest;
   std::map<int, Seconds> busy;  // of every link crossed
-  const bool shared = topology.cluster().contention == Contention::shared;
+  const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
-    const LinkSpec path = topology.path(flow.from, flow.to);
-    longest = std::max(longest, path.latency + flow.wire / path.bandwidth);
-    if (!shared) continue;
-    const Route route = topology.route(flow.from, flow.to);
-    for (int i = 0; i < route.count; ++i) {
-      const int link = route.links[static_cast<std::size_t>(i)];
+    if (flow.route.count > 0) longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+    for (int i = 0; shared && i < flow.route.count; ++i) {
+      const int link = flow.route.links[static_cast<std::size_t>(i)];
       Seconds& time = busy[link];
       time += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      longest = std::max(longest, path.latency + time);
+      longest = std::max(longest, flow.path.latency + time);
     }
   }
   return longest;
+}
+
+TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+                           Folding folding)
+    : plan_(plan),
+      schedule_(programs.programs.front()),
+      topology_(topology),
+      rank_of_gpu_(static_cast<std::size_t>(topology.gpus()), -1),
+      image_(static_cast<std::size_t>(topology.gpus()), -1) {
+  replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
+  lanes_.resize(plan.gpus.front().size());
+  std::iota(lanes_.begin(), lanes_.end(), 0);
+  if (folding == Folding::on) lanes_ = lanes_to_play(plan, topology);
+  for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
+    const std::size_t image = rank % static_cast<std::size_t>(ranks());
+    for (std::size_t lane = 0; lane < plan.gpus[rank].size(); ++lane) {
+      const auto gpu = static_cast<std::size_t>(plan.gpus[rank][lane]);
+      rank_of_gpu_[gpu] = static_cast<int>(rank);
+      image_[gpu] = plan.gpus[image][lane];
+    }
+  }
+  build_messages();
+  build_collectives();
+}
+
+double TrafficFlows::lanes_each() const {
+  return static_cast<double>(plan_.gpus.front().size()) / static_cast<double>(lanes_.size());
+}
+
+void TrafficFlows::build_messages() {
+  for (int replica = 0; replica < replicas_; ++replica) {
+    for (int boundary = 0; boundary < schedule_.boundaries(); ++boundary) {
+      const auto at = static_cast<std::size_t>(boundary);
+      const BoundaryMessage& message = plan_.boundaries[at];
+      const std::vector<int>& before = plan_.lanes(replica, schedule_.rank_of_part[at]);
+      const std::vector<int>& after = plan_.lanes(replica, schedule_.rank_of_part[at + 1]);
+      std::vector<Flow> forward, backward;
+      for (const int lane : lanes_) {
+        const auto l = static_cast<std::size_t>(lane);
+        forward.push_back(make_flow(topology_, before[l], after[l], message.bytes, message.efficiency));
+        backward.push_back(make_flow(topology_, after[l], before[l], message.bytes, message.efficiency));
+      }
+      messages_.push_back(std::move(forward));
+      messages_.push_back(std::move(backward));
+    }
+  }
+}
+
+const std::vector<Flow>& TrafficFlows::message(int replica, int boundary, bool gradient) const {
+  return messages_[static_cast<std::size_t>((replica * schedule_.boundaries() + boundary) * 2 + (gradient ? 1 : 0))];
+}
+
+// Where a ring's hop leaves the played replicas, its far end becomes the image of that end. Both links of such a route
+// belong to its two GPUs alone: folding_period has made sure.
+Flow TrafficFlows::folded(Flow flow) const {
+  const int image = image_[static_cast<std::size_t>(flow.to)];
+  if (image == flow.to) return flow;
+  const bool inside = topology_.same_node(flow.from, flow.to);
+  flow.route.links[1] = (inside ? topology_.gpu_link_up(image) : topology_.nic_up(image)) + 1;
+  flow.to = image;
+  return flow;
+}
+
+CollectiveFlows TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes, const TransferEfficiency& efficiency,
+                                            int stage) const {
+  CollectiveFlows all;
+  all.kind = kind;
+  for (const int lane : lanes_) {
+    if (lane >= tensor_ways(plan_)) continue;  // a ring holds all context ranks of its tensor rank
+    const CollectiveFlows ring =
+        ring_flows(topology_, kind, bytes, efficiency, reduction_members(plan_, stage, lane));
+    for (const Flow& flow : ring.flows) {
+      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) all.flows.push_back(folded(flow));
+    }
+    all.tail = std::max(all.tail, ring.tail);
+  }
+  return all;
+}
+
+CollectiveFlows TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& stages, int replica,
+                                          const std::vector<int>& lanes) const {
+  CollectiveFlows all;
+  for (const int lane : lanes) {
+    std::vector<int> gpus;
+    for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
+    const CollectiveFlows ring = ring_flows(topology_, CollectiveKind::all_reduce, bytes, {}, gpus);
+    all.flows.insert(all.flows.end(), ring.flows.begin(), ring.flows.end());
+    all.tail = std::max(all.tail, ring.tail);
+  }
+  return all;
+}
+
+std::vector<int> TrafficFlows::end_stages() const {
+  return {schedule_.rank_of_part.front(), schedule_.rank_of_part.back()};
+}
+
+std::vector<int> TrafficFlows::all_stages() const {
+  std::vector<int> stages(static_cast<std::size_t>(plan_.stages()));
+  std::iota(stages.begin(), stages.end(), 0);
+  return stages;
+}
+
+// Flows are the same in every iteration: gradients by part, parameters by part, embedding and norm by replica.
+std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) const {
+  const std::size_t parts = plan_.parts.size();
+  const auto part = static_cast<std::size_t>(slot.part);
+  const auto of_replica = static_cast<std::size_t>(replica);
+  switch (slot.role) {
+    case CollectiveRole::gradients: return part;
+    case CollectiveRole::parameters: return parts + part;
+    case CollectiveRole::embedding: return 2 * parts + of_replica;
+    case CollectiveRole::gradient_norm: return 2 * parts + static_cast<std::size_t>(replicas_) + of_replica;
+  }
+  return 0;
+}
+
+void TrafficFlows::build_collectives() {
+  collectives_.resize(2 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
+  const CollectiveKind reduce =
+      plan_.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  for (const CollectiveSlot& slot : schedule_.collectives) {
+    const auto part = static_cast<std::size_t>(slot.part);
+    for (int replica = 0; replica < replicas_; ++replica) {
+      CollectiveFlows& flows = collectives_[flows_index(slot, replica)];
+      if (!flows.flows.empty()) continue;
+      switch (slot.role) {
+        case CollectiveRole::gradients:
+        case CollectiveRole::parameters: {
+          const PartReduction& reduction = plan_.reductions[part];
+          const bool gradients = slot.role == CollectiveRole::gradients;
+          flows = over_replicas(gradients ? reduce : CollectiveKind::all_gather,
+                                (gradients ? reduction.gradients : reduction.gathered) / slot.buckets,
+                                reduction.efficiency, schedule_.rank_of_part[part]);
+          break;
+        }
+        case CollectiveRole::embedding:
+          if (end_stages().front() != end_stages().back()) {
+            flows = over_stages(*plan_.embedding_gradient, end_stages(), replica, lanes_);
+          }
+          break;
+        case CollectiveRole::gradient_norm: flows = over_stages(Bytes(4), all_stages(), replica, {0}); break;
+      }
+    }
+  }
+}
+
+int TrafficFlows::instances() const { return static_cast<int>(schedule_.collectives.size()) * replicas_; }
+
+const CollectiveSlot& TrafficFlows::slot_of(int instance) const {
+  return schedule_.collectives[static_cast<std::size_t>(instance / replicas_)];
+}
+
+int TrafficFlows::instance(int slot, int replica) const {
+  const CollectiveRole role = schedule_.collectives[static_cast<std::size_t>(slot)].role;
+  const bool over_replicas = role == CollectiveRole::gradients || role == CollectiveRole::parameters;
+  return slot * replicas_ + (over_replicas ? 0 : replica);
+}
+
+std::vector<int> TrafficFlows::members(int instance) const {
+  const CollectiveSlot& slot = slot_of(instance);
+  const int replica = instance % replicas_;
+  const auto of_replica = [&](std::vector<int> stages) {
+    for (int& stage : stages) stage += replica * plan_.stages();
+    return stages;
+  };
+  switch (slot.role) {
+    case CollectiveRole::gradients:
+    case CollectiveRole::parameters: break;
+    case CollectiveRole::embedding: return of_replica(end_stages());
+    case CollectiveRole::gradient_norm: return of_replica(all_stages());
+  }
+  std::vector<int> ranks;
+  const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];
+  for (int each = 0; each < replicas_; ++each) ranks.push_back(each * plan_.stages() + stage);
+  return ranks;
+}
+
+const CollectiveFlows& TrafficFlows::collective(int instance) const {
+  return collectives_[flows_index(slot_of(instance), instance % replicas_)];
 }
 
 }  // namespace orrery

@@ -49,6 +49,9 @@ class Topology {
   // Latency of a route and its narrowest bandwidth when nobody else is on it. Equal ends: infinite bandwidth,
   // no latency.
   [[nodiscard]] LinkSpec path(int from, int to) const;
+  // The links a GPU sends by: to the switch inside its node, and to its NIC's network; each one's next is the way back.
+  [[nodiscard]] int gpu_link_up(int gpu) const { return gpu_up_[static_cast<std::size_t>(gpu)]; }
+  [[nodiscard]] int nic_up(int gpu) const { return nic_up_[static_cast<std::size_t>(gpu)]; }
   [[nodiscard]] bool same_node(int a, int b) const { return device(a).node == device(b).node; }
 
  private:

@@ -11,7 +11,7 @@ LinkRecorder::LinkRecorder(const Topology& topology, int bins, Seconds expected)
 }
 
 void LinkRecorder::add(const Flow& flow, Interval when) {
-  const Route route = topology_.route(flow.from, flow.to);
+  const Route& route = flow.route;
   const auto first = static_cast<std::size_t>(when.start / width_);
   const auto last = std::max(first, static_cast<std::size_t>(when.end / width_));
   const double rate = when.end > when.start ? flow.payload.value() / (when.end - when.start) : 0.0;

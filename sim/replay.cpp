@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
-#include "costmodels/traffic.hpp"
 #include "platforms/errors.hpp"
 #include "sim/idle.hpp"
-#include "sim/link_recorder.hpp"
 #include "sim/network.hpp"
+#include "sim/replay_recorder.hpp"
 
 namespace orrery {
 namespace {
@@ -29,55 +27,65 @@ struct MessageState {
 };
 
 struct CollectiveState {
-  std::size_t missing = 0;     // members not there yet
-  std::size_t flows_left = 0;  // of all lanes
+  std::size_t missing = 0;     // members that have not entered, and collectives that run before it
+  std::size_t flows_left = 0;
   double start = kNever;
+  double end = kNever;
+  bool prepared = false;
+  std::vector<std::size_t> then;  // collectives that run after it
+};
+
+// A task that is being computed, perhaps more slowly while a collective runs on its GPU.
+struct Running {
+  SpanRow span;
+  double work_left = 0;  // s at full speed
+  double since = 0;      // s, when work_left was true
+  double ends = kNever;  // s; an event that comes at another time is stale
 };
 
 // Where a pipeline rank of one replica stands.
 struct RankState {
-  std::size_t step = 0;  // in its program; past the end: in its tail
-  std::size_t tail_step = 0;
-  double idle_since = 0;       // s, end of its last span
-  int exchange_left = 0;       // messages of the exchange it is in that are not over
-  bool busy = false;           // computing: an event of its own will come
-  bool in_exchange = false;
-  bool in_collective = false;
+  std::size_t step = 0;
+  double idle_since = 0;   // s, end of its last span
+  int exchange_left = 0;   // messages of the exchange it is in that are not over
+  bool busy = false;       // computing: an event of its own will come
+  bool entered = false;    // the exchange or collective of its step
+  int last_collective = -1;
+  int collectives_running = 0;  // on its GPUs
+  int iteration = 0;
 };
 
 class Player : public EventSink {
  public:
-  Player(const PricedPlan& plan, const Schedule& schedule, const Topology& topology, const ReplayOptions& options)
-      : plan_(plan),
-        schedule_(schedule),
-        topology_(topology),
-        lanes_(lanes_to_play(plan, topology)),
-        all_lanes_(static_cast<int>(plan.gpus.front().size())),
-        tail_(make_tail(plan, topology, lanes_)),
-        network_(topology),
-        recorder_(topology, options.link_bins, options.expected) {
-    ranks_.resize(plan.gpus.size());
-    messages_.resize(static_cast<std::size_t>(schedule.message_count()) * static_cast<std::size_t>(plan.replicas));
-    for (const TailCollective& collective : tail_.collectives) {
-      CollectiveState state;
-      state.missing = collective.ranks.size();
-      for (const CollectiveFlows& lane : collective.lanes) state.flows_left += lane.flows.size();
-      collectives_.push_back(state);
+  Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows,
+         const ReplayOptions& options)
+      : plan_(plan), programs_(programs), flows_(flows), network_(topology), recorder_(plan, topology, flows, options) {
+    ranks_.resize(static_cast<std::size_t>(flows.ranks()));
+    running_.resize(ranks_.size());
+    std::size_t messages = 0;
+    for (int replica = 0; replica < flows.replicas(); ++replica) {
+      first_message_.push_back(messages);
+      messages += static_cast<std::size_t>(programs.of(replica).message_count());
     }
-    reserve();
+    messages_.resize(messages);
+    collectives_.resize(static_cast<std::size_t>(flows.instances()));
+    ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
+    recorder_.reserve(steps() * 2 + messages);
   }
 
-  Timeline run() {
+  Replay run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) advance(rank);
     network_.run(*this);
     check_finished();
-    return finish();
+    std::vector<double> ends_of_ranks;
+    for (const RankState& state : ranks_) ends_of_ranks.push_back(state.idle_since);
+    return {recorder_.finish(ends_of_ranks), std::move(ends_)};
   }
 
   void on_event(std::uint32_t tag) override {
     const std::size_t index = tag >> 2U;
     switch (static_cast<Subject>(tag & 3U)) {
-      case Subject::rank: return compute_ended(index);
+      case Subject::rank: return compute_may_have_ended(index);
       case Subject::message: return flow_of_message_ended(index);
       case Subject::collective: return flow_of_collective_ended(index);
       case Subject::collective_end: return collective_ended(index);
@@ -85,30 +93,59 @@ class Player : public EventSink {
   }
 
  private:
-  int stage_of(std::size_t rank) const { return static_cast<int>(rank % static_cast<std::size_t>(plan_.stages())); }
-  std::size_t replica_of(std::size_t rank) const { return rank / static_cast<std::size_t>(plan_.stages()); }
+  int stage_of(std::size_t rank) const { return static_cast<int>(rank) % plan_.stages(); }
+  int replica_of(std::size_t rank) const { return static_cast<int>(rank) / plan_.stages(); }
+  const Schedule& schedule(std::size_t rank) const { return programs_.of(replica_of(rank)); }
   const std::vector<Step>& program(std::size_t rank) const {
-    return schedule_.programs[static_cast<std::size_t>(stage_of(rank))];
+    return schedule(rank).programs[static_cast<std::size_t>(stage_of(rank))];
   }
   std::size_t message_index(std::size_t rank, MessageId id) const {
-    return replica_of(rank) * static_cast<std::size_t>(schedule_.message_count()) + static_cast<std::size_t>(id);
+    return first_message_[static_cast<std::size_t>(replica_of(rank))] + static_cast<std::size_t>(id);
   }
   MessageState& message(std::size_t rank, MessageId id) { return messages_[message_index(rank, id)]; }
-  const PartTimes& part(std::size_t rank, const Step& step) const {
-    return plan_.parts[static_cast<std::size_t>(step.chunk * plan_.stages() + stage_of(rank))];
+  std::size_t instance(std::size_t rank, const Step& step) const {
+    return static_cast<std::size_t>(flows_.instance(step.slot, replica_of(rank)));
+  }
+  std::size_t steps() const {
+    std::size_t count = 0;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) count += program(rank).size();
+    return count;
   }
 
   // Goes on with a rank until it computes, waits or is done.
   void advance(std::size_t rank) {
     RankState& state = ranks_[rank];
-    while (!state.busy) {
-      if (state.step == program(rank).size()) {
-        if (!advance_tail(rank)) return;
-        continue;
-      }
-      const Step& step = program(rank)[state.step];
-      if (!(step.kind == StepKind::exchange ? advance_exchange(rank, step) : start_compute(rank, step))) return;
+    while (!state.busy && state.step < program(rank).size()) {
+      if (!play(rank, program(rank)[state.step])) return;
     }
+  }
+
+  // Returns false when the rank waits. A step that is over has been stepped past; one that computes is not.
+  bool play(std::size_t rank, const Step& step) {
+    switch (step.kind) {
+      case StepKind::forward:
+      case StepKind::backward:
+      case StepKind::weight_gradient: return start_compute(rank, step);
+      case StepKind::exchange: return advance_exchange(rank, step);
+      case StepKind::launch:
+        enter(rank, instance(rank, step));
+        next_step(rank);
+        return true;
+      case StepKind::join:
+        if (!ranks_[rank].entered) {
+          ranks_[rank].entered = true;
+          enter(rank, instance(rank, step));
+        }
+        return pass_collective(rank, step);
+      case StepKind::await: return pass_collective(rank, step);
+      case StepKind::optimizer: return start_optimizer(rank);
+    }
+    return true;
+  }
+
+  void next_step(std::size_t rank) {
+    ranks_[rank].entered = false;
+    ++ranks_[rank].step;
   }
 
   bool start_compute(std::size_t rank, const Step& step) {
@@ -116,53 +153,94 @@ class Player : public EventSink {
       if (message(rank, id).end == kNever) return false;
     }
     record_wait(rank, step, step.awaits);
-    const PartTimes& times = part(rank, step);
-    SpanRow span = span_of(rank, step.kind == StepKind::forward    ? SpanKind::forward
-                                 : step.kind == StepKind::backward ? SpanKind::backward
-                                                                   : SpanKind::weight_gradient);
-    Seconds duration = times.weight_gradient;
+    const int part_index = schedule(rank).part(stage_of(rank), step.chunk);
+    const PartTimes& part = plan_.parts[static_cast<std::size_t>(part_index)];
+    RankState& state = ranks_[rank];
+    state.iteration = step.microbatch / schedule(rank).shape.microbatches;
+    const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
+    const auto share = static_cast<double>(step.share);
+    SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
+    double work = part.weight_gradient.value();
     if (step.kind == StepKind::forward) {
-      duration = times.forward;
-      span.tensor_communication = times.forward_tensor.value();
-      span.flops = times.forward_flops.value();
+      span.kind = SpanKind::forward;
+      work = part.forward.value();
+      span.tensor_communication = part.forward_tensor.value() * share * factor;
+      span.flops = part.forward_flops.value() * share;
     } else if (step.kind == StepKind::backward) {
-      duration = times.backward;
-      span.tensor_communication = times.backward_tensor.value();
-      span.flops = times.backward_flops.value();
+      span.kind = SpanKind::backward;
+      work = part.backward.value();
+      span.tensor_communication = part.backward_tensor.value() * share * factor;
+      span.flops = part.backward_flops.value() * share;
     }
     span.chunk = step.chunk;
     span.microbatch = step.microbatch;
-    start_busy(rank, span, duration);
+    start_busy(rank, span, work * share * factor);
     return true;
   }
 
-  void start_busy(std::size_t rank, SpanRow span, Seconds duration) {
-    span.start = network_.now();
-    span.end = span.start + duration.value();
-    append(timeline_.spans, span);
-    ranks_[rank].busy = true;
-    ranks_[rank].idle_since = span.end;
-    network_.after(duration.value(), tag_of(Subject::rank, rank));
+  bool start_optimizer(std::size_t rank) {
+    const double factor =
+        duration_factor(plan_, static_cast<int>(rank), ranks_[rank].iteration, ranks_[rank].step);
+    start_busy(rank, recorder_.span(rank, SpanKind::optimizer),
+               plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() * factor);
+    return true;
   }
 
-  void compute_ended(std::size_t rank) {
-    RankState& state = ranks_[rank];
-    state.busy = false;
-    state.idle_since = network_.now();
-    if (state.step < program(rank).size()) {
-      const Step& step = program(rank)[state.step];
-      ++state.step;
-      for (const MessageId id : step.sends) send(rank, id);
-    } else {
-      ++state.tail_step;
+  void start_busy(std::size_t rank, SpanRow span, double work) {
+    span.start = network_.now();
+    running_[rank] = {span, work, span.start, kNever};
+    ranks_[rank].busy = true;
+    schedule_end(rank);
+  }
+
+  double slowdown(std::size_t rank) const {
+    const bool slowed = ranks_[rank].collectives_running > 0 && running_[rank].span.kind != SpanKind::optimizer;
+    return slowed ? plan_.overlap_slowdown : 1.0;
+  }
+
+  void schedule_end(std::size_t rank) {
+    Running& running = running_[rank];
+    const double duration = running.work_left * slowdown(rank);
+    running.ends = network_.now() + duration;
+    network_.after(duration, tag_of(Subject::rank, rank));
+  }
+
+  // A collective on the rank's GPUs starts (+1) or ends (-1): what it computes goes on at another speed.
+  void change_collectives(std::size_t rank, int change) {
+    const double before = slowdown(rank);
+    if (ranks_[rank].busy) {
+      Running& running = running_[rank];
+      running.work_left -= (network_.now() - running.since) / before;
+      running.since = network_.now();
     }
+    ranks_[rank].collectives_running += change;
+    if (ranks_[rank].busy && slowdown(rank) != before) schedule_end(rank);
+  }
+
+  void compute_may_have_ended(std::size_t rank) {
+    RankState& state = ranks_[rank];
+    if (!state.busy || network_.now() < running_[rank].ends) return;  // its end was moved since
+    SpanRow& span = running_[rank].span;
+    span.end = network_.now();
+    recorder_.add(span);
+    state.busy = false;
+    state.idle_since = span.end;
+    note_end(rank);
+    const Step& step = program(rank)[state.step];
+    next_step(rank);
+    for (const MessageId id : step.sends) send(rank, id);
     advance(rank);
+  }
+
+  void note_end(std::size_t rank) {
+    double& end = ends_[static_cast<std::size_t>(ranks_[rank].iteration)];
+    end = std::max(end, network_.now());
   }
 
   bool advance_exchange(std::size_t rank, const Step& step) {
     RankState& state = ranks_[rank];
-    if (!state.in_exchange) {
-      state.in_exchange = true;
+    if (!state.entered) {
+      state.entered = true;
       state.exchange_left = step.sends.count + step.awaits.count;
       for (const MessageId id : step.sends) post(rank, id);
       for (const MessageId id : step.awaits) post(rank, id);
@@ -171,8 +249,7 @@ class Player : public EventSink {
     MessageList both = step.sends;
     for (const MessageId id : step.awaits) both.push(id);
     record_wait(rank, step, both);
-    state.in_exchange = false;
-    ++state.step;
+    next_step(rank);
     return true;
   }
 
@@ -188,88 +265,84 @@ class Player : public EventSink {
   // Starts the flows of a message of the replica that `rank` belongs to.
   void send(std::size_t rank, MessageId id) {
     const std::size_t index = message_index(rank, id);
-    MessageState& state = messages_[index];
-    state.start = network_.now();
-    state.flows_left = static_cast<std::uint16_t>(lanes_.size());
-    const Message what = schedule_.message(id);
-    const int replica = static_cast<int>(replica_of(rank));
-    for (const int lane : lanes_) {
-      const Flow flow = lane_flow(plan_, topology_, replica, what, lane);
-      start(flow, tag_of(Subject::message, index));
-    }
+    const Message what = schedule(rank).message(id);
+    const std::vector<Flow>& flows = flows_.message(replica_of(rank), what.boundary, what.gradient);
+    messages_[index].start = network_.now();
+    messages_[index].flows_left = static_cast<std::uint16_t>(flows.size());
+    for (const Flow& flow : flows) start(flow, tag_of(Subject::message, index));
   }
 
-  void start(const Flow& flow, std::uint32_t tag) {
-    network_.start_flow(topology_.route(flow.from, flow.to), topology_.path(flow.from, flow.to).latency, flow.wire, tag);
-  }
+  void start(const Flow& flow, std::uint32_t tag) { network_.start_flow(flow.route, flow.path.latency, flow.wire, tag); }
 
   void flow_of_message_ended(std::size_t index) {
     MessageState& state = messages_[index];
     if (--state.flows_left > 0) return;
     state.end = network_.now();
-    const auto count = static_cast<std::size_t>(schedule_.message_count());
-    const Message what = schedule_.message(static_cast<MessageId>(index % count));
-    const std::size_t first_rank = index / count * static_cast<std::size_t>(plan_.stages());
+    const auto after = std::upper_bound(first_message_.begin(), first_message_.end(), index);
+    const auto replica = static_cast<std::size_t>(after - first_message_.begin()) - 1;
+    const Schedule& schedule = programs_.of(static_cast<int>(replica));
+    const Message what = schedule.message(static_cast<MessageId>(index - first_message_[replica]));
+    const std::size_t first_rank = replica * static_cast<std::size_t>(plan_.stages());
     const std::size_t from = first_rank + static_cast<std::size_t>(what.from_rank);
     const std::size_t to = first_rank + static_cast<std::size_t>(what.to_rank);
-    record_message(from, what, state);
+    recorder_.message(from, schedule, what, {state.start, state.end});
     for (const std::size_t rank : {to, from}) {
-      if (ranks_[rank].in_exchange) --ranks_[rank].exchange_left;
+      if (ranks_[rank].exchange_left > 0) --ranks_[rank].exchange_left;
     }
     for (const std::size_t rank : {to, from}) advance(rank);
   }
 
-  // Returns false when the rank waits or is done.
-  bool advance_tail(std::size_t rank) {
-    RankState& state = ranks_[rank];
-    if (state.in_collective || state.tail_step == tail_.programs[rank].size()) return false;
-    const TailStep step = tail_.programs[rank][state.tail_step];
-    if (step.is_optimizer) {
-      start_busy(rank, span_of(rank, SpanKind::optimizer), plan_.optimizer[static_cast<std::size_t>(stage_of(rank))]);
-      return true;
+  // A rank's collectives run one after another, in the order it enters them.
+  void enter(std::size_t rank, std::size_t id) {
+    CollectiveState& collective = collectives_[id];
+    if (!collective.prepared) {
+      collective.prepared = true;
+      collective.missing = flows_.members(static_cast<int>(id)).size();
     }
-    state.in_collective = true;
-    const auto id = static_cast<std::size_t>(step.collective);
-    if (--collectives_[id].missing == 0) start_collective(id);
-    return false;
+    int& last = ranks_[rank].last_collective;
+    if (last >= 0 && collectives_[static_cast<std::size_t>(last)].end == kNever) {
+      collectives_[static_cast<std::size_t>(last)].then.push_back(id);
+      ++collective.missing;
+    }
+    last = static_cast<int>(id);
+    if (--collective.missing == 0) start_collective(id);
   }
 
   void start_collective(std::size_t id) {
-    collectives_[id].start = network_.now();
-    for (const CollectiveFlows& lane : tail_.collectives[id].lanes) {
-      for (const Flow& flow : lane.flows) {
-        start(flow, tag_of(Subject::collective, id));
-      }
-    }
+    CollectiveState& collective = collectives_[id];
+    collective.start = network_.now();
+    const std::vector<Flow>& flows = flows_.collective(static_cast<int>(id)).flows;
+    collective.flows_left = flows.size();
+    for (const int member : flows_.members(static_cast<int>(id))) change_collectives(static_cast<std::size_t>(member), 1);
+    for (const Flow& flow : flows) start(flow, tag_of(Subject::collective, id));
+    if (flows.empty()) network_.after(0.0, tag_of(Subject::collective_end, id));
   }
 
   void flow_of_collective_ended(std::size_t id) {
     if (--collectives_[id].flows_left > 0) return;
-    Seconds tail;
-    for (const CollectiveFlows& lane : tail_.collectives[id].lanes) tail = std::max(tail, lane.tail);
-    network_.after(tail.value(), tag_of(Subject::collective_end, id));
+    network_.after(flows_.collective(static_cast<int>(id)).tail.value(), tag_of(Subject::collective_end, id));
   }
 
   void collective_ended(std::size_t id) {
-    const TailCollective& collective = tail_.collectives[id];
-    const Interval transfer{collectives_[id].start, network_.now()};
-    for (const int member : collective.ranks) {
-      const auto rank = static_cast<std::size_t>(member);
-      RankState& state = ranks_[rank];
-      record_idle(rank, {transfer}, SpanKind::exposed_dp, SpanKind::bubble_drain);
-      record_collective(rank, collective, transfer);
-      state.in_collective = false;
-      ++state.tail_step;
+    CollectiveState& collective = collectives_[id];
+    collective.end = network_.now();
+    const std::vector<int> members = flows_.members(static_cast<int>(id));
+    recorder_.collective(static_cast<int>(id), members, {collective.start, collective.end});
+    for (const int member : members) change_collectives(static_cast<std::size_t>(member), -1);
+    const std::vector<std::size_t> then = std::move(collective.then);
+    for (const std::size_t next : then) {
+      if (--collectives_[next].missing == 0) start_collective(next);
     }
-    for (const int member : collective.ranks) advance(static_cast<std::size_t>(member));
+    for (const int member : members) advance(static_cast<std::size_t>(member));
   }
 
-  SpanRow span_of(std::size_t rank, SpanKind kind) const {
-    SpanRow span;
-    span.kind = kind;
-    span.rank = static_cast<std::int32_t>(rank);
-    span.stage = static_cast<std::int16_t>(stage_of(rank));
-    return span;
+  bool pass_collective(std::size_t rank, const Step& step) {
+    const CollectiveState& collective = collectives_[instance(rank, step)];
+    if (collective.end == kNever) return false;
+    record_idle(rank, {{collective.start, collective.end}}, SpanKind::exposed_dp, bubble_of(step.phase));
+    note_end(rank);
+    next_step(rank);
+    return true;
   }
 
   void record_wait(std::size_t rank, const Step& step, const MessageList& waited) {
@@ -286,123 +359,43 @@ class Player : public EventSink {
     RankState& state = ranks_[rank];
     split_idle({state.idle_since, network_.now()}, transfers, exposed, bubble, pieces_);
     for (const IdlePiece& piece : pieces_) {
-      SpanRow span = span_of(rank, piece.kind);
+      SpanRow span = recorder_.span(rank, piece.kind);
       span.start = piece.when.start;
       span.end = piece.when.end;
-      append(timeline_.spans, span);
+      recorder_.add(span);
     }
     state.idle_since = std::max(state.idle_since, network_.now());
   }
 
-  void record_message(std::size_t from, const Message& what, const MessageState& state) {
-    SpanRow span = span_of(from, SpanKind::send);
-    span.stream = Stream::network;
-    span.chunk = static_cast<std::int16_t>((what.boundary + (what.gradient ? 1 : 0)) / plan_.stages());
-    span.microbatch = what.microbatch;
-    span.start = state.start;
-    span.end = state.end;
-    span.bytes = plan_.boundaries[static_cast<std::size_t>(what.boundary)].bytes.value() * all_lanes_;
-    append(timeline_.spans, span);
-    if (!recorder_.on()) return;
-    for (int lane = 0; lane < all_lanes_; ++lane) {
-      recorder_.add(lane_flow(plan_, topology_, static_cast<int>(replica_of(from)), what, lane), {state.start, state.end});
-    }
-  }
-
-  void record_collective(std::size_t rank, const TailCollective& collective, Interval when) {
-    SpanRow span = span_of(rank, span_kind(collective.lanes.front().kind));
-    span.stream = Stream::network;
-    span.start = when.start;
-    span.end = when.end;
-    for (const CollectiveFlows& lane : collective.lanes) {
-      for (const Flow& flow : lane.flows) {
-        const std::vector<int>& gpus = plan_.gpus[rank];
-        const bool mine = std::find(gpus.begin(), gpus.end(), flow.from) != gpus.end();
-        if (mine) span.bytes += flow.payload.value() * all_lanes_ / static_cast<double>(lanes_.size());
-      }
-    }
-    append(timeline_.spans, span);
-    if (!recorder_.on() || static_cast<int>(rank) != collective.ranks.front()) return;
-    for (const CollectiveFlows& lane : collective.lanes) {
-      for (const Flow& flow : lane.flows) recorder_.add(flow, when);
-    }
-  }
-
-  static SpanKind span_kind(CollectiveKind kind) {
-    switch (kind) {
-      case CollectiveKind::reduce_scatter: return SpanKind::reduce_scatter;
-      case CollectiveKind::all_gather: return SpanKind::all_gather;
-      case CollectiveKind::all_reduce:
-      case CollectiveKind::all_to_all: break;
-    }
-    return SpanKind::all_reduce;
-  }
-
-  void reserve() {
-    std::size_t steps = 0;
-    for (const auto& steps_of_rank : schedule_.programs) steps += steps_of_rank.size();
-    const auto replicas = static_cast<std::size_t>(plan_.replicas);
-    timeline_.spans.reserve(2 * steps * replicas + messages_.size() + 4 * ranks_.size());
-  }
-
   void check_finished() const {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      const RankState& state = ranks_[rank];
-      if (state.step == program(rank).size() && state.tail_step == tail_.programs[rank].size()) continue;
+      if (ranks_[rank].step == program(rank).size()) continue;
       throw Defect("the schedule cannot finish: stage " + std::to_string(stage_of(rank)) + " of replica " +
-                   std::to_string(replica_of(rank)) + " is stuck at step " + std::to_string(state.step) + " of " +
-                   std::to_string(program(rank).size()));
+                   std::to_string(replica_of(rank)) + " is stuck at step " + std::to_string(ranks_[rank].step) +
+                   " of " + std::to_string(program(rank).size()));
     }
-  }
-
-  Timeline finish() {
-    for (const RankState& state : ranks_) timeline_.makespan = std::max(timeline_.makespan, state.idle_since);
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].idle_since < timeline_.makespan) {
-        SpanRow span = span_of(rank, SpanKind::bubble_drain);
-        span.start = ranks_[rank].idle_since;
-        span.end = timeline_.makespan;
-        append(timeline_.spans, span);
-      }
-      timeline_.ranks.push_back(rank_info(rank));
-    }
-    recorder_.write(timeline_);
-    return std::move(timeline_);
-  }
-
-  RankInfo rank_info(std::size_t rank) const {
-    const std::vector<int>& gpus = plan_.gpus[rank];
-    RankInfo info;
-    info.device = gpus.front();
-    info.node = topology_.device(gpus.front()).node;
-    info.gpu = topology_.group_of(gpus.front()).gpu.name;
-    info.stage = stage_of(rank);
-    info.replica = static_cast<int>(replica_of(rank));
-    info.gpus = static_cast<int>(gpus.size());
-    return info;
   }
 
   const PricedPlan& plan_;
-  const Schedule& schedule_;
-  const Topology& topology_;
-  std::vector<int> lanes_;  // played
-  int all_lanes_;           // of the plan
-  Tail tail_;
+  const PlanPrograms& programs_;
+  const TrafficFlows& flows_;
   Network network_;
-  LinkRecorder recorder_;
-  std::vector<RankState> ranks_;        // [replica * P + stage]
-  std::vector<MessageState> messages_;  // [replica][message id]
+  ReplayRecorder recorder_;
+  std::vector<RankState> ranks_;   // [replica * P + stage]
+  std::vector<Running> running_;   // likewise
+  std::vector<std::size_t> first_message_;  // [replica]
+  std::vector<MessageState> messages_;
   std::vector<CollectiveState> collectives_;
-  Timeline timeline_;
+  std::vector<double> ends_;  // [iteration], s
   std::vector<Interval> transfers_;  // scratch
   std::vector<IdlePiece> pieces_;    // scratch
 };
 
 }  // namespace
 
-Timeline replay(const PricedPlan& plan, const Schedule& schedule, const Topology& topology,
-                const ReplayOptions& options) {
-  return Player(plan, schedule, topology, options).run();
+Replay replay(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows,
+              const ReplayOptions& options) {
+  return Player(plan, programs, topology, flows, options).run();
 }
 
 }  // namespace orrery

@@ -1,7 +1,10 @@
 // Plays a priced plan event by event on the model of the cluster.
 #pragma once
 
+#include <vector>
+
 #include "costmodels/priced_plan.hpp"
+#include "costmodels/traffic.hpp"
 #include "platforms/topology.hpp"
 #include "traces/timeline.hpp"
 
@@ -12,8 +15,13 @@ struct ReplayOptions {
   Seconds expected;   // the estimate, which sets the width of the bins
 };
 
-// One iteration, on SimGrid. Uses up the process's network: call it in a child process (in_child), once.
-// Throws Defect where the schedule cannot finish; names the first rank that is stuck and what it waits for.
-Timeline replay(const PricedPlan&, const Schedule&, const Topology&, const ReplayOptions&);
+struct Replay {
+  Timeline timeline;
+  std::vector<double> iteration_ends;  // s
+};
+
+// All iterations, on SimGrid. Uses up the process's network: call it in a child process (in_child), once.
+// Throws Defect where the programs cannot finish; names the first rank that is stuck and what it waits for.
+Replay replay(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&, const ReplayOptions&);
 
 }  // namespace orrery

@@ -9,7 +9,11 @@ namespace {
 class RankProgram {
  public:
   RankProgram(const Schedule& one, const TrafficShape& traffic, Schedule& all, int rank)
-      : one_(one), traffic_(traffic), all_(all), rank_(rank), launched_(static_cast<std::size_t>(one.shape.chunks)) {}
+      : one_(one), traffic_(traffic), all_(all), rank_(rank), launched_(static_cast<std::size_t>(one.shape.chunks)) {
+    for (const Step& step : one.programs[static_cast<std::size_t>(rank)]) {
+      if (step.kind == last_kind()) order_of_backwards_.push_back(&step);
+    }
+  }
 
   std::vector<Step> write() {
     for (iteration_ = 0; iteration_ < traffic_.iterations; ++iteration_) {
@@ -26,6 +30,8 @@ class RankProgram {
   }
 
  private:
+  // The task that completes the gradients of a microbatch.
+  StepKind last_kind() const { return one_.split_backward ? StepKind::weight_gradient : StepKind::backward; }
   int buckets(int part) const {
     return traffic_.buckets.empty() ? 1 : traffic_.buckets[static_cast<std::size_t>(part)];
   }
@@ -75,14 +81,13 @@ class RankProgram {
   }
 
   void schedule_step(const Step& step) {
-    const StepKind last_kind = one_.split_backward ? StepKind::weight_gradient : StepKind::backward;
     if (step.kind == StepKind::forward && step.microbatch == 0 && awaits_parameters()) {
       cut(moved(step), buckets(part(step.chunk)),
           [&](int bucket) { collective(StepKind::await, slot(CollectiveRole::parameters, part(step.chunk), bucket, 1), step.phase); },
           [](int) {});
       return;
     }
-    const bool cut_last_backward = traffic_.gradients && traffic_.overlap_grad_reduce && step.kind == last_kind &&
+    const bool cut_last_backward = traffic_.gradients && traffic_.overlap_grad_reduce && step.kind == last_kind() &&
                                    one_.shape.chunks == 1 && rank_ == 0 &&
                                    step.microbatch == one_.shape.microbatches - 1;
     if (cut_last_backward) {
@@ -92,7 +97,7 @@ class RankProgram {
       return;
     }
     steps_.push_back(moved(step));
-    if (step.kind == last_kind && one_.shape.chunks > 1) launch_finished_chunk();
+    if (step.kind == last_kind() && one_.shape.chunks > 1) launch_finished_chunk();
   }
 
   bool awaits_parameters() const {
@@ -118,16 +123,8 @@ class RankProgram {
     const int aligned = backwards_ - rank_;
     ++backwards_;
     if (!traffic_.gradients || !traffic_.overlap_grad_reduce || aligned < 0) return;
-    const auto done = nth_backward(aligned);
-    if (done && done->microbatch == one_.shape.microbatches - 1) launch_gradients(done->chunk);
-  }
-
-  std::optional<Step> nth_backward(int number) const {
-    const StepKind kind = one_.split_backward ? StepKind::weight_gradient : StepKind::backward;
-    for (const Step& step : one_.programs[static_cast<std::size_t>(rank_)]) {
-      if (step.kind == kind && number-- == 0) return step;
-    }
-    return std::nullopt;
+    const Step& done = *order_of_backwards_[static_cast<std::size_t>(aligned)];
+    if (done.microbatch == one_.shape.microbatches - 1) launch_gradients(done.chunk);
   }
 
   void launch_gradients(int chunk) {
@@ -168,6 +165,7 @@ class RankProgram {
   int rank_;
   int iteration_ = 0;
   int backwards_ = 0;  // of this iteration so far
+  std::vector<const Step*> order_of_backwards_;
   std::vector<bool> launched_;  // [chunk] gradients of this iteration
   std::vector<Step> steps_;
 };

@@ -1,0 +1,192 @@
+#include "costmodels/folding.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace orrery {
+namespace {
+
+std::size_t lane_count(const PricedPlan& plan) {
+  std::size_t lanes = plan.gpus.front().size();
+  for (const auto& gpus : plan.gpus) lanes = std::min(lanes, gpus.size());
+  return lanes;
+}
+
+std::vector<int> count_up(int count) {
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+// Where the flows of one tensor rank go: tensor ranks that do the same have equal paths and disjoint links.
+struct LaneUse {
+  std::vector<LinkSpec> paths;
+  std::vector<int> links;
+};
+
+void use(const Topology& topology, LaneUse& lane, int from, int to) {
+  lane.paths.push_back(topology.path(from, to));
+  const Route route = topology.route(from, to);
+  for (int i = 0; i < route.count; ++i) lane.links.push_back(route.links[static_cast<std::size_t>(i)]);
+}
+
+// The pairs of GPUs that exchange messages, or are neighbours in a ring of gradients or of embedding gradients.
+LaneUse tensor_rank_use(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
+  LaneUse result;
+  const int tensor = tensor_ways(plan);
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const std::vector<int> members = reduction_members(plan, stage, tensor_rank);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      use(topology, result, members[i], members[(i + 1) % members.size()]);
+    }
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      for (int context = 0; context < plan.context; ++context) {
+        const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
+        const int here = plan.lanes(replica, stage)[lane];
+        const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
+        use(topology, result, here, next);
+        use(topology, result, next, here);
+      }
+    }
+  }
+  return result;
+}
+
+bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
+  std::vector<int> owner(topology.links().size(), -1);
+  const LaneUse first = tensor_rank_use(plan, topology, 0);
+  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
+    const LaneUse used = tensor_rank_use(plan, topology, tensor_rank);
+    if (used.paths != first.paths) return false;
+    for (const int link : used.links) {
+      int& rank_of_link = owner[static_cast<std::size_t>(link)];
+      if (rank_of_link >= 0 && rank_of_link != tensor_rank) return false;
+      rank_of_link = tensor_rank;
+    }
+  }
+  return true;
+}
+
+// Checks whether a shift by `period` replicas maps links and paths onto themselves.
+class ShiftCheck {
+ public:
+  ShiftCheck(const PricedPlan& plan, const Topology& topology, int period)
+      : plan_(plan),
+        topology_(topology),
+        period_(period),
+        block_of_link_(topology.links().size(), -1),
+        image_(topology.links().size()),
+        preimage_(topology.links().size()),
+        image_block_(topology.links().size(), -1),
+        preimage_block_(topology.links().size(), -1) {}
+
+  bool holds() {
+    for (int replica = 0; replica < plan_.replicas; ++replica) {
+      for (int stage = 0; stage < plan_.stages(); ++stage) {
+        if (!links_map(replica, stage) || !messages_alike(replica, stage)) return false;
+      }
+    }
+    for (int stage = 0; stage < plan_.stages(); ++stage) {
+      for (int lane = 0; lane < tensor_ways(plan_); ++lane) {
+        if (!ring_alike(reduction_members(plan_, stage, lane))) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool same_path(int a, int b, int base_a, int base_b) const {
+    return topology_.same_node(a, b) == topology_.same_node(base_a, base_b) &&
+           topology_.path(a, b) == topology_.path(base_a, base_b) && topology_.route(a, b).count <= 2;
+  }
+
+  bool links_map(int replica, int stage) {
+    const std::vector<int>& here = plan_.lanes(replica, stage);
+    const std::vector<int>& base = plan_.lanes(replica % period_, stage);
+    for (std::size_t lane = 0; lane < here.size(); ++lane) {
+      const bool maps = map(topology_.gpu_link_up(base[lane]), topology_.gpu_link_up(here[lane]), replica / period_) &&
+                        map(topology_.nic_up(base[lane]), topology_.nic_up(here[lane]), replica / period_);
+      if (!maps) return false;
+    }
+    return true;
+  }
+
+  // One to one within a block, no link in two blocks, equal links.
+  bool map(int base, int link, int block) {
+    const auto b = static_cast<std::size_t>(base);
+    const auto l = static_cast<std::size_t>(link);
+    if (block_of_link_[l] >= 0 && block_of_link_[l] != block) return false;
+    block_of_link_[l] = block;
+    if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
+    if (image_block_[b] == block && image_[b] != link) return false;
+    if (preimage_block_[l] == block && preimage_[l] != base) return false;
+    image_block_[b] = preimage_block_[l] = block;
+    image_[b] = link;
+    preimage_[l] = base;
+    return true;
+  }
+
+  bool messages_alike(int replica, int stage) const {
+    const int next = (stage + 1) % plan_.stages();
+    const int base = replica % period_;
+    for (std::size_t lane = 0; lane < lane_count(plan_); ++lane) {
+      if (!same_path(plan_.lanes(replica, stage)[lane], plan_.lanes(replica, next)[lane],
+                     plan_.lanes(base, stage)[lane], plan_.lanes(base, next)[lane])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool ring_alike(const std::vector<int>& members) const {
+    const auto step = static_cast<std::size_t>(period_ * plan_.context);
+    const std::size_t count = members.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t base = i % step;
+      if (!same_path(members[i], members[(i + 1) % count], members[base], members[(base + 1) % count])) return false;
+    }
+    return true;
+  }
+
+  const PricedPlan& plan_;
+  const Topology& topology_;
+  int period_;
+  std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
+};
+
+bool replicas_alike(const PricedPlan& plan) {
+  return plan.jitter == 0 && plan.slowness.empty() && plan.replica_microbatches.empty();
+}
+
+}  // namespace
+
+int tensor_ways(const PricedPlan& plan) { return static_cast<int>(lane_count(plan)) / plan.context; }
+
+std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
+  const int tensor = tensor_ways(plan);
+  std::vector<int> gpus;
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (int context = 0; context < plan.context; ++context) {
+      gpus.push_back(plan.lanes(replica, stage)[static_cast<std::size_t>(context * tensor + lane % tensor)]);
+    }
+  }
+  return gpus;
+}
+
+int folding_period(const PricedPlan& plan, const Topology& topology) {
+  if (!replicas_alike(plan)) return plan.replicas;
+  for (int period = 1; period < plan.replicas; ++period) {
+    if (plan.replicas % period == 0 && ShiftCheck(plan, topology, period).holds()) return period;
+  }
+  return plan.replicas;
+}
+
+std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
+  const int tensor = tensor_ways(plan);
+  if (tensor > 1 && !tensor_ranks_alike(plan, topology)) return count_up(static_cast<int>(lane_count(plan)));
+  std::vector<int> lanes;
+  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);
+  return lanes;
+}
+
+}  // namespace orrery

@@ -1,0 +1,21 @@
+// Symmetry of a placement: which replicas and tensor ranks provably do the same.
+#pragma once
+
+#include <vector>
+
+#include "costmodels/priced_plan.hpp"
+#include "platforms/topology.hpp"
+
+namespace orrery {
+
+// GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and context rank.
+std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
+int tensor_ways(const PricedPlan&);
+
+// The least p such that playing the first p replicas is enough (see TrafficFlows); the number of replicas when none is.
+int folding_period(const PricedPlan&, const Topology&);
+
+// Lanes that must be played.
+std::vector<int> lanes_to_play(const PricedPlan&, const Topology&);
+
+}  // namespace orrery

@@ -1,0 +1,78 @@
+#include "costmodels/priced_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "strategies/iteration.hpp"
+
+namespace orrery {
+namespace {
+
+TrafficShape traffic_shape(const PricedPlan& plan) {
+  TrafficShape traffic;
+  traffic.iterations = plan.iterations;
+  traffic.gradients = !plan.reductions.empty() && plan.replicas * plan.context > 1;
+  traffic.parameters = traffic.gradients && std::any_of(plan.reductions.begin(), plan.reductions.end(), [](const auto& r) {
+                         return r.gathered.value() > 0;
+                       });
+  traffic.overlap_grad_reduce = plan.overlap_grad_reduce;
+  traffic.overlap_param_gather = plan.overlap_param_gather;
+  traffic.embedding = plan.embedding_gradient.has_value();
+  traffic.gradient_norm = plan.gradient_norm && plan.stages() > 1;
+  traffic.optimizer = !plan.optimizer.empty();
+  const bool in_buckets = plan.bucket.value() > 0 && (plan.overlap_grad_reduce || plan.overlap_param_gather);
+  for (const PartReduction& reduction : plan.reductions) {
+    const double buckets = in_buckets ? std::ceil(reduction.gradients / plan.bucket) : 1.0;
+    traffic.buckets.push_back(static_cast<int>(std::clamp(buckets, 1.0, 1000.0)));
+  }
+  return traffic;
+}
+
+// SplitMix64 (Steele, Lea, Flood 2014): noise that depends on what it is for, not on the order it is asked in.
+std::uint64_t mixed(std::uint64_t value) {
+  value += 0x9E3779B97F4A7C15U;
+  value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
+  value = (value ^ (value >> 27U)) * 0x94D049BB133111EBU;
+  return value ^ (value >> 31U);
+}
+
+double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11U) + 0.5) * 0x1.0p-53; }
+
+// Box and Muller 1958.
+double normal(std::uint64_t seed) {
+  constexpr double kTwoPi = 6.283185307179586;
+  return std::sqrt(-2 * std::log(uniform(mixed(seed)))) * std::cos(kTwoPi * uniform(mixed(seed ^ 0x5555555555555555U)));
+}
+
+}  // namespace
+
+PlanPrograms make_programs(const PricedPlan& plan) {
+  const TrafficShape traffic = traffic_shape(plan);
+  PlanPrograms result;
+  std::vector<int> counts;  // microbatches of each program
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    ScheduleShape shape = plan.schedule;
+    if (!plan.replica_microbatches.empty()) {
+      shape.microbatches = plan.replica_microbatches[static_cast<std::size_t>(replica)];
+    }
+    const auto known = std::find(counts.begin(), counts.end(), shape.microbatches);
+    result.of_replica.push_back(static_cast<int>(known - counts.begin()));
+    if (known != counts.end()) continue;
+    counts.push_back(shape.microbatches);
+    result.programs.push_back(with_traffic(make_schedule(shape), traffic));
+  }
+  return result;
+}
+
+double duration_factor(const PricedPlan& plan, int rank, int iteration, std::size_t step) {
+  double factor = 1.0;
+  if (!plan.slowness.empty() && iteration >= plan.slow_from) factor = plan.slowness[static_cast<std::size_t>(rank)];
+  if (plan.jitter > 0) {
+    const std::uint64_t what = mixed(mixed(plan.seed) ^ static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(step);
+    // The mean of the noise is 1.
+    factor *= std::exp(plan.jitter * normal(what) - plan.jitter * plan.jitter / 2);
+  }
+  return factor;
+}
+
+}  // namespace orrery

@@ -1,0 +1,96 @@
+#include "sim/replay_recorder.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+SpanKind span_kind(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::reduce_scatter: return SpanKind::reduce_scatter;
+    case CollectiveKind::all_gather: return SpanKind::all_gather;
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::all_to_all: break;
+  }
+  return SpanKind::all_reduce;
+}
+
+}  // namespace
+
+ReplayRecorder::ReplayRecorder(const PricedPlan& plan, const Topology& topology, const TrafficFlows& flows,
+                               const ReplayOptions& options)
+    : plan_(plan), topology_(topology), flows_(flows), links_(topology, options.link_bins, options.expected) {}
+
+SpanRow ReplayRecorder::span(std::size_t rank, SpanKind kind) const {
+  SpanRow span;
+  span.kind = kind;
+  span.rank = static_cast<std::int32_t>(rank);
+  span.stage = static_cast<std::int16_t>(static_cast<int>(rank) % plan_.stages());
+  return span;
+}
+
+void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const Message& what, Interval when) {
+  SpanRow row = span(from, SpanKind::send);
+  row.stream = Stream::network;
+  const int part = what.boundary + (what.gradient ? 1 : 0);
+  row.chunk = static_cast<std::int16_t>(schedule.chunk_of_part[static_cast<std::size_t>(part)]);
+  row.microbatch = what.microbatch;
+  row.start = when.start;
+  row.end = when.end;
+  const int replica = static_cast<int>(from) / plan_.stages();
+  const std::vector<Flow>& flows = flows_.message(replica, what.boundary, what.gradient);
+  for (const Flow& flow : flows) {
+    row.bytes += flow.payload.value() * flows_.lanes_each();
+    if (links_.on()) links_.add(flow, when);
+  }
+  add(row);
+}
+
+void ReplayRecorder::collective(int instance, const std::vector<int>& members, Interval when) {
+  const CollectiveFlows& collective = flows_.collective(instance);
+  for (const int member : members) {
+    const auto rank = static_cast<std::size_t>(member);
+    SpanRow row = span(rank, span_kind(collective.kind));
+    row.stream = Stream::network;
+    row.start = when.start;
+    row.end = when.end;
+    const std::vector<int>& gpus = plan_.gpus[rank];
+    for (const Flow& flow : collective.flows) {
+      const bool mine = std::find(gpus.begin(), gpus.end(), flow.from) != gpus.end();
+      if (mine) row.bytes += flow.payload.value() * flows_.lanes_each();
+    }
+    add(row);
+  }
+  if (!links_.on()) return;
+  for (const Flow& flow : collective.flows) links_.add(flow, when);
+}
+
+Timeline ReplayRecorder::finish(const std::vector<double>& ends) {
+  timeline_.makespan = *std::max_element(ends.begin(), ends.end());
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    if (ends[rank] < timeline_.makespan) {
+      SpanRow row = span(rank, SpanKind::bubble_drain);
+      row.start = ends[rank];
+      row.end = timeline_.makespan;
+      add(row);
+    }
+    timeline_.ranks.push_back(rank_info(rank));
+  }
+  links_.write(timeline_);
+  return std::move(timeline_);
+}
+
+// A played rank stands for its GPUs, and for those of the replicas folded onto it.
+RankInfo ReplayRecorder::rank_info(std::size_t rank) const {
+  const std::vector<int>& gpus = plan_.gpus[rank];
+  RankInfo info;
+  info.device = gpus.front();
+  info.node = topology_.device(gpus.front()).node;
+  info.gpu = topology_.group_of(gpus.front()).gpu.name;
+  info.stage = static_cast<int>(rank) % plan_.stages();
+  info.replica = static_cast<int>(rank) / plan_.stages();
+  info.gpus = static_cast<int>(gpus.size()) * flows_.replicas_each();
+  return info;
+}
+
+}  // namespace orrery

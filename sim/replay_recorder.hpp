@@ -1,0 +1,35 @@
+// Writes down what a replay does.
+#pragma once
+
+#include <vector>
+
+#include "costmodels/traffic.hpp"
+#include "sim/idle.hpp"
+#include "sim/link_recorder.hpp"
+#include "sim/replay.hpp"
+
+namespace orrery {
+
+class ReplayRecorder {
+ public:
+  ReplayRecorder(const PricedPlan&, const Topology&, const TrafficFlows&, const ReplayOptions&);
+
+  void reserve(std::size_t spans) { timeline_.spans.reserve(spans); }
+  [[nodiscard]] SpanRow span(std::size_t rank, SpanKind) const;  // with its rank and stage filled in
+  void add(const SpanRow& span) { append(timeline_.spans, span); }
+  void message(std::size_t from, const Schedule&, const Message&, Interval when);
+  void collective(int instance, const std::vector<int>& members, Interval when);
+  // `ends[rank]`: end of its last span. What is left until the makespan is drain.
+  Timeline finish(const std::vector<double>& ends);
+
+ private:
+  [[nodiscard]] RankInfo rank_info(std::size_t rank) const;
+
+  const PricedPlan& plan_;
+  const Topology& topology_;
+  const TrafficFlows& flows_;
+  LinkRecorder links_;
+  Timeline timeline_;
+};
+
+}  // namespace orrery

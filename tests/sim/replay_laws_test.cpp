@@ -1,0 +1,167 @@
+// Laws that hold on every replay, whatever the plan and the cluster.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include "costmodels/estimate.hpp"
+#include "sim/children.hpp"
+#include "sim/replay.hpp"
+#include "strategies/schedule.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/random_plan.hpp"
+#include "traces/accounting.hpp"
+
+using namespace orrery;
+
+namespace {
+
+constexpr double kTiny = 1e-9;  // s
+
+// Compute spans and messages of a timeline, found by what they are about.
+struct Index {
+  // (rank, kind, chunk, microbatch) -> span; (sending rank, gradient, boundary's part, microbatch) -> span
+  std::map<std::tuple<int, int, int, int>, std::size_t> compute;
+  std::map<std::tuple<int, int, int>, std::vector<std::size_t>> sends;  // (rank, chunk, microbatch)
+};
+
+Index index_of(const Timeline& timeline) {
+  Index index;
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    const SpanRow span = row(timeline.spans, i);
+    if (span.kind == SpanKind::forward || span.kind == SpanKind::backward) {
+      index.compute[{span.rank, static_cast<int>(span.kind), span.chunk, span.microbatch}] = i;
+    }
+    if (span.kind == SpanKind::send) index.sends[{span.rank, span.chunk, span.microbatch}].push_back(i);
+  }
+  return index;
+}
+
+// Every task ran once, after what it depends on: its input made by the neighbour part, and sent.
+void check_dependencies(const RandomPlan& drawn, const Timeline& timeline, std::ostream& problems) {
+  const Index index = index_of(timeline);
+  const ScheduleShape& shape = drawn.plan.schedule;
+  const int parts = shape.ranks * shape.chunks;
+  const auto span = [&](int replica, SpanKind kind, int part, int microbatch) {
+    const int rank = replica * shape.ranks + part % shape.ranks;
+    const auto found = index.compute.find({rank, static_cast<int>(kind), part / shape.ranks, microbatch});
+    if (found == index.compute.end()) {
+      problems << "part " << part << " microbatch " << microbatch << " did not run\n";
+      return SpanRow{};
+    }
+    return row(timeline.spans, found->second);
+  };
+  for (int replica = 0; replica < drawn.plan.replicas; ++replica) {
+    for (int part = 0; part < parts; ++part) {
+      for (int microbatch = 0; microbatch < shape.microbatches; ++microbatch) {
+        const SpanRow forward = span(replica, SpanKind::forward, part, microbatch);
+        const SpanRow backward = span(replica, SpanKind::backward, part, microbatch);
+        if (backward.start < forward.end - kTiny) problems << "backward before forward\n";
+        if (part == 0) continue;
+        const SpanRow input = span(replica, SpanKind::forward, part - 1, microbatch);
+        const SpanRow gradient = span(replica, SpanKind::backward, part - 1, microbatch);
+        if (forward.start < input.end - kTiny) problems << "forward before its input was computed\n";
+        if (gradient.start < backward.end - kTiny) problems << "backward before its gradient was computed\n";
+      }
+    }
+  }
+}
+
+// Every message takes at least what its bytes and its own route need.
+void check_transfers(const RandomPlan& drawn, const Timeline& timeline, std::ostream& problems) {
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    const SpanRow span = row(timeline.spans, i);
+    if (span.end < span.start) problems << "a span ends before it starts\n";
+    if (span.kind != SpanKind::send) continue;
+    double fastest = 0;
+    for (const TopologyLink& link : drawn.topology.links()) fastest = std::max(fastest, link.spec.bandwidth.value());
+    const double lanes = static_cast<double>(drawn.plan.gpus.front().size());
+    if (span.end - span.start < span.bytes / lanes / fastest - kTiny) problems << "a message beats its links\n";
+  }
+}
+
+// What goes up from GPUs and NICs comes down; no link carries more than its bandwidth over the whole run.
+void check_links(const Timeline& timeline, std::ostream& problems) {
+  double up = 0, down = 0;
+  for (const LinkUse& link : timeline.links) {
+    double carried = 0;
+    for (const double bytes : link.bin_bytes) carried += bytes;
+    if (carried > link.bandwidth * timeline.makespan * (1 + 1e-6) + 1) problems << link.name << " is above its bandwidth\n";
+    const bool is_leaf = link.name.rfind("leaf", 0) == 0;
+    if (is_leaf) continue;
+    (link.name.substr(link.name.size() - 3) == ".up" ? up : down) += carried;
+  }
+  if (std::abs(up - down) > 1e-6 * up + 1) problems << "bytes sent " << up << " but received " << down << "\n";
+}
+
+std::string broken_laws(const RandomPlan& drawn) {
+  const Schedule schedule = make_schedule(drawn.plan.schedule);
+  const Seconds estimate = estimate_iteration(drawn.plan, schedule, drawn.topology);
+  const Timeline timeline = replay(drawn.plan, schedule, drawn.topology, {50, estimate});
+  std::ostringstream problems;
+  account(timeline);  // throws where the spans of a rank overlap, leave gaps or miss the makespan
+  check_dependencies(drawn, timeline, problems);
+  check_transfers(drawn, timeline, problems);
+  if (drawn.topology.cluster().contention == Contention::shared) check_links(timeline, problems);
+  return problems.str();
+}
+
+RandomPlan scaled(RandomPlan drawn, double factor) {
+  for (PartTimes& part : drawn.plan.parts) {
+    part.forward *= factor;
+    part.backward *= factor;
+    part.forward_tensor *= factor;
+  }
+  for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.bytes *= factor;
+  for (StageReduction& reduction : drawn.plan.reductions) {
+    reduction.gradients *= factor;
+    reduction.gathered *= factor;
+  }
+  for (Seconds& time : drawn.plan.optimizer) time *= factor;
+  if (drawn.plan.embedding_gradient) *drawn.plan.embedding_gradient *= factor;
+  drawn.plan.gradient_norm = false;  // its 4 bytes do not grow
+  return drawn;
+}
+
+RandomPlan without_latency(RandomPlan drawn) {
+  ClusterSpec cluster = drawn.topology.cluster();
+  for (NodeGroup& group : cluster.groups) group.gpu_link.latency = group.nic.latency = Seconds(0);
+  cluster.fabric.latency = Seconds(0);
+  drawn.topology = Topology(cluster, drawn.topology.nodes());
+  return drawn;
+}
+
+double makespan(const RandomPlan& drawn) {
+  const auto task = [&] {
+    std::ostringstream text;
+    text.precision(17);
+    text << replay(drawn.plan, make_schedule(drawn.plan.schedule), drawn.topology, {}).makespan;
+    return text.str();
+  };
+  return std::stod(run_in_children({task}, 1).front());
+}
+
+}  // namespace
+
+TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserved, links within bandwidth") {
+  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+    const RandomPlan drawn = random_plan(seed, seed % 3 == 0 ? Contention::ideal : Contention::shared);
+    INFO(drawn.text);
+    CHECK(run_in_children({[&] { return broken_laws(drawn); }}, 1).front() == "");
+  }
+}
+
+TEST_CASE("times grow by k when durations and sizes do, at zero latency") {
+  for (std::uint32_t seed = 300; seed <= 330; ++seed) {
+    const RandomPlan drawn = without_latency(scaled(random_plan(seed, Contention::shared), 1.0));
+    INFO(drawn.text);
+    CHECK(makespan(scaled(drawn, 8.0)) == Approx(8.0 * makespan(drawn)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("the same plan is replayed to the same bit") {
+  for (std::uint32_t seed = 400; seed <= 410; ++seed) {
+    const RandomPlan drawn = random_plan(seed, Contention::shared);
+    CHECK(makespan(drawn) == makespan(drawn));
+  }
+}

@@ -17,11 +17,6 @@ orrery::fuzz::Entry target() {
 
 }  // namespace
 
-// HDF5 forgets some of its own memory when it gives up on a damaged file.
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:libhdf5\n";
-}
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const orrery::fuzz::Entry entry = target();
   entry.run({reinterpret_cast<const char*>(data), size});

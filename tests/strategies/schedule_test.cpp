@@ -88,6 +88,8 @@ TEST_CASE("a schedule that cannot be made says why") {
       {{one_f_one_b, eager, 0, 1, 1}, "stages, microbatches and chunks must be 1 or more"},
       {{gpipe, eager, 1, 1, 0}, "stages, microbatches and chunks must be 1 or more"},
       {{interleaved, overlapped, 2, 0, 2}, "stages, microbatches and chunks must be 1 or more"},
+      {{one_f_one_b, eager, 4096, 1, 1'000'000},  // 2 x 4095 x 10^6 messages: beyond 2^31
+       "stages times microbatches is more than the messages of a schedule can count"},
       {{gpipe, eager, 2, 2, 4}, "gpipe has one chunk a rank, not 2"},
       {{one_f_one_b, blocking, 2, 3, 4}, "1f1b has one chunk a rank, not 3"},
       {{interleaved, blocking, 2, 2, 4}, "interleaved is played with eager or overlapped transfers"},

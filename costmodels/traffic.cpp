@@ -259,8 +259,12 @@ std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology)
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  struct Load {
+    Seconds busy;
+    Seconds latency;  // the least of its flows': until then it is idle
+  };
+  std::map<int, Load> loads;  // of every link crossed
   Seconds longest;
-  std::map<int, Seconds> busy;  // of every link crossed
   const bool shared = topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
     const LinkSpec path = topology.path(flow.from, flow.to);
@@ -269,11 +273,12 @@ Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
     const Route route = topology.route(flow.from, flow.to);
     for (int i = 0; i < route.count; ++i) {
       const int link = route.links[static_cast<std::size_t>(i)];
-      Seconds& time = busy[link];
-      time += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      longest = std::max(longest, path.latency + time);
+      Load& load = loads.try_emplace(link, Load{Seconds(0), path.latency}).first->second;
+      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+      load.latency = std::min(load.latency, path.latency);
     }
   }
+  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
   return longest;
 }
 

@@ -147,7 +147,8 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   return ring;
 }
 
-// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays.
+// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays when the rest of the node is as busy: with
+// its share of the NICs, since the flows that share them are played.
 std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
   const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
   const double members = ring.ranks;
@@ -156,7 +157,7 @@ std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& r
   const double inside = hop / group.gpu_link.bandwidth.value();
   const double steps = rounds * (members - 1);
   if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
-  const double between = hop / ring.ranks_per_node / group.nic.bandwidth.value();
+  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
   const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
   return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
 }

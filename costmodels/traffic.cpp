@@ -108,14 +108,14 @@ class TailBuilder {
   }
 
   // One ring for each tensor rank played, over the replicas and context ranks of every stage.
-  void over_replicas(CollectiveKind kind, Bytes StageReduction::*bytes) {
+  void over_replicas(CollectiveKind kind, Bytes StageReduction::*bytes, TransferEfficiency StageReduction::*efficiency) {
     if (plan_.replicas * plan_.context < 2) return;
     for (int stage = 0; stage < plan_.stages() && !plan_.reductions.empty(); ++stage) {
       const StageReduction& reduction = plan_.reductions[static_cast<std::size_t>(stage)];
       TailCollective collective;
       for (const int lane : lanes_) {
         if (lane >= tensor_ways(plan_)) continue;
-        collective.lanes.push_back(ring_flows(topology_, kind, reduction.*bytes, reduction.efficiency,
+        collective.lanes.push_back(ring_flows(topology_, kind, reduction.*bytes, reduction.*efficiency,
                                               reduction_members(plan_, stage, lane)));
       }
       for (int replica = 0; replica < plan_.replicas; ++replica) {
@@ -240,13 +240,13 @@ Tail make_tail(const PricedPlan& plan, const Topology& topology, const std::vect
   TailBuilder builder(plan, topology, lanes);
   builder.over_replicas(plan.reduction == GradientReduction::all_reduce ? CollectiveKind::all_reduce
                                                                          : CollectiveKind::reduce_scatter,
-                        &StageReduction::gradients);
+                        &StageReduction::gradients, &StageReduction::efficiency);
   if (plan.embedding_gradient && plan.stages() > 1) {
     builder.over_stages(*plan.embedding_gradient, {0, plan.stages() - 1}, lanes);
   }
   if (plan.gradient_norm) builder.over_stages(Bytes(4), count_up(plan.stages()), {0});
   if (!plan.optimizer.empty()) builder.optimizer();
-  builder.over_replicas(CollectiveKind::all_gather, &StageReduction::gathered);
+  builder.over_replicas(CollectiveKind::all_gather, &StageReduction::gathered, &StageReduction::gather_efficiency);
   return builder.take();
 }
 

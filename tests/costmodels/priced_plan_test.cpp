@@ -159,6 +159,23 @@ TEST_CASE("a ring that nobody disturbs takes what the cost model predicts") {
   }
 }
 
+// Parameters in 16 bits are half the bytes of fp32 gradients, so they fill the links less well.
+TEST_CASE("parameters are gathered with the efficiency of their own size") {
+  ParallelStrategy strategy = strategy_of({0, 0}, 2, 8, 1);
+  strategy.distributed_optimizer = true;
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const PriceBook book = test::book_for(llama(), cluster, strategy);
+  const PricedPlan plan = book.price(strategy, Topology(cluster, strategy.nodes));
+  for (const StageReduction& reduction : plan.reductions) {
+    CHECK(reduction.gathered.value() == reduction.gradients.value() / 2);
+    const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
+      return book.ring_efficiency(0, 2, 8, kind, bytes).between;
+    };
+    CHECK(reduction.efficiency.between == efficiency(CollectiveKind::reduce_scatter, reduction.gradients));
+    CHECK(reduction.gather_efficiency.between == efficiency(CollectiveKind::all_gather, reduction.gathered));
+  }
+}
+
 TEST_CASE("a slower network makes a plan over several nodes slower") {
   const ParallelStrategy pipeline = strategy_of({0, 0}, 8, 1, 1);  // messages cross it
   const ParallelStrategy replicas = strategy_of({0}, 8, 2, 1);     // gradients cross it

@@ -126,8 +126,9 @@ AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
   // One of the batched GEMMs; backward has four of the same size.
   const Seconds gemm = Flops(2 * scores * width) / peak->speed +
                        Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
-  // Times of GEMMs over this sum, and bytes a score at data-sheet bandwidth: the A100 column of FIDELITY A 2, which
-  // V100 repeats within 10 %. Forward: Q K^T 1.16, P V 1.0; softmax 4.0, dropout 6.8. Backward: 0.95 each; 5.4, 5.6.
+  // Times of GEMMs over this sum, and bytes a score at data-sheet bandwidth: the A100 column of FIDELITY A 2,
+  // which V100 repeats within 10 %. Forward: Q K^T 1.16, P V 1.0; softmax 4.0, dropout 6.8. Backward: 0.95
+  // each; 5.4, 5.6.
   const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
   const double softmax = forward ? 4.0 : 5.4, dropout = forward ? 6.8 : 5.6;
   const Seconds elementwise = Bytes((softmax + dropout) * element / 2 * scores) / gpu.memory_bandwidth;

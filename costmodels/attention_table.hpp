@@ -14,7 +14,8 @@ class AttentionTable {
   // Throws InputError for a broken table.
   static AttentionTable parse(std::string_view yaml, const std::string& file);
 
-  // Share of the 16-bit matrix peak that the kernel reaches, and whether this was measured on the GPU's architecture.
+  // Share of the 16-bit matrix peak that the kernel reaches, and whether this was measured on the GPU's
+  // architecture.
   struct Efficiency {
     double share = 0;
     bool measured = false;
@@ -38,8 +39,8 @@ class AttentionTable {
   std::vector<Kernel> kernels_;
 };
 
-// Fused attention: FLOPs at that share of the peak, its traffic at the bandwidth, and a GPU that one tile for each
-// multiprocessor does not fill yet.
+// Fused attention: FLOPs at that share of the peak, its traffic at the bandwidth, and a GPU that one tile for
+// each multiprocessor does not fill yet.
 struct AttentionTime {
   Seconds time;
   bool measured = false;

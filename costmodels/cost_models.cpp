@@ -57,8 +57,11 @@ CostModels CostModels::from_folder(const std::string& folder) {
     auto own = embedded_models();
     files.push_back(std::move(*std::find_if(own.begin(), own.end(), is_attention)));
   }
-  std::sort(files.begin(), files.end(), [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
-  return CostModels(std::make_unique<Impl>(Impl{ModelSet(files, folder)}));
+  std::sort(files.begin(), files.end(),
+            [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
+  ModelSet set(files, folder);
+  set.complete_with(ModelSet(embedded_models(), "built-in models"));
+  return CostModels(std::make_unique<Impl>(Impl{std::move(set)}));
 }
 
 std::vector<Prediction> CostModels::predict(std::span<const GpuSpec> gpus,
@@ -66,6 +69,8 @@ std::vector<Prediction> CostModels::predict(std::span<const GpuSpec> gpus,
   return impl_->set.predict(gpus, queries);
 }
 
-std::string CostModels::digest() const { return impl_->set.digest(); }
+std::string CostModels::digest() const {
+  return impl_->set.digest();
+}
 
 }  // namespace orrery

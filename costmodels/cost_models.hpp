@@ -24,7 +24,8 @@ class CostModels {
  public:
   // The models committed under costmodels/fitted, compiled into the binary.
   static CostModels built_in();
-  // The models that `orrery fit -o FOLDER` wrote. Throws InputError.
+  // The models that `orrery fit -o FOLDER` wrote; what it had no measurements for comes from the built-in
+  // ones. Throws InputError.
   static CostModels from_folder(const std::string& folder);
 
   CostModels(CostModels&&) noexcept;

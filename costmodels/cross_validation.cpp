@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "costmodels/features.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -50,7 +51,10 @@ Split split_by(std::string held_out, const std::vector<std::string>& labels, std
 }
 
 TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& rows) {
-  TrainingSet part{.name = set.name, .card = set.card, .options = set.options, .features = FeatureMatrix(set.features.columns())};
+  TrainingSet part{.name = set.name,
+                   .card = set.card,
+                   .options = set.options,
+                   .features = FeatureMatrix(set.features.columns())};
   part.features.reserve(rows.size());
   for (const std::size_t row : rows) {
     part.features.add(set.features.row(row));
@@ -65,11 +69,12 @@ std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) 
   std::vector<double> ratios(set.targets.size(), std::nan(""));
   for (std::size_t fold = 0; fold < split.folds; ++fold) {
     std::vector<std::size_t> taught, asked;
-    for (std::size_t row = 0; row < ratios.size(); ++row) (split.fold[row] == fold ? asked : taught).push_back(row);
+    for (std::size_t row = 0; row < ratios.size(); ++row)
+      (split.fold[row] == fold ? asked : taught).push_back(row);
     if (taught.empty() || asked.empty()) continue;
     const TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
-    const auto answers =
-        XgboostModel::train(lesson.features, lesson.targets, lesson.weights, set.options).predict(exam.features);
+    const auto answers = XgboostModel::train(lesson.features, lesson.targets, lesson.weights, set.options)
+                             .predict(exam.features);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       ratios[asked[i]] = static_cast<double>(exam.targets[i]) - static_cast<double>(answers[i]);
     }
@@ -77,8 +82,9 @@ std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) 
   return ratios;
 }
 
-void report(std::vector<FitError>& errors, const TrainingSet& set, const Split& split, const std::string& rows,
-            const std::vector<double>& ratios, const std::function<bool(std::size_t)>& chosen) {
+void report(std::vector<FitError>& errors, const TrainingSet& set, const Split& split,
+            const std::string& rows, const std::vector<double>& ratios,
+            const std::function<bool(std::size_t)>& chosen) {
   std::vector<double> some;
   for (std::size_t row = 0; row < ratios.size(); ++row) {
     if (!std::isnan(ratios[row]) && chosen(row)) some.push_back(ratios[row]);
@@ -96,11 +102,15 @@ std::string large_rows(ModelKind kind) {
   switch (kind) {
     case ModelKind::gemm:
     case ModelKind::gemm_any:
-    case ModelKind::gemm_fp32: return "M >= 1024";
-    case ModelKind::kernel: return "4 MiB and more";
+    case ModelKind::gemm_fp32:
+      return "M >= 1024";
+    case ModelKind::kernel:
+    case ModelKind::training_kernel:
+      return "4 MiB and more";
     case ModelKind::collective:
     case ModelKind::network:
-    case ModelKind::transfer: return "1 MiB and more";
+    case ModelKind::transfer:
+      return "1 MiB and more";
   }
   throw Defect("a model kind without rows");
 }
@@ -108,10 +118,12 @@ std::string large_rows(ModelKind kind) {
 std::vector<Split> splits_of(const TrainingSet& set) {
   std::vector<Split> splits{random_split(set)};
   const auto varied = [](const std::vector<std::string>& labels) {
-    return std::any_of(labels.begin(), labels.end(), [&](const auto& label) { return label != labels.front(); });
+    return std::any_of(labels.begin(), labels.end(),
+                       [&](const auto& label) { return label != labels.front(); });
   };
   const bool one_gpu = set.card.kind == ModelKind::gemm;
-  if ((one_gpu || set.card.kind == ModelKind::kernel) && varied(set.models)) {
+  if ((one_gpu || set.card.kind == ModelKind::kernel || set.card.kind == ModelKind::training_kernel) &&
+      varied(set.models)) {
     splits.push_back(split_by("model", set.models, kNever));
   }
   if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));
@@ -140,12 +152,46 @@ FitError summarise(std::vector<double> log_ratios) {
   return error;
 }
 
+std::optional<FitError> backward_error(const Profiles& profiles, const TrainingSet& set,
+                                       const XgboostModel& model) {
+  if (set.card.kind != ModelKind::gemm) return std::nullopt;
+  FeatureMatrix features(set.features.columns());
+  std::vector<double> references, times;
+  for (const auto& row : profiles.gemms) {
+    if (!row.backward || !set.card.measured(row.gpu)) continue;
+    const GpuSpec& gpu = find_gpu(row.gpu, "profiles");
+    const FlopsPerSecond speed = matrix_peak(gpu, row.type)->speed;
+    const Gemm input{.m = row.m, .n = row.k, .k = row.n, .batch = row.batch, .type = row.type};
+    const Gemm weight{.m = row.k, .n = row.n, .k = row.m, .batch = row.batch, .type = row.type};
+    for (const Gemm& gemm : {input, weight}) {
+      features.add(gemm_features(gemm, gpu, speed, row.timed, GemmModelKind::one_gpu));
+      references.push_back(roofline(gemm, gpu, speed).value());
+    }
+    times.push_back(row.backward->value());
+  }
+  if (times.empty()) return std::nullopt;
+  const auto answers = model.predict(features);
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const auto gradient = [&](std::size_t one) {
+      return references[one] / std::exp(static_cast<double>(answers[one]));
+    };
+    ratios.push_back(std::log((gradient(2 * i) + gradient(2 * i + 1)) / times[i]));
+  }
+  FitError error = summarise(std::move(ratios));
+  error.model = set.name;
+  error.held_out = "backward";
+  error.rows = "both gradients";
+  return error;
+}
+
 std::vector<FitError> cross_validate(const TrainingSet& set) {
   std::vector<FitError> errors;
   for (const Split& split : splits_of(set)) {
     const auto ratios = held_out_ratios(set, split);
     report(errors, set, split, "all", ratios, [](std::size_t) { return true; });
-    report(errors, set, split, large_rows(set.card.kind), ratios, [&](std::size_t row) { return set.large[row]; });
+    report(errors, set, split, large_rows(set.card.kind), ratios,
+           [&](std::size_t row) { return set.large[row]; });
     if (split.held_out == "random" || split.held_out == "shape" || set.card.gpus.size() < 2) continue;
     for (const auto& gpu : set.card.gpus) {
       report(errors, set, split, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });

@@ -11,14 +11,19 @@ namespace orrery {
 
 namespace {
 
-// A launch of one kernel, and of one NCCL collective (FIDELITY: 1.2-2.8 us and some 10 us at the smallest sizes).
+// A launch of one kernel, and of one NCCL collective (FIDELITY: 1.2-2.8 us and some 10 us at the smallest
+// sizes).
 constexpr Seconds kKernelLaunch = Seconds(2e-6);
 constexpr Seconds kCollectiveLaunch = Seconds(8e-6);
 // What NCCL adds to the latency of the link in each step of a ring.
 constexpr Seconds kStepOverhead = Seconds(1e-6);
 
-double log2_of(std::int64_t value) { return std::log2(static_cast<double>(value)); }
-double microseconds_of(Seconds time) { return time.value() * 1e6; }
+double log2_of(std::int64_t value) {
+  return std::log2(static_cast<double>(value));
+}
+double microseconds_of(Seconds time) {
+  return time.value() * 1e6;
+}
 
 // Output tiles that cuBLAS and CUTLASS use on tensor cores, rows x columns.
 struct Tile {
@@ -27,12 +32,16 @@ struct Tile {
 constexpr std::array kTiles{Tile{256, 128}, Tile{128, 256}, Tile{128, 128}, Tile{64, 128}, Tile{64, 64}};
 constexpr std::int64_t kWidestAlignment = 256;  // elements; wider alignment changes nothing
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
-// How a tile size fills the multiprocessors: the waves of tiles, the filled share of the waves, the used share of tiles.
+// How a tile size fills the multiprocessors: the waves of tiles, the filled share of the waves, the used
+// share of tiles.
 void add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int multiprocessors) {
   const std::int64_t down = ceil_divide(gemm.m, tile.rows), across = ceil_divide(gemm.n, tile.columns);
-  const double tiles = static_cast<double>(gemm.batch) * static_cast<double>(down) * static_cast<double>(across);
+  const double tiles =
+      static_cast<double>(gemm.batch) * static_cast<double>(down) * static_cast<double>(across);
   const double waves = tiles / std::max(multiprocessors, 1);
   const double padded = static_cast<double>(down * tile.rows) * static_cast<double>(across * tile.columns);
   row.push_back(static_cast<float>(std::log2(waves)));
@@ -41,7 +50,8 @@ void add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int m
 }
 
 double gemm_bytes(const Gemm& gemm) {
-  const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n), k = static_cast<double>(gemm.k);
+  const double m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n),
+               k = static_cast<double>(gemm.k);
   return size_of(gemm.type).value() * static_cast<double>(gemm.batch) * (m * k + k * n + m * n);
 }
 
@@ -51,7 +61,9 @@ struct RingWork {
   int steps = 0;
 };
 
-bool one_node(const Collective& op) { return op.ranks <= op.ranks_per_node; }
+bool one_node(const Collective& op) {
+  return op.ranks <= op.ranks_per_node;
+}
 
 RingWork ring_work(const Collective& op) {
   const double bytes = op.bytes.value(), ranks = op.ranks, per_node = std::min(op.ranks_per_node, op.ranks);
@@ -74,11 +86,18 @@ std::optional<MatrixPeak> matrix_peak(const GpuSpec& gpu, DataType type) {
   for (;;) {
     if (const auto speed = peak(gpu, type)) return MatrixPeak{*speed, type};
     switch (type) {
-      case DataType::fp8: type = DataType::bf16; break;
-      case DataType::bf16: type = DataType::fp16; break;
+      case DataType::fp8:
+        type = DataType::bf16;
+        break;
+      case DataType::bf16:
+        type = DataType::fp16;
+        break;
       case DataType::fp16:
-      case DataType::tf32: type = DataType::fp32; break;
-      case DataType::fp32: return std::nullopt;
+      case DataType::tf32:
+        type = DataType::fp32;
+        break;
+      case DataType::fp32:
+        return std::nullopt;
     }
   }
 }
@@ -87,7 +106,9 @@ Seconds roofline(const Gemm& gemm, const GpuSpec& gpu, FlopsPerSecond peak) {
   return std::max(flops_of(gemm) / peak, Bytes(gemm_bytes(gemm)) / gpu.memory_bandwidth);
 }
 
-Seconds stream_time(Bytes bytes, const GpuSpec& gpu) { return kKernelLaunch + bytes / gpu.memory_bandwidth; }
+Seconds stream_time(Bytes bytes, const GpuSpec& gpu) {
+  return kKernelLaunch + bytes / gpu.memory_bandwidth;
+}
 
 Seconds wire_time(const Collective& op) {
   const RingWork work = ring_work(op);
@@ -110,7 +131,8 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
                                  GemmModelKind kind) {
   const Seconds compute = flops_of(gemm) / peak, memory = Bytes(gemm_bytes(gemm)) / gpu.memory_bandwidth;
   std::vector<float> row{static_cast<float>(log2_of(gemm.m)), static_cast<float>(log2_of(gemm.n)),
-                         static_cast<float>(log2_of(gemm.k)), static_cast<float>(std::log2(microseconds_of(compute))),
+                         static_cast<float>(log2_of(gemm.k)),
+                         static_cast<float>(std::log2(microseconds_of(compute))),
                          static_cast<float>(std::log2(compute / memory))};
   for (const auto& tile : kTiles) add_tile(row, gemm, tile, gpu.multiprocessors);
   for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k}) {
@@ -126,16 +148,16 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
   return row;
 }
 
-std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu, TimedAs timed) {
-  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
-          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga / std::max(gpu.multiprocessors, 1))),
-          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0))),
-          timed == TimedAs::framework ? 1.0F : 0.0F};
+std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu) {
+  return {
+      static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
+      static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga / std::max(gpu.multiprocessors, 1))),
+      static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
 }
 
 std::vector<float> collective_features(const Collective& op) {
-  return {static_cast<float>(std::log2(op.bytes.value())), op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F,
-          static_cast<float>(std::log2(op.ranks)),
+  return {static_cast<float>(std::log2(op.bytes.value())),
+          op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F, static_cast<float>(std::log2(op.ranks)),
           static_cast<float>(std::log2(op.gpu_link.bandwidth.value() / kGiga)),
           static_cast<float>(std::log2(microseconds_of(ring_time(op))))};
 }
@@ -155,22 +177,23 @@ std::vector<float> transfer_features(const PointToPoint& op) {
 
 const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
   static const std::vector<std::string_view> one{
-      "log2_m",          "log2_n",           "log2_k",           "log2_compute_us", "log2_compute_to_memory",
-      "waves_256x128",   "filled_256x128",   "used_256x128",     "waves_128x256",   "filled_128x256",
-      "used_128x256",    "waves_128x128",    "filled_128x128",   "used_128x128",    "waves_64x128",
-      "filled_64x128",   "used_64x128",      "waves_64x64",      "filled_64x64",    "used_64x64",
-      "log2_align_m",    "log2_align_n",     "log2_align_k",     "framework"};
+      "log2_m",        "log2_n",         "log2_k",         "log2_compute_us", "log2_compute_to_memory",
+      "waves_256x128", "filled_256x128", "used_256x128",   "waves_128x256",   "filled_128x256",
+      "used_128x256",  "waves_128x128",  "filled_128x128", "used_128x128",    "waves_64x128",
+      "filled_64x128", "used_64x128",    "waves_64x64",    "filled_64x64",    "used_64x64",
+      "log2_align_m",  "log2_align_n",   "log2_align_k",   "framework"};
   static const std::vector<std::string_view> any = [] {
     auto names = one;
-    names.insert(names.end(), {"log2_peak_tflops", "log2_bandwidth_gbps", "log2_multiprocessors", "log2_l2_mib"});
+    names.insert(names.end(),
+                 {"log2_peak_tflops", "log2_bandwidth_gbps", "log2_multiprocessors", "log2_l2_mib"});
     return names;
   }();
   return kind == GemmModelKind::one_gpu ? one : any;
 }
 
 const std::vector<std::string_view>& kernel_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor", "log2_bytes_to_l2",
-                                                   "framework"};
+  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor",
+                                                   "log2_bytes_to_l2"};
   return names;
 }
 
@@ -181,7 +204,8 @@ const std::vector<std::string_view>& collective_feature_names() {
 }
 
 const std::vector<std::string_view>& network_feature_names() {
-  static const std::vector<std::string_view> names{"all_to_all", "log2_nodes", "log2_wire_us", "log2_wire_to_latency"};
+  static const std::vector<std::string_view> names{"all_to_all", "log2_nodes", "log2_wire_us",
+                                                   "log2_wire_to_latency"};
   return names;
 }
 

@@ -49,24 +49,27 @@ void write_file(const fs::path& path, const std::string& content) {
   stream.close();
   std::error_code error;
   if (stream) fs::rename(unfinished, path, error);
-  if (!stream || error) throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
+  if (!stream || error)
+    throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
 }
 
-FittedModel fit_one(const TrainingSet& set, const fs::path& folder) {
+void fit_one(const TrainingSet& set, const Profiles& profiles, const fs::path& folder, FitReport& report) {
   XgboostModel model = XgboostModel::train(set.features, set.targets, set.weights, set.options);
   write_card(set.card, model);
   const std::string bytes = model.save();
   const std::string file = set.name + ".ubj";
   write_file(folder / file, bytes);
-  return {.file = file,
-          .kind = std::string(to_text(set.card.kind)),
-          .sha256 = sha256_hex(bytes),
-          .gpus = set.card.gpus,
-          .rows = static_cast<std::int64_t>(set.targets.size()),
-          .features = set.features.columns(),
-          .trees = set.options.trees,
-          .leaves = set.options.leaves,
-          .learning_rate = set.options.learning_rate};
+  report.models.push_back({.file = file,
+                           .kind = std::string(to_text(set.card.kind)),
+                           .sha256 = sha256_hex(bytes),
+                           .gpus = set.card.gpus,
+                           .rows = static_cast<std::int64_t>(set.targets.size()),
+                           .features = set.features.columns(),
+                           .trees = set.options.trees,
+                           .leaves = set.options.leaves,
+                           .learning_rate = set.options.learning_rate});
+  append(report.errors, cross_validate(set));
+  if (auto backward = backward_error(profiles, set, model)) report.errors.push_back(std::move(*backward));
 }
 
 }  // namespace
@@ -79,10 +82,7 @@ FitReport fit(const FitOptions& options) {
   std::error_code error;
   fs::create_directories(options.output, error);
   if (error) throw InputError(options.output, error.message(), "a folder that can be created");
-  for (const auto& set : sets) {
-    append(report.errors, cross_validate(set));
-    report.models.push_back(fit_one(set, options.output));
-  }
+  for (const auto& set : sets) fit_one(set, profiles, options.output, report);
   write_file(fs::path(options.output) / kProvenanceFile, to_json(report));
   return report;
 }

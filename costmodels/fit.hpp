@@ -18,8 +18,9 @@ struct FitOptions {
 // Errors of predicted times against measured ones: |predicted / measured - 1|, shares of 1.
 struct FitError {
   std::string model{};
-  // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model" and "shape": all rows of a
-  // transformer, of a weight matrix (N, K) held out; "gpu": of a GPU or a system.
+  // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model" and "shape": all rows
+  // of a transformer, of a weight matrix (N, K) held out; "gpu": of a GPU or a system.
+  // "backward": nothing held out, but gradients asked of the model of forward GEMMs.
   std::string held_out{};
   std::string rows{};  // which of the held-out rows: "all", "M >= 1024", "GPU A100-SXM4-80GB"
   std::int64_t count = 0;
@@ -57,8 +58,9 @@ inline constexpr std::int64_t kLeastRows = 60;
 // A GPU with at least this many GEMMs gets a model of its own.
 inline constexpr std::int64_t kLeastRowsOfGpu = 200;
 
-// Writes one .ubj a model and provenance.json. The same profiles and seed give the same bytes. Throws InputError
-// for unreadable profiles, for too few rows of a kind (it names the kind), and for a folder that cannot be written.
+// Writes one .ubj a model and provenance.json. The same profiles and seed give the same bytes. Throws
+// InputError for unreadable profiles, for too few rows of a kind (it names the kind; a kind without any row
+// is left to the built-in models), and for a folder that cannot be written.
 FitReport fit(const FitOptions&);
 
 std::string to_json(const FitReport&);  // also the content of provenance.json

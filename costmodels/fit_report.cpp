@@ -11,8 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Errors to a hundredth of a per cent: further digits would change with the compiler's rounding and mean nothing.
-double rounded(double share) { return std::round(share * 1e4) / 1e4; }
+// Errors to a hundredth of a per cent: further digits would change with the compiler's rounding and mean
+// nothing.
+double rounded(double share) {
+  return std::round(share * 1e4) / 1e4;
+}
 
 Json json_of(const FitError& error) {
   return {{"model", error.model},
@@ -27,13 +30,17 @@ Json json_of(const FitError& error) {
 }
 
 Json json_of(const FitInput& input) {
-  return {{"file", input.file}, {"sha256", input.sha256}, {"rows", input.rows}, {"used", input.used}, {"skipped", input.skipped}};
+  return {{"file", input.file},
+          {"sha256", input.sha256},
+          {"rows", input.rows},
+          {"used", input.used},
+          {"skipped", input.skipped}};
 }
 
 Json json_of(const FittedModel& model) {
-  return {{"file", model.file},         {"kind", model.kind},   {"sha256", model.sha256},
-          {"gpus", model.gpus},         {"rows", model.rows},   {"features", model.features},
-          {"trees", model.trees},       {"leaves", model.leaves}, {"learning_rate", model.learning_rate}};
+  return {{"file", model.file},   {"kind", model.kind},     {"sha256", model.sha256},
+          {"gpus", model.gpus},   {"rows", model.rows},     {"features", model.features},
+          {"trees", model.trees}, {"leaves", model.leaves}, {"learning_rate", model.learning_rate}};
 }
 
 template <class Row>
@@ -46,9 +53,9 @@ Json list_of(const std::vector<Row>& rows) {
 }  // namespace
 
 std::string to_json(const FitReport& report) {
-  const Json json{{"xgboost", report.xgboost},         {"seed", report.seed},
-                  {"models", list_of(report.models)},  {"errors", list_of(report.errors)},
-                  {"inputs", list_of(report.inputs)},  {"left_out", report.left_out}};
+  const Json json{{"xgboost", report.xgboost},        {"seed", report.seed},
+                  {"models", list_of(report.models)}, {"errors", list_of(report.errors)},
+                  {"inputs", list_of(report.inputs)}, {"left_out", report.left_out}};
   return json.dump(1) + "\n";
 }
 
@@ -56,13 +63,13 @@ std::string to_table(const FitReport& report) {
   std::string text;
   std::array<char, 200> line{};
   const auto add = [&](int length) { text.append(line.data(), static_cast<std::size_t>(length)); };
-  add(std::snprintf(line.data(), line.size(), "%-18s %-8s %-30s %7s %7s %7s %7s %8s %7s\n", "model", "held out", "rows",
-                    "count", "MAPE", "median", "p95", "worst", "bias"));
+  add(std::snprintf(line.data(), line.size(), "%-18s %-8s %-30s %7s %7s %7s %7s %8s %7s\n", "model",
+                    "held out", "rows", "count", "MAPE", "median", "p95", "worst", "bias"));
   for (const auto& error : report.errors) {
-    add(std::snprintf(line.data(), line.size(), "%-18.18s %-8.8s %-30.30s %7lld %6.1f%% %6.1f%% %6.1f%% %7.0f%% %+6.1f%%\n",
-                      error.model.c_str(), error.held_out.c_str(), error.rows.c_str(),
-                      static_cast<long long>(error.count), 100 * error.mape, 100 * error.median, 100 * error.p95,
-                      100 * error.worst, 100 * error.bias));
+    add(std::snprintf(
+        line.data(), line.size(), "%-18.18s %-8.8s %-30.30s %7lld %6.1f%% %6.1f%% %6.1f%% %7.0f%% %+6.1f%%\n",
+        error.model.c_str(), error.held_out.c_str(), error.rows.c_str(), static_cast<long long>(error.count),
+        100 * error.mape, 100 * error.median, 100 * error.p95, 100 * error.worst, 100 * error.bias));
   }
   return text;
 }

@@ -13,23 +13,32 @@ namespace orrery {
 
 namespace {
 
-constexpr std::array<std::pair<ModelKind, std::string_view>, 7> kKinds{{{ModelKind::gemm, "gemm"},
-                                                                        {ModelKind::gemm_any, "gemm_any"},
-                                                                        {ModelKind::gemm_fp32, "gemm_fp32"},
-                                                                        {ModelKind::kernel, "kernel"},
-                                                                        {ModelKind::collective, "collective"},
-                                                                        {ModelKind::network, "network"},
-                                                                        {ModelKind::transfer, "transfer"}}};
+constexpr std::array<std::pair<ModelKind, std::string_view>, 8> kKinds{
+    {{ModelKind::gemm, "gemm"},
+     {ModelKind::gemm_any, "gemm_any"},
+     {ModelKind::gemm_fp32, "gemm_fp32"},
+     {ModelKind::kernel, "kernel"},
+     {ModelKind::training_kernel, "training_kernel"},
+     {ModelKind::collective, "collective"},
+     {ModelKind::network, "network"},
+     {ModelKind::transfer, "transfer"}}};
 
 std::size_t features_of(ModelKind kind) {
   switch (kind) {
-    case ModelKind::gemm: return gemm_feature_names(GemmModelKind::one_gpu).size();
+    case ModelKind::gemm:
+      return gemm_feature_names(GemmModelKind::one_gpu).size();
     case ModelKind::gemm_any:
-    case ModelKind::gemm_fp32: return gemm_feature_names(GemmModelKind::any_gpu).size();
-    case ModelKind::kernel: return kernel_feature_names().size();
-    case ModelKind::collective: return collective_feature_names().size();
-    case ModelKind::network: return network_feature_names().size();
-    case ModelKind::transfer: return transfer_feature_names().size();
+    case ModelKind::gemm_fp32:
+      return gemm_feature_names(GemmModelKind::any_gpu).size();
+    case ModelKind::kernel:
+    case ModelKind::training_kernel:
+      return kernel_feature_names().size();
+    case ModelKind::collective:
+      return collective_feature_names().size();
+    case ModelKind::network:
+      return network_feature_names().size();
+    case ModelKind::transfer:
+      return transfer_feature_names().size();
   }
   throw Defect("a model kind without features");
 }
@@ -64,7 +73,8 @@ Number number(const XgboostModel& model, const std::string& key, const std::stri
 }  // namespace
 
 std::string_view to_text(ModelKind kind) {
-  return std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.first == kind; })->second;
+  return std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.first == kind; })
+      ->second;
 }
 
 bool ModelCard::measured(const std::string& gpu) const {
@@ -75,9 +85,17 @@ bool ModelCard::has_configuration(const std::string& name) const {
   return std::find(configurations.begin(), configurations.end(), name) != configurations.end();
 }
 
+bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
+  const auto& catalog = gpu_catalog();
+  return card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const GpuSpec& other) {
+           return other.architecture == gpu.architecture && other.multiprocessors == gpu.multiprocessors &&
+                  card.measured(other.name);
+         });
+}
+
 std::string configuration_name(const Collective& op) {
-  return std::string(op.kind == CollectiveKind::all_to_all ? "all_to_all" : "ring") + ":" + std::to_string(op.ranks) + ":" +
-         std::to_string(std::min(op.ranks, op.ranks_per_node));
+  return std::string(op.kind == CollectiveKind::all_to_all ? "all_to_all" : "ring") + ":" +
+         std::to_string(op.ranks) + ":" + std::to_string(std::min(op.ranks, op.ranks_per_node));
 }
 
 void write_card(const ModelCard& card, XgboostModel& model) {
@@ -95,7 +113,8 @@ void write_card(const ModelCard& card, XgboostModel& model) {
 
 ModelCard read_card(const XgboostModel& model, const std::string& name) {
   const std::string kind = required(model, "kind", name);
-  const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.second == kind; });
+  const auto* found =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& one) { return one.second == kind; });
   if (found == kKinds.end()) {
     throw InputError(name, "a model of kind '" + kind + "'", "a kind that this version of orrery knows");
   }

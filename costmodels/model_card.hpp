@@ -9,22 +9,28 @@
 
 namespace orrery {
 
-// `collective`: in a node; `network`: over several nodes.
-enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, collective, network, transfer };
+// `kernel`: memory-bound kernels timed alone; `training_kernel`: those of a training framework, timed through
+// it. `collective`: in a node; `network`: over several nodes.
+enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, training_kernel, collective, network, transfer };
 std::string_view to_text(ModelKind);
 
 struct ModelCard {
   ModelKind kind = ModelKind::gemm;
-  std::vector<std::string> gpus{};  // catalog names measured; of a collective model: the systems
+  std::vector<std::string> gpus{};   // catalog names measured; of a collective model: the systems
   std::int64_t m = 0, n = 0, k = 0;  // GEMM: largest extents measured
-  double efficiency_cap = 1;         // the best share of the reference that was measured; no answer is above it
-  bool framework = false;            // GEMM: most rows were timed through a framework
-  std::vector<std::string> configurations{};  // kernel: names; collective: "ring:8:8", algorithm:ranks:per node
+  double efficiency_cap = 1;  // the best share of the reference that was measured; no answer is above it
+  bool framework = false;     // GEMM: most rows were timed through a framework
+  std::vector<std::string>
+      configurations{};  // kernel: names; collective: "ring:8:8", algorithm:ranks:per node
   bool operator==(const ModelCard&) const = default;
 
   [[nodiscard]] bool measured(const std::string& gpu) const;
   [[nodiscard]] bool has_configuration(const std::string& name) const;
 };
+
+// Whether a GPU of the card has this GPU's chip: the same architecture and multiprocessors, whatever its
+// memory (A100 with 40 and 80 GB, H100 and H200).
+bool measured_chip(const ModelCard&, const GpuSpec&);
 
 std::string configuration_name(const Collective&);
 

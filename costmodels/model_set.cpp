@@ -14,7 +14,8 @@ namespace orrery {
 
 namespace {
 
-const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_view name, const std::string& place) {
+const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_view name,
+                            const std::string& place) {
   for (const auto& file : files) {
     if (file.name == name) return file;
   }
@@ -35,9 +36,12 @@ std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& 
   return listed;
 }
 
-double time_over_reference(float answer, double cap) { return 1.0 / std::min(std::exp(static_cast<double>(answer)), cap); }
+double time_over_reference(float answer, double cap) {
+  return 1.0 / std::min(std::exp(static_cast<double>(answer)), cap);
+}
 
-// MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering; FIDELITY B 9.2).
+// MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering;
+// FIDELITY B 9.2).
 constexpr double kFp8Share = 0.883;
 constexpr std::int64_t kUsualAlignment = 64;  // of N and K in what was measured
 
@@ -59,7 +63,8 @@ GemmQuestion question(const Gemm& gemm, DataType type, const ModelCard& card) {
 }  // namespace
 
 ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place)
-    : attention_(AttentionTable::parse(file_named(files, "attention.yaml", place).content, "attention.yaml")) {
+    : attention_(
+          AttentionTable::parse(file_named(files, "attention.yaml", place).content, "attention.yaml")) {
   std::string all = sha256_hex(file_named(files, "attention.yaml", place).content);
   for (const auto& [name, digest] : listed_models(file_named(files, kProvenanceFile, place))) {
     const ModelFile& file = file_named(files, name, place);
@@ -72,22 +77,35 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     ModelCard card = read_card(model, name);
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
-  for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32, ModelKind::kernel, ModelKind::collective,
-                               ModelKind::network, ModelKind::transfer}) {
-    if (std::none_of(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; })) {
-      throw InputError(place, "no model of kind " + std::string(to_text(kind)), "a folder that `orrery fit` wrote");
-    }
-  }
   digest_ = sha256_hex(all);
 }
 
+void ModelSet::complete_with(ModelSet&& other) {
+  const std::size_t own = models_.size();
+  const auto covered = [&](const ModelCard& card) {
+    return std::any_of(
+        models_.begin(), models_.begin() + static_cast<std::ptrdiff_t>(own), [&](const Fitted& mine) {
+          const bool every_gpu = std::all_of(card.gpus.begin(), card.gpus.end(),
+                                             [&](const std::string& gpu) { return mine.card.measured(gpu); });
+          return mine.card.kind == card.kind && (card.kind != ModelKind::gemm || every_gpu);
+        });
+  };
+  for (auto& theirs : other.models_) {
+    // After the own ones, which therefore win for a GPU that both know.
+    if (!covered(theirs.card)) models_.push_back(std::move(theirs));
+  }
+  if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
+}
+
 std::size_t ModelSet::only(ModelKind kind) const {
-  const auto found = std::find_if(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; });
+  const auto found =
+      std::find_if(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; });
   ORRERY_ENSURE(found != models_.end());
   return static_cast<std::size_t>(found - models_.begin());
 }
 
-std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries) const {
+std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
+                                          std::span<const OperatorQuery> queries) const {
   for (const auto& query : queries) {
     ORRERY_ENSURE(query.gpu >= 0 && static_cast<std::size_t>(query.gpu) < gpus.size());
   }
@@ -100,7 +118,8 @@ std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus, std::sp
   return answers;
 }
 
-// The model of this GPU; else of a GPU with the same chip (A100 40 and 80 GB, H100 and H200), else the one for any GPU.
+// The model of this GPU; else of a GPU with the same chip (A100 40 and 80 GB, H100 and H200), else the one
+// for any GPU.
 ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed) const {
   if (computed == DataType::fp32) {
     const std::size_t model = only(ModelKind::gemm_fp32);
@@ -111,12 +130,7 @@ ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed)
     const ModelCard& card = models_[i].card;
     if (card.kind != ModelKind::gemm) continue;
     if (card.measured(gpu.name)) return {i, true};
-    for (const auto& other : gpu_catalog()) {
-      if (card.measured(other.name) && other.architecture == gpu.architecture &&
-          other.multiprocessors == gpu.multiprocessors) {
-        same_chip = i;
-      }
-    }
+    if (measured_chip(card, gpu)) same_chip = i;
   }
   const std::size_t any = only(ModelKind::gemm_any);
   return {same_chip.value_or(any), !same_chip && models_[any].card.measured(gpu.name)};

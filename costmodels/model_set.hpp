@@ -21,9 +21,13 @@ inline constexpr std::string_view kProvenanceFile = "provenance.json";
 
 class ModelSet {
  public:
-  // `files`: the models, attention.yaml and provenance.json, which lists the digest of each model: XGBoost may read
-  // out of bounds on a damaged model, so only bytes that the digest vouches for reach it. Throws InputError.
+  // `files`: the models, attention.yaml and provenance.json, which lists the digest of each model: XGBoost
+  // may read out of bounds on a damaged model, so only bytes that the digest vouches for reach it. Throws
+  // InputError.
   ModelSet(const std::vector<ModelFile>& files, const std::string& place);
+
+  // Takes over what this set has no model for: kinds, and GPUs with a GEMM model of their own.
+  void complete_with(ModelSet&& other);
 
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
@@ -42,9 +46,12 @@ class ModelSet {
 
   [[nodiscard]] std::size_t only(ModelKind) const;
   [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
-  void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
-  void predict_attention(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
-  void predict_kernels(std::span<const GpuSpec>, std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>,
+                     std::vector<Prediction>&) const;
+  void predict_attention(std::span<const GpuSpec>, std::span<const OperatorQuery>,
+                         std::vector<Prediction>&) const;
+  void predict_kernels(std::span<const GpuSpec>, std::span<const OperatorQuery>,
+                       std::vector<Prediction>&) const;
   void predict_collectives(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
   void predict_transfers(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
 

@@ -24,28 +24,32 @@ std::size_t index_of(std::vector<Value>& known, const Value& value) {
 // How a memory-bound operator is priced: as the kernel that was measured, and by how much slower than it.
 struct KernelRule {
   MemoryKernel kernel;
-  TimedAs timed;
+  ModelKind model;
   double factor;
 };
 
-// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope, residual
-// and embedding only vidur's inference kernels are known. What was not measured streams as the residual addition does
-// (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the bandwidth (FIDELITY B 9.3), the
-// optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
+// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope,
+// residual and embedding only vidur's inference kernels are known. What was not measured streams as the
+// residual addition does (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the
+// bandwidth (FIDELITY B 9.3), the optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
 constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
 
 KernelRule rule_of(const MemoryBound& op) {
-  constexpr KernelRule kStreaming{MemoryKernel::residual, TimedAs::kernel, kFusedFactor};
+  constexpr KernelRule kStreaming{MemoryKernel::residual, ModelKind::kernel, kFusedFactor};
   if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
   switch (op.kernel) {
     case MemoryKernel::norm:
-    case MemoryKernel::activation: return {op.kernel, TimedAs::framework, 1};
+    case MemoryKernel::activation:
+      return {op.kernel, ModelKind::training_kernel, 1};
     case MemoryKernel::rope:
     case MemoryKernel::residual:
-    case MemoryKernel::embedding: return {op.kernel, TimedAs::kernel, 1};
+    case MemoryKernel::embedding:
+      return {op.kernel, ModelKind::kernel, 1};
     case MemoryKernel::cross_entropy:
-    case MemoryKernel::copy: return kStreaming;
-    case MemoryKernel::optimizer: return {MemoryKernel::residual, TimedAs::kernel, kOptimizerFactor};
+    case MemoryKernel::copy:
+      return kStreaming;
+    case MemoryKernel::optimizer:
+      return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
   }
   throw Defect("a memory kernel without a rule");
 }
@@ -58,7 +62,6 @@ double share_of_all_reduce(CollectiveKind kind) {
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
-  TimedAs timed = TimedAs::kernel;
   bool operator==(const KernelVariant&) const = default;
 };
 
@@ -92,27 +95,34 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
     Bytes bytes;
     double factor;
   };
-  std::vector<KernelVariant> variants;
-  std::vector<Asked> asked;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto* op = std::get_if<MemoryBound>(&queries[i].op);
-    if (op == nullptr) continue;
-    const KernelRule rule = rule_of(*op);
-    asked.push_back({i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel, rule.timed}), op->bytes, rule.factor});
-  }
-  const Fitted& fitted = models_[only(ModelKind::kernel)];
-  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& { return gpus[static_cast<std::size_t>(one.gpu)]; };
-  const auto curve = curves(
-      fitted, variants,
-      [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one), one.timed); },
-      [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
-  for (const auto& one : asked) {
-    const bool measured = fitted.card.measured(gpu_of(variants[one.variant]).name);
-    answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor, !measured};
+  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& {
+    return gpus[static_cast<std::size_t>(one.gpu)];
+  };
+  for (const ModelKind model : {ModelKind::kernel, ModelKind::training_kernel}) {
+    std::vector<KernelVariant> variants;
+    std::vector<Asked> asked;
+    for (std::size_t i = 0; i < queries.size(); ++i) {
+      const auto* op = std::get_if<MemoryBound>(&queries[i].op);
+      if (op == nullptr) continue;
+      const KernelRule rule = rule_of(*op);
+      if (rule.model != model) continue;
+      asked.push_back(
+          {i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+    }
+    const Fitted& fitted = models_[only(model)];
+    const auto curve = curves(
+        fitted, variants,
+        [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one)); },
+        [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
+    for (const auto& one : asked) {
+      answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor,
+                            !measured_chip(fitted.card, gpu_of(variants[one.variant]))};
+    }
   }
 }
 
-void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
+                                   std::vector<Prediction>& answers) const {
   struct Asked {
     std::size_t query, variant;
   };
@@ -141,12 +151,14 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries, std::
     for (const auto& [query, variant] : asked[place]) {
       const auto& op = std::get<Collective>(queries[query].op);
       const Seconds ring = curve[variant].at(op.bytes) * share_of_all_reduce(op.kind);
-      answers[query] = {std::max(ring, wire_time(op)), !fitted.card.has_configuration(configuration_name(op))};
+      answers[query] = {std::max(ring, wire_time(op)),
+                        !fitted.card.has_configuration(configuration_name(op))};
     }
   }
 }
 
-void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::vector<Prediction>& answers) const {
+void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
+                                 std::vector<Prediction>& answers) const {
   std::vector<PointToPoint> variants;
   std::vector<std::pair<std::size_t, std::size_t>> asked;
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -162,7 +174,8 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries, std::ve
   };
   const Fitted& fitted = models_[only(ModelKind::transfer)];
   const auto curve = curves(
-      fitted, variants, [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
+      fitted, variants,
+      [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
       [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
   for (const auto& [query, variant] : asked) {
     const auto& op = std::get<PointToPoint>(queries[query].op);

@@ -6,24 +6,36 @@ namespace orrery {
 
 std::string_view to_text(MemoryKernel kernel) {
   switch (kernel) {
-    case MemoryKernel::norm: return "norm";
-    case MemoryKernel::rope: return "rope";
-    case MemoryKernel::activation: return "activation";
-    case MemoryKernel::residual: return "residual";
-    case MemoryKernel::embedding: return "embedding";
-    case MemoryKernel::cross_entropy: return "cross_entropy";
-    case MemoryKernel::optimizer: return "optimizer";
-    case MemoryKernel::copy: return "copy";
+    case MemoryKernel::norm:
+      return "norm";
+    case MemoryKernel::rope:
+      return "rope";
+    case MemoryKernel::activation:
+      return "activation";
+    case MemoryKernel::residual:
+      return "residual";
+    case MemoryKernel::embedding:
+      return "embedding";
+    case MemoryKernel::cross_entropy:
+      return "cross_entropy";
+    case MemoryKernel::optimizer:
+      return "optimizer";
+    case MemoryKernel::copy:
+      return "copy";
   }
   throw Defect("a memory kernel without a name");
 }
 
 std::string_view to_text(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::all_reduce: return "all_reduce";
-    case CollectiveKind::reduce_scatter: return "reduce_scatter";
-    case CollectiveKind::all_gather: return "all_gather";
-    case CollectiveKind::all_to_all: return "all_to_all";
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::all_to_all:
+      return "all_to_all";
   }
   throw Defect("a collective without a name");
 }
@@ -35,19 +47,25 @@ double flops(const Gemm& gemm) {
          static_cast<double>(gemm.batch);
 }
 
-// Two GEMMs forward. Backward is counted as 2.5 x forward: five GEMMs, one of them recomputed (Dao, FlashAttention-2,
-// arXiv 2307.08691, section 4.1).
+// Two GEMMs forward. Backward is counted as 2.5 x forward: five GEMMs, one of them recomputed (Dao,
+// FlashAttention-2, arXiv 2307.08691, section 4.1).
 double flops(const Attention& attention) {
-  const double scores = static_cast<double>(attention.query_tokens) * static_cast<double>(attention.kv_tokens) *
-                        (attention.causal ? 0.5 : 1.0);
+  const double scores = static_cast<double>(attention.query_tokens) *
+                        static_cast<double>(attention.kv_tokens) * (attention.causal ? 0.5 : 1.0);
   const double forward = 4.0 * static_cast<double>(attention.batch) * static_cast<double>(attention.heads) *
                          static_cast<double>(attention.head_dim) * scores;
   return attention.direction == Direction::forward ? forward : 2.5 * forward;
 }
 
-double flops(const MemoryBound&) { return 0; }
-double flops(const Collective&) { return 0; }
-double flops(const PointToPoint&) { return 0; }
+double flops(const MemoryBound&) {
+  return 0;
+}
+double flops(const Collective&) {
+  return 0;
+}
+double flops(const PointToPoint&) {
+  return 0;
+}
 
 }  // namespace
 

@@ -45,7 +45,7 @@ enum class Fusion { separate, fused };
 // An operator bound by memory: `bytes` is what it must read and write at least.
 struct MemoryBound {
   MemoryKernel kernel = MemoryKernel::copy;
-  Bytes bytes;
+  Bytes bytes{};
   Fusion fusion = Fusion::separate;
   bool operator==(const MemoryBound&) const = default;
 };
@@ -57,17 +57,17 @@ std::string_view to_text(CollectiveKind);
 // input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in all-to-all).
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
-  Bytes bytes;
+  Bytes bytes{};
   int ranks = 1;
   int ranks_per_node = 1;
-  LinkSpec gpu_link;  // inside the node, of one GPU
-  LinkSpec network;   // what one rank gets of its node's NICs
+  LinkSpec gpu_link{};  // inside the node, of one GPU
+  LinkSpec network{};   // what one rank gets of its node's NICs
   bool operator==(const Collective&) const = default;
 };
 
 struct PointToPoint {
-  Bytes bytes;
-  LinkSpec path;  // narrowest bandwidth and whole latency
+  Bytes bytes{};
+  LinkSpec path{};  // narrowest bandwidth and whole latency
   bool same_node = false;
   bool operator==(const PointToPoint&) const = default;
 };

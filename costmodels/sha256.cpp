@@ -24,7 +24,8 @@ using State = std::array<std::uint32_t, 8>;
 void absorb(State& state, const char* block) {
   std::array<std::uint32_t, 64> word{};
   for (std::size_t i = 0; i < 16; ++i) {
-    for (std::size_t j = 0; j < 4; ++j) word[i] = word[i] << 8U | static_cast<unsigned char>(block[4 * i + j]);
+    for (std::size_t j = 0; j < 4; ++j)
+      word[i] = word[i] << 8U | static_cast<unsigned char>(block[4 * i + j]);
   }
   for (std::size_t i = 16; i < 64; ++i) {
     const std::uint32_t a = word[i - 15], b = word[i - 2];
@@ -33,8 +34,8 @@ void absorb(State& state, const char* block) {
   }
   auto [a, b, c, d, e, f, g, h] = state;
   for (std::size_t i = 0; i < 64; ++i) {
-    const std::uint32_t first =
-        h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRounds[i] + word[i];
+    const std::uint32_t first = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) +
+                                ((e & f) ^ (~e & g)) + kRounds[i] + word[i];
     const std::uint32_t second =
         (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + first, d = c, c = b, b = a, a = first + second;
@@ -54,12 +55,14 @@ std::string sha256_hex(std::string_view bytes) {
   tail += '\x80';
   while (tail.size() % 64 != 56) tail += '\0';
   const std::uint64_t bits = std::uint64_t{bytes.size()} * 8;
-  for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(bits >> static_cast<unsigned>(shift));
+  for (int shift = 56; shift >= 0; shift -= 8)
+    tail += static_cast<char>(bits >> static_cast<unsigned>(shift));
   for (std::size_t i = 0; i < tail.size(); i += 64) absorb(state, tail.data() + i);
 
   std::string hex;
   for (const std::uint32_t word : state) {
-    for (int shift = 28; shift >= 0; shift -= 4) hex += "0123456789abcdef"[word >> static_cast<unsigned>(shift) & 15U];
+    for (int shift = 28; shift >= 0; shift -= 4)
+      hex += "0123456789abcdef"[word >> static_cast<unsigned>(shift) & 15U];
   }
   return hex;
 }

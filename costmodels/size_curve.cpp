@@ -17,7 +17,8 @@ constexpr std::size_t kSizes = kLastExponent - kFirstExponent + 1;
 std::span<const Bytes> curve_sizes() {
   static const std::array<Bytes, kSizes> sizes = [] {
     std::array<Bytes, kSizes> powers;
-    for (std::size_t i = 0; i < kSizes; ++i) powers[i] = Bytes(std::ldexp(1.0, kFirstExponent + static_cast<int>(i)));
+    for (std::size_t i = 0; i < kSizes; ++i)
+      powers[i] = Bytes(std::ldexp(1.0, kFirstExponent + static_cast<int>(i)));
     return powers;
   }();
   return sizes;

@@ -1,5 +1,5 @@
-// Time of one operator by its size alone: non-decreasing, interpolated between powers of two. Trees answer in steps,
-// and a step of efficiency would let more bytes take less time.
+// Time of one operator by its size alone: non-decreasing, interpolated between powers of two. Trees answer in
+// steps, and a step of efficiency would let more bytes take less time.
 #pragma once
 
 #include <functional>

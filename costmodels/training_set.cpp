@@ -15,14 +15,16 @@ namespace orrery {
 
 namespace {
 
-// An operator timed through a framework takes the host's time when it is short; only longer ones tell about the GPU.
+// An operator timed through a framework takes the host's time when it is short; only longer ones tell about
+// the GPU.
 constexpr Seconds kShortestFrameworkTime = Seconds(60e-6);
 // Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
 constexpr double kBelievableEfficiency = 2.0;
 
 using Reasons = std::map<std::string, std::int64_t>;
 
-// Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count alike
+// Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count
+// alike
 // (`even` 1), but no row more than this many times the average, since some labels have a dozen rows.
 constexpr float kHeaviestRow = 30;
 
@@ -30,11 +32,12 @@ void balance(TrainingSet& set, const std::vector<std::string>& labels, float eve
   std::map<std::string, float> count;
   for (const auto& label : labels) ++count[label];
   const float share = static_cast<float>(labels.size()) / static_cast<float>(count.size());
-  for (const auto& label : labels) set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
+  for (const auto& label : labels)
+    set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
 }
 
-void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time, std::string model,
-             std::string shape, std::string gpu) {
+void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time,
+             std::string model, std::string shape, std::string gpu) {
   set.features.add(features);
   set.targets.push_back(static_cast<float>(std::log(reference / time)));
   set.models.push_back(std::move(model));
@@ -62,10 +65,14 @@ void require_rows(const TrainingSet& set) {
   }
 }
 
-const GpuSpec& gpu_named(const std::string& name) { return find_gpu(name, "profiles"); }
+const GpuSpec& gpu_named(const std::string& name) {
+  return find_gpu(name, "profiles");
+}
 
 // One model a chip: cards with the same multiprocessors differ in memory, which the features say.
-std::string chip_of(const GpuSpec& gpu) { return gpu.architecture + "-" + std::to_string(gpu.multiprocessors); }
+std::string chip_of(const GpuSpec& gpu) {
+  return gpu.architecture + "-" + std::to_string(gpu.multiprocessors);
+}
 
 std::string file_name(std::string text) {
   for (char& letter : text) {
@@ -108,8 +115,8 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
 
 void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
   const MeasuredGemm& gemm = *row.measured;
-  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind), row.reference, gemm.time,
-          gemm.model, std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
+  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind), row.reference,
+          gemm.time, gemm.model, std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
   set.large.back() = gemm.m >= 1024;
   set.card.m = std::max(set.card.m, gemm.m);
   set.card.n = std::max(set.card.n, gemm.n);
@@ -124,93 +131,104 @@ void finish(TrainingSet& set) {
 
 TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const GemmRow*>& rows) {
   const auto kind = model == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
-  TrainingSet set{.name = std::move(name), .card = {.kind = model}, .features = FeatureMatrix(gemm_feature_names(kind).size())};
+  TrainingSet set{.name = std::move(name),
+                  .card = {.kind = model},
+                  .features = FeatureMatrix(gemm_feature_names(kind).size())};
   std::size_t framework = 0;
   for (const GemmRow* row : rows) {
     add_gemm(set, *row, kind);
     framework += row->measured->timed == TimedAs::framework ? 1 : 0;
   }
   set.card.framework = 2 * framework > rows.size();
-  if (model == ModelKind::gemm_fp32) set.options.trees = 100;
+  // Every tree costs 1.7 kB in the repository; what is used less gets fewer.
   if (model == ModelKind::gemm_any) set.options.trees = 160;
-  // A few hundred rows fill no more trees than this.
-  if (rows.size() < 1000) set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
+  if (model == ModelKind::gemm_fp32) set.options.trees = 60;
+  if (rows.size() < 1000)
+    set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
   finish(set);
   return set;
 }
 
-// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a sweep.
+// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a
+// sweep.
 constexpr std::size_t kPooledStride = 3;
 
 std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) {
   const auto rows = usable_gemms(profiles, left_out);
   std::map<std::string, std::vector<const GemmRow*>> chips;
   std::vector<const GemmRow*> pooled, fp32;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const GemmRow& row = rows[i];
+  for (const GemmRow& row : rows) {
     if (row.peak.type == DataType::fp32) {
-      if (i % 2 == 0) fp32.push_back(&row);
+      fp32.push_back(&row);
       continue;
     }
-    chips[chip_of(*row.gpu)].push_back(&row);
-    if (row.measured->timed == TimedAs::framework || i % kPooledStride == 0) pooled.push_back(&row);
+    auto& chip = chips[chip_of(*row.gpu)];
+    if (row.measured->timed == TimedAs::framework || chip.size() % kPooledStride == 0) pooled.push_back(&row);
+    chip.push_back(&row);
   }
   std::vector<TrainingSet> sets;
   for (const auto& [chip, members] : chips) {
     if (static_cast<std::int64_t>(members.size()) < kLeastRowsOfGpu) continue;
     sets.push_back(gemm_set(file_name(chip), ModelKind::gemm, members));
   }
-  sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
-  balance(sets.back(), sets.back().gpus, 0.5F);
-  sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
+  if (!pooled.empty()) {
+    sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
+    balance(sets.back(), sets.back().gpus, 0.5F);
+  }
+  if (!fp32.empty()) sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
   return sets;
 }
 
 std::optional<MemoryKernel> kernel_named(std::string_view name) {
-  for (const auto kernel : {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation, MemoryKernel::residual,
-                            MemoryKernel::embedding}) {
+  for (const auto kernel : {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation,
+                            MemoryKernel::residual, MemoryKernel::embedding}) {
     if (to_text(kernel) == name) return kernel;
   }
   return std::nullopt;
 }
 
-TrainingSet kernel_set(const Profiles& profiles, Reasons& left_out) {
-  TrainingSet set{.name = "kernels",
-                  .card = {.kind = ModelKind::kernel},
+TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
+  const bool framework = model == ModelKind::training_kernel;
+  TrainingSet set{.name = framework ? "training-kernels" : "kernels",
+                  .card = {.kind = model},
                   .options = {.trees = 100, .leaves = 12, .learning_rate = 0.14},
                   .features = FeatureMatrix(kernel_feature_names().size())};
+  if (framework) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
   for (const auto& row : profiles.kernels) {
+    if ((row.timed == TimedAs::framework) != framework) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
       ++left_out["kernel without a model here"];
-    } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
+    } else if (framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
     } else {
-      add_row(set, kernel_features(*kernel, row.bytes, gpu, row.timed), reference, row.time, row.model, row.op, row.gpu);
+      add_row(set, kernel_features(*kernel, row.bytes, gpu), reference, row.time, row.model, row.op, row.gpu);
       set.large.back() = row.bytes >= Bytes(4 * kMebi);
       add_unique(set.card.gpus, row.gpu);
       add_unique(set.card.configurations, row.op);
-      labels.push_back(row.gpu + " " + row.op + (row.timed == TimedAs::framework ? " framework" : ""));
+      labels.push_back(row.gpu + " " + row.op);
     }
   }
+  if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
   return set;
 }
 
 std::optional<CollectiveKind> collective_named(std::string_view name) {
-  for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather,
-                          CollectiveKind::all_to_all}) {
+  for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                          CollectiveKind::all_gather, CollectiveKind::all_to_all}) {
     if (to_text(kind) == name) return kind;
   }
   return std::nullopt;
 }
 
-// Reduce-scatter and all-gather are priced as half an all-reduce, their half of its ring. The times in Aceso's format
-// are those of the list forms, which copy every rank's part, and would teach a third less bandwidth than NCCL has.
+// Reduce-scatter and all-gather are priced as half an all-reduce, their half of its ring. The times in
+// Aceso's format are those of the list forms, which copy every rank's part, and would teach a third less
+// bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
   return row.ranks > 1 && (kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all);
 }
@@ -220,7 +238,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
   const auto& names = network ? network_feature_names() : collective_feature_names();
   TrainingSet set{.name = network ? "network" : "collectives",
                   .card = {.kind = model},
-                  .options = {.trees = 110, .leaves = 16, .learning_rate = 0.15, .min_child_weight = 4},
+                  .options = {.trees = 100, .leaves = 16, .learning_rate = 0.2, .min_child_weight = 2},
                   .features = FeatureMatrix(names.size())};
   if (network) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
@@ -239,14 +257,15 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
       ++left_out["faster than twice the data sheet"];
     } else {
       const std::string system = row.source + " " + row.system;
-      add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time, row.source, row.op,
-              system);
+      add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time,
+              row.source, row.op, system);
       set.large.back() = row.bytes >= Bytes(kMebi);
       add_unique(set.card.gpus, system);
       add_unique(set.card.configurations, configuration_name(op));
       labels.push_back(system + configuration_name(op));
     }
   }
+  if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
   return set;
@@ -267,7 +286,7 @@ TrainingSet transfer_set(const Profiles& profiles) {
     set.large.back() = row.bytes >= Bytes(kMebi);
     add_unique(set.card.gpus, system);
   }
-  finish(set);
+  if (!set.targets.empty()) finish(set);
   return set;
 }
 
@@ -276,10 +295,15 @@ TrainingSet transfer_set(const Profiles& profiles) {
 TrainingSets training_sets(const Profiles& profiles, std::uint64_t seed) {
   TrainingSets all;
   all.sets = gemm_sets(profiles, all.left_out);
-  all.sets.push_back(kernel_set(profiles, all.left_out));
+  all.sets.push_back(kernel_set(profiles, ModelKind::kernel, all.left_out));
+  all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::collective, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
   all.sets.push_back(transfer_set(profiles));
+  // A table of GEMMs alone fits the GEMM models; the kinds without any row keep their built-in models.
+  std::erase_if(all.sets, [](const TrainingSet& set) { return set.targets.empty(); });
+  if (all.sets.empty())
+    throw InputError("profiles", "no usable row", "tables that `orrery fit` can learn from");
   for (auto& set : all.sets) set.options.seed = seed;
   return all;
 }

@@ -28,8 +28,8 @@ struct TrainingSets {
   std::map<std::string, std::int64_t> left_out;  // by reason
 };
 
-// Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, kernels, collectives,
-// transfers. Throws InputError when a kind has too few rows.
+// Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, kernels,
+// collectives, transfers. Throws InputError when a kind has too few rows.
 TrainingSets training_sets(const Profiles&, std::uint64_t seed);
 
 }  // namespace orrery

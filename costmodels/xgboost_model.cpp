@@ -122,7 +122,8 @@ std::vector<float> XgboostModel::predict(const FeatureMatrix& features) const {
   const bst_ulong* shape = nullptr;
   bst_ulong dimensions = 0;
   const float* result = nullptr;
-  check(XGBoosterPredictFromDense(handle_->booster, array.c_str(), config, nullptr, &shape, &dimensions, &result));
+  check(XGBoosterPredictFromDense(handle_->booster, array.c_str(), config, nullptr, &shape, &dimensions,
+                                  &result));
   return std::vector<float>(result, result + features.rows());
 }
 

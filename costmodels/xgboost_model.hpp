@@ -1,4 +1,5 @@
-// XGBoost behind one checked wrapper: train, predict in batches, save and load as bytes. No XGBoost type leaves here.
+// XGBoost behind one checked wrapper: train, predict in batches, save and load as bytes. No XGBoost type
+// leaves here.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ class FeatureMatrix {
   std::vector<float> values_;
 };
 
-// How a model is grown. The defaults are the smallest that FIDELITY found to cost 0.2 points against twice the depth.
+// How a model is grown. The defaults are the smallest that FIDELITY found to cost 0.2 points against twice
+// the depth.
 struct TrainingOptions {
   int trees = 200;
   int leaves = 16;  // of each tree, split where the loss falls most
@@ -45,8 +47,8 @@ struct TrainingOptions {
 class XgboostModel {
  public:
   // `weights`: how much each row counts; empty for all alike.
-  static XgboostModel train(const FeatureMatrix&, std::span<const float> targets, std::span<const float> weights,
-                            const TrainingOptions&);
+  static XgboostModel train(const FeatureMatrix&, std::span<const float> targets,
+                            std::span<const float> weights, const TrainingOptions&);
   // Bytes that `save` wrote. `name` is the file in messages. Throws InputError when they are not a model.
   static XgboostModel load(std::string_view bytes, const std::string& name);
 

@@ -27,8 +27,9 @@ class Network {
   [[nodiscard]] double now() const;  // s
 
   void after(double delay, std::uint32_t tag);  // s
-  // The route's latency, then `bytes` at the rate the links give. Flows between a GPU and itself take no time.
-  void start_flow(int from, int to, Bytes bytes, std::uint32_t tag);
+  // Waits for the latency, then moves `bytes` at the rate the links of the route give. A route without links takes no
+  // time beyond the latency.
+  void start_flow(const Route& route, Seconds latency, Bytes bytes, std::uint32_t tag);
 
   // Returns when no event is left.
   void run(EventSink&);

@@ -195,8 +195,12 @@ class Player : public EventSink {
     const int replica = static_cast<int>(replica_of(rank));
     for (const int lane : lanes_) {
       const Flow flow = lane_flow(plan_, topology_, replica, what, lane);
-      network_.start_flow(flow.from, flow.to, flow.wire, tag_of(Subject::message, index));
+      start(flow, tag_of(Subject::message, index));
     }
+  }
+
+  void start(const Flow& flow, std::uint32_t tag) {
+    network_.start_flow(topology_.route(flow.from, flow.to), topology_.path(flow.from, flow.to).latency, flow.wire, tag);
   }
 
   void flow_of_message_ended(std::size_t index) {
@@ -234,7 +238,7 @@ class Player : public EventSink {
     collectives_[id].start = network_.now();
     for (const CollectiveFlows& lane : tail_.collectives[id].lanes) {
       for (const Flow& flow : lane.flows) {
-        network_.start_flow(flow.from, flow.to, flow.wire, tag_of(Subject::collective, id));
+        start(flow, tag_of(Subject::collective, id));
       }
     }
   }

@@ -17,28 +17,26 @@ namespace {
 namespace sg4 = simgrid::s4u;
 namespace routing = simgrid::kernel::routing;
 
-// A zone whose routes are computed by Topology::route when a flow starts: no routing table, whatever the size.
-class TopologyZone : public routing::NetZoneImpl {
+// A zone with two hosts that stand for every sender and every receiver: each flow brings its own links along, so there
+// are no routing tables and no host a GPU, whatever the size of the cluster.
+class FlowZone : public routing::NetZoneImpl {
  public:
-  TopologyZone(const std::string& name, const Topology& topology) : NetZoneImpl(name), topology_(topology) {}
+  explicit FlowZone(const std::string& name) : NetZoneImpl(name) {}
 
-  void set_links(const std::vector<sg4::Link*>& links) {
-    for (const sg4::Link* link : links) links_.push_back(link->get_impl());
-  }
+  void add_link(const sg4::Link* link) { links_.push_back(link->get_impl()); }
+  // The links of the next flow that starts.
+  void set_route(const orrery::Route& route) { next_ = &route; }
 
  private:
-  void get_local_route(const routing::NetPoint* from, const routing::NetPoint* to, routing::Route* into,
+  void get_local_route(const routing::NetPoint* /*from*/, const routing::NetPoint* /*to*/, routing::Route* into,
                        double* /*latency*/) override {
-    // Hosts are created in the order of GPU numbers before any other point, so ids follow GPU numbers.
-    const orrery::Route route = topology_.route(gpu(from), gpu(to));
-    for (int i = 0; i < route.count; ++i) {
-      into->link_list_.push_back(links_[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])]);
+    ORRERY_ENSURE(next_ != nullptr);
+    for (int i = 0; i < next_->count; ++i) {
+      into->link_list_.push_back(links_[static_cast<std::size_t>(next_->links[static_cast<std::size_t>(i)])]);
     }
   }
 
-  int gpu(const routing::NetPoint* point) const { return static_cast<int>(point->id()); }
-
-  const Topology& topology_;
+  const orrery::Route* next_ = nullptr;
   std::vector<simgrid::kernel::resource::StandardLinkImpl*> links_;
 };
 
@@ -65,11 +63,8 @@ sg4::Engine& the_engine() {
 }  // namespace
 
 struct Network::Impl {
-  explicit Impl(const Topology& cluster) : topology(cluster) {}
-
   struct Flow {
-    int from = 0;
-    int to = 0;
+    Route route;
     Bytes bytes;
     std::uint32_t tag = 0;
     sg4::CommPtr comm;
@@ -87,8 +82,8 @@ struct Network::Impl {
 
   void begin_transfer(std::uint32_t index) {
     Flow& flow = flows[index];
-    flow.comm = sg4::Comm::sendto_init(hosts[static_cast<std::size_t>(flow.from)],
-                                       hosts[static_cast<std::size_t>(flow.to)]);
+    zone->set_route(flow.route);
+    flow.comm = sg4::Comm::sendto_init(sender, receiver);
     flow.comm->set_payload_size(static_cast<std::uint64_t>(flow.bytes.value()));
     flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
     flow.comm->start();
@@ -113,32 +108,31 @@ struct Network::Impl {
     ended.clear();
   }
 
-  const Topology& topology;
-  std::vector<sg4::Host*> hosts;
+  FlowZone* zone = nullptr;  // owned by the engine
+  sg4::Host* sender = nullptr;
+  sg4::Host* receiver = nullptr;
   std::vector<Flow> flows;
   std::vector<std::uint32_t> free_flows;
   std::vector<std::uint32_t> ended;
   EventSink* sink = nullptr;
 };
 
-Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>(topology)) {
+Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   static bool used = false;
   ORRERY_ENSURE(!used);
   used = true;
   configure(the_engine());
-  auto* zone = new TopologyZone("cluster", topology);  // owned by the engine
-  for (int gpu = 0; gpu < topology.gpus(); ++gpu) {
-    impl_->hosts.push_back(zone->get_iface()->create_host("gpu" + std::to_string(gpu), 1.0));
-  }
-  std::vector<sg4::Link*> links;
+  impl_->zone = new FlowZone("cluster");
+  sg4::NetZone* zone = impl_->zone->get_iface();
+  impl_->sender = zone->create_host("sender", 1.0);
+  impl_->receiver = zone->create_host("receiver", 1.0);
   const bool ideal = topology.cluster().contention == Contention::ideal;
   for (const TopologyLink& link : topology.links()) {
-    sg4::Link* made = zone->get_iface()->create_link(link.name, link.spec.bandwidth.value());
+    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value());
     if (ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
-    links.push_back(made->seal());
+    impl_->zone->add_link(made->seal());
   }
-  zone->set_links(links);
-  zone->get_iface()->seal();
+  zone->seal();
 }
 
 Network::~Network() = default;
@@ -153,27 +147,25 @@ void Network::after(double delay, std::uint32_t tag) {
   });
 }
 
-void Network::start_flow(int from, int to, Bytes bytes, std::uint32_t tag) {
-  if (from == to) {
-    after(0.0, tag);
+void Network::start_flow(const Route& route, Seconds latency, Bytes bytes, std::uint32_t tag) {
+  if (route.count == 0) {
+    after(latency.value(), tag);
     return;
   }
   Impl* impl = impl_.get();
   const std::uint32_t index = impl->free_flow();
   Impl::Flow& flow = impl->flows[index];
-  flow.from = from;
-  flow.to = to;
+  flow.route = route;
   flow.bytes = bytes;
   flow.tag = tag;
   // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.
-  const double latency = impl->topology.path(from, to).latency.value();
-  simgrid::kernel::timer::Timer::set(now() + latency, [impl, index] { impl->begin_transfer(index); });
+  simgrid::kernel::timer::Timer::set(now() + latency.value(), [impl, index] { impl->begin_transfer(index); });
 }
 
 void Network::run(EventSink& sink) {
   impl_->sink = &sink;
   Impl* impl = impl_.get();
-  sg4::Activity::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
+  sg4::Comm::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
   the_engine().run();
   impl->drop_ended();
 }

@@ -24,7 +24,9 @@ CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::mov
   }
 }
 
-CsvStream::~CsvStream() { gzclose(static_cast<gzFile>(file_)); }
+CsvStream::~CsvStream() {
+  gzclose(static_cast<gzFile>(file_));
+}
 
 std::optional<std::size_t> CsvStream::find_column(std::string_view title) const {
   for (std::size_t i = 0; i < header_.size(); ++i) {
@@ -58,7 +60,8 @@ bool CsvStream::fill() {
   const int got = gzread(file, buffer_.data() + old, kPiece);
   int error = Z_OK;
   gzerror(file, &error);
-  if (got < 0 || (error != Z_OK && error != Z_STREAM_END)) {  // a short stream reads well and ends in Z_BUF_ERROR
+  if (got < 0 ||
+      (error != Z_OK && error != Z_STREAM_END)) {  // a short stream reads well and ends in Z_BUF_ERROR
     throw InputError(name_, "a truncated or corrupt gzip file", "the whole file; fetch it again");
   }
   buffer_.resize(old + static_cast<std::size_t>(got));
@@ -103,7 +106,8 @@ void CsvStream::split() {
 std::optional<double> parse_number(std::string_view field) {
   double value = 0;
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(value)) return std::nullopt;
+  if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(value))
+    return std::nullopt;
   return value;
 }
 

@@ -34,8 +34,8 @@ constexpr std::array kReaders{
 const Reader* reader_of(const std::string& name) {
   std::string file = fs::path(name).filename().string();
   if (file.ends_with(".gz")) file.resize(file.size() - 3);
-  const auto* found =
-      std::find_if(kReaders.begin(), kReaders.end(), [&](const Reader& reader) { return reader.file_name == file; });
+  const auto* found = std::find_if(kReaders.begin(), kReaders.end(),
+                                   [&](const Reader& reader) { return reader.file_name == file; });
   return found == kReaders.end() ? nullptr : found;
 }
 
@@ -75,7 +75,8 @@ Profiles read_profiles(const std::string& folder) {
   Profiles profiles;
   for (const auto& name : names) read_profile_file(folder, name, profiles);
   if (profiles.files.empty()) {
-    throw InputError(folder, "no known table", "gemm_long.csv, kernels_long.csv, collectives_long.csv or mlp.csv");
+    throw InputError(folder, "no known table",
+                     "gemm_long.csv, kernels_long.csv, collectives_long.csv or mlp.csv");
   }
   return profiles;
 }

@@ -1,9 +1,12 @@
-// Measured operator tables: GEMMs, memory-bound kernels and collectives, as a sweep or a framework timed them.
+// Measured operator tables: GEMMs, memory-bound kernels and collectives, as a sweep or a framework timed
+// them.
 //
-// Known tables, by file name (each plain or gzipped; columns by header, in any order, further columns ignored):
+// Known tables, by file name (each plain or gzipped; columns by header, in any order, further columns
+// ignored):
 //   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us
 //   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
-//   collectives_long.csv   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status[,link_GBps,network_GBps]
+//   collectives_long.csv
+//   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status[,link_GBps,network_GBps]
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
@@ -21,8 +24,8 @@
 
 namespace orrery {
 
-// `kernel`: GPU time of the kernel alone. `framework`: the operator called through its framework, glue included; short
-// ones then take the host's time, not the GPU's.
+// `kernel`: GPU time of the kernel alone. `framework`: the operator called through its framework, glue
+// included; short ones then take the host's time, not the GPU's.
 enum class TimedAs { kernel, framework };
 
 struct MeasuredGemm {
@@ -31,7 +34,7 @@ struct MeasuredGemm {
   DataType type = DataType::fp16;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   TimedAs timed = TimedAs::kernel;
-  Seconds time;                     // forward
+  Seconds time;                       // forward
   std::optional<Seconds> backward{};  // gradients of input and weight together, where both were timed
 };
 
@@ -59,7 +62,7 @@ struct MeasuredCollective {
 struct ProfileFile {
   std::string name;  // relative to the folder given
   std::int64_t rows = 0;
-  std::int64_t used = 0;                        // measurements taken: a row may hold several, or none
+  std::int64_t used = 0;                          // measurements taken: a row may hold several, or none
   std::map<std::string, std::int64_t> skipped{};  // by reason, same counting
 };
 
@@ -70,15 +73,16 @@ struct Profiles {
   std::vector<ProfileFile> files;  // in order of their names
 };
 
-// A file is refused when more than this share of its measurements cannot be read (not a number, not above zero, too
-// few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
+// A file is refused when more than this share of its measurements cannot be read (not a number, not above
+// zero, too few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
 inline constexpr double kWorstUnreadableShare = 0.05;
 
-// Reads every known table below `folder`. Throws InputError for a folder without one, a missing column (named), a
-// broken gzip, a file with too many unreadable rows.
+// Reads every known table below `folder`. Throws InputError for a folder without one, a missing column
+// (named), a broken gzip, a file with too many unreadable rows.
 Profiles read_profiles(const std::string& folder);
 
-// Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown table.
+// Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
+// table.
 bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles);
 
 }  // namespace orrery

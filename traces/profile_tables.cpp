@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <variant>
 #include <utility>
+#include <variant>
 
 namespace orrery {
 
 namespace {
 
-// Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80 GB SXM
-// card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
+// Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80
+// GB SXM card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSourceNames{{
     {"A100-40", "A100-SXM4-40GB"},
     {"A100-80", "A100-SXM4-80GB"},
@@ -73,9 +73,11 @@ struct GemmColumns {
 };
 
 // A measured GEMM, or the reason why the row is none.
-std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const GemmColumns& at, GpuNames& gpus) {
-  const auto batch = positive_field(rows, at.batch), m = positive_field(rows, at.m), n = positive_field(rows, at.n),
-             k = positive_field(rows, at.k), time = positive_field(rows, at.time);
+std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const GemmColumns& at,
+                                                GpuNames& gpus) {
+  const auto batch = positive_field(rows, at.batch), m = positive_field(rows, at.m),
+             n = positive_field(rows, at.n), k = positive_field(rows, at.k),
+             time = positive_field(rows, at.time);
   if (!batch || !m || !n || !k || !time) return kUnreadable;
   const auto type = data_type(text_field(rows, at.type));
   if (!type) return "data type " + std::string(text_field(rows, at.type));

@@ -16,8 +16,8 @@ struct VidurModel {
   bool gated;
 };
 
-// Least traffic of one 16-bit kernel: what it reads and writes of activations. vidur shards rope and activation over
-// the tensor ways; it repeats norm and add, so those count at one way only.
+// Least traffic of one 16-bit kernel: what it reads and writes of activations. vidur shards rope and
+// activation over the tensor ways; it repeats norm and add, so those count at one way only.
 struct VidurKernel {
   const char* column;
   const char* op;
@@ -25,13 +25,21 @@ struct VidurKernel {
   double (*bytes)(const VidurModel&);
 };
 
-double norm_bytes(const VidurModel& model) { return 4 * model.tokens * model.hidden; }
+double norm_bytes(const VidurModel& model) {
+  return 4 * model.tokens * model.hidden;
+}
 double rope_bytes(const VidurModel& model) {
   return 4 * model.tokens * model.hidden * (1 + model.kv_heads / model.heads) / model.ways;
 }
-double activation_bytes(const VidurModel& model) { return (model.gated ? 6 : 4) * model.tokens * model.ffn / model.ways; }
-double add_bytes(const VidurModel& model) { return 6 * model.tokens * model.hidden; }
-double embedding_bytes(const VidurModel& model) { return 4 * model.tokens * model.hidden; }
+double activation_bytes(const VidurModel& model) {
+  return (model.gated ? 6 : 4) * model.tokens * model.ffn / model.ways;
+}
+double add_bytes(const VidurModel& model) {
+  return 6 * model.tokens * model.hidden;
+}
+double embedding_bytes(const VidurModel& model) {
+  return 4 * model.tokens * model.hidden;
+}
 
 constexpr std::array kVidurKernels{
     VidurKernel{"time_stats.input_layernorm.mean", "norm", false, norm_bytes},
@@ -94,11 +102,12 @@ struct AcesoColumns {
         weights(rows.column("weights_MB")),
         activations(rows.column("activations_MB")),
         status(rows.column("status")) {}
-  std::size_t source, gpu, type, model, batch, ways, variant, op, forward, backward, input, weights, activations, status;
+  std::size_t source, gpu, type, model, batch, ways, variant, op, forward, backward, input, weights,
+      activations, status;
 };
 
-// Why a row is left out; empty when it is used. With tensor ways the times hold that machine's collective; fp32 rows
-// are TF32 on some GPUs and vector units on others; T5 mixes two sequence lengths.
+// Why a row is left out; empty when it is used. With tensor ways the times hold that machine's collective;
+// fp32 rows are TF32 on some GPUs and vector units on others; T5 mixes two sequence lengths.
 std::string left_out(const CsvStream& rows, const AcesoColumns& at) {
   if (text_field(rows, at.status) != "ok") return "status " + std::string(text_field(rows, at.status));
   if (text_field(rows, at.type) != "fp16") return "data type " + std::string(text_field(rows, at.type));
@@ -117,15 +126,16 @@ constexpr std::array kAcesoGemms{AcesoGemm{"enc-attention-qkv", 3, 1}, AcesoGemm
                                  AcesoGemm{"enc-MLP-GEMM-1", 4, 1}, AcesoGemm{"enc-MLP-GEMM-2", 1, 4}};
 constexpr double kAcesoSequence = 2048;  // of every GPT and OPT profile
 
-void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at, const std::string& gpu,
-                    Profiles& profiles, ProfileFile& file) {
+void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
+                    const std::string& gpu, Profiles& profiles, ProfileFile& file) {
   const auto weights = positive_field(rows, at.weights), batch = positive_field(rows, at.batch),
              forward = positive_field(rows, at.forward), backward = positive_field(rows, at.backward);
   if (!weights || !batch || !forward) {
     ++file.skipped[kUnreadable];
     return;
   }
-  // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed decimals.
+  // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed
+  // decimals.
   const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
   const std::string source(text_field(rows, at.source));
   MeasuredGemm gemm{.source = source,
@@ -139,14 +149,15 @@ void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoCo
                     .timed = TimedAs::framework,
                     .time = microseconds(*forward),
                     .backward = {}};
-  // sailor's backward times are the input gradient alone (0.85-0.98 of forward), so only Aceso's own are taken.
+  // sailor's backward times are the input gradient alone (0.85-0.98 of forward), so only Aceso's own are
+  // taken.
   if (backward && source != "sailor") gemm.backward = microseconds(*backward);
   profiles.gemms.push_back(std::move(gemm));
   ++file.used;
 }
 
-void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at, const std::string& gpu,
-                      Profiles& profiles, ProfileFile& file) {
+void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at,
+                      const std::string& gpu, Profiles& profiles, ProfileFile& file) {
   const bool norm = op == "enc-1st-layernorm";
   const auto size = positive_field(rows, norm ? at.input : at.activations);
   const auto forward = positive_field(rows, at.forward);

@@ -9,9 +9,11 @@ namespace orrery {
 
 namespace {
 
-// Links of a measured system from data sheets: GB/s of one GPU in its node, and of one rank between nodes (0: not
-// known, so that rows between nodes teach nothing). `ranks` 0 is any number. Left out: boards whose GPUs share
-// no switch and no ring of equal links (GH200 NVL4, RTX 3090 beyond a pair, H100 pairs of unknown bridge).
+// Links of a measured system from data sheets: GB/s of one GPU in its node, and of one rank between nodes (0:
+// not known, so that rows between nodes teach nothing). `ranks` 0 is any number. Left out: boards whose GPUs
+// share no switch and no ring of equal links (GH200 NVL4, RTX 3090, H100 pairs of unknown bridge), and parts
+// of a V100 mesh: two of its GPUs have one, two or three links, which three sources measured as 22, 42 and 64
+// GB/s.
 struct SystemLinks {
   std::string_view source, system;
   int ranks;
@@ -24,13 +26,11 @@ constexpr std::array kSystems{
     SystemLinks{"vidur", "a100_pairwise_nvlink", 4, 32, 0},  // over PCIe 4.0 from pair to pair
     SystemLinks{"vidur", "h100_pairwise_nvlink", 4, 64, 0},  // over PCIe 5.0 from pair to pair
     SystemLinks{"vTrain", "a100", 0, 300, 0},
-    SystemLinks{"vTrain", "v100", 0, 150, 0},
-    SystemLinks{"SuperScaler-Aceso", "V100-32", 0, 150, 0},
+    SystemLinks{"vTrain", "v100", 8, 150, 0},
+    SystemLinks{"SuperScaler-Aceso", "V100-32", 8, 150, 0},
     SystemLinks{"sailor", "A100-40", 0, 300, 0},
-    SystemLinks{"sailor", "V100-16", 0, 150, 0},
     SystemLinks{"sailor", "RTX-2080", 0, 16, 0},
     SystemLinks{"sailor", "Titan-RTX", 0, 16, 0},
-    SystemLinks{"sailor", "RTX-3090", 2, 56.25, 0},
 };
 constexpr Seconds kLinkLatency = Seconds(1e-6), kNetworkLatency = Seconds(5e-6);
 
@@ -75,7 +75,8 @@ double whole_bytes(std::string_view source, std::string_view op, double bytes, i
   return input_only ? bytes * ranks : bytes;
 }
 
-MeasuredCollective collective_of(std::string_view source, std::string_view system, std::string_view op, Links links) {
+MeasuredCollective collective_of(std::string_view source, std::string_view system, std::string_view op,
+                                 Links links) {
   return {.source = std::string(source),
           .system = std::string(system),
           .op = std::string(op),
@@ -87,8 +88,9 @@ MeasuredCollective collective_of(std::string_view source, std::string_view syste
           .time = {}};
 }
 
-// SimAI prints the share of 50 GB/s per GPU that an algorithm's bus bandwidth reaches on nodes of eight GPUs (source:
-// astra-sim-alibabacloud/inputs/ratio). Bus bandwidth follows nccl-tests: all-reduce moves 2 (n-1)/n of the vector.
+// SimAI prints the share of 50 GB/s per GPU that an algorithm's bus bandwidth reaches on nodes of eight GPUs
+// (source: astra-sim-alibabacloud/inputs/ratio). Bus bandwidth follows nccl-tests: all-reduce moves 2 (n-1)/n
+// of the vector.
 constexpr std::array kSimaiNodes{2, 4, 8, 16, 32, 64, 128};
 constexpr int kSimaiGpus = 8;
 constexpr Links kSimaiLinks{450, 50};

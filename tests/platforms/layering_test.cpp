@@ -36,7 +36,7 @@ struct Owner {
 // Outside libraries by the start of their headers' names, and who may include them (in a .cpp only).
 const std::vector<Owner> kOwners = {
     {"yaml-cpp/", {"platforms"}},
-    {"nlohmann/", {"strategies", "sim"}},
+    {"nlohmann/", {"strategies", "costmodels", "sim"}},
     {"muparserx/", {"strategies"}},
     {"mpParser", {"strategies"}},
     {"hdf5", {"traces"}},

@@ -1,0 +1,258 @@
+#include "costmodels/cost_models.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const CostModels& models() {
+  // Never destroyed: XGBoost's thread-local store is gone before statics of the test are.
+  static const auto* built_in = new CostModels(CostModels::built_in());
+  return *built_in;
+}
+
+Prediction predict(std::string_view gpu, const Operator& op) {
+  const std::vector<GpuSpec> gpus{find_gpu(gpu, "test")};
+  const std::vector<OperatorQuery> queries{{0, op}};
+  return models().predict(gpus, queries).front();
+}
+
+double microseconds_of(std::string_view gpu, const Operator& op) {
+  return predict(gpu, op).time.value() * 1e6;
+}
+
+LinkSpec link(double gigabytes, double latency_us) {
+  return {gigabytes_per_second(gigabytes), microseconds(latency_us)};
+}
+const LinkSpec kNvlink4 = link(450, 1), kNvlink3 = link(300, 1), kNdr = link(50, 5);
+
+struct Point {
+  const char* gpu;
+  Gemm gemm;
+  double microseconds;
+};
+
+}  // namespace
+
+TEST_CASE("GEMMs take what was measured, within 10 percent") {
+  // vidur (microsoft/vidur @ 7d47513): Qwen-72B and Llama-2-70B on A100. LLMCompass measures the same card up
+  // to 17 % faster, so a closer match would be to one source only. Aceso (SuperScaler @ fa80ad0): gpt_13B on
+  // V100.
+  const auto point = GENERATE(values<Point>({
+      {"A100-SXM4-80GB", {.m = 4096, .n = 24576, .k = 8192}, 7306.0},
+      {"A100-SXM4-80GB", {.m = 4096, .n = 8192, .k = 8192}, 2468.0},
+      {"A100-SXM4-80GB", {.m = 4096, .n = 49152, .k = 8192}, 14091.5},
+      {"V100-SXM2-32GB", {.m = 2048, .n = 15360, .k = 5120, .type = DataType::fp16}, 4002.4},
+      {"V100-SXM2-32GB", {.m = 4096, .n = 20480, .k = 5120, .type = DataType::fp16}, 10089.7},
+  }));
+  const auto answer = predict(point.gpu, point.gemm);
+  CHECK(answer.time.value() * 1e6 == Approx(point.microseconds).epsilon(0.10));
+  CHECK_FALSE(answer.extrapolated);
+}
+
+TEST_CASE("no GEMM beats its roofline, at any size and on any GPU") {
+  for (const auto& gpu : gpu_catalog()) {
+    for (std::int64_t m = 1; m <= 65536; m *= 4) {
+      const Gemm gemm{.m = m, .n = 8192, .k = 4096};
+      if (!gpu.fp16) continue;
+      const double speed = flops_of(gemm).value() / predict(gpu.name, gemm).time.value();
+      INFO(gpu.name << " M " << m);
+      // GeForce cards pass their data sheet, whose clock is the base clock: up to 1.2 times in sailor's
+      // profiles.
+      CHECK(speed <= 1.25 * std::max(gpu.fp16->value(), gpu.bf16.value_or(FlopsPerSecond(0)).value()));
+    }
+  }
+}
+
+TEST_CASE("fp8 takes between half and all of the time of bf16, and is flagged") {
+  const Gemm bf16{.m = 4096, .n = 8192, .k = 8192};
+  Gemm fp8 = bf16;
+  fp8.type = DataType::fp8;
+  CHECK(microseconds_of("H100", fp8) == Approx(microseconds_of("H100", bf16) / 2 / 0.883).epsilon(0.01));
+  CHECK(predict("H100", fp8).extrapolated);
+  CHECK_FALSE(predict("H100", bf16).extrapolated);
+}
+
+TEST_CASE("GPUs and shapes outside what was measured are flagged") {
+  const Gemm usual{.m = 4096, .n = 8192, .k = 8192};
+  CHECK(predict("B200-SXM", usual).extrapolated);
+  CHECK(predict("H200-SXM-141GB", usual).extrapolated);
+  CHECK(predict("H100", Gemm{.m = 65536, .n = 8192, .k = 8192}).extrapolated);
+  CHECK(predict("H100", Gemm{.m = 4096, .n = 8200, .k = 8192}).extrapolated);
+  GpuSpec unknown = find_gpu("H100", "test");
+  unknown.name = "my own";
+  unknown.architecture = "Tomorrow";
+  const std::vector<OperatorQuery> queries{{0, usual}};
+  CHECK(models().predict(std::vector{unknown}, queries).front().extrapolated);
+}
+
+TEST_CASE("beyond the measured M a GEMM takes time in proportion") {
+  const Gemm twice{.m = 131072, .n = 8192, .k = 8192}, once{.m = 65536, .n = 8192, .k = 8192};
+  CHECK(microseconds_of("H100", twice) == Approx(2 * microseconds_of("H100", once)).epsilon(0.001));
+}
+
+TEST_CASE("attention runs at the published speed") {
+  // FlashAttention-3 paper, H100, 16k tokens, 16 heads of 128: cuDNN causal forward 518 TFLOP/s at 4096,
+  // FlashAttention-2 319; 5 us of launch are added here.
+  Attention op{
+      .batch = 4, .heads = 16, .kv_heads = 16, .query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};
+  const auto tflops = [&] { return flops_of(op).value() / predict("H100", op).time.value() / 1e12; };
+  CHECK(tflops() == Approx(518).epsilon(0.02));
+  op.kernel = AttentionKernel::flash2;
+  CHECK(tflops() == Approx(319).epsilon(0.02));
+  op.direction = Direction::backward;
+  CHECK(tflops() == Approx(310.0 * 319 / 368).epsilon(0.02));
+}
+
+TEST_CASE("unfused attention takes what Megatron's kernels took") {
+  // sailor @ cf2c8e3, GPT-Neo-2.7B (20 heads, head dimension 128, 2048 tokens) on A100-40 with 8 sequences
+  // would need 64 GiB; with 4: score 1152.5, softmax 1380.5, dropout 2343.3, context 1084.3 us forward.
+  const Attention op{.batch = 4,
+                     .heads = 20,
+                     .kv_heads = 20,
+                     .query_tokens = 2048,
+                     .kv_tokens = 2048,
+                     .head_dim = 128,
+                     .kernel = AttentionKernel::unfused,
+                     .type = DataType::fp16};
+  const double measured = 1152.5 + 1380.5 + 2343.3 + 1084.3;
+  // The heads of that row are 32 of 80: the scores of 276 MiB at one sequence are 32 x 2048^2 x 2 B with the
+  // inputs.
+  Attention real = op;
+  real.heads = 32, real.kv_heads = 32, real.head_dim = 80;
+  CHECK(microseconds_of("A100-SXM4-40GB", real) == Approx(measured).epsilon(0.15));
+}
+
+TEST_CASE("memory-bound operators take what was measured") {
+  // vidur, Llama-2-7B, 4096 tokens: add reads and writes 6 B x 4096 x 4096 in 31 us on H100 and 55 us on
+  // A100; rope 4 B x 4096 x 8192 in 83.5 us on H100.
+  const Bytes add(6.0 * 4096 * 4096), rope(4.0 * 4096 * 8192);
+  CHECK(microseconds_of("H100", MemoryBound{MemoryKernel::residual, add}) == Approx(31).epsilon(0.15));
+  CHECK(microseconds_of("A100", MemoryBound{MemoryKernel::residual, add}) == Approx(55).epsilon(0.15));
+  CHECK(microseconds_of("H100", MemoryBound{MemoryKernel::rope, rope}) == Approx(83.5).epsilon(0.15));
+  // sailor, GPT-Neo-2.7B, A100-40: GELU of 4 x 2048 x 10240 elements, 4 B each, in 292 us.
+  const Bytes gelu(4.0 * 4 * 2048 * 10240);
+  CHECK(microseconds_of("A100-SXM4-40GB", MemoryBound{MemoryKernel::activation, gelu}) ==
+        Approx(292).epsilon(0.15));
+}
+
+TEST_CASE("fused kernels and the optimizer stream at the stated shares of the bandwidth") {
+  for (const char* gpu : {"A100", "H100"}) {
+    const double bandwidth = find_gpu(gpu, "test").memory_bandwidth.value();
+    const auto share = [&](const MemoryBound& op) {
+      return op.bytes.value() / bandwidth / predict(gpu, op).time.value();
+    };
+    CHECK(share({MemoryKernel::norm, Bytes(1e9), Fusion::fused}) == Approx(0.8).epsilon(0.1));
+    CHECK(share({MemoryKernel::optimizer, Bytes(4e9)}) == Approx(0.7).epsilon(0.12));
+  }
+}
+
+TEST_CASE("collectives take what was measured") {
+  // vidur, DGX H100: 16 MiB over 8 ranks 115 us; vTrain, A100: 1 GiB over 8 ranks 8193 us; vidur H100
+  // send_recv reaches 349 GB/s in a node and 36 GB/s between nodes at 64 MiB.
+  const auto all_reduce = [](double bytes, LinkSpec gpu_link) {
+    return Collective{
+        .bytes = Bytes(bytes), .ranks = 8, .ranks_per_node = 8, .gpu_link = gpu_link, .network = kNdr};
+  };
+  CHECK(microseconds_of("H100", all_reduce(16 * kMebi, kNvlink4)) == Approx(115).epsilon(0.1));
+  CHECK(microseconds_of("A100", all_reduce(1024 * kMebi, kNvlink3)) == Approx(8193).epsilon(0.1));
+  CHECK(microseconds_of("H100", PointToPoint{Bytes(64 * kMebi), kNvlink4, true}) ==
+        Approx(64 * kMebi / 349e3).epsilon(0.1));
+  CHECK(microseconds_of("H100", PointToPoint{Bytes(64 * kMebi), kNdr, false}) ==
+        Approx(64 * kMebi / 36e3).epsilon(0.1));
+}
+
+TEST_CASE("more bytes never take less time, and never less than the links need") {
+  const auto kind = GENERATE(CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                             CollectiveKind::all_gather, CollectiveKind::all_to_all);
+  const auto per_node = GENERATE(1, 2, 8);
+  std::vector<OperatorQuery> queries;
+  for (double bytes = 512; bytes < 1e11; bytes *= 1.37) {
+    queries.push_back({0, Collective{.kind = kind,
+                                     .bytes = Bytes(bytes),
+                                     .ranks = 8,
+                                     .ranks_per_node = per_node,
+                                     .gpu_link = kNvlink4,
+                                     .network = kNdr}});
+  }
+  const std::vector<GpuSpec> gpus{find_gpu("H100", "test")};
+  const auto answers = models().predict(gpus, queries);
+  for (std::size_t i = 1; i < answers.size(); ++i) {
+    CHECK(answers[i].time >= answers[i - 1].time);
+    const double bytes = std::get<Collective>(queries[i].op).bytes.value();
+    CHECK(answers[i].time.value() > (kind == CollectiveKind::all_to_all ? 0.5 : 7.0 / 8) * bytes / 450e9);
+  }
+}
+
+TEST_CASE("kernels and transfers take longer with more bytes on every GPU") {
+  for (const auto& gpu : gpu_catalog()) {
+    double before = 0;
+    for (double bytes = 1000; bytes < 1e11; bytes *= 1.7) {
+      const double now = microseconds_of(gpu.name, MemoryBound{MemoryKernel::norm, Bytes(bytes)});
+      CHECK(now >= before);
+      CHECK(now > 0);
+      before = now;
+    }
+  }
+}
+
+TEST_CASE("slower links take longer, in about the proportion of the bandwidth") {
+  const Collective fast{
+      .bytes = Bytes(1e9), .ranks = 64, .ranks_per_node = 8, .gpu_link = kNvlink4, .network = kNdr};
+  Collective slow = fast;
+  slow.network.bandwidth = gigabytes_per_second(12.5);
+  CHECK(microseconds_of("H100", slow) == Approx(4 * microseconds_of("H100", fast)).epsilon(0.25));
+}
+
+TEST_CASE("a batch answers as its queries alone, in their order") {
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test"), find_gpu("H100", "test")};
+  std::vector<OperatorQuery> queries;
+  for (int i = 0; i < 40; ++i) {
+    queries.push_back({i % 2, Gemm{.m = 128 * (i + 1), .n = 4096, .k = 4096}});
+    queries.push_back({i % 2, MemoryBound{MemoryKernel::norm, Bytes(1e6 * (i + 1))}});
+    queries.push_back({i % 2, Collective{.bytes = Bytes(1e6),
+                                         .ranks = 2 + i,
+                                         .ranks_per_node = 8,
+                                         .gpu_link = kNvlink4,
+                                         .network = kNdr}});
+  }
+  const auto batch = models().predict(gpus, queries);
+  REQUIRE(batch.size() == queries.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto alone = models().predict(gpus, std::span(queries).subspan(i, 1)).front();
+    CHECK(alone.time == batch[i].time);
+    CHECK(alone.extrapolated == batch[i].extrapolated);
+  }
+  CHECK(models().predict(gpus, {}).empty());
+}
+
+TEST_CASE("one rank has nothing to exchange") {
+  CHECK(predict("H100", Collective{.bytes = Bytes(1e6), .ranks = 1, .gpu_link = kNvlink4, .network = kNdr})
+            .time.value() == 0);
+}
+
+TEST_CASE("models in a folder are the built-in ones again, and damage is named") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "orrery_cost_models_test";
+  fs::remove_all(folder);
+  fs::copy(fs::path(ORRERY_SOURCE_DIR) / "costmodels/fitted", folder);
+  CHECK(CostModels::from_folder(folder.string()).digest() == models().digest());
+  CHECK(models().digest().size() == 64);
+
+  fs::resize_file(folder / "kernels.ubj", fs::file_size(folder / "kernels.ubj") - 100);
+  CHECK_THROWS_WITH(CostModels::from_folder(folder.string()), Catch::Contains("kernels.ubj"));
+  fs::remove(folder / "kernels.ubj");
+  CHECK_THROWS_WITH(CostModels::from_folder(folder.string()), Catch::Contains("kernels.ubj"));
+  std::ofstream(folder / "provenance.json") << "{\"models\": 3}";
+  CHECK_THROWS_AS(CostModels::from_folder(folder.string()), InputError);
+  fs::remove(folder / "provenance.json");
+  CHECK_THROWS_WITH(CostModels::from_folder(folder.string()), Catch::Contains("provenance.json"));
+  fs::remove_all(folder);
+  CHECK_THROWS_AS(CostModels::from_folder(folder.string()), InputError);
+}

@@ -1,0 +1,196 @@
+#include "costmodels/fit.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "costmodels/cost_models.hpp"
+#include "costmodels/cross_validation.hpp"
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of tables written from formulas, so that what the fit should find is known: GEMMs at 0.6 of the
+// peak on A100 and 0.5 in fp32, kernels at half the bandwidth and 3 us, all-reduces at 0.7 of the link and 20
+// us.
+class InventedProfiles {
+ public:
+  explicit InventedProfiles(const std::string& name)
+      : folder(fs::temp_directory_path() / ("orrery_fit_" + name)) {
+    fs::remove_all(folder);
+    fs::create_directories(folder / "in");
+    write_gemms();
+    write_kernels();
+    write_collectives();
+    std::ofstream(folder / "in/nic_ratio.csv") << simai();
+    std::ofstream(folder / "in/ata_ratio.csv") << simai();
+    write_training_kernels();
+  }
+  ~InventedProfiles() { fs::remove_all(folder); }
+
+  [[nodiscard]] FitOptions options(const std::string& output) const {
+    return {.profiles = {(folder / "in").string()}, .output = (folder / output).string()};
+  }
+
+  fs::path folder;
+
+ private:
+  void write_gemms() const {
+    std::ofstream table(folder / "in/gemm_long.csv");
+    table << "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
+    for (int m = 256; m <= 4096; m += 64) {
+      for (const int n : {2048, 4096, 8192}) {
+        for (const int k : {2048, 4096}) {
+          const double flops = 2.0 * m * n * k;
+          const std::string shape =
+              std::to_string(m) + "," + std::to_string(n) + "," + std::to_string(k) + ",";
+          table << "own,A100,bf16,up,model" << n << ",1,1," << shape << flops / 312e6 / 0.6 << ",fwd,\n";
+          table << "own,A100,fp32,up,model" << n << ",1,1," << shape << flops / 19.5e6 / 0.5 << ",fwd,\n";
+        }
+      }
+    }
+  }
+  void write_kernels() const {
+    std::ofstream table(folder / "in/kernels_long.csv");
+    table << "source,gpu,model,op,bytes,time_us\n";
+    for (int i = 0; i < 100; ++i) {
+      const double bytes = 1e5 * std::pow(1.1, i);
+      for (const char* op : {"norm", "residual"}) {
+        table << "own,A100,m" << i % 3 << "," << op << "," << bytes << "," << 3 + bytes / 2039e3 / 0.5
+              << "\n";
+      }
+    }
+  }
+  void write_collectives() const {
+    std::ofstream table(folder / "in/collectives_long.csv");
+    table << "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n";
+    for (int i = 0; i < 80; ++i) {
+      const double bytes = 1e5 * std::pow(1.12, i);
+      table << "own,mine,all_reduce,8,8," << bytes << "," << 20 + 1.75 * bytes / 300e3 / 0.7 << ",ok,300\n";
+      table << "own,mine,send_recv,2,2," << bytes << "," << 10 + bytes / 300e3 / 0.9 << ",ok,300\n";
+      table << "own,mine,all_reduce,8,8," << bytes << ",10000000,sentinel,300\n";
+    }
+  }
+  static std::string simai() {
+    std::ostringstream table;
+    table << "Size,1 Node(NVLinkx),2Node-16GPU(NIC ),4Node-32GPU(NIC),8Node-64GPU(NIC),16,32,64,128\n";
+    for (int i = 24; i < 34; ++i) table << (1LL << i) << ",0.5,0.9,0.9,0.9,0.9,0.9,0.9,0.9\n";
+    return table.str();
+  }
+  void write_training_kernels() const {
+    std::ofstream table(folder / "in/transformer_ops_fwd_bwd_long.csv");
+    table << "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_"
+             "MB,fwd_reserved_MB,"
+             "bwd_reserved_MB,status\n";
+    for (int i = 0; i < 80; ++i) {
+      const double mebibytes = 60 + 10 * i;
+      table << "own,A100,fp16,gpt,1,1,0,enc-1st-layernorm," << 2 * mebibytes * 1048576 / 2039e3 / 0.6 << ",0,"
+            << mebibytes << ",0,0,0,0,0,ok\n";
+    }
+  }
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace
+
+TEST_CASE("errors are summarised as shares of the measured time") {
+  // Predicted / measured of 1.1, 0.9 and 1: errors 10, 10 and 0 percent.
+  const FitError error = summarise({std::log(1.1), std::log(0.9), 0.0});
+  CHECK(error.count == 3);
+  CHECK(error.mape == Approx(0.2 / 3));
+  CHECK(error.median == Approx(0.1));
+  CHECK(error.worst == Approx(0.1));
+  CHECK(error.bias == Approx(std::cbrt(1.1 * 0.9) - 1));
+}
+
+TEST_CASE("a fit finds the laws its profiles were written by, and writes the same bytes twice") {
+  const InventedProfiles profiles("laws");
+  const FitReport report = fit(profiles.options("first"));
+  const FitReport again = fit(profiles.options("second"));
+  CHECK(to_json(report) == to_json(again));
+  for (const auto& model : report.models) {
+    INFO(model.file);
+    CHECK(content(profiles.folder / "first" / model.file) ==
+          content(profiles.folder / "second" / model.file));
+  }
+  CHECK(content(profiles.folder / "first/provenance.json") == to_json(report));
+
+  const auto models = CostModels::from_folder((profiles.folder / "first").string());
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
+  const LinkSpec link{gigabytes_per_second(300), microseconds(1)};
+  const std::vector<OperatorQuery> queries{
+      {0, Gemm{.m = 2048, .n = 4096, .k = 4096}},
+      {0, MemoryBound{MemoryKernel::residual, Bytes(1e8)}},
+      {0,
+       Collective{.bytes = Bytes(1e8), .ranks = 8, .ranks_per_node = 8, .gpu_link = link, .network = link}},
+      {0, PointToPoint{Bytes(1e8), link, true}},
+      {0, MemoryBound{MemoryKernel::norm, Bytes(400 * kMebi)}}};
+  const auto answers = models.predict(gpus, queries);
+  CHECK(answers[0].time.value() == Approx(2.0 * 2048 * 4096 * 4096 / 312e12 / 0.6).epsilon(0.03));
+  CHECK(answers[1].time.value() == Approx(3e-6 + 1e8 / 2039e9 / 0.5).epsilon(0.05));
+  CHECK(answers[2].time.value() == Approx(20e-6 + 1.75e8 / 300e9 / 0.7).epsilon(0.05));
+  CHECK(answers[3].time.value() == Approx(10e-6 + 1e8 / 300e9 / 0.9).epsilon(0.05));
+  CHECK(answers[4].time.value() == Approx(400 * kMebi / 2039e9 / 0.6).epsilon(0.05));
+}
+
+TEST_CASE("the report counts rows, names digests and tells the splits apart") {
+  const InventedProfiles profiles("report");
+  const FitReport report = fit(profiles.options("out"));
+  REQUIRE(report.inputs.size() == 6);
+  const auto& collectives = report.inputs[1];
+  CHECK(collectives.file == "collectives_long.csv");
+  CHECK(collectives.sha256.size() == 64);
+  CHECK(collectives.rows == 240);
+  CHECK(collectives.used == 160);
+  CHECK(collectives.skipped.at("status sentinel") == 80);
+  const auto has = [&](const std::string& model, const std::string& held_out) {
+    return std::any_of(report.errors.begin(), report.errors.end(), [&](const FitError& error) {
+      return error.model == model && error.held_out == held_out;
+    });
+  };
+  // 61 x 3 x 2 = 366 GEMMs are enough for a model of the A100's own.
+  CHECK(report.models.front().file == "gemm-ampere-108.ubj");
+  CHECK(report.models.front().rows == 366);
+  CHECK(has("gemm-ampere-108", "shape"));
+  CHECK(has("gemm-any", "random"));
+  CHECK(has("kernels", "model"));
+  CHECK_FALSE(has("kernels", "gpu"));
+  CHECK(to_table(report).find("gemm-any") != std::string::npos);
+  CHECK(to_json(report).find(profiles.folder.string()) == std::string::npos);
+}
+
+TEST_CASE("a fit to GEMMs alone leaves the other kinds to the built-in models") {
+  const InventedProfiles profiles("gemms");
+  for (const char* file : {"kernels_long.csv", "collectives_long.csv", "nic_ratio.csv", "ata_ratio.csv",
+                           "transformer_ops_fwd_bwd_long.csv"}) {
+    fs::remove(profiles.folder / "in" / file);
+  }
+  CHECK(fit(profiles.options("out")).models.size() == 3);
+  const auto mixed = CostModels::from_folder((profiles.folder / "out").string());
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test"), find_gpu("H100", "test")};
+  const std::vector<OperatorQuery> queries{{1, MemoryBound{MemoryKernel::rope, Bytes(1e8)}},
+                                           {1, Gemm{.m = 2048, .n = 4096, .k = 4096}}};
+  const auto expected = CostModels::built_in().predict(gpus, queries);
+  const auto answers = mixed.predict(gpus, queries);
+  CHECK(answers[0].time == expected[0].time);
+  CHECK(answers[1].time == expected[1].time);  // H100 keeps its own model
+  CHECK(mixed.digest() != CostModels::built_in().digest());
+}
+
+TEST_CASE("too few rows of a kind are refused and the kind is named") {
+  const InventedProfiles profiles("few");
+  std::ofstream(profiles.folder / "in/kernels_long.csv")
+      << "source,gpu,model,op,bytes,time_us\nown,A100,m,norm,1000000,5\n";
+  CHECK_THROWS_WITH(fit(profiles.options("out")), Catch::Contains("1 usable rows for kernels"));
+}

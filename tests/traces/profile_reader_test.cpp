@@ -1,0 +1,187 @@
+#include "traces/profile_reader.hpp"
+
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / "orrery_profile_reader_test") {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << text;
+  }
+  void write_gzip(const std::string& name, const std::string& text) const {
+    const gzFile file = gzopen((path_ / name).c_str(), "wb");
+    gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+    gzclose(file);
+  }
+  [[nodiscard]] fs::path at(const std::string& name) const { return path_ / name; }
+  [[nodiscard]] std::string name() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
+const std::string kGoodGemm =
+    "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192,7306.0,fwd,225.74\n";
+
+std::string many(const std::string& row, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += row;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a GEMM table is read, plain and gzipped, with the catalog's names of GPUs") {
+  const Folder folder;
+  fs::create_directories(folder.at("a"));
+  folder.write_gzip("a/gemm_long.csv.gz", kGemmHeader + kGoodGemm);
+  folder.write(
+      "b/gemm_long.csv",
+      kGemmHeader + "DeepBench-train,NV_V100,FP16_ip_Mixed_math,gemm NN,,,1,1760,16,1760,20.0,fwd,4.9\n");
+  const Profiles profiles = read_profiles(folder.name());
+  REQUIRE(profiles.gemms.size() == 2);
+  const auto& first = profiles.gemms[0];
+  CHECK(first.gpu == "A100-SXM4-80GB");
+  CHECK(first.m == 4096);
+  CHECK(first.n == 24576);
+  CHECK(first.k == 8192);
+  CHECK(first.time.value() == Approx(7306e-6));
+  CHECK(profiles.gemms[1].gpu == "V100-SXM2-16GB");
+  CHECK(profiles.gemms[1].type == DataType::fp16);
+  CHECK(profiles.files[0].name == "a/gemm_long.csv.gz");
+}
+
+TEST_CASE("rows that cannot be used are counted by reason") {
+  const Folder folder;
+  folder.write("gemm_long.csv", kGemmHeader + many(kGoodGemm, 100) +
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n"
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,0,fwd,1\n"
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,-3,fwd,1\n"
+                                    "vidur,A100,fp16,x,m,1,1,4096,many,8192,1,fwd,1\n"
+                                    "vidur,A100,fp16,x,m\n"
+                                    "vidur,Abacus,fp16,x,m,1,1,4096,24576,8192,1,fwd,1\n"
+                                    "vidur,A100,int8,x,m,1,1,4096,24576,8192,1,fwd,1\n");
+  const Profiles profiles = read_profiles(folder.name());
+  const auto& file = profiles.files.front();
+  CHECK(file.rows == 107);
+  CHECK(file.used == 100);
+  CHECK(file.skipped == std::map<std::string, std::int64_t>{
+                            {"unreadable", 5}, {"GPU not in the catalog", 1}, {"data type int8", 1}});
+}
+
+TEST_CASE("a table with more than one unreadable row in twenty is refused") {
+  const Folder folder;
+  folder.write("gemm_long.csv", kGemmHeader + many(kGoodGemm, 90) + many("vidur,A100,fp16\n", 10));
+  CHECK_THROWS_WITH(read_profiles(folder.name()), Catch::Contains("10 unreadable of 100"));
+}
+
+TEST_CASE("a missing column and a truncated gzip are named") {
+  const Folder folder;
+  folder.write("gemm_long.csv", "source,gpu,dtype,op,model,tp,batch,M,N,KK,time_us\n");
+  CHECK_THROWS_WITH(read_profiles(folder.name()), Catch::Contains("gemm_long.csv: found no column 'K'"));
+  fs::remove(folder.at("gemm_long.csv"));
+
+  std::string rows = kGemmHeader;
+  for (int i = 1; i < 20000; ++i)
+    rows += "vidur,A100,fp16,x,m,1,1," + std::to_string(i * 7919 % 10007 + 1) + ",512,512,1.5,fwd,1\n";
+  folder.write_gzip("gemm_long.csv.gz", rows);
+  CHECK(read_profiles(folder.name()).gemms.size() == 19999);
+  fs::resize_file(folder.at("gemm_long.csv.gz"), fs::file_size(folder.at("gemm_long.csv.gz")) / 2);
+  CHECK_THROWS_WITH(read_profiles(folder.name()), Catch::Contains("truncated"));
+}
+
+TEST_CASE("a folder without a known table is refused") {
+  const Folder folder;
+  folder.write("notes.txt", "nothing");
+  CHECK_THROWS_AS(read_profiles(folder.name()), InputError);
+  CHECK_THROWS_AS(read_profiles(folder.name() + "/none"), InputError);
+}
+
+TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the time") {
+  const Folder folder;
+  const std::string header =
+      "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_MB,fwd_"
+      "reserved_MB,bwd_"
+      "reserved_MB,status\n";
+  folder.write(
+      "transformer_ops_fwd_bwd_long.csv",
+      header +
+          "SuperScaler-Aceso,V100-32,fp16,gpt_13B,1,1,0,enc-attention-qkv,4002.383,6903.486,40,80,150.000,60,"
+          "60,434,ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,1,1,0,enc-attention-qkv,452.995,430.012,20,40,37.500,30,30,100,"
+          "ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,4,1,0,enc-MLP-gelu,292.188,529,200,200,0,160.000,0,750,ok\n"
+          "sailor,A100-40,fp16,GPT-Neo-2.7,1,2,0,enc-attention-qkv,300,300,20,40,18.75,30,30,100,ok\n"
+          "sailor,A100-40,fp32,GPT-Neo-2.7,1,1,0,enc-attention-qkv,900,900,20,40,75,30,30,100,ok\n"
+          "sailor,V100-16,fp16,OPT-30,8,1,0,enc-attention-qkv,10000000,1,20,40,75,30,30,100,failed\n");
+  const Profiles profiles = read_profiles(folder.name());
+  REQUIRE(profiles.gemms.size() == 2);
+  // 150 MiB of fp16 weights are 3 h x h at h = 5120; one sequence of 2048 tokens.
+  CHECK(profiles.gemms[0].k == 5120);
+  CHECK(profiles.gemms[0].n == 15360);
+  CHECK(profiles.gemms[0].m == 2048);
+  CHECK(profiles.gemms[0].backward->value() == Approx(6903.486e-6));
+  CHECK(profiles.gemms[1].k == 2560);
+  CHECK_FALSE(profiles.gemms[1].backward);  // sailor timed the input gradient only
+  REQUIRE(profiles.kernels.size() == 1);
+  CHECK(profiles.kernels[0].bytes.value() == 2 * 160 * kMebi);
+  CHECK(profiles.files[0].skipped.at("tensor ways, times hold a collective") == 1);
+  CHECK(profiles.files[0].skipped.at("data type fp32") == 1);
+  CHECK(profiles.files[0].skipped.at("status failed") == 1);
+}
+
+TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do not shift columns") {
+  const Folder folder;
+  folder.write("compute/h100/meta/Llama/mlp.csv",
+               "time_stats.emb.mean,notes,time_stats.add.mean,time_stats.mlp_act.mean,n_head,n_kv_head,n_"
+               "embd,n_expanded_embd,"
+               "use_gated_mlp,num_tokens,num_tensor_parallel_workers,time_stats.attn_rope.mean\n"
+               "0.119,\"[1, 2]\",0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"
+               "0.113,\"[1, 2]\",0.031,0.074,32,32,4096,11008,True,4096,2,0.042\n");
+  const Profiles profiles = read_profiles(folder.name());
+  std::map<std::string, std::vector<double>> bytes;
+  for (const auto& kernel : profiles.kernels) {
+    CHECK(kernel.gpu == "H100-SXM5-80GB");
+    CHECK(kernel.model == "meta/Llama");
+    bytes[kernel.op].push_back(kernel.bytes.value());
+  }
+  const double tokens = 4096;
+  CHECK(bytes["residual"] == std::vector{6 * tokens * 4096});  // once: not sharded
+  CHECK(bytes["activation"] == std::vector{6 * tokens * 11008, 6 * tokens * 5504});
+  CHECK(bytes["rope"] == std::vector{4 * tokens * 8192, 4 * tokens * 4096});
+}
+
+TEST_CASE("collectives are taken where status and links allow") {
+  const Folder folder;
+  folder.write("collectives_long.csv",
+               "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,rank,busbw_GBps,status\n"
+               "vidur,h100_dgx,send_recv,2,1,67108864,1863,0,36,ok\n"
+               "vidur,a100_dgx,all_reduce,16,8,67108864,7000,0,17,ok\n"
+               "vidur,a100_pairwise_nvlink,send_recv,2,2,67108864,195,0,343,suspect\n"
+               "SuperScaler-Aceso,V100-32,all_gather,8,,1048576,100,,9,ok\n");
+  const Profiles profiles = read_profiles(folder.name());
+  REQUIRE(profiles.collectives.size() == 2);
+  CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
+  CHECK(profiles.collectives[1].bytes.value() == 8 * 1048576);  // the table holds what one rank puts in
+  CHECK(profiles.collectives[1].ranks_per_node == 8);
+  CHECK(profiles.files[0].skipped.at("links of the system not known") == 1);
+  CHECK(profiles.files[0].skipped.at("status suspect") == 1);
+}

@@ -53,7 +53,7 @@ bool holds_embedding(const ModelSpec& model, int stage) {
   return model.vocabulary > 0 && stage == 0;
 }
 bool holds_head(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
-  return model.vocabulary > 0 && stage == strategy.pipeline - 1;
+  return model.vocabulary > 0 && stage == strategy.rank_of_part(strategy.part_count() - 1);
 }
 
 double word_table(const ModelSpec& model, int tensor) {
@@ -72,21 +72,29 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
   }
   if (holds_head(model, strategy, stage)) {
     sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
-    const bool shares_table = model.tied_embeddings && strategy.pipeline == 1;
+    const bool shares_table = model.tied_embeddings && holds_embedding(model, stage);
     if (!shares_table) sum += word_table(model, tensor);
   }
   return sum;
 }
 
-LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+LocalParameters chunk_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
   const LayerSplit split = layer_split(model, strategy, stage);
+  LocalParameters sum;
+  for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+    const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+    sum.dense += layers * one.dense;
+    sum.expert += layers * one.expert;
+  });
+  return sum;
+}
+
+LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
   LocalParameters sum{.dense = boundary_parameters(model, strategy, stage), .expert = 0.0};
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
-      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
-      sum.dense += layers * one.dense;
-      sum.expert += layers * one.expert;
-    });
+    const LocalParameters one = chunk_parameters(model, strategy, stage, chunk);
+    sum.dense += one.dense;
+    sum.expert += one.expert;
   }
   return sum;
 }
@@ -247,6 +255,14 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
 double stage_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
   return parameters.dense + parameters.expert;
+}
+
+double part_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+  const LocalParameters layers = chunk_parameters(model, strategy, stage, chunk);
+  const double sum = layers.dense + layers.expert;
+  // What lies before the layers belongs to the first part of the stage, what comes after them to its last.
+  const int keeper = holds_head(model, strategy, stage) ? strategy.chunks - 1 : 0;
+  return chunk == keeper ? sum + boundary_parameters(model, strategy, stage) : sum;
 }
 
 double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {

@@ -29,6 +29,10 @@ struct StageMemory {
 // does.
 double stage_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
+// The same of one of its chunks; embedding and head count with the chunk that holds them, the head's where one rank
+// holds both.
+double part_parameters(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+
 // Activation bytes one microbatch leaves on one GPU for one part, from its forward to its backward:
 // Korthikanti et al. 2022 (arXiv 2205.05198, equations 1, 2 and 4, table 2), tensor by tensor, so that
 // grouped queries, gated MLPs, flash attention, experts and models without dropout are counted too. Logits

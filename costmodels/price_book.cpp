@@ -98,13 +98,16 @@ class PriceBook::Batch {
   std::vector<Sink> sinks_;
 };
 
-namespace {
-
 // Times of one kind of operation over sizes, turned into efficiencies once they are predicted.
-struct SizeSeries {
+struct PriceBook::SizeSeries {
   std::vector<Seconds> times;
   std::vector<double> ideal;     // s at full bandwidth
   std::vector<double> overhead;  // s of latency, which the flows pay on their own
+
+  void add(Seconds ideal_time, Seconds latency) {
+    ideal.push_back(ideal_time.value());
+    overhead.push_back(latency.value());
+  }
 
   [[nodiscard]] SizeTable efficiencies() const {
     std::vector<double> values;
@@ -116,6 +119,8 @@ struct SizeSeries {
     return SizeTable(kFirstExponent, std::move(values));
   }
 };
+
+namespace {
 
 std::vector<double> grid() {
   std::vector<double> sizes;
@@ -147,7 +152,8 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   return ring;
 }
 
-// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays.
+// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays when the rest of the node is as busy: with
+// its share of the NICs, since the flows that share them are played.
 std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
   const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
   const double members = ring.ranks;
@@ -156,7 +162,7 @@ std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& r
   const double inside = hop / group.gpu_link.bandwidth.value();
   const double steps = rounds * (members - 1);
   if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
-  const double between = hop / ring.ranks_per_node / group.nic.bandwidth.value();
+  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
   const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
   return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
 }
@@ -201,10 +207,9 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   return sharding;
 }
 
-std::size_t PriceBook::predict(const CostModels& models) {
-  Batch batch;
+std::vector<std::vector<BlockCost>> PriceBook::ask_layers(Batch& batch) {
   std::vector<std::vector<BlockCost>> shape_costs;
-  shape_costs.reserve(shards_.size());
+  shape_costs.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
     shape_costs.emplace_back(model_.shapes.size());
@@ -215,52 +220,67 @@ std::size_t PriceBook::predict(const CostModels& models) {
     batch.add_block(key.group, embedding_operators(model_, split), &cost.embedding, &cost.extrapolated);
     batch.add_block(key.group, head_operators(model_, split), &cost.head, &cost.extrapolated);
   }
+  return shape_costs;
+}
 
+std::map<PriceBook::RingKey, PriceBook::SizeSeries> PriceBook::ask_rings(Batch& batch) const {
   const std::vector<double> sizes = grid();
-  std::map<RingKey, SizeSeries> ring_series;
+  std::map<RingKey, SizeSeries> all;
   for (const auto& [key, table] : rings_) {
     const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
-    SizeSeries& series = ring_series[key];
+    SizeSeries& series = all[key];
     series.times.resize(sizes.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const Collective ring = ring_collective(group, key.lanes, key.data, key.kind, sizes[i]);
       const auto [ideal, overhead] = ring_bound(group, ring);
-      series.ideal.push_back(ideal);
-      series.overhead.push_back(overhead);
+      series.add(Seconds(ideal), Seconds(overhead));
       batch.add(key.group, ring, &series.times[i]);
     }
   }
+  return all;
+}
 
-  std::map<PathKey, SizeSeries> path_series;
+LinkSpec PriceBook::path_of(const PathKey& key) const {
+  const NodeGroup& from = cluster_.groups[static_cast<std::size_t>(key.from)];
+  const NodeGroup& to = cluster_.groups[static_cast<std::size_t>(key.to)];
+  if (key.inside) return {from.gpu_link.bandwidth, from.gpu_link.latency * 2};
+  return {std::min(from.nic.bandwidth, to.nic.bandwidth), from.nic.latency + to.nic.latency};
+}
+
+std::map<PriceBook::PathKey, PriceBook::SizeSeries> PriceBook::ask_paths(Batch& batch) const {
+  const std::vector<double> sizes = grid();
+  std::map<PathKey, SizeSeries> all;
+  const auto ask = [&](const PathKey& key) {
+    const LinkSpec path = path_of(key);
+    SizeSeries& series = all[key];
+    series.times.resize(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      series.add(Bytes(sizes[i]) / path.bandwidth, path.latency);
+      batch.add(key.from, PointToPoint{Bytes(sizes[i]), path, key.inside}, &series.times[i]);
+    }
+  };
   const int groups = static_cast<int>(cluster_.groups.size());
-  std::vector<std::vector<Seconds>> optimizer_times(cluster_.groups.size());
   for (int from = 0; from < groups; ++from) {
-    const NodeGroup& here = cluster_.groups[static_cast<std::size_t>(from)];
-    for (int to = 0; to < groups; ++to) {
-      const NodeGroup& there = cluster_.groups[static_cast<std::size_t>(to)];
-      for (const bool inside : {true, false}) {
-        if (inside && from != to) continue;
-        SizeSeries& series = path_series[{from, to, inside}];
-        series.times.resize(sizes.size());
-        const LinkSpec path =
-            inside ? LinkSpec{here.gpu_link.bandwidth, here.gpu_link.latency * 2}
-                   : LinkSpec{std::min(here.nic.bandwidth, there.nic.bandwidth), here.nic.latency + there.nic.latency};
-        for (std::size_t i = 0; i < sizes.size(); ++i) {
-          series.ideal.push_back(sizes[i] / path.bandwidth.value());
-          series.overhead.push_back(path.latency.value());
-          batch.add(from, PointToPoint{Bytes(sizes[i]), path, inside}, &series.times[i]);
-        }
+    ask({from, from, true});
+    for (int to = 0; to < groups; ++to) ask({from, to, false});
+  }
+  return all;
+}
+
+std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(Batch& batch) const {
+  const std::vector<double> sizes = grid();
+  std::vector<std::vector<Seconds>> all(cluster_.groups.size(), std::vector<Seconds>(sizes.size()));
+  for (std::size_t group = 0; group < all.size(); ++group) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      for (const Operator& op : optimizer_operators(sizes[i], precision_.type)) {
+        batch.add(static_cast<int>(group), op, &all[group][i]);
       }
     }
-    std::vector<Seconds>& times = optimizer_times[static_cast<std::size_t>(from)];
-    times.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      for (const Operator& op : optimizer_operators(sizes[i], precision_.type)) batch.add(from, op, &times[i]);
-    }
   }
+  return all;
+}
 
-  const std::size_t count = batch.predict(models, cluster_);
-
+void PriceBook::sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs) {
   std::size_t index = 0;
   for (auto& [key, cost] : shards_) {
     cost.before.assign(1, BlockCost{});
@@ -271,9 +291,20 @@ std::size_t PriceBook::predict(const CostModels& models) {
     }
     ++index;
   }
-  for (auto& [key, table] : rings_) table = ring_series[key].efficiencies();
-  for (const auto& [key, series] : path_series) paths_[key] = series.efficiencies();
-  for (const auto& times : optimizer_times) {
+}
+
+std::size_t PriceBook::predict(const CostModels& models) {
+  ORRERY_ENSURE(optimizers_.empty());  // once
+  Batch batch;
+  auto shape_costs = ask_layers(batch);  // the answers arrive in these
+  auto rings = ask_rings(batch);
+  auto paths = ask_paths(batch);
+  auto optimizers = ask_optimizers(batch);
+  const std::size_t count = batch.predict(models, cluster_);
+  sum_layers(shape_costs);
+  for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
+  for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
+  for (const auto& times : optimizers) {
     std::vector<double> seconds;
     for (const Seconds time : times) seconds.push_back(time.value());
     optimizers_.emplace_back(kFirstExponent, std::move(seconds));
@@ -341,8 +372,8 @@ double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {
 
 BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
   const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
-  const int from = strategy.stages[static_cast<std::size_t>(boundary % strategy.pipeline)].group;
-  const int to = strategy.stages[static_cast<std::size_t>((boundary + 1) % strategy.pipeline)].group;
+  const int from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))].group;
+  const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
   BoundaryMessage message;
   message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
   message.efficiency = {path_efficiency({from, to, true}, message.bytes),
@@ -350,18 +381,21 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   return message;
 }
 
-StageReduction PriceBook::stage_reduction(const ParallelStrategy& strategy, int stage) const {
+PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part) const {
+  const int stage = strategy.rank_of_part(part);
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  const double parameters = stage_parameters(model_, strategy, stage);
-  StageReduction reduction;
+  const double parameters = part_parameters(model_, strategy, stage, part / strategy.pipeline);
+  PartReduction reduction;
   reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
-  CollectiveKind kind = CollectiveKind::all_reduce;
+  const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
+    return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind, bytes);
+  };
+  reduction.efficiency = efficiency(
+      strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, reduction.gradients);
   if (strategy.distributed_optimizer) {
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
-    kind = CollectiveKind::reduce_scatter;
+    reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
   }
-  reduction.efficiency = ring_efficiency(devices.group, strategy.gpus_of_stage(stage) / strategy.context,
-                                         strategy.data * strategy.context, kind, reduction.gradients);
   return reduction;
 }
 
@@ -372,16 +406,15 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.replicas = strategy.data;
   plan.context = strategy.context;
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const int stage = part % strategy.pipeline;
+    const int stage = strategy.rank_of_part(part);
     plan.parts.push_back(part_times(shard(shard_key(strategy, stage)), strategy.parts[static_cast<std::size_t>(part)],
                                     strategy.recompute));
+    plan.reductions.push_back(part_reduction(strategy, part));
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
   plan.gpus = place(strategy, topology);
-  plan.reduction =
-      strategy.distributed_optimizer ? GradientReduction::reduce_scatter : GradientReduction::all_reduce;
+  plan.distributed_optimizer = strategy.distributed_optimizer;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    plan.reductions.push_back(stage_reduction(strategy, stage));
     plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
                                        optimizer_shard_parameters(model_, strategy, stage)));
   }

@@ -109,10 +109,19 @@ class PriceBook {
     auto operator<=>(const PathKey&) const = default;
   };
   class Batch;
+  struct SizeSeries;
 
+  // Each puts its questions to the batch and returns where the answers will be.
+  std::vector<std::vector<BlockCost>> ask_layers(Batch&);  // [shard][shape]; embedding and head go into shards_
+  std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
+  std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
+  std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
+  void sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs);
+
+  [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
   [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
-  [[nodiscard]] StageReduction stage_reduction(const ParallelStrategy&, int stage) const;
+  [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part) const;
   [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
 
   ModelSpec model_;

@@ -37,7 +37,8 @@ struct BoundaryMessage {
 struct PartReduction {
   Bytes gradients;  // of one lane
   Bytes gathered;   // parameters all-gathered after the optimizer step; 0 without the distributed optimizer
-  TransferEfficiency efficiency;
+  TransferEfficiency efficiency;              // of the gradients
+  TransferEfficiency gather_efficiency = {};  // of the parameters
 };
 
 // Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends to the same

@@ -216,7 +216,8 @@ void TrafficFlows::build_collectives() {
           const bool gradients = slot.role == CollectiveRole::gradients;
           flows = over_replicas(gradients ? reduce : CollectiveKind::all_gather,
                                 (gradients ? reduction.gradients : reduction.gathered) / slot.buckets,
-                                reduction.efficiency, schedule_.rank_of_part[part]);
+                                gradients ? reduction.efficiency : reduction.gather_efficiency,
+                                schedule_.rank_of_part[part]);
           break;
         }
         case CollectiveRole::embedding:

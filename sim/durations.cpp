@@ -1,9 +1,8 @@
 #include "sim/durations.hpp"
 
-#include <array>
-
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
+#include "strategies/task_order.hpp"
 
 namespace orrery {
 namespace {
@@ -11,8 +10,8 @@ namespace {
 constexpr std::int64_t kMostStages = 4096, kMostMicrobatches = 1'000'000, kMostReplicas = 65'536;
 constexpr std::int64_t kMostSteps = 200'000'000;  // of all ranks together: what fits in memory
 
-template <class Enum, std::size_t N>
-Enum one_of(const YamlValue& value, const std::array<Enum, N>& choices) {
+template <class Enum>
+Enum one_of(const YamlValue& value, const std::vector<Enum>& choices) {
   std::vector<std::string> names;
   std::string listed;
   for (const Enum choice : choices) {
@@ -23,9 +22,11 @@ Enum one_of(const YamlValue& value, const std::array<Enum, N>& choices) {
   value.fail("one of " + listed + did_you_mean(value.text(), names));
 }
 
+// `backward` is the whole backward where there is no weight_gradient, and that for the input where there is.
 PartTimes part_times(const YamlValue& row) {
-  row.allow_keys({"forward", "backward"});
+  row.allow_keys({"forward", "backward", "weight_gradient"});
   PartTimes times;
+  if (const auto weights = row.find("weight_gradient")) times.weight_gradient = weights->positive_quantity<Seconds>();
   times.forward = row.at("forward").positive_quantity<Seconds>();
   times.backward = row.at("backward").positive_quantity<Seconds>();
   return times;
@@ -65,17 +66,40 @@ ClusterSpec one_switch(LinkSpec nic, int nodes) {
 
 ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
   ScheduleShape shape;
-  shape.kind = one_of(root.at("schedule"),
-                      std::array{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved});
-  shape.transfers = shape.kind == ScheduleKind::interleaved ? TransferMode::overlapped : TransferMode::blocking;
+  std::vector<ScheduleKind> kinds;
+  for (const ScheduleRow& row : schedule_table()) kinds.push_back(row.kind);
+  shape.kind = one_of(root.at("schedule"), kinds);
+  shape.transfers = default_transfers(shape.kind);
   if (const auto p2p = root.find("p2p")) {
-    shape.transfers = one_of(*p2p, std::array{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
+    shape.transfers = one_of(*p2p, std::vector{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
   }
   shape.ranks = stages;
   shape.chunks = chunks;
   shape.microbatches = static_cast<int>(root.at("microbatches").integer(1, kMostMicrobatches));
   if (const auto obstacle = schedule_obstacle(shape)) root.at("schedule").fail("a schedule that fits: " + *obstacle);
   return shape;
+}
+
+// A schedule that splits the backward needs the time for the weights apart; the others take both together.
+std::vector<PartTimes> parts_in_model_order(const YamlValue& stages, ScheduleKind kind,
+                                            const std::vector<std::vector<PartTimes>>& times) {
+  const int ranks = static_cast<int>(times.size());
+  const bool split = schedule_row(kind).split_backward;
+  std::vector<PartTimes> parts(times.size() * times.front().size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t chunk = 0; chunk < times.front().size(); ++chunk) {
+      PartTimes part = times[static_cast<std::size_t>(rank)][chunk];
+      if (split && part.weight_gradient.value() == 0) {
+        stages.fail("a weight_gradient in every row: " + std::string(to_text(kind)) + " splits the backward");
+      }
+      if (!split) {
+        part.backward += part.weight_gradient;
+        part.weight_gradient = Seconds(0);
+      }
+      parts[static_cast<std::size_t>(part_of(kind, ranks, rank, static_cast<int>(chunk)))] = part;
+    }
+  }
+  return parts;
 }
 
 }  // namespace
@@ -92,16 +116,14 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const std::int64_t steps = 2LL * stages * chunks * plan.schedule.microbatches * plan.replicas;
   if (steps > kMostSteps) root.at("microbatches").fail("stages x chunks x microbatches x replicas of at most 100 million");
 
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    for (const auto& of_stage : times) plan.parts.push_back(of_stage[static_cast<std::size_t>(chunk)]);
-  }
+  plan.parts = parts_in_model_order(root.at("stages"), plan.schedule.kind, times);
   const Bytes message = root.at("message").positive_quantity<Bytes>();
   plan.boundaries.assign(plan.parts.size() - 1, {message, {}});
   const YamlValue link = root.at("link");
   link.allow_keys({"bandwidth", "latency"});
   const LinkSpec nic{link.at("bandwidth").positive_quantity<BytesPerSecond>(), link.at("latency").quantity<Seconds>()};
   if (const auto gradient = root.find("gradient")) {
-    plan.reductions.assign(times.size(), {gradient->positive_quantity<Bytes>(), Bytes(0), {}});
+    plan.reductions.assign(plan.parts.size(), {gradient->positive_quantity<Bytes>() / chunks, Bytes(0), {}});
   }
   const int ranks = stages * plan.replicas;
   for (int rank = 0; rank < ranks; ++rank) plan.gpus.push_back({rank});

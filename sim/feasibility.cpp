@@ -30,9 +30,9 @@ const InFlight& StageFitter::alive(const ParallelStrategy& strategy, int stage) 
   auto found = alive_.find(key);
   if (found == alive_.end()) {
     const Schedule schedule =
-        make_schedule({key.kind, key.transfers, key.ranks, key.chunks, key.microbatches});
+        make_schedule({key.kind, key.transfers, key.ranks, key.chunks, key.microbatches, 0});
     std::vector<InFlight> ranks;
-    for (int rank = 0; rank < schedule.ranks; ++rank) ranks.push_back(in_flight(schedule, rank));
+    for (int rank = 0; rank < key.ranks; ++rank) ranks.push_back(in_flight(schedule, rank));
     found = alive_.emplace(key, std::move(ranks)).first;
   }
   return found->second[static_cast<std::size_t>(stage)];
@@ -108,7 +108,7 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
   std::vector<LayerRange> parts;
   int next = 0;
   for (int part = 0; best_first > 0 && part < strategy.part_count(); ++part) {
-    const bool is_first = strategy.stages[static_cast<std::size_t>(part % strategy.pipeline)].group == first_group;
+    const bool is_first = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(part))].group == first_group;
     parts.push_back({next, is_first ? best_first : best_other});
     next += parts.back().count;
   }

@@ -78,7 +78,7 @@ Interval interval(const PriceBook& book, const ParallelStrategy& strategy, Secon
 
 ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {
   ReplaySummary summary;
-  summary.iteration_s = replay.timeline.makespan;
+  summary.iteration_s = replay.iteration.value();
   summary.estimate_s = replay.estimate.value();
   summary.bubble_fraction = replay.accounting.bubble_fraction;
   summary.imbalance_s = replay.imbalance.value();
@@ -101,7 +101,7 @@ Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
 
 Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy, const std::vector<StageMemory>& memory,
                  ReplayResult& replay, const RunOrigin& origin, double total_tokens) {
-  const Totals run = totals(book, strategy, Seconds(replay.timeline.makespan), total_tokens);
+  const Totals run = totals(book, strategy, replay.iteration, total_tokens);
   Trace trace = make_trace(replay, origin);
   trace.run.push_back({"model", origin.model});
   trace.run.push_back({"model_digest", origin.model_digest});

@@ -37,16 +37,17 @@ bool is_balanced(const PricedPlan& plan) {
   return true;
 }
 
-double makespan_in_child(const PricedPlan& plan, const Schedule& schedule, const Topology& topology) {
+double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+                          const TrafficFlows& flows) {
   const auto task = [&] {
-    const double makespan = replay(plan, schedule, topology, {}).makespan;
-    return std::string(reinterpret_cast<const char*>(&makespan), sizeof makespan);
+    const double time = steady_iteration(replay(plan, programs, topology, flows, {}).iteration_ends).value();
+    return std::string(reinterpret_cast<const char*>(&time), sizeof time);
   };
   const std::string bytes = run_in_children({task}, 1).front();
-  double makespan = 0;
-  ORRERY_ENSURE(bytes.size() == sizeof makespan);
-  std::memcpy(&makespan, bytes.data(), sizeof makespan);
-  return makespan;
+  double time = 0;
+  ORRERY_ENSURE(bytes.size() == sizeof time);
+  std::memcpy(&time, bytes.data(), sizeof time);
+  return time;
 }
 
 }  // namespace
@@ -63,15 +64,19 @@ PricedPlan balanced(PricedPlan plan) {
   return plan;
 }
 
-ReplayResult run_replay(const PricedPlan& plan, const Topology& topology, int link_bins) {
-  const Schedule schedule = make_schedule(plan.schedule);
+ReplayResult run_replay(const PricedPlan& plan, const Topology& topology, const ReplayChoices& choices) {
+  const PlanPrograms programs = make_programs(plan);
+  const TrafficFlows flows(plan, programs, topology, choices.folding);
   ReplayResult result;
-  result.estimate = estimate_iteration(plan, schedule, topology);
-  std::optional<double> balanced_makespan;
-  if (!is_balanced(plan)) balanced_makespan = makespan_in_child(balanced(plan), schedule, topology);
-  result.timeline = replay(plan, schedule, topology, {link_bins, result.estimate});
+  const Estimate estimated = estimate(plan, programs, topology, flows);
+  result.estimate = estimated.iteration;
+  std::optional<double> balanced_time;
+  if (!is_balanced(plan)) balanced_time = iteration_in_child(balanced(plan), programs, topology, flows);
+  Replay played = replay(plan, programs, topology, flows, {choices.link_bins, estimated.makespan});
+  result.timeline = std::move(played.timeline);
   result.accounting = account(result.timeline);
-  if (balanced_makespan) result.imbalance = Seconds(result.timeline.makespan - *balanced_makespan);
+  result.iteration = steady_iteration(played.iteration_ends);
+  if (balanced_time) result.imbalance = result.iteration - Seconds(*balanced_time);
   for (const SpanKind kind : result.timeline.spans.kind) result.activities += is_idle(kind) ? 0 : 1;
   return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "costmodels/priced_plan.hpp"
+#include "costmodels/traffic.hpp"
 #include "platforms/topology.hpp"
 #include "traces/accounting.hpp"
 #include "traces/timeline.hpp"
@@ -14,12 +15,18 @@ PricedPlan balanced(PricedPlan);
 struct ReplayResult {
   Timeline timeline;
   RunAccounting accounting;
-  Seconds estimate;
-  Seconds imbalance;         // makespan less the makespan of the balanced plan
+  Seconds iteration;  // in the steady state; the makespan where only one iteration is played
+  Seconds estimate;   // of the same
+  Seconds imbalance;  // iteration less that of the balanced plan
   std::size_t activities = 0;  // compute spans and transfers played
 };
 
+struct ReplayChoices {
+  int link_bins = 0;  // of link use; 0: not recorded
+  Folding folding = Folding::on;
+};
+
 // Plays the plan and its balanced twin; the twin in a child. Uses up this process's network.
-ReplayResult run_replay(const PricedPlan&, const Topology&, int link_bins);
+ReplayResult run_replay(const PricedPlan&, const Topology&, const ReplayChoices&);
 
 }  // namespace orrery

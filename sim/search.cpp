@@ -196,13 +196,15 @@ class Searcher {
     return true;
   }
 
-  const Schedule& schedule_for(const PricedPlan& plan) {
-    for (const auto& [shape, schedule] : schedules_) {
-      if (shape == plan.schedule) return schedule;
+  // Programs of one shape serve many plans: bytes and seconds are not in them.
+  const PlanPrograms& programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
+    const ProgramKey key{plan.schedule, plan.replicas, strategy.context > 1, strategy.distributed_optimizer};
+    for (const auto& [known, programs] : programs_) {
+      if (known == key) return programs;
     }
-    if (schedules_.size() >= 16) schedules_.erase(schedules_.begin());
-    schedules_.emplace_back(plan.schedule, make_schedule(plan.schedule));
-    return schedules_.back().second;
+    if (programs_.size() >= 16) programs_.erase(programs_.begin());
+    programs_.emplace_back(key, make_programs(plan));
+    return programs_.back().second;
   }
 
   const Topology& topology_for(const std::vector<int>& nodes) {
@@ -222,7 +224,7 @@ class Searcher {
       plan.memory = std::move(std::get<FittedStages>(fitted).memory);
       const Topology& topology = topology_for(plan.strategy.nodes);
       const PricedPlan priced = book_.price(plan.strategy, topology);
-      plan.iteration = estimate_iteration(priced, schedule_for(priced), topology);
+      plan.iteration = estimate_iteration(priced, programs_for(priced, plan.strategy), topology);
       ++result_.counts.estimated;
       plan.total_time = total_time(plan.iteration);
       plan.cost = cost_of(plan.strategy, plan.iteration);
@@ -266,7 +268,13 @@ class Searcher {
   std::vector<Candidate> candidates_;
   std::vector<Bounded> bounded_;
   std::vector<RatedPlan> rated_;
-  std::vector<std::pair<ScheduleShape, Schedule>> schedules_;  // a few, oldest first
+  struct ProgramKey {
+    ScheduleShape shape;
+    int replicas;
+    bool context, distributed_optimizer;
+    bool operator==(const ProgramKey&) const = default;
+  };
+  std::vector<std::pair<ProgramKey, PlanPrograms>> programs_;  // a few, oldest first
   std::map<std::vector<int>, Topology> topologies_;
 };
 

@@ -205,7 +205,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.type = type;
   strategy.schedule = setting.schedule;
   strategy.transfers =
-      setting.schedule == ScheduleKind::interleaved ? TransferMode::overlapped : TransferMode::blocking;
+      default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.recompute = setting.recompute;

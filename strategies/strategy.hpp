@@ -26,7 +26,7 @@ std::string_view to_text(RecomputeMethod);
 constexpr int part_of(ScheduleKind kind, int ranks, int rank, int chunk) {
   return kind == ScheduleKind::zb_v && chunk % 2 == 1 ? (chunk + 1) * ranks - 1 - rank : chunk * ranks + rank;
 }
-constexpr int rank_of_part(ScheduleKind kind, int ranks, int part) {
+constexpr int rank_holding(ScheduleKind kind, int ranks, int part) {
   return kind == ScheduleKind::zb_v && (part / ranks) % 2 == 1 ? ranks - 1 - part % ranks : part % ranks;
 }
 
@@ -78,6 +78,7 @@ struct ParallelStrategy {
   [[nodiscard]] const LayerRange& part(int stage, int chunk) const {
     return parts[static_cast<std::size_t>(part_of(schedule, pipeline, stage, chunk))];
   }
+  [[nodiscard]] int rank_of_part(int part) const { return rank_holding(schedule, pipeline, part); }
   [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
   // GPUs that hold one replica of one stage.
   [[nodiscard]] int gpus_of_stage(int stage) const { return tensor(stage) * context; }

@@ -8,7 +8,7 @@
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
-#include "strategies/strategy.hpp"
+#include "strategies/task_order.hpp"
 
 namespace orrery {
 namespace {
@@ -107,11 +107,9 @@ Table names_table(const std::string& title, const std::vector<std::pair<std::str
 }
 
 Table schedules_table() {
-  return names_table("schedule", {{std::string(to_text(ScheduleKind::gpipe)), "all forwards, then all backwards"},
-                                  {std::string(to_text(ScheduleKind::one_f_one_b)),
-                                   "one forward, one backward after a warm-up; non-interleaved Megatron-LM"},
-                                  {std::string(to_text(ScheduleKind::interleaved)),
-                                   "1f1b over several model parts a rank (virtual stages)"}});
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const ScheduleRow& row : schedule_table()) rows.emplace_back(to_text(row.kind), row.what);
+  return names_table("schedule", rows);
 }
 
 Table estimators_table() {

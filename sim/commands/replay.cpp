@@ -66,6 +66,10 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   }
 }
 
+ReplayChoices choices(const CommandLine& line) {
+  return {line.has("output") ? kLinkBins : 0, line.has("no-fold") ? Folding::off : Folding::on};
+}
+
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
   DurationsPlan given = read_durations(line.required("durations"));
   if (line.has("no-contention")) {
@@ -74,7 +78,7 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
     given.topology = Topology(cluster, given.topology.nodes());
   }
   const double start = now_s();
-  ReplayResult replay = run_replay(given.plan, given.topology, line.has("output") ? kLinkBins : 0);
+  ReplayResult replay = run_replay(given.plan, given.topology, choices(line));
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, {}, [&](ReplayResult& played) {
     RunOrigin origin;
@@ -120,7 +124,7 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const double total_tokens = line.count("tokens").value_or(0);
   const Topology topology(cluster, strategy.nodes);
   const double start = now_s();
-  ReplayResult replay = run_replay(book.price(strategy, topology), topology, line.has("output") ? kLinkBins : 0);
+  ReplayResult replay = run_replay(book.price(strategy, topology), topology, choices(line));
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
     const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
@@ -138,6 +142,7 @@ int run_replay_command(const Arguments& arguments) {
       .value("durations", "FILE", "durations of stages given by hand (YAML)")
       .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
   if (!line.parse(arguments)) return 0;
   if (line.has("plan") == line.has("durations")) {

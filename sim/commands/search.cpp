@@ -139,7 +139,7 @@ class Replays {
   std::string replay_one(const RatedPlan& plan, const std::string& path) const {
     const Seconds start = now();
     const Topology topology(job_.cluster, plan.strategy.nodes);
-    ReplayResult replay = run_replay(book_.price(plan.strategy, topology), topology, kLinkBins);
+    ReplayResult replay = run_replay(book_.price(plan.strategy, topology), topology, {kLinkBins, Folding::on});
     const ReplaySummary summary = summarize(replay, (now() - start).value());
     write_trace(path, make_trace(book_, plan.strategy, plan.memory, replay, origin_, job_.total_tokens));
     return to_bytes(summary);

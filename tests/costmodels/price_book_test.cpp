@@ -1,0 +1,172 @@
+// Prices of parts of a model: sums, recomputation, ends, tables.
+#include "costmodels/price_book.hpp"
+
+#include "costmodels/traffic.hpp"
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/priced_clusters.hpp"
+#include "tests/strategies/random_schedule.hpp"
+
+namespace orrery {
+namespace {
+
+using test::between;
+
+constexpr ShardKey kShard{.group = 0, .tensor = 2, .sequence_parallel = true};
+
+// Llama-2 7B and every fourth layer with a wider MLP, so that layers differ.
+ModelSpec uneven_model() {
+  ModelSpec model = read_model("llama2-7b");
+  LayerShape wide = model.shapes[0];
+  wide.ffn *= 2;
+  model.shapes.push_back(wide);
+  for (std::size_t i = 0; i < model.layers.size(); i += 4) model.layers[i] = 1;
+  return model;
+}
+
+const PriceBook& book() {
+  static const PriceBook priced = [] {
+    PriceBook fresh(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096});
+    fresh.need(kShard);
+    fresh.predict(test::cost_models());
+    return fresh;
+  }();
+  return priced;
+}
+
+PartTimes times_of(const LayerRange& range, const Recompute& recompute = {}) {
+  return book().part_times(book().shard(kShard), range, recompute);
+}
+
+int layer_count() {
+  return book().model().layer_count();
+}
+
+constexpr Recompute kSelective{RecomputeGranularity::selective, RecomputeMethod::uniform, 1};
+constexpr Recompute kFull{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+
+Recompute block(int layers) {
+  return {RecomputeGranularity::full, RecomputeMethod::block, layers};
+}
+
+}  // namespace
+
+TEST_CASE("the parts of a model take together what the whole model takes") {
+  std::mt19937 random(1);
+  for (int i = 0; i < 50; ++i) {
+    PartTimes sum;
+    std::string cuts;
+    for (int first = 0; first < layer_count();) {
+      const int count = between(random, 1, layer_count() - first);
+      const PartTimes part = times_of({first, count});
+      sum.forward += part.forward;
+      sum.backward += part.backward;
+      sum.forward_tensor += part.forward_tensor;
+      sum.backward_tensor += part.backward_tensor;
+      sum.forward_flops += part.forward_flops;
+      sum.backward_flops += part.backward_flops;
+      first += count;
+      cuts += std::to_string(count) + " ";
+    }
+    INFO("layers " << cuts);
+    const PartTimes whole = times_of({0, layer_count()});
+    REQUIRE(sum.forward.value() == Approx(whole.forward.value()).epsilon(1e-9));
+    REQUIRE(sum.backward.value() == Approx(whole.backward.value()).epsilon(1e-9));
+    REQUIRE(sum.forward_tensor.value() == Approx(whole.forward_tensor.value()).epsilon(1e-9));
+    REQUIRE(sum.backward_tensor.value() == Approx(whole.backward_tensor.value()).epsilon(1e-9));
+    REQUIRE(sum.forward_flops.value() == Approx(whole.forward_flops.value()).epsilon(1e-9));
+    REQUIRE(sum.backward_flops.value() == Approx(whole.backward_flops.value()).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a layer takes time, some of it tensor-parallel communication; a wider one takes more") {
+  const PartTimes wide = times_of({4, 1});
+  const PartTimes narrow = times_of({5, 1});
+  for (const PartTimes& layer : {wide, narrow}) {
+    CHECK(layer.forward > Seconds(0));
+    CHECK(layer.backward > layer.forward);
+    CHECK(layer.forward_tensor > Seconds(0));
+    CHECK(layer.forward_tensor < layer.forward);
+    CHECK(layer.backward_tensor < layer.backward);
+    CHECK(layer.weight_gradient == Seconds(0));
+  }
+  CHECK(wide.forward > narrow.forward);
+  CHECK(wide.forward_flops > narrow.forward_flops);
+}
+
+TEST_CASE("only the first part has the embedding and only the last the head") {
+  const ShardCost& cost = book().shard(kShard);
+  const auto seconds = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };
+  const int last = layer_count() - 1;
+  const double plain = times_of({1, 1}).forward.value();  // layers 1, 2 and 31 have the same shape
+  CHECK(times_of({2, 1}).forward.value() == Approx(plain));
+  CHECK(times_of({last, 1}).forward.value() == Approx(plain + seconds(cost.head.forward)));
+  const double wide = times_of({4, 1}).forward.value();
+  CHECK(times_of({0, 1}).forward.value() == Approx(wide + seconds(cost.embedding.forward)));
+  CHECK(seconds(cost.head.forward) > 0);
+  CHECK(seconds(cost.embedding.forward) > 0);
+}
+
+TEST_CASE("full recomputation repeats the forward of the layers once, and not of embedding and head") {
+  for (const LayerRange& range : {LayerRange{3, 7}, LayerRange{0, 5}, LayerRange{layer_count() - 4, 4}}) {
+    const PartTimes none = times_of(range);
+    const PartTimes full = times_of(range, kFull);
+    const ShardCost& cost = book().shard(kShard);
+    PassCost ends;
+    if (range.first == 0) ends += cost.embedding.forward;
+    if (range.first > 0 && range.first + range.count == layer_count()) ends += cost.head.forward;
+    CHECK(full.forward == none.forward);
+    CHECK((full.backward - none.backward).value() ==
+          Approx((none.forward - ends.compute - ends.communication).value()));
+    CHECK((full.backward_tensor - none.backward_tensor).value() ==
+          Approx((none.forward_tensor - ends.communication).value()));
+    CHECK((full.backward_flops - none.backward_flops).value() ==
+          Approx((none.forward_flops - ends.flops).value()));
+  }
+}
+
+TEST_CASE("block recomputation repeats the first layers of a part") {
+  const LayerRange range{8, 6};
+  const double none = times_of(range).backward.value();
+  CHECK(times_of(range, block(2)).backward.value() - none == Approx(times_of({8, 2}).forward.value()));
+  CHECK(times_of(range, block(6)).backward == times_of(range, kFull).backward);
+  CHECK(times_of(range, block(99)).backward == times_of(range, kFull).backward);
+}
+
+TEST_CASE("no recomputation is fastest, full is slowest") {
+  for (int first = 0; first < layer_count(); first += 3) {
+    const LayerRange range{first, std::min(3, layer_count() - first)};
+    CHECK(times_of(range).backward < times_of(range, kSelective).backward);
+    CHECK(times_of(range, kSelective).backward < times_of(range, kFull).backward);
+  }
+}
+
+TEST_CASE("asking for what was not announced is our mistake") {
+  CHECK_THROWS_AS(book().shard({.group = 1}), Defect);
+}
+
+TEST_CASE("a size table is exact at its nodes, monotone between and constant outside") {
+  const SizeTable table(10, {1.0, 4.0, 4.0, 0.5});  // at 2^10, 2^12, 2^14, 2^16
+  CHECK(table.at(1 << 10) == Approx(1.0));
+  CHECK(table.at(1 << 12) == Approx(4.0));
+  CHECK(table.at(1 << 14) == Approx(4.0));
+  CHECK(table.at(1 << 16) == Approx(0.5));
+  CHECK(table.at(1 << 11) == Approx(2.0));  // half way in log-log between 1 and 4
+  CHECK(table.at(0) == Approx(1.0));
+  CHECK(table.at(1) == Approx(1.0));
+  CHECK(table.at(1e15) == Approx(0.5));
+  for (double size = 1024; size < 4096; size *= 1.05) CHECK(table.at(size * 1.05) >= table.at(size));
+  for (double size = 16'384; size < 65'536; size *= 1.05) CHECK(table.at(size * 1.05) <= table.at(size));
+}
+
+TEST_CASE("an optimizer step takes longer on more parameters") {
+  double before = 0;
+  for (double parameters = 1e3; parameters < 1e11; parameters *= 3) {
+    const double time = book().optimizer(0, parameters).value();
+    CHECK(time >= before);
+    before = time;
+  }
+  CHECK(book().optimizer(1, 1e10) > book().optimizer(0, 1e10));  // A100 memory is slower
+}
+
+}  // namespace orrery

@@ -1,0 +1,226 @@
+// Whole plans priced: sizes, equality, collectives as predicted, networks and mixed GPUs that matter.
+#include <numeric>
+
+#include "costmodels/estimate.hpp"
+#include "costmodels/traffic.hpp"
+#include "strategies/plan.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/priced_clusters.hpp"
+#include "tests/strategies/plan_fixture.hpp"
+#include "tests/strategies/random_schedule.hpp"
+
+namespace orrery {
+namespace {
+
+using test::between;
+
+const ModelSpec& llama() {
+  static const ModelSpec model = read_model("llama2-7b");
+  return model;
+}
+
+// Stages over `groups` in order, equal parts, as many nodes as needed.
+ParallelStrategy strategy_of(const std::vector<int>& groups, int tensor, int data, int chunks) {
+  ParallelStrategy strategy;
+  strategy.pipeline = static_cast<int>(groups.size());
+  strategy.data = data;
+  strategy.chunks = chunks;
+  strategy.global_batch = 8 * data * strategy.pipeline;
+  strategy.sequence = 4096;
+  strategy.sequence_parallel = tensor > 1;
+  if (chunks > 1) {
+    strategy.schedule = ScheduleKind::interleaved;
+    strategy.transfers = TransferMode::overlapped;
+  }
+  strategy.nodes = {0, 0};
+  std::vector<int> gpus(2, 0);
+  for (const int group : groups) {
+    strategy.stages.push_back({group, tensor});
+    gpus[static_cast<std::size_t>(group)] += tensor * data;
+  }
+  for (std::size_t group = 0; group < 2; ++group) strategy.nodes[group] = (gpus[group] + 7) / 8;
+  strategy.parts = test::equal_parts(strategy.pipeline * chunks, llama().layer_count());
+  return strategy;
+}
+
+double iteration(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  const PriceBook book = test::book_for(llama(), cluster, strategy);
+  const Topology topology(cluster, strategy.nodes);
+  const PricedPlan plan = book.price(strategy, topology);
+  return estimate_iteration(plan, make_schedule(plan.schedule), topology).value();
+}
+
+ClusterSpec with_network(double gigabits) {
+  ClusterSpec cluster = test::two_priced_kinds();
+  for (NodeGroup& group : cluster.groups) group.nic.bandwidth = gigabits_per_second(gigabits);
+  return cluster;
+}
+
+void check_sizes_and_signs(const PricedPlan& plan, const ParallelStrategy& strategy) {
+  const auto parts = static_cast<std::size_t>(strategy.part_count());
+  const auto stages = static_cast<std::size_t>(strategy.pipeline);
+  REQUIRE(plan.parts.size() == parts);
+  REQUIRE(plan.boundaries.size() == parts - 1);
+  REQUIRE(plan.gpus.size() == stages * static_cast<std::size_t>(strategy.data));
+  REQUIRE((plan.reductions.size() == stages && plan.optimizer.size() == stages));
+  const auto plausible = [](double efficiency) { return efficiency > 0 && efficiency <= 1; };
+  for (const PartTimes& part : plan.parts) {
+    REQUIRE((part.forward > Seconds(0) && part.backward > Seconds(0)));
+    REQUIRE((part.forward_flops > Flops(0) && part.backward_flops > part.forward_flops));
+  }
+  for (const BoundaryMessage& boundary : plan.boundaries) {
+    REQUIRE(boundary.bytes > Bytes(0));
+    REQUIRE((plausible(boundary.efficiency.inside) && plausible(boundary.efficiency.between)));
+  }
+  for (const StageReduction& reduction : plan.reductions) {
+    REQUIRE(reduction.gradients > Bytes(0));
+    REQUIRE((reduction.gathered > Bytes(0)) == strategy.distributed_optimizer);
+    REQUIRE((plausible(reduction.efficiency.inside) && plausible(reduction.efficiency.between)));
+  }
+  for (const Seconds step : plan.optimizer) REQUIRE(step > Seconds(0));
+}
+
+}  // namespace
+
+TEST_CASE("every valid plan is priced: a positive time for every part, twice the same") {
+  std::mt19937 random(1);
+  const ClusterSpec cluster = test::two_priced_kinds();
+  for (int i = 0; i < 12; ++i) {
+    std::vector<int> groups;
+    for (int stage = 1 << between(random, 1, 2); stage > 0; --stage) groups.push_back(between(random, 0, 1));
+    ParallelStrategy strategy = strategy_of(groups, 1 << between(random, 0, 3), 1 << between(random, 0, 2),
+                                            1 << between(random, 0, 1));
+    strategy.distributed_optimizer = between(random, 0, 1) == 1;
+    strategy.recompute.granularity = static_cast<RecomputeGranularity>(between(random, 0, 2));
+    INFO(to_yaml(Plan{"llama2-7b", "two kinds", strategy}));
+    REQUIRE(!check_shape(llama(), strategy, cluster));
+    const PriceBook book = test::book_for(llama(), cluster, strategy);
+    const Topology topology(cluster, strategy.nodes);
+    const PricedPlan plan = book.price(strategy, topology);
+    check_sizes_and_signs(plan, strategy);
+    const Schedule schedule = make_schedule(plan.schedule);
+    const Seconds time = estimate_iteration(plan, schedule, topology);
+    CHECK(time > Seconds(0));
+    CHECK(estimate_iteration(book.price(strategy, topology), schedule, topology) == time);
+    const PriceBook again = test::book_for(llama(), cluster, strategy);
+    CHECK(estimate_iteration(again.price(strategy, topology), schedule, topology) == time);
+  }
+}
+
+// `lanes` rings of `data` members side by side, of all the GPUs of their nodes: each has its share of the
+// NICs, which is what the cost model was asked about. Sizes are nodes of the table, so nothing is
+// interpolated.
+TEST_CASE("a ring that nobody disturbs takes what the cost model predicts") {
+  struct Row {
+    int nics, lanes, data;
+  };
+  const auto row = GENERATE(values<Row>({{8, 1, 8},
+                                         {8, 2, 4},
+                                         {8, 8, 4},
+                                         {8, 1, 32},
+                                         {8, 2, 16},
+                                         {8, 4, 8},
+                                         {1, 8, 4},
+                                         {1, 2, 16},
+                                         {2, 4, 8},
+                                         {4, 1, 32}}));
+  const auto kind =
+      GENERATE(CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather);
+  const ClusterSpec cluster = test::two_priced_kinds(row.nics);
+  const NodeGroup& group = cluster.groups[0];
+  PriceBook book(llama(), cluster, {DataType::bf16, true, 4096});
+  book.need_rings(0, row.lanes, row.data);
+  book.predict(test::cost_models());
+  const Topology topology(cluster, {row.lanes * row.data / 8, 0});
+  for (const int exponent : {22, 26, 30, 34}) {
+    const Bytes size(std::exp2(exponent));
+    INFO(row.nics << " NICs, " << row.lanes << " lanes, " << row.data << " members, " << to_text(kind)
+                  << " of " << to_text(size));
+    const TransferEfficiency efficiency = book.ring_efficiency(0, row.lanes, row.data, kind, size);
+    TailCollective all;
+    for (int lane = 0; lane < row.lanes; ++lane) {
+      std::vector<int> members;
+      for (int i = 0; i < row.data; ++i) members.push_back(i * row.lanes + lane);
+      all.lanes.push_back(ring_flows(topology, kind, size, efficiency, members));
+    }
+    std::vector<Flow> flows;
+    for (const auto& ring : all.lanes) flows.insert(flows.end(), ring.flows.begin(), ring.flows.end());
+    const double played = (together(topology, flows) + all.lanes[0].tail).value();
+
+    Collective ring{kind, size, row.data, std::min(row.data, 8 / row.lanes), group.gpu_link, group.nic};
+    ring.network.bandwidth = group.nic.bandwidth * (row.nics / 8.0);
+    const OperatorQuery query{0, ring};
+    const double predicted = test::cost_models().predict({&group.gpu, 1}, {&query, 1})[0].time.value();
+    if (efficiency.between < 1) {
+      CHECK(played == Approx(predicted).epsilon(1e-3));
+    } else {
+      CHECK(played >= predicted);  // faster than its links can be: the links are played
+    }
+  }
+}
+
+// Parameters in 16 bits are half the bytes of fp32 gradients, so they fill the links less well.
+TEST_CASE("parameters are gathered with the efficiency of their own size") {
+  ParallelStrategy strategy = strategy_of({0, 0}, 2, 8, 1);
+  strategy.distributed_optimizer = true;
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const PriceBook book = test::book_for(llama(), cluster, strategy);
+  const PricedPlan plan = book.price(strategy, Topology(cluster, strategy.nodes));
+  for (const StageReduction& reduction : plan.reductions) {
+    CHECK(reduction.gathered.value() == reduction.gradients.value() / 2);
+    const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
+      return book.ring_efficiency(0, 2, 8, kind, bytes).between;
+    };
+    CHECK(reduction.efficiency.between == efficiency(CollectiveKind::reduce_scatter, reduction.gradients));
+    CHECK(reduction.gather_efficiency.between == efficiency(CollectiveKind::all_gather, reduction.gathered));
+  }
+}
+
+TEST_CASE("a slower network makes a plan over several nodes slower") {
+  const ParallelStrategy pipeline = strategy_of({0, 0}, 8, 1, 1);  // messages cross it
+  const ParallelStrategy replicas = strategy_of({0}, 8, 2, 1);     // gradients cross it
+  const ParallelStrategy one_node = strategy_of({0}, 8, 1, 1);
+  for (const ParallelStrategy& strategy : {pipeline, replicas}) {
+    const double fast = iteration(strategy, with_network(400));
+    const double slow = iteration(strategy, with_network(100));
+    const double slowest = iteration(strategy, with_network(10));
+    CHECK(fast < slow);
+    CHECK(slow < slowest);
+  }
+  CHECK(iteration(one_node, with_network(10)) == iteration(one_node, with_network(400)));
+}
+
+TEST_CASE("stages of mixed plans are priced at the speed of their own GPU") {
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const auto priced = [&](const std::vector<int>& groups) {
+    const ParallelStrategy strategy = strategy_of(groups, 8, 1, 1);
+    return test::book_for(llama(), cluster, strategy).price(strategy, Topology(cluster, strategy.nodes));
+  };
+  const PricedPlan mixed = priced({0, 1});
+  const PricedPlan fast = priced({0, 0});
+  const PricedPlan slow = priced({1, 1});
+  CHECK(mixed.parts[0].forward == fast.parts[0].forward);
+  CHECK(mixed.parts[0].backward == fast.parts[0].backward);
+  CHECK(mixed.parts[1].forward == slow.parts[1].forward);
+  CHECK(mixed.parts[1].backward == slow.parts[1].backward);
+  CHECK(fast.parts[0].forward < slow.parts[0].forward);
+  CHECK(mixed.optimizer[0] == fast.optimizer[0]);
+  CHECK(mixed.optimizer[1] == slow.optimizer[1]);
+}
+
+// Llama does not tie its tables; GPT-2 does. 50257 words are padded to 50304 = 2 x 25152, of 1024 columns and
+// fp32 gradients.
+TEST_CASE("only a model with tied embeddings reduces their gradient, a tensor rank its rows") {
+  ParallelStrategy strategy = strategy_of({0, 0}, 2, 1, 1);
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const Topology topology(cluster, strategy.nodes);
+  CHECK(!test::book_for(llama(), cluster, strategy).price(strategy, topology).embedding_gradient);
+  const ModelSpec gpt2 = read_model("gpt2-345m");
+  strategy.sequence = 1024;
+  strategy.parts = test::equal_parts(2, gpt2.layer_count());
+  const PricedPlan plan = test::book_for(gpt2, cluster, strategy).price(strategy, topology);
+  REQUIRE(plan.embedding_gradient);
+  CHECK(plan.embedding_gradient->value() == 50'432 / 2 * 1024 * 4.0);
+}
+
+}  // namespace orrery

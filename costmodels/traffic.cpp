@@ -71,18 +71,23 @@ CollectiveFlows ring_flows(const Topology& topology, CollectiveKind kind, Bytes 
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  struct Load {
+    Seconds busy;
+    Seconds latency;  // the least of its flows': until then it is idle
+  };
   Seconds longest;
-  std::map<int, Seconds> busy;  // of every link crossed
+  std::map<int, Load> loads;  // of every link crossed
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
     if (flow.route.count > 0) longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      Seconds& time = busy[link];
-      time += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      longest = std::max(longest, flow.path.latency + time);
+      Load& load = loads.try_emplace(link, Load{Seconds(0), flow.path.latency}).first->second;
+      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+      load.latency = std::min(load.latency, flow.path.latency);
     }
   }
+  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
   return longest;
 }
 

@@ -42,7 +42,12 @@ int warmup_forwards(const ScheduleShape& shape, int rank) {
     case ScheduleKind::one_f_one_b:
       return std::min(after, shape.microbatches);
     case ScheduleKind::interleaved:
-      return std::min(shape.microbatches * shape.chunks, 2 * after + (shape.chunks - 1) * shape.ranks);
+      return std::min(shape.microbatches * shape.chunks, 2 * after + (shape.chunks - 1) * shape.group());
+    case ScheduleKind::zb_h1:
+    case ScheduleKind::zb_h2:
+    case ScheduleKind::zb_v:
+    case ScheduleKind::from_file:
+      break;
   }
   return 0;
 }

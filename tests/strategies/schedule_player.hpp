@@ -83,7 +83,7 @@ class Player {
 
   void compute(std::size_t rank, const Step& step, double& start, double& end) {
     for (const MessageId id : step.awaits) raise(start, arrived_[static_cast<std::size_t>(id)]);
-    const std::size_t part = static_cast<std::size_t>(step.chunk * schedule_.ranks) + rank;
+    const auto part = static_cast<std::size_t>(schedule_.part(static_cast<int>(rank), step.chunk));
     raise(end, start + (step.kind == StepKind::forward ? times_.forward : times_.backward)[part]);
     for (const MessageId id : step.sends) raise(arrived_[static_cast<std::size_t>(id)], end + transfer(id));
   }
@@ -134,7 +134,7 @@ inline std::string picture(const Schedule& schedule) {
       }
     }
     text += "stage " + std::to_string(rank) + "  " + row + "\n";
-    if (schedule.chunks > 1) text += "  chunk  " + chunks + "\n";
+    if (schedule.shape.chunks > 1) text += "  chunk  " + chunks + "\n";
   }
   return text;
 }

@@ -19,7 +19,7 @@ std::vector<std::vector<int>> by_node(const Topology& topology, const std::vecto
     nodes.back().push_back(gpu);
   }
   if (nodes.size() > 1 && topology.same_node(nodes.front().front(), nodes.back().front())) {
-    nodes.front().insert(nodes.front().end(), nodes.back().begin(), nodes.back().end());
+    nodes.front().insert(nodes.front().begin(), nodes.back().begin(), nodes.back().end());
     nodes.pop_back();
   }
   return nodes;

@@ -12,9 +12,6 @@ namespace {
 
 using Answer = std::optional<Infeasible>;
 
-// A schedule numbers its messages, two a boundary and microbatch, with 32 bits.
-constexpr std::int64_t kMostMicrobatches = 1 << 16;
-
 // "a 3 b": parts joined by blanks.
 template <class... Parts>
 Infeasible reason(const Parts&... parts) {
@@ -92,8 +89,8 @@ Answer check_batch(const Case& c) {
 Answer check_schedule(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const std::int64_t microbatches = s.microbatches();
-  if (microbatches > kMostMicrobatches)
-    return reason("the global batch makes", microbatches, "microbatches; at most", kMostMicrobatches,
+  if (microbatches > kMostPlanMicrobatches)
+    return reason("the global batch makes", microbatches, "microbatches; at most", kMostPlanMicrobatches,
                   "are scheduled");
   const ScheduleShape shape{.kind = s.schedule,
                             .transfers = s.transfers,

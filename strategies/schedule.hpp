@@ -65,6 +65,9 @@ struct Schedule {
   [[nodiscard]] Message message(MessageId id) const;
 };
 
+// Of a plan that is searched or replayed.
+inline constexpr std::int64_t kMostPlanMicrobatches = 1 << 16;
+
 struct ScheduleShape {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   TransferMode transfers = TransferMode::eager;

@@ -40,8 +40,10 @@ std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus)
   return runs;
 }
 
-// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on as many channels as every
-// run of neighbours in a node has members (NCCL: a channel a NIC).
+// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on as many channels as the
+// shortest run of neighbours in a node has members (NCCL: a channel a NIC). A run spreads what it gets evenly
+// over its hops, though members that speak to other nodes need less of it: with unequal runs only the sums of
+// nodes are exact.
 FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
   PhaseBuilder phase(setting);
   const double members = size_of(call.gpus);

@@ -125,6 +125,12 @@ TEST_CASE("the bound knows NICs that members share, leaves and regions") {
   const CollectiveCall reduce{CollectiveKind::all_reduce, {}, Bytes(8e9), {}, gpus_from(0, 4)};
   CHECK(least_time(Topology(cluster, {4}), reduce).value() == Approx(8.0 / 10 + 4e-6));
 
+  // One node a leaf and 25 / 5 = 5 GB/s: two thirds of an all-gather's 6 GB come into each of three leaves.
+  cluster.fabric.nodes_per_leaf = 1;
+  const CollectiveCall gather_leaves{CollectiveKind::all_gather, {}, Bytes(6e9), {}, gpus_from(0, 3)};
+  CHECK(least_time(Topology(cluster, {3}), gather_leaves).value() == Approx(4.0 / 5 + 4e-6));
+  cluster.fabric.nodes_per_leaf = 2;
+
   // Two regions joined by 1 GB/s and 20 ms: the whole vector crosses.
   cluster.groups.push_back(cluster.groups[0]);
   cluster.groups[1].name = "far";
@@ -214,6 +220,7 @@ TEST_CASE("NCCL's choice agrees with its own model at these sizes") {
       {4, 8, 1 << 28, kRing},
       {32, 8, 1 << 28, kTree},
       {32, 8, 17e9, kRing},
+      {8, 8, 1 << 29, kTree},  // larger than some rings': the correction of trees ends at 512 MiB
       {8, 1, 1 << 17, kTree},
       {8, 1, 1 << 23, kRing},
       {2, 2, 1e4, kRing},

@@ -147,8 +147,10 @@ class Player {
   }
 
   [[nodiscard]] std::string wait(std::size_t rank) const {
-    return where(rank) + " waits for " + operation(schedule_, *waits_for_[rank]) + " of rank " +
-           std::to_string(other_end(rank));
+    const std::string result = operation(schedule_, *waits_for_[rank]);
+    const std::string other = "rank " + std::to_string(other_end(rank));
+    const bool sends = at(schedule_.message(*waits_for_[rank]).from_rank) == rank;
+    return where(rank) + " waits for " + (sends ? other + " to receive " + result : result + " of " + other);
   }
 
   [[nodiscard]] std::string never_sent() const {

@@ -88,10 +88,13 @@ TEST_CASE("zb-v goes down and up the V without holes") {
         "  chunk  ..010101110001110001110001110101001100\n");
 }
 
-TEST_CASE("zb-h1 loses (P - 1) (F + B - W)") {
-  const auto times = GENERATE(values<Times>({{1, 1, 1}, {1, 1, 0.5}, {1, 1, 0.75}, {1, 2, 1}, {2, 2, 1}}));
+// The paper's (P - 1) (F + B - W) is for W <= F. A longer W hides no more than the forward of the next rank:
+// B is left.
+TEST_CASE("zb-h1 loses (P - 1) (F + B - W), with W longer than F (P - 1) B") {
+  const auto times = GENERATE(values<Times>(
+      {{1, 1, 1}, {1, 1, 0.5}, {1, 1, 0.75}, {1, 2, 1}, {2, 2, 1}, {2, 1, 1}, {1, 1, 2}, {1, 2, 2}}));
   for_pipelines([&](int ranks, int microbatches) {
-    const double ideal = (ranks - 1) * (times.forward + times.backward - times.weight);
+    const double ideal = (ranks - 1) * (std::max(0.0, times.forward - times.weight) + times.backward);
     const Bubbles found = bubbles(make(ScheduleKind::zb_h1, ranks, microbatches), times);
     REQUIRE(found.makespan == Approx(ideal));
     REQUIRE(found.own == Approx(ideal));

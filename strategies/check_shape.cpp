@@ -12,9 +12,6 @@ namespace {
 
 using Answer = std::optional<Infeasible>;
 
-// A schedule numbers its messages, two a boundary and microbatch, with 32 bits.
-constexpr std::int64_t kMostMicrobatches = 1 << 16;
-
 // "a 3 b": parts joined by blanks.
 template <class... Parts>
 Infeasible reason(const Parts&... parts) {

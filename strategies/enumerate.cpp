@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "platforms/errors.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -16,6 +17,9 @@ std::vector<int> divisors(std::int64_t number, int most) {
   }
   return found;
 }
+
+// Far more than anybody waits for; each is looked at with every setting.
+constexpr std::size_t kMostAllocations = 1'000'000;
 
 int gpus_of(const NodeGroup& group) { return group.count.maximum * group.gpus_per_node; }
 
@@ -54,6 +58,10 @@ void append_orders(const ClusterSpec& cluster, Allocation allocation, const std:
     allocation.runs.clear();
     for (const int group : order) allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
     into.push_back(allocation);
+    if (into.size() > kMostAllocations) {
+      throw InputError("cluster " + cluster.name, "more than a million ways to give its GPUs to stages",
+                       "fewer node groups, lower counts, or a --space with fewer choices or stages");
+    }
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -79,8 +87,10 @@ std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpac
   const std::vector<int> data_ways = divisors(global_batch, most_gpus);
   std::vector<Allocation> all;
   const auto add = [&](int tensor, int context, int expert, int data) {
+    const std::int64_t gpus_per_stage = std::int64_t{tensor} * context * data;
+    if (gpus_per_stage > most_gpus) return;
     std::vector<int> caps;
-    for (const NodeGroup& group : cluster.groups) caps.push_back(gpus_of(group) / (tensor * context * data));
+    for (const NodeGroup& group : cluster.groups) caps.push_back(gpus_of(group) / static_cast<int>(gpus_per_stage));
     const Allocation allocation{tensor, context, expert, data, {}, {}, true};
     for_each_stage_split(caps, space.most_stages, mode,
                          [&](const std::vector<int>& stages) { append_orders(cluster, allocation, stages, all); });
@@ -128,9 +138,13 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
                                           std::int64_t global_batch, std::int64_t sequence) {
   if (!allocation.full_nodes) return "GPUs of a node would be idle";
   if (global_batch % (setting.micro_batch * allocation.data) != 0) return "the batch does not divide";
+  const std::int64_t microbatches = global_batch / (setting.micro_batch * allocation.data);
+  if (microbatches > kMostMicrobatches) return "more microbatches than are scheduled (65,536)";
+  if (model.learned_positions > 0 && sequence > model.learned_positions) {
+    return "the sequence is longer than the model's table of positions";
+  }
   if (allocation.stages() * setting.chunks > model.layer_count()) return "more stages than layers";
   if (setting.sequence_parallel && allocation.tensor == 1) return "sequence parallelism without tensor parallelism";
-  if (allocation.context > 1 && sequence % (2 * allocation.context) != 0) return "the sequence does not divide";
   if (allocation.data % allocation.expert != 0) return "expert ways do not divide the data ways";
   const int lanes = allocation.tensor * allocation.context;
   for (const auto& [group, stages] : allocation.runs) {
@@ -138,17 +152,28 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
     if (allocation.tensor > per_node) return "a tensor group larger than a node";
     if (per_node % lanes != 0 && lanes % per_node != 0) return "a stage does not fill nodes evenly";
   }
+  bool has_experts = false;
   for (const LayerShape& shape : model.shapes) {
+    const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
+    if (allocation.context > 1 && tokens % (2 * allocation.context) != 0) return "the sequence does not divide";
+    if (setting.sequence_parallel && tokens / allocation.context % allocation.tensor != 0) {
+      return "the sequence does not divide";
+    }
     if (shape.heads % allocation.tensor != 0) return "heads do not divide";
     if (shape.kv_heads % allocation.tensor != 0 && allocation.tensor % shape.kv_heads != 0) {
       return "key-value heads do not divide";
     }
-    if (shape.ffn % allocation.tensor != 0 || shape.hidden % allocation.tensor != 0) return "width does not divide";
+    if (shape.ffn % allocation.tensor != 0 || shape.shared_ffn % allocation.tensor != 0 ||
+        shape.hidden % allocation.tensor != 0) {
+      return "width does not divide";
+    }
+    if (shape.experts == 1) continue;
+    has_experts = true;
     if (shape.experts % allocation.expert != 0) return "experts do not divide";
   }
+  if (allocation.expert > 1 && !has_experts) return "expert ways for a model without experts";
   if (setting.schedule == ScheduleKind::interleaved) {
     if (allocation.stages() < 2) return "interleaved with one pipeline stage";
-    const std::int64_t microbatches = global_batch / (setting.micro_batch * allocation.data);
     if (microbatches % allocation.stages() != 0) return "interleaved: the microbatches do not divide over the stages";
   }
   return std::nullopt;

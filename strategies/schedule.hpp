@@ -65,6 +65,9 @@ struct Schedule {
   [[nodiscard]] Message message(MessageId id) const;
 };
 
+// A schedule numbers its messages, two a boundary and microbatch, with 32 bits.
+inline constexpr std::int64_t kMostMicrobatches = 1 << 16;
+
 struct ScheduleShape {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   TransferMode transfers = TransferMode::eager;

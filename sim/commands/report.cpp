@@ -4,6 +4,7 @@
 
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
+#include "sim/json_output.hpp"
 
 namespace orrery {
 
@@ -19,6 +20,7 @@ int run_report(const Arguments& arguments) {
   input.title = traces.size() == 1 ? traces.front() : std::to_string(traces.size()) + " runs";
   for (const std::string& trace : traces) input.traces.push_back({trace, read_trace(trace)});
   write_report(path, input);
+  if (line.json()) std::cout << files_json({path});
   if (!line.quiet()) std::cerr << "wrote " << path << "\n";
   return 0;
 }

@@ -5,12 +5,11 @@
 #include "analysis/gantt.hpp"
 #include "analysis/report.hpp"
 #include "platforms/yaml.hpp"
-#include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
-#include "sim/search_report.hpp"
+#include "sim/search_replays.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/plan.hpp"
 #include "traces/output_file.hpp"
@@ -18,7 +17,6 @@
 namespace orrery {
 namespace {
 
-constexpr int kLinkBins = 100;
 constexpr int kReportedTraces = 3;  // in the page; each brings its timeline along
 
 Seconds now() {
@@ -30,7 +28,7 @@ void declare_options(CommandLine& line) {
       .value("cluster", "NAME|FILE", "a built-in cluster or a YAML file")
       .value("sequence", "TOKENS", "tokens of a sequence (the model's own)")
       .value("global-batch", "N", "sequences of an iteration")
-      .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T")
+      .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T (one iteration)")
       .value("mode", "MODE", "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
@@ -79,6 +77,11 @@ SearchJob read_job(const CommandLine& line) {
   job.type = read_precision(line, job.cluster);
   job.budget = line.quantity<Dollars>("budget");
   job.deadline = line.quantity<Seconds>("deadline");
+  for (const char* limit : {"budget", "deadline"}) {
+    if (line.has(limit) && !line.has("tokens")) {
+      throw InputError(std::string("--") + limit, "no --tokens", "--tokens beside it: it binds the whole training");
+    }
+  }
   if (job.mode == SearchMode::cost && !job.budget && !job.deadline) {
     throw InputError("--mode cost", "neither --budget nor --deadline", "one of them or both");
   }
@@ -94,71 +97,6 @@ std::vector<Rule> read_all_rules(const CommandLine& line) {
   for (const std::string& text : line.list("rule")) rules.emplace_back(text, "--rule");
   return rules;
 }
-
-std::string numbered(const std::string& stem, int rank, const std::string& extension) {
-  char text[16];
-  std::snprintf(text, sizeof text, "-%02d", rank);
-  return stem + text + extension;
-}
-
-// Replays every plan in a child of its own, which also writes its trace.
-class Replays {
- public:
-  Replays(const SearchJob& job, const PriceBook& book, const RunOrigin& origin, std::string folder)
-      : job_(job), book_(book), origin_(origin), folder_(std::move(folder)) {}
-
-  std::vector<ReportedPlan> run(std::vector<RatedPlan> plans, int jobs, Progress& progress) const {
-    std::vector<ChildTask> tasks;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      tasks.push_back([this, &plans, i] { return replay_one(plans[i], trace_path(i)); });
-    }
-    const std::vector<std::string> answers = run_in_children(
-        tasks, jobs, [&](std::size_t done) { progress.update("replaying plans", done, tasks.size()); });
-    std::vector<ReportedPlan> reported;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      ReportedPlan row;
-      row.replay = summary_from_bytes(answers[i]);
-      row.trace = trace_path(i);
-      row.plan = std::move(plans[i]);
-      const ParallelStrategy& strategy = row.plan.strategy;
-      row.estimate = totals(book_, strategy, row.plan.iteration, job_.total_tokens);
-      row.estimate_interval = interval(book_, strategy, row.plan.iteration);
-      row.replayed = totals(book_, strategy, Seconds(row.replay.iteration_s), job_.total_tokens);
-      row.extrapolated = book_.extrapolations(strategy);
-      reported.push_back(std::move(row));
-    }
-    return ranked(std::move(reported));
-  }
-
- private:
-  // The place in the order of estimates: replays run before the final ranks are known.
-  std::string trace_path(std::size_t index) const {
-    return numbered(folder_ + "/trace", static_cast<int>(index) + 1, ".h5");
-  }
-
-  std::string replay_one(const RatedPlan& plan, const std::string& path) const {
-    const Seconds start = now();
-    const Topology topology(job_.cluster, plan.strategy.nodes);
-    ReplayResult replay = run_replay(book_.price(plan.strategy, topology), topology, kLinkBins);
-    const ReplaySummary summary = summarize(replay, (now() - start).value());
-    write_trace(path, make_trace(book_, plan.strategy, plan.memory, replay, origin_, job_.total_tokens));
-    return to_bytes(summary);
-  }
-
-  static std::vector<ReportedPlan> ranked(std::vector<ReportedPlan> plans) {
-    std::stable_sort(plans.begin(), plans.end(), [](const ReportedPlan& a, const ReportedPlan& b) {
-      return a.replay.iteration_s < b.replay.iteration_s;
-    });
-    int rank = 0;
-    for (ReportedPlan& plan : plans) plan.rank = ++rank;
-    return plans;
-  }
-
-  const SearchJob& job_;
-  const PriceBook& book_;
-  const RunOrigin& origin_;
-  std::string folder_;
-};
 
 std::vector<int> pareto_ranks(const std::vector<ReportedPlan>& plans) {
   std::vector<ParetoPoint> points;
@@ -242,7 +180,7 @@ void print_report(const SearchReport& report, const std::string& folder, const s
 int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report) {
   if (line.json()) std::cout << search_json(report);
   std::ostream& out = line.json() ? std::cerr : std::cout;
-  out << "No feasible plan.\n" << counts_text(result.counts);
+  out << "No feasible plan.\n" << counts_text(report.counts);
   if (result.nearest) out << "nearest to fitting: " << result.nearest->reason << "\n";
   return 1;
 }
@@ -272,10 +210,16 @@ int run_search(const Arguments& arguments) {
   report.book = &book;
   report.counts = result.counts;
   report.elapsed = result.elapsed;
-  if (result.plans.empty()) return nothing_found(result, line, report);
+  if (result.plans.empty()) {
+    progress.clear();
+    report.total_elapsed = now() - start;
+    return nothing_found(result, line, report);
+  }
 
   const Seconds before_replay = now();
-  report.plans = Replays(job, book, origin, folder).run(std::move(result.plans), line.jobs(), progress);
+  report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans), report.counts, progress);
+  progress.clear();
+  if (report.plans.empty()) return nothing_found(result, line, report);
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));

@@ -21,7 +21,7 @@ namespace routing = simgrid::kernel::routing;
 // are no routing tables and no host a GPU, whatever the size of the cluster.
 class FlowZone : public routing::NetZoneImpl {
  public:
-  using NetZoneImpl::NetZoneImpl;
+  explicit FlowZone(const std::string& name) : NetZoneImpl(name) {}
 
   void add_link(const sg4::Link* link) { links_.push_back(link->get_impl()); }
   // The links of the next flow that starts.

@@ -13,10 +13,12 @@ namespace {
 
 constexpr int kLinkBins = 100;
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-// Traces are written before the ranks are known, so under other names first. What is left of those at the end is
-// removed: a search that fails, and plans that were left out, leave nothing behind.
+// Traces are written before the ranks are known, so under other names first. What is left of those at the end
+// is removed: a search that fails, and plans that were left out, leave nothing behind.
 class UnrankedTraces {
  public:
   UnrankedTraces(std::string folder, std::size_t count) : folder_(std::move(folder)), count_(count) {}
@@ -41,7 +43,8 @@ std::string replay_one(const ReplayOrder& order, const RatedPlan& plan, const st
   const Topology topology(order.job.cluster, plan.strategy.nodes);
   ReplayResult replay = run_replay(order.book.price(plan.strategy, topology), topology, kLinkBins);
   const ReplaySummary summary = summarize(replay, now_s() - start);
-  write_trace(path, make_trace(order.book, plan.strategy, plan.memory, replay, order.origin, order.job.total_tokens));
+  write_trace(
+      path, make_trace(order.book, plan.strategy, plan.memory, replay, order.origin, order.job.total_tokens));
   return to_bytes(summary);
 }
 

@@ -21,9 +21,9 @@ struct ReplayOrder {
   int jobs = 1;        // processes at once
 };
 
-// Every plan in a child of its own. Plans whose replay is later than the deadline or over the budget are left out, and
-// counted as rejected. Fastest first.
-std::vector<ReportedPlan> replay_plans(const ReplayOrder&, std::vector<RatedPlan> plans, SearchSpaceCounts& counts,
-                                       Progress&);
+// Every plan in a child of its own. Plans whose replay is later than the deadline or over the budget are left
+// out, and counted as rejected. Fastest first.
+std::vector<ReportedPlan> replay_plans(const ReplayOrder&, std::vector<RatedPlan> plans,
+                                       SearchSpaceCounts& counts, Progress&);
 
 }  // namespace orrery

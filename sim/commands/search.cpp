@@ -1,6 +1,8 @@
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
+#include <limits>
 
 #include "analysis/gantt.hpp"
 #include "analysis/report.hpp"
@@ -131,27 +133,49 @@ ReportInput report_input(const SearchReport& report) {
   return input;
 }
 
-// Plan and launch files of the fastest plan; returns the paths, and what Megatron-LM cannot run of it.
+// What an earlier search left in the folder and this one has not written again would pass for a result of this one.
+void remove_older(const std::string& folder, int plans) {
+  std::error_code ignored;
+  for (int rank = plans + 1;; ++rank) {
+    const bool plan = std::filesystem::remove(numbered(folder + "/plan", rank, ".yaml"), ignored);
+    const bool trace = std::filesystem::remove(numbered(folder + "/trace", rank, ".h5"), ignored);
+    if (!plan && !trace) return;
+  }
+}
+
+// Plan files, and launch files of the fastest plan; returns the paths of the latter, and what Megatron-LM cannot run.
 std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin, const std::string& folder,
                                       std::vector<std::string>& gaps) {
-  std::vector<std::string> paths;
-  const auto write = [&](const std::string& name, const std::string& content) {
-    paths.push_back(folder + "/" + name);
-    write_file(paths.back(), content);
-  };
   for (const ReportedPlan& plan : report.plans) {
     const Plan file{origin.model, origin.cluster, plan.plan.strategy};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
+  const std::string stem = folder + "/launch-01";
+  const std::vector<std::string> paths{stem + ".args", stem + ".sh", stem + ".ranks"};
   const auto launch = launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
   if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
-    write("launch-01.args", files->arguments);
-    write("launch-01.sh", files->script);
-    write("launch-01.ranks", files->rank_map);
-  } else {
-    gaps = std::get<std::vector<std::string>>(launch);
+    write_file(paths[0], files->arguments);
+    write_file(paths[1], files->script);
+    write_file(paths[2], files->rank_map);
+    return paths;
   }
-  return paths;
+  gaps = std::get<std::vector<std::string>>(launch);
+  std::error_code ignored;
+  for (const std::string& path : paths) std::filesystem::remove(path, ignored);  // an earlier search's
+  return {};
+}
+
+// The table, without the columns that its terminal has no room for.
+std::string plans_text(const SearchReport& report, const std::vector<int>& ranks) {
+  Table table = terminal_table(report, ranks);
+  const auto width = terminal_columns();
+  if (!width) return to_text(table);
+  const std::vector<std::string> gone = narrow(
+      table, static_cast<std::size_t>(*width),
+      {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches", "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
+  std::string text = to_text(table);
+  for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
+  return gone.empty() ? text : text + ": see plans.csv\n";
 }
 
 void print_report(const SearchReport& report, const std::string& folder, const std::vector<std::string>& launch,
@@ -160,17 +184,17 @@ void print_report(const SearchReport& report, const std::string& folder, const s
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
   }
-  std::cout << "The fastest plans, replayed event by event\n\n" << to_text(terminal_table(report, fastest));
+  std::cout << "The fastest plans, replayed event by event\n\n" << plans_text(report, fastest);
   if (!report.pareto.empty()) {
     std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
-              << to_text(terminal_table(report, report.pareto));
+              << plans_text(report, report.pareto);
   }
-  std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch; sp: sequence parallel; "
-               "do: distributed optimizer; re-: recompute\n";
+  std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
+               "sp: sequence parallel; do: distributed optimizer; re-: recompute\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
-            << text_gantt(best.timeline, {.columns = 100, .letters = GanttLetters::kind})
-            << gantt_legend(GanttLetters::kind) << "\n\n"
+            << text_gantt_windows(best.timeline, picture_columns()) << "\n"
+            << gantt_legend(GanttLetters::microbatch) << "\n"
             << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
             << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace << " ...\n";
   for (const std::string& path : launch) std::cout << "launch   " << path << "\n";
@@ -226,6 +250,7 @@ int run_search(const Arguments& arguments) {
   write_report(folder + "/report.html", report_input(report));
   std::vector<std::string> gaps;
   const std::vector<std::string> launch = write_launch(report, origin, folder, gaps);
+  remove_older(folder, static_cast<int>(report.plans.size()));
   report.total_elapsed = now() - start;
   const std::string json = search_json(report);
   write_file(folder + "/plans.json", json);

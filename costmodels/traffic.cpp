@@ -161,39 +161,63 @@ class TailBuilder {
   Tail tail_;
 };
 
-// Where the flows of one tensor rank go: tensor ranks that do the same have equal paths and disjoint links.
-struct LaneUse {
-  std::vector<LinkSpec> paths;
-  std::vector<int> links;
-};
-
-void use(const Topology& topology, LaneUse& lane, int from, int to) {
-  lane.paths.push_back(topology.path(from, to));
-  const Route route = topology.route(from, to);
-  for (int i = 0; i < route.count; ++i) lane.links.push_back(route.links[static_cast<std::size_t>(i)]);
-}
-
-// The pairs of GPUs that exchange messages, or are neighbours in a ring of gradients or of embedding gradients.
-LaneUse tensor_rank_use(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
-  LaneUse result;
+// The routes of all that one tensor rank sends, in an order that is the same for all: its messages, which stand for the
+// embedding gradient too, and its rings of gradients.
+std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
+  std::vector<Route> routes;
   const int tensor = tensor_ways(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const std::vector<int> members = reduction_members(plan, stage, tensor_rank);
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      use(topology, result, members[i], members[(i + 1) % members.size()]);
-    }
+    const auto ring = ring_flows(topology, CollectiveKind::all_reduce, Bytes(1), {},
+                                 reduction_members(plan, stage, tensor_rank));
+    for (const Flow& flow : ring.flows) routes.push_back(topology.route(flow.from, flow.to));
     for (int replica = 0; replica < plan.replicas; ++replica) {
       for (int context = 0; context < plan.context; ++context) {
         const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
         const int here = plan.lanes(replica, stage)[lane];
         const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
-        use(topology, result, here, next);
-        use(topology, result, next, here);
+        routes.push_back(topology.route(here, next));
+        routes.push_back(topology.route(next, here));
       }
     }
   }
-  return result;
+  return routes;
 }
+
+// Pairs every link of tensor rank 0 with one link of each other tensor rank: equal to it, in its place on every route,
+// and used by nobody else.
+class LinkPairs {
+ public:
+  LinkPairs(const Topology& topology, const std::vector<Route>& first) : topology_(topology), first_(first) {
+    owner_.resize(topology.links().size());
+  }
+
+  bool add(int tensor_rank, const std::vector<Route>& routes) {
+    partner_.assign(topology_.links().size(), std::nullopt);
+    if (routes.size() != first_.size()) return false;
+    for (std::size_t i = 0; i < routes.size(); ++i) {
+      if (routes[i].count != first_[i].count) return false;
+      for (std::size_t link = 0; link < static_cast<std::size_t>(routes[i].count); ++link) {
+        if (!pair(tensor_rank, first_[i].links[link], routes[i].links[link])) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool pair(int tensor_rank, int first, int link) {
+    const auto a = static_cast<std::size_t>(first);
+    const auto b = static_cast<std::size_t>(link);
+    if (!owner_[b]) owner_[b] = {tensor_rank, first};
+    if (!partner_[a]) partner_[a] = link;
+    return owner_[b] == std::pair(tensor_rank, first) && partner_[a] == link &&
+           topology_.links()[a].spec == topology_.links()[b].spec;
+  }
+
+  const Topology& topology_;
+  const std::vector<Route>& first_;
+  std::vector<std::optional<std::pair<int, int>>> owner_;  // [link]: tensor rank, and the link of rank 0 it pairs with
+  std::vector<std::optional<int>> partner_;                // [link of rank 0]: of the tensor rank being added
+};
 
 std::vector<int> count_up(int count) {
   std::vector<int> numbers(static_cast<std::size_t>(count));
@@ -202,16 +226,10 @@ std::vector<int> count_up(int count) {
 }
 
 bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
-  std::vector<int> owner(topology.links().size(), -1);
-  const LaneUse first = tensor_rank_use(plan, topology, 0);
+  const std::vector<Route> first = tensor_rank_routes(plan, topology, 0);
+  LinkPairs pairs(topology, first);
   for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
-    const LaneUse used = tensor_rank_use(plan, topology, tensor_rank);
-    if (used.paths != first.paths) return false;
-    for (const int link : used.links) {
-      int& rank_of_link = owner[static_cast<std::size_t>(link)];
-      if (rank_of_link >= 0 && rank_of_link != tensor_rank) return false;
-      rank_of_link = tensor_rank;
-    }
+    if (!pairs.add(tensor_rank, tensor_rank_routes(plan, topology, tensor_rank))) return false;
   }
   return true;
 }
@@ -241,8 +259,12 @@ std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology)
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  struct Load {
+    Seconds busy;
+    Seconds latency;  // the least of its flows': until then it is idle
+  };
+  std::map<int, Load> loads;  // of every link crossed
   Seconds longest;
-  std::map<int, Seconds> busy;  // of every link crossed
   const bool shared = topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
     const LinkSpec path = topology.path(flow.from, flow.to);
@@ -251,11 +273,12 @@ Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
     const Route route = topology.route(flow.from, flow.to);
     for (int i = 0; i < route.count; ++i) {
       const int link = route.links[static_cast<std::size_t>(i)];
-      Seconds& time = busy[link];
-      time += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      longest = std::max(longest, path.latency + time);
+      Load& load = loads.try_emplace(link, Load{Seconds(0), path.latency}).first->second;
+      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+      load.latency = std::min(load.latency, path.latency);
     }
   }
+  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
   return longest;
 }
 

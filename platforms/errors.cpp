@@ -49,7 +49,7 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
       best_distance = distance;
     }
   }
-  return best == nullptr ? std::string() : ", did you mean '" + *best + "'?";
+  return best == nullptr ? std::string() : ", did you mean " + quote_for_message(*best) + "?";
 }
 
 bool same_name(std::string_view a, std::string_view b) {

@@ -165,7 +165,7 @@ void Network::start_flow(const Route& route, Seconds latency, Bytes bytes, std::
 void Network::run(EventSink& sink) {
   impl_->sink = &sink;
   Impl* impl = impl_.get();
-  sg4::Activity::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
+  sg4::Comm::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
   the_engine().run();
   impl->drop_ended();
 }

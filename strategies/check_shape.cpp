@@ -89,8 +89,8 @@ Answer check_batch(const Case& c) {
 Answer check_schedule(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const std::int64_t microbatches = s.microbatches();
-  if (microbatches > kMostMicrobatches)
-    return reason("the global batch makes", microbatches, "microbatches; at most", kMostMicrobatches,
+  if (microbatches > kMostPlanMicrobatches)
+    return reason("the global batch makes", microbatches, "microbatches; at most", kMostPlanMicrobatches,
                   "are scheduled");
   const ScheduleShape shape{.kind = s.schedule,
                             .transfers = s.transfers,

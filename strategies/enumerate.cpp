@@ -65,6 +65,52 @@ void append_orders(const ClusterSpec& cluster, Allocation allocation, const std:
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+using Obstacle = std::optional<std::string>;
+
+Obstacle node_obstacle(const ClusterSpec& cluster, const Allocation& allocation) {
+  const int lanes = allocation.tensor * allocation.context;
+  for (const auto& [group, stages] : allocation.runs) {
+    const int per_node = cluster.groups[static_cast<std::size_t>(group)].gpus_per_node;
+    if (allocation.tensor > per_node) return "a tensor group larger than a node";
+    if (per_node % lanes != 0 && lanes % per_node != 0) return "a stage does not fill nodes evenly";
+  }
+  return std::nullopt;
+}
+
+Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
+  if (shape.heads % tensor != 0) return "heads do not divide";
+  // With fewer key-value heads than ways, each is held by several ranks.
+  if (shape.kv_heads % tensor != 0 && tensor % shape.kv_heads != 0) return "key-value heads do not divide";
+  if (shape.ffn % tensor != 0 || shape.shared_ffn % tensor != 0) return "width does not divide";
+  return std::nullopt;
+}
+
+// Two blocks for each context rank, so that causal work is equal; a share for each tensor rank.
+bool sequence_divides(std::int64_t sequence, const Allocation& allocation, bool sequence_parallel) {
+  if (allocation.context > 1 && sequence % (2 * std::int64_t{allocation.context}) != 0) return false;
+  return !sequence_parallel || sequence / allocation.context % allocation.tensor == 0;
+}
+
+// Dense layers have nothing to spread; a model of dense layers alone has no experts at all.
+bool experts_divide(const ModelSpec& model, int expert) {
+  if (expert == 1) return true;
+  bool any = false;
+  for (const LayerShape& shape : model.shapes) {
+    if (shape.experts == 1) continue;
+    any = true;
+    if (shape.experts % expert != 0) return false;
+  }
+  return any;
+}
+
+Obstacle microbatch_obstacle(const Setting& setting, int stages, std::int64_t microbatches) {
+  if (microbatches > kMostPlanMicrobatches) return "too many microbatches";
+  if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
+  if (stages < 2) return "interleaved with one pipeline stage";
+  if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string_view to_text(SearchMode mode) {
@@ -87,10 +133,9 @@ std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpac
   const std::vector<int> data_ways = divisors(global_batch, most_gpus);
   std::vector<Allocation> all;
   const auto add = [&](int tensor, int context, int expert, int data) {
-    const std::int64_t gpus_per_stage = std::int64_t{tensor} * context * data;
-    if (gpus_per_stage > most_gpus) return;
     std::vector<int> caps;
-    for (const NodeGroup& group : cluster.groups) caps.push_back(gpus_of(group) / static_cast<int>(gpus_per_stage));
+    const std::int64_t unit = std::int64_t{tensor} * context * data;  // GPUs of a stage; may be more than 32 bits count
+    for (const NodeGroup& group : cluster.groups) caps.push_back(static_cast<int>(gpus_of(group) / unit));
     const Allocation allocation{tensor, context, expert, data, {}, {}, true};
     for_each_stage_split(caps, space.most_stages, mode,
                          [&](const std::vector<int>& stages) { append_orders(cluster, allocation, stages, all); });
@@ -138,45 +183,20 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
                                           std::int64_t global_batch, std::int64_t sequence) {
   if (!allocation.full_nodes) return "GPUs of a node would be idle";
   if (global_batch % (setting.micro_batch * allocation.data) != 0) return "the batch does not divide";
-  const std::int64_t microbatches = global_batch / (setting.micro_batch * allocation.data);
-  if (microbatches > kMostMicrobatches) return "more microbatches than are scheduled (65,536)";
-  if (model.learned_positions > 0 && sequence > model.learned_positions) {
-    return "the sequence is longer than the model's table of positions";
-  }
   if (allocation.stages() * setting.chunks > model.layer_count()) return "more stages than layers";
   if (setting.sequence_parallel && allocation.tensor == 1) return "sequence parallelism without tensor parallelism";
+  if (model.learned_positions > 0 && sequence > model.learned_positions) {
+    return "the sequence is longer than the model's position table";
+  }
   if (allocation.data % allocation.expert != 0) return "expert ways do not divide the data ways";
-  const int lanes = allocation.tensor * allocation.context;
-  for (const auto& [group, stages] : allocation.runs) {
-    const int per_node = cluster.groups[static_cast<std::size_t>(group)].gpus_per_node;
-    if (allocation.tensor > per_node) return "a tensor group larger than a node";
-    if (per_node % lanes != 0 && lanes % per_node != 0) return "a stage does not fill nodes evenly";
-  }
-  bool has_experts = false;
+  if (auto obstacle = node_obstacle(cluster, allocation)) return obstacle;
   for (const LayerShape& shape : model.shapes) {
+    if (auto obstacle = tensor_obstacle(shape, allocation.tensor)) return obstacle;
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
-    if (allocation.context > 1 && tokens % (2 * allocation.context) != 0) return "the sequence does not divide";
-    if (setting.sequence_parallel && tokens / allocation.context % allocation.tensor != 0) {
-      return "the sequence does not divide";
-    }
-    if (shape.heads % allocation.tensor != 0) return "heads do not divide";
-    if (shape.kv_heads % allocation.tensor != 0 && allocation.tensor % shape.kv_heads != 0) {
-      return "key-value heads do not divide";
-    }
-    if (shape.ffn % allocation.tensor != 0 || shape.shared_ffn % allocation.tensor != 0 ||
-        shape.hidden % allocation.tensor != 0) {
-      return "width does not divide";
-    }
-    if (shape.experts == 1) continue;
-    has_experts = true;
-    if (shape.experts % allocation.expert != 0) return "experts do not divide";
+    if (!sequence_divides(tokens, allocation, setting.sequence_parallel)) return "the sequence does not divide";
   }
-  if (allocation.expert > 1 && !has_experts) return "expert ways for a model without experts";
-  if (setting.schedule == ScheduleKind::interleaved) {
-    if (allocation.stages() < 2) return "interleaved with one pipeline stage";
-    if (microbatches % allocation.stages() != 0) return "interleaved: the microbatches do not divide over the stages";
-  }
-  return std::nullopt;
+  if (!experts_divide(model, allocation.expert)) return "experts do not divide";
+  return microbatch_obstacle(setting, allocation.stages(), global_batch / (setting.micro_batch * allocation.data));
 }
 
 ParallelStrategy strategy_of(const Allocation& allocation, const Setting& setting, std::int64_t global_batch,

@@ -17,9 +17,8 @@ struct StageLoad {
 };
 
 // At least one layer a stage. Exact: the largest load is the least possible among all contiguous splits that keep
-// every stage within its most_layers (AMP, arXiv 2210.07297, section 4.2 solves the same problem by dynamic
-// programming; loads that only grow with the stretch allow a search over the answer). Among equals, later stages
-// take more layers: they hold fewer microbatches. Absent when nothing fits.
+// every stage within its most_layers, by the dynamic programming of AMP (arXiv 2210.07297, section 4.2). Among equals,
+// later stages take more layers: they hold fewer microbatches. Absent when nothing fits.
 std::optional<std::vector<LayerRange>> partition_layers(const std::vector<StageLoad>& stages);
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #include "strategies/schedule.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "platforms/errors.hpp"
@@ -180,6 +181,10 @@ Message Schedule::message(MessageId id) const {
 std::optional<std::string> schedule_obstacle(const ScheduleShape& shape) {
   if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1) {
     return "stages, microbatches and chunks must be 1 or more";
+  }
+  const std::int64_t boundaries = std::int64_t{shape.ranks} * shape.chunks - 1;
+  if (boundaries * shape.microbatches > std::numeric_limits<MessageId>::max() / 2) {
+    return "stages times microbatches is more than the messages of a schedule can count";
   }
   if (shape.kind != ScheduleKind::interleaved) {
     if (shape.chunks > 1) return std::string(to_text(shape.kind)) + " has one chunk a rank, not " + std::to_string(shape.chunks);

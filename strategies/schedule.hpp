@@ -65,8 +65,8 @@ struct Schedule {
   [[nodiscard]] Message message(MessageId id) const;
 };
 
-// A schedule numbers its messages, two a boundary and microbatch, with 32 bits.
-inline constexpr std::int64_t kMostMicrobatches = 1 << 16;
+// Of a plan that is searched or replayed.
+inline constexpr std::int64_t kMostPlanMicrobatches = 1 << 16;
 
 struct ScheduleShape {
   ScheduleKind kind = ScheduleKind::one_f_one_b;

@@ -2,22 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
+#include <type_traits>
 
+#include "analysis/report.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
-#include "platforms/topology.hpp"
 #include "platforms/units.hpp"
+#include "platforms/yaml.hpp"
 #include "sim/durations.hpp"
 #include "strategies/model.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/rules.hpp"
 #include "strategies/search_space.hpp"
-#include "platforms/yaml.hpp"
 #include "tests/traces/sample_trace.hpp"
 #include "tests/traces/scratch_folder.hpp"
 #include "traces/csv_stream.hpp"
+#include "traces/hdf5_schema.hpp"
 #include "traces/perfetto.hpp"
 #include "traces/trace.hpp"
 
@@ -90,8 +93,8 @@ void plan(std::string_view yaml) {
 void rules(std::string_view text) {
   read_or_refuse([&] {
     for (const Rule& rule : parse_rules(text, "fuzz.txt")) {
-      rule.matches(argument_examples());
-      rule.matches({});
+      static_cast<void>(rule.matches(argument_examples()));
+      static_cast<void>(rule.matches({}));
     }
   });
 }
@@ -110,38 +113,83 @@ std::string write_scratch(const ScratchFolder& folder, const std::string& name, 
   return path;
 }
 
-std::string sample_trace_file(const ScratchFolder& folder) {
-  Trace sample = sample_trace();
-  for (RunAttribute& attribute : sample.run) attribute.value.resize(std::min<std::size_t>(attribute.value.size(), 40));
-  write_trace(folder.file("sample.h5"), sample);
-  return read_text_file(folder.file("sample.h5"));
+Trace small_trace() {
+  Trace trace = sample_trace();
+  for (RunAttribute& attribute : trace.run) attribute.value.resize(std::min<std::size_t>(attribute.value.size(), 40));
+  return trace;
 }
 
-// A trace is mostly empty space, so the input says how to damage a good one. First byte: 's' keeps the seal, which
-// then tells the damage, and 'u' removes it, as another program would. Then edits: three bytes of place, one of value.
-std::string damaged(std::string file, std::string_view edits) {
-  constexpr std::size_t kSealBytes = 16, kEditBytes = 4;
-  if (edits.empty()) return {};
-  if (edits.front() == 'u') file.resize(file.size() - kSealBytes);
+std::string trace_file(const ScratchFolder& folder) {
+  write_trace(folder.file("good.h5"), small_trace());
+  return read_text_file(folder.file("good.h5"));
+}
+
+// A good trace file with damaged bytes: the seal tells. Edits: three bytes of place, one of value.
+void seal(std::string_view edits) {
+  static const ScratchFolder folder;
+  static const std::string good = trace_file(folder);
+  constexpr std::size_t kEditBytes = 4, kSealBytes = 16;
+  std::string file = good;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(edits[i]); };
-  for (std::size_t i = 1; i + kEditBytes <= edits.size(); i += kEditBytes) {
+  for (std::size_t i = 0; i + kEditBytes <= edits.size(); i += kEditBytes) {
     const std::size_t place = byte(i) * std::size_t{65536} + byte(i + 1) * std::size_t{256} + byte(i + 2);
-    file[place % file.size()] = edits[i + 3];
+    file[place % (file.size() - kSealBytes)] = edits[i + 3];
   }
-  return file;
+  const std::string path = write_scratch(folder, "fuzz.h5", file);
+  bool read = false;
+  read_or_refuse([&] {
+    read_trace(path);
+    read = true;
+  });
+  require(read == (file == good), "a damaged file is refused and a good one is read");
 }
 
-// What is read is whole: it can be written again and exported.
+// The cells of a trace, numbered; one of them is overwritten by the bytes of an edit.
+class CellEditor {
+ public:
+  CellEditor(std::size_t column, std::size_t row, std::string_view bytes) : column_(column), row_(row), bytes_(bytes) {}
+
+  template <class Cells>
+  void operator()(const char*, Cells& cells, ColumnLabel) {
+    if (column_-- == 0 && !cells.empty()) set(cells[row_ % cells.size()]);
+  }
+  template <class Rows, class Access>
+  void operator()(const std::string&, Rows& rows, const Access& access, ColumnLabel) {
+    if (column_-- == 0 && !rows.empty()) set(access(rows[row_ % rows.size()]));
+  }
+
+ private:
+  template <class Cell>
+  void set(Cell& cell) const {
+    if constexpr (std::is_trivially_copyable_v<Cell>) std::memcpy(&cell, bytes_.data(), std::min(sizeof cell, bytes_.size()));
+  }
+
+  std::size_t column_;
+  std::size_t row_;
+  std::string_view bytes_;
+};
+
+// A whole file of odd numbers. Edits: column, row, eight bytes of value. What is read can be written and shown.
 void trace(std::string_view edits) {
   static const ScratchFolder folder;
-  static const std::string good = sample_trace_file(folder);
-  const std::string path = write_scratch(folder, "fuzz.h5", damaged(good, edits));
+  constexpr std::size_t kEditBytes = 10;
+  Trace odd = small_trace();
+  for (std::size_t i = 0; i + kEditBytes <= edits.size(); i += kEditBytes) {
+    const auto column = static_cast<unsigned char>(edits[i]);
+    CellEditor editor(column, static_cast<unsigned char>(edits[i + 1]), edits.substr(i + 2, sizeof(double)));
+    visit_spans(odd.timeline.spans, editor);
+    visit_ranks(odd.timeline.ranks, editor);
+    visit_stages(odd.accounting.stages, editor);
+    visit_links(odd.timeline.links, editor);
+    visit_memory(odd.memory, editor);
+    visit_curve(odd.activations, editor);
+  }
+  write_trace(folder.file("fuzz.h5"), odd);
   read_or_refuse([&] {
-    const Trace read = read_trace(path);
-    write_trace(folder.file("again.h5"), read);
-    require(read_trace(folder.file("again.h5")).run == read.run, "a trace is written as it was read");
+    const Trace read = read_trace(folder.file("fuzz.h5"));
     export_perfetto(folder.file("perfetto.json"), read);
     export_csv(folder.file("spans.csv"), read);
+    require(!report_page({.title = "fuzz", .traces = {{"fuzz", read}}}).empty(), "a trace has a report");
   });
 }
 
@@ -150,7 +198,7 @@ void csv(std::string_view bytes) {
   const std::string path = write_scratch(folder, "fuzz.csv", bytes);
   read_or_refuse([&] {
     CsvStream stream(path, "fuzz.csv");
-    stream.find_column("time_us");
+    static_cast<void>(stream.find_column("time_us"));
     while (stream.next()) {
       for (const std::string_view field : stream.fields()) {
         const auto number = parse_number(field);
@@ -166,7 +214,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
       {"quantity", quantity}, {"cluster", cluster},     {"huggingface", huggingface}, {"blocks", blocks},
       {"plan", plan},         {"rules", rules},         {"durations", durations},     {"space", space},
-      {"trace", trace},       {"csv", csv},
+      {"trace", trace},       {"seal", seal},           {"csv", csv},
   };
   return all;
 }

@@ -177,8 +177,8 @@ TEST_CASE("every reason to reject is counted under its kind") {
   };
   const auto row = GENERATE(values<Row>({
       {{"--rule", "true"}, "rule", "rule: true"},
-      {{"--sequence", "1025"}, "shape", "the sequence is longer than the model's table of positions"},
-      {{"--global-batch", "10000000"}, "shape", "more microbatches than are scheduled (65,536)"},
+      {{"--sequence", "1025"}, "shape", "the sequence is longer than the model's position table"},
+      {{"--global-batch", "10000000"}, "shape", "too many microbatches"},
       {{"--tokens", "1G", "--budget", "0 USD"}, "budget", "over the budget"},
       {{"--tokens", "1G", "--deadline", "1s"}, "budget", "later than the deadline"},
   }));

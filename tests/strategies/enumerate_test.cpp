@@ -1,0 +1,222 @@
+#include "strategies/enumerate.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/strategies/plan_fixture.hpp"
+#include "tests/strategies/random_schedule.hpp"
+
+namespace orrery {
+namespace {
+
+using test::between;
+
+using Runs = std::vector<std::pair<int, int>>;
+// tensor, context, expert, data, runs, nodes, no GPU idle: all that an allocation says.
+using Key = std::tuple<int, int, int, int, Runs, std::vector<int>, bool>;
+
+Key key_of(const Allocation& a) {
+  return {a.tensor, a.context, a.expert, a.data, a.runs, a.nodes, a.full_nodes};
+}
+
+// Another way round than the code: all orders of all groups, all counts of stages, thrown away where they do
+// not fit.
+class BruteForce {
+ public:
+  BruteForce(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode, std::int64_t batch)
+      : cluster_(cluster), space_(space), mode_(mode) {
+    for (int data = 1; data <= 64; ++data) {
+      if (batch % data != 0) continue;
+      for (const int tensor : space.tensor) {
+        for (const int context : space.context) {
+          for (const int expert : space.expert) orders(tensor, context, expert, data);
+        }
+      }
+    }
+  }
+  std::set<Key> all;
+
+ private:
+  void orders(int tensor, int context, int expert, int data) {
+    std::vector<int> order(cluster_.groups.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      counts({tensor, context, expert, data, {}, {}, true}, order, 0);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+
+  void counts(Allocation allocation, const std::vector<int>& order, std::size_t next) {
+    if (next == order.size()) {
+      finish(allocation);
+      return;
+    }
+    for (int stages = 0; stages <= space_.most_stages; ++stages) {
+      Allocation longer = allocation;
+      if (stages > 0) longer.runs.emplace_back(order[next], stages);
+      counts(longer, order, next + 1);
+    }
+  }
+
+  void finish(Allocation allocation) {
+    if (allocation.runs.empty() || allocation.stages() > space_.most_stages) return;
+    if (mode_ == SearchMode::homogeneous && allocation.runs.size() > 1) return;
+    for (std::size_t group = 0; group < cluster_.groups.size(); ++group) {
+      const NodeGroup& nodes = cluster_.groups[group];
+      int gpus = 0;
+      for (const auto& [of, stages] : allocation.runs) {
+        if (of == static_cast<int>(group)) {
+          gpus = stages * allocation.tensor * allocation.context * allocation.data;
+        }
+      }
+      int used = nodes.count.minimum;
+      while (used * nodes.gpus_per_node < gpus) ++used;
+      if (used > nodes.count.maximum) return;
+      if (gpus % nodes.gpus_per_node != 0) allocation.full_nodes = false;
+      allocation.nodes.push_back(used);
+    }
+    all.insert(key_of(allocation));
+  }
+
+  const ClusterSpec& cluster_;
+  const SearchSpace& space_;
+  SearchMode mode_;
+};
+
+ClusterSpec random_cluster(std::mt19937& random) {
+  ClusterSpec cluster;
+  const int groups = between(random, 1, 3);
+  for (int i = 0; i < groups; ++i) {
+    NodeGroup group = test::node_group("g" + std::to_string(i), between(random, 1, 3));
+    group.gpus_per_node = 1 << between(random, 0, 2);
+    group.count.minimum = between(random, 0, 1) * group.count.maximum;  // a range from 0, or fixed
+    cluster.groups.push_back(group);
+  }
+  return cluster;
+}
+
+SearchSpace small_space(std::mt19937& random) {
+  SearchSpace space;
+  space.tensor = {1, 2, 3};
+  space.context = {1, 2};
+  space.expert = {1, 2};
+  space.most_stages = between(random, 1, 4);
+  return space;
+}
+
+std::string describe(const ClusterSpec& cluster, const SearchSpace& space, std::int64_t batch) {
+  std::string text =
+      "batch " + std::to_string(batch) + ", at most " + std::to_string(space.most_stages) + " stages";
+  for (const NodeGroup& group : cluster.groups) {
+    text += "; " + std::to_string(group.count.minimum) + ".." + std::to_string(group.count.maximum) +
+            " nodes of " + std::to_string(group.gpus_per_node);
+  }
+  return text;
+}
+
+std::vector<Key> keys_of(const std::vector<Allocation>& allocations) {
+  std::vector<Key> keys;
+  for (const Allocation& allocation : allocations) keys.push_back(key_of(allocation));
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("allocations are all there are, each once") {
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    const ClusterSpec cluster = random_cluster(random);
+    const SearchSpace space = small_space(random);
+    const std::int64_t batch = between(random, 1, 12);
+    INFO(describe(cluster, space, batch));
+    for (const SearchMode mode : {SearchMode::homogeneous, SearchMode::heterogeneous, SearchMode::cost}) {
+      const std::vector<Key> keys = keys_of(allocations(cluster, space, mode, batch));
+      const std::set<Key> found(keys.begin(), keys.end());
+      REQUIRE(found.size() == keys.size());
+      REQUIRE(found == BruteForce(cluster, space, mode, batch).all);
+      REQUIRE(keys_of(allocations(cluster, space, mode, batch)) == keys);
+    }
+  }
+}
+
+// Two kinds of 2 GPUs, one stage a GPU, no data parallelism: s stages of the first and t of the second with
+// s, t <= 2 and s + t <= 2.
+TEST_CASE("allocations on two nodes, one of each kind, in their order") {
+  ClusterSpec cluster = test::two_kinds();
+  for (NodeGroup& group : cluster.groups) {
+    group.count = {0, 1};
+    group.gpus_per_node = 2;
+  }
+  SearchSpace space;
+  space.tensor = space.context = {1};
+  space.most_stages = 2;
+  const auto runs = [&](SearchMode mode) {
+    std::vector<Runs> all;
+    for (const Allocation& allocation : allocations(cluster, space, mode, 1)) all.push_back(allocation.runs);
+    return all;
+  };
+  CHECK(runs(SearchMode::heterogeneous) ==
+        std::vector<Runs>{{{1, 1}}, {{1, 2}}, {{0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}, {0, 1}}, {{0, 2}}});
+  CHECK(runs(SearchMode::homogeneous) == std::vector<Runs>{{{1, 1}}, {{1, 2}}, {{0, 1}}, {{0, 2}}});
+}
+
+TEST_CASE("a group with a fixed count is paid for even where it is not used") {
+  ClusterSpec cluster = test::two_kinds();
+  cluster.groups[0].count = {4, 4};
+  SearchSpace space;
+  space.tensor = {8};
+  space.context = {1};
+  space.most_stages = 2;
+  for (const Allocation& allocation : allocations(cluster, space, SearchMode::heterogeneous, 1)) {
+    CHECK(allocation.nodes[0] == 4);
+    int slow = 0;
+    for (const auto& [group, stages] : allocation.runs) slow += group == 1 ? stages : 0;
+    CHECK(allocation.nodes[1] == slow);  // 8 ways fill a node
+  }
+}
+
+TEST_CASE("ways beyond every cluster make no allocation") {
+  SearchSpace space;
+  space.tensor = {65'536};
+  space.context = {65'536};  // 2^32 together: more than 32 bits count
+  CHECK(allocations(test::two_kinds(), space, SearchMode::heterogeneous, 64).empty());
+}
+
+TEST_CASE("settings are the product of what is named, interleaved where there are chunks") {
+  SearchSpace space;
+  space.chunks = {1, 2, 4};
+  space.micro_batch = {1, 2};
+  space.schedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b};
+  // 2 micro batches x (2 schedules of one chunk + 2 interleaved) x 2 recomputations x 2 x 2 switches.
+  const std::vector<Setting> all = settings(space);
+  CHECK(all.size() == 2 * (2 + 2) * 2 * 2 * 2);
+  std::set<std::tuple<std::int64_t, int, ScheduleKind, RecomputeGranularity, bool, bool>> distinct;
+  for (const Setting& s : all) {
+    CHECK((s.chunks > 1) == (s.schedule == ScheduleKind::interleaved));
+    distinct.emplace(s.micro_batch, s.chunks, s.schedule, s.recompute.granularity, s.sequence_parallel,
+                     s.distributed_optimizer);
+  }
+  CHECK(distinct.size() == all.size());
+}
+
+TEST_CASE("a strategy says what its allocation and setting say") {
+  Allocation allocation{2, 4, 2, 8, {{1, 3}, {0, 2}}, {5, 7}, true};
+  Setting setting{4, 1, ScheduleKind::one_f_one_b, {RecomputeGranularity::full}, true, true};
+  const ParallelStrategy s = strategy_of(allocation, setting, 64, 4096, DataType::fp16);
+  CHECK(s.pipeline == 5);
+  CHECK(s.stages == std::vector<StageDevices>{{1, 2}, {1, 2}, {1, 2}, {0, 2}, {0, 2}});
+  CHECK(std::tuple(s.data, s.context, s.expert, s.chunks) == std::tuple(8, 4, 2, 1));
+  CHECK(std::tuple(s.micro_batch, s.global_batch, s.sequence) == std::tuple(4, 64, 4096));
+  CHECK(s.microbatches() == 64 / (4 * 8));
+  CHECK(s.gpus() == 5 * 2 * 4 * 8);
+  CHECK(s.type == DataType::fp16);
+  CHECK(s.recompute == setting.recompute);
+  CHECK((s.sequence_parallel && s.distributed_optimizer));
+  CHECK(s.nodes == allocation.nodes);
+  CHECK(s.transfers == TransferMode::blocking);
+  setting.schedule = ScheduleKind::interleaved;
+  CHECK(strategy_of(allocation, setting, 64, 4096, DataType::fp16).transfers == TransferMode::overlapped);
+}
+
+}  // namespace orrery

@@ -1,0 +1,31 @@
+// Shapes of schedules for property tests.
+#pragma once
+
+#include <random>
+
+#include "strategies/schedule.hpp"
+
+namespace orrery::test {
+
+inline int between(std::mt19937& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+// Up to 9 ranks, 3 chunks and 20 microbatches (interleaved: up to 27); all kinds and transfers that go
+// together.
+inline ScheduleShape random_shape(std::mt19937& random) {
+  ScheduleShape shape;
+  shape.kind = static_cast<ScheduleKind>(between(random, 0, 2));
+  shape.transfers = static_cast<TransferMode>(between(random, 0, 2));
+  shape.ranks = between(random, 1, 9);
+  shape.microbatches = between(random, 1, 20);
+  if (shape.kind == ScheduleKind::interleaved) {
+    shape.ranks = std::max(shape.ranks, 2);
+    shape.chunks = between(random, 2, 3);
+    shape.microbatches = shape.ranks * between(random, 1, 3);
+    if (shape.transfers == TransferMode::blocking) shape.transfers = TransferMode::overlapped;
+  }
+  return shape;
+}
+
+}  // namespace orrery::test

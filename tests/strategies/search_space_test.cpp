@@ -1,0 +1,93 @@
+#include "strategies/search_space.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
+
+namespace orrery {
+namespace {
+
+std::string error_of(const std::string& yaml) {
+  return input_error([&] { parse_space(yaml, "space.yaml"); });
+}
+
+}  // namespace
+
+TEST_CASE("every key of a search space is read") {
+  const SearchSpace space = parse_space(R"(tensor_model_parallel_size: [2, 4]
+context_parallel_size: [1, 8]
+expert_model_parallel_size: [1, 2]
+num_virtual_stages_per_pipeline_rank: [3]
+micro_batch_size: [16, 32]
+pipeline_model_parallel_size: 12
+schedule: [gpipe, 1f1b]
+recompute_granularity: [none, selective, full]
+sequence_parallel: [true]
+use_distributed_optimizer: [false, true]
+)",
+                                        "space.yaml");
+  SearchSpace expected;
+  expected.tensor = {2, 4};
+  expected.context = {1, 8};
+  expected.expert = {1, 2};
+  expected.chunks = {3};
+  expected.micro_batch = {16, 32};
+  expected.most_stages = 12;
+  expected.schedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b};
+  expected.recompute = {{RecomputeGranularity::none},
+                        {RecomputeGranularity::selective},
+                        {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+  expected.sequence_parallel = {true};
+  expected.distributed_optimizer = {false, true};
+  CHECK(space == expected);
+}
+
+TEST_CASE("what a search space does not name keeps its default") {
+  SearchSpace expected;
+  expected.tensor = {4};
+  CHECK(parse_space("tensor_model_parallel_size: 4\n", "space.yaml") == expected);
+  CHECK(parse_space("{}\n", "space.yaml") == SearchSpace{});
+}
+
+TEST_CASE("a single value stands for a list of one") {
+  const SearchSpace space =
+      parse_space("schedule: gpipe\nsequence_parallel: false\nmicro_batch_size: 3\n", "space.yaml");
+  CHECK(space.schedules == std::vector{ScheduleKind::gpipe});
+  CHECK(space.sequence_parallel == std::vector{false});
+  CHECK(space.micro_batch == std::vector<std::int64_t>{3});
+}
+
+TEST_CASE("a wrong search space is told with its line") {
+  struct Row {
+    std::string yaml;
+    std::vector<std::string> parts;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"\nmicro_batch_sizes: 1\n", {"space.yaml:2", "micro_batch_sizes", "did you mean 'micro_batch_size'"}},
+      {"micro_batch_size: [1, 2, 1]\n", {"space.yaml:1", "each choice once"}},
+      {"recompute_granularity: [full, full]\n", {"space.yaml:1", "each choice once"}},
+      {"micro_batch_size: []\n", {"space.yaml:1", "at least one choice"}},
+      {"tensor_model_parallel_size: [0]\n", {"space.yaml:1", "'0'"}},
+      {"tensor_model_parallel_size: [-2]\n", {"space.yaml:1", "'-2'"}},
+      {"tensor_model_parallel_size: [2.5]\n", {"space.yaml:1", "'2.5'"}},
+      {"tensor_model_parallel_size: [99999999999]\n", {"space.yaml:1", "'99999999999'"}},
+      {"pipeline_model_parallel_size: 0\n", {"space.yaml:1", "'0'"}},
+      {"pipeline_model_parallel_size: [1, 2]\n", {"space.yaml:1", "a list"}},
+      {"schedule: [interleaved]\n", {"space.yaml:1", "'interleaved'", "num_virtual_stages"}},
+      {"recompute_granularity: some\n", {"space.yaml:1", "'some'", "none, selective or full"}},
+      {"sequence_parallel: 1\n", {"space.yaml:1", "'1'"}},
+      {"sequence_parallel: [[true]]\n", {"space.yaml:1", "a list"}},
+      {"micro_batch_size: {a: 1}\n", {"space.yaml:1", "a map"}},
+      {"micro_batch_size:\n", {"space.yaml:", "micro_batch_size", "nothing"}},
+      {"micro_batch_size: 1\nmicro_batch_size: 2\n", {"space.yaml:2", "micro_batch_size"}},
+      {"- 1\n", {"space.yaml:1", "a list"}},
+  }));
+  const std::string message = error_of(row.yaml);
+  INFO(row.yaml << message);
+  for (const std::string& part : row.parts) CHECK(contains(message, part));
+}
+
+TEST_CASE("a search space that is not there is an input error") {
+  CHECK(contains(input_error([] { read_space("/nowhere/space.yaml"); }), "/nowhere/space.yaml"));
+}
+
+}  // namespace orrery

@@ -30,25 +30,35 @@ std::string milliseconds_text(Seconds time) {
   return text;
 }
 
-void print_replay(const ReplayResult& replay, const ReplaySummary& summary) {
-  std::printf("iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
-              milliseconds_text(Seconds(summary.iteration_s)).c_str(),
-              milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-              milliseconds_text(Seconds(summary.imbalance_s)).c_str());
-  if (!summary.runs.empty()) {
-    const Spread spread = spread_of(summary.runs);
-    std::printf("%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n", summary.runs.size(),
-                milliseconds_text(Seconds(spread.mean)).c_str(), milliseconds_text(Seconds(spread.deviation)).c_str(),
-                milliseconds_text(Seconds(spread.p05)).c_str(), milliseconds_text(Seconds(spread.p50)).c_str(),
-                milliseconds_text(Seconds(spread.p95)).c_str());
-  }
-  std::printf("activities  %llu on %zu ranks\n\n", static_cast<unsigned long long>(summary.activities),
-              replay.timeline.ranks.size());
+std::string runs_text(const std::vector<double>& runs) {
+  if (runs.empty()) return "";
+  const Spread spread = spread_of(runs);
+  char text[256];
+  std::snprintf(text, sizeof text, "%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n",
+                runs.size(), milliseconds_text(Seconds(spread.mean)).c_str(),
+                milliseconds_text(Seconds(spread.deviation)).c_str(), milliseconds_text(Seconds(spread.p05)).c_str(),
+                milliseconds_text(Seconds(spread.p50)).c_str(), milliseconds_text(Seconds(spread.p95)).c_str());
+  return text;
+}
+
+std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n"
+                "activities  %llu on %zu ranks\n",
+                milliseconds_text(Seconds(summary.iteration_s)).c_str(),
+                milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
+                milliseconds_text(Seconds(summary.imbalance_s)).c_str(),
+                static_cast<unsigned long long>(summary.activities), ranks);
+  return text + runs_text(summary.runs);
+}
+
+Table stages_table(const std::vector<StageAccounting>& stages) {
   Table table;
   for (const char* title : {"stage", "compute", "tensor", "p2p", "data", "optimizer", "warm-up", "steady", "drain"}) {
     table.columns.push_back({title, Align::right});
   }
-  for (const StageAccounting& stage : summary.stages) {
+  for (const StageAccounting& stage : stages) {
     const Accounting& mean = stage.mean;
     std::vector<std::string> row{std::to_string(stage.stage)};
     for (const Seconds time : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp, mean.optimizer,
@@ -57,12 +67,7 @@ void print_replay(const ReplayResult& replay, const ReplaySummary& summary) {
     }
     table.rows.push_back(std::move(row));
   }
-  const bool few = replay.timeline.spans.size() < 2000;
-  const GanttLetters letters = few ? GanttLetters::microbatch : GanttLetters::kind;
-  std::cout << "Milliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
-               "warm-up, steady, drain: bubble\n\n"
-            << to_text(table) << "\n"
-            << text_gantt(replay.timeline, {.columns = 100, .letters = letters}) << gantt_legend(letters) << "\n";
+  return table;
 }
 
 ReplayChoices choices(const CommandLine& line) {
@@ -96,22 +101,32 @@ std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, 
   return times;
 }
 
+std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
+  return facts_text(summary, timeline.ranks.size()) +
+         "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
+         "warm-up, steady, drain: bubble\n\n" +
+         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) + "\n" +
+         gantt_legend(GanttLetters::microbatch);
+}
+
+// The trace is written first: nothing is said of a run that then fails.
 void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const std::vector<double>& runs,
-            const ReplayedPlan& plan, const std::function<Trace(ReplayResult&)>& trace) {
+            const ReplayedPlan& plan,
+            const std::function<Trace(ReplayResult&)>& trace) {
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
-  if (line.json()) {
-    std::cout << replay_json(summary, plan);
-  } else {
-    print_replay(replay, summary);
-  }
+  std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
   if (const auto path = line.text("output")) {
     write_trace(*path, trace(replay));
-    if (!line.json()) std::cout << "\ntrace   " << *path << "\n";
+    if (!line.json()) text += "\ntrace   " + *path + "\n";
   }
+  std::cout << text;
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
+  for (const char* option : {"tokens", "costs"}) {
+    if (line.has(option)) throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
+  }
   DurationsPlan given = read_durations(line.required("durations"));
   if (line.has("no-contention")) {
     ClusterSpec cluster = given.topology.cluster();
@@ -125,8 +140,7 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, runs, {}, [&](ReplayResult& played) {
     RunOrigin origin;
-    origin.command_line = "orrery replay";
-    for (const std::string& argument : arguments) origin.command_line += " " + argument;
+    origin.command_line = command_line_text("replay", arguments);
     origin.seed = line.seed();
     return make_trace(played, origin);
   });
@@ -196,6 +210,7 @@ int run_replay_command(const Arguments& arguments) {
     throw InputError("orrery replay", line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
                      "one of them");
   }
+  if (const auto path = line.text("output")) require_writable(*path);
   return line.has("plan") ? replay_plan(line, arguments) : replay_durations(line, arguments);
 }
 

@@ -146,7 +146,9 @@ TEST_CASE("where all lanes are played every tensor rank has its ring") {
 }
 
 TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {
-  const Case c(full_plan(1, 4, 1, 8), Folding::on);  // replica r is node r
+  PricedPlan plan = full_plan(1, 4, 1, 8);  // replica r is node r
+  plan.algorithm = CollectiveAlgorithm::ring;
+  const Case c(std::move(plan), Folding::on);
   REQUIRE(c.flows.replicas() == 1);
   REQUIRE(c.flows.collective(0).phases.front().flows.size() == 1);
   const Flow& hop = c.flows.collective(0).phases.front().flows[0];

@@ -143,6 +143,30 @@ TEST_CASE("a ring sends as many bytes as it receives, and never beats its bound"
   }
 }
 
+TEST_CASE("a ring is the same wherever its list of members begins") {
+  std::mt19937 random(3);
+  const Topology topology = flat_topology({.nodes = 3, .gpus_per_node = 4, .nics_per_node = 4});
+  const auto hops = [&](const std::vector<int>& members) {
+    std::vector<std::tuple<int, int, double>> list;
+    for (const Flow& f : all_reduce(topology, mebibytes(12), members).flows) {
+      list.emplace_back(f.from, f.to, f.payload.value());
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  // From node to node and back, in runs of one or two.
+  CHECK(hops({1, 4, 5, 0}) == hops({0, 1, 4, 5}));
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int> members = count_up(topology.gpus());
+    std::shuffle(members.begin(), members.end(), random);
+    members.resize(static_cast<std::size_t>(between(random, 2, 12)));
+    std::vector<int> rotated = members;
+    std::rotate(rotated.begin(), rotated.begin() + 1, rotated.end());
+    INFO(Catch::StringMaker<std::vector<int>>::convert(members));
+    REQUIRE(hops(rotated) == hops(members));
+  }
+}
+
 TEST_CASE("flows that cross the same link take the sum of their times, others run side by side") {
   const Topology topology = flat_topology({.nodes = 3, .gpus_per_node = 2, .nics_per_node = 1});
   const Bytes size = mebibytes(50);

@@ -5,6 +5,7 @@
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 #include "platforms/node_group.hpp"
 #include "platforms/yaml.hpp"
 
@@ -150,13 +151,14 @@ std::optional<std::string_view> builtin_cluster(const std::string& name) {
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
   if (root.kind() != YamlValue::Kind::map) root.fail("a cluster: a map with the keys name and groups");
-  root.allow_keys({"name", "groups", "fabric", "contention"});
+  root.allow_keys({"name", "groups", "fabric", "contention", "links"});
   ClusterSpec cluster;
   const auto name = root.find("name");
   cluster.name = name ? name->text() : "cluster";
   cluster.groups = read_groups(root.at("groups"));
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
   cluster.contention = read_contention(root);
+  if (const auto links = root.find("links")) cluster.links = parse_link_overrides(*links, cluster);
   return cluster;
 }
 
@@ -170,6 +172,12 @@ ClusterSpec read_cluster(const std::string& path_or_name) {
                      "the path of a cluster file or a name of `orrery catalog clusters`");
   }
   return parse_cluster(read_text_file(path_or_name), path_or_name);
+}
+
+std::vector<int> largest_counts(const ClusterSpec& cluster) {
+  std::vector<int> counts;
+  for (const NodeGroup& group : cluster.groups) counts.push_back(group.count.maximum);
+  return counts;
 }
 
 std::vector<std::string> builtin_cluster_names() {

@@ -56,11 +56,24 @@ struct Fabric {
   bool operator==(const Fabric&) const = default;
 };
 
+enum class LinkState { up, down };
+
+// What is said of the links of a name; what is absent stays.
+struct LinkOverride {
+  std::string name;  // as Topology names them, with `*` for any text
+  std::optional<BytesPerSecond> bandwidth;
+  std::optional<double> factor;  // of the bandwidth; not beside `bandwidth`
+  std::optional<Seconds> latency;
+  std::optional<LinkState> state;  // no route crosses a link that is down
+  bool operator==(const LinkOverride&) const = default;
+};
+
 struct ClusterSpec {
   std::string name;
   std::vector<NodeGroup> groups;
   Fabric fabric;
   Contention contention = Contention::shared;
+  std::vector<LinkOverride> links = {};  // in order: a later one changes what an earlier one left
   bool operator==(const ClusterSpec&) const = default;
 };
 
@@ -70,5 +83,7 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file);
 // YAML that parse_cluster reads back to an equal value.
 std::string to_yaml(const ClusterSpec&);
 std::vector<std::string> builtin_cluster_names();
+// The largest number of nodes of each group.
+std::vector<int> largest_counts(const ClusterSpec&);
 
 }  // namespace orrery

@@ -4,6 +4,7 @@
 
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 
 namespace orrery {
 
@@ -99,6 +100,19 @@ std::string fabric_text(const Fabric& fabric) {
   return out;
 }
 
+std::string links_text(const std::vector<LinkOverride>& changes) {
+  std::string out = changes.empty() ? "" : "links:\n";
+  for (const LinkOverride& change : changes) {
+    out += "  - {name: " + quoted(change.name);
+    if (change.bandwidth) out += ", bandwidth: " + to_exact_text(*change.bandwidth);
+    if (change.factor) out += ", bandwidth: " + factor_text(*change.factor);
+    if (change.latency) out += ", latency: " + to_exact_text(*change.latency);
+    if (change.state) out += *change.state == LinkState::up ? ", state: up" : ", state: down";
+    out += "}\n";
+  }
+  return out;
+}
+
 std::string_view contention_text(Contention contention) {
   switch (contention) {
     case Contention::shared:
@@ -117,7 +131,7 @@ std::string to_yaml(const ClusterSpec& cluster) {
   out += fabric_text(cluster.fabric);
   out += "contention: ";
   out += contention_text(cluster.contention);
-  return out + "\n";
+  return out + "\n" + links_text(cluster.links);
 }
 
 }  // namespace orrery

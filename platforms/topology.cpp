@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 
 namespace orrery {
 
@@ -11,8 +12,8 @@ namespace {
 
 // Links come in pairs: the way up, and right after it the way down.
 int add_pair(std::vector<TopologyLink>& links, const std::string& name, const LinkSpec& spec) {
-  links.push_back({name + ".up", spec});
-  links.push_back({name + ".down", spec});
+  links.push_back({name + ".up", spec, LinkState::up});
+  links.push_back({name + ".down", spec, LinkState::up});
   return static_cast<int>(links.size()) - 2;
 }
 
@@ -48,7 +49,7 @@ std::vector<std::vector<int>> add_region_links(std::vector<TopologyLink>& links,
       if (from == to) continue;
       table[from][to] = static_cast<int>(links.size());
       const RegionLink& region = link_between(fabric, regions[from], regions[to]);
-      links.push_back({"region." + regions[from] + "." + regions[to], region.link});
+      links.push_back({"region." + regions[from] + "." + regions[to], region.link, LinkState::up});
     }
   }
   return table;
@@ -80,6 +81,9 @@ Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
     }
   }
   region_link_ = add_region_links(links_, cluster_.fabric, regions);
+  apply_overrides(cluster_.links, links_);
+  has_cut_ = std::any_of(links_.begin(), links_.end(),
+                         [](const TopologyLink& link) { return link.state == LinkState::down; });
 }
 
 void Topology::add_node(Device first, Place place) {
@@ -104,6 +108,36 @@ const NodeGroup& Topology::group_of(int gpu) const {
 }
 
 Route Topology::route(int from, int to) const {
+  const Route route = way(from, to);
+  ORRERY_ENSURE(!first_cut(route));
+  return route;
+}
+
+std::optional<int> Topology::first_cut(const Route& route) const {
+  if (!has_cut_) return std::nullopt;
+  for (int i = 0; i < route.count; ++i) {
+    const int link = route.links[static_cast<std::size_t>(i)];
+    if (links_[static_cast<std::size_t>(link)].state == LinkState::down) return link;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Topology::route_obstacle(int from, int to) const {
+  const std::optional<int> cut = first_cut(way(from, to));
+  if (!cut) return std::nullopt;
+  return "link " + links_[static_cast<std::size_t>(*cut)].name + " is down, so " + gpu_name(from) +
+         " cannot send to " + gpu_name(to);
+}
+
+std::string Topology::gpu_name(int gpu) const {
+  const NodeGroup& group = group_of(gpu);
+  const Device& place = device(gpu);
+  const int in_group = gpu - first_gpu(place.group);
+  return "GPU " + std::to_string(gpu) + " (" + group.name + ".node" +
+         std::to_string(in_group / group.gpus_per_node) + ".gpu" + std::to_string(place.local) + ")";
+}
+
+Route Topology::way(int from, int to) const {
   Route route;
   if (from == to) return route;
   const auto a = static_cast<std::size_t>(from);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,7 @@ namespace orrery {
 struct TopologyLink {
   std::string name;  // "a100.node3.nic0.up"
   LinkSpec spec;
+  LinkState state = LinkState::up;
 };
 
 struct Device {
@@ -44,8 +45,13 @@ class Topology {
   [[nodiscard]] const std::vector<TopologyLink>& links() const { return links_; }
 
   // The links a flow from one GPU to another crosses. Inside a node: the two GPU links. Across nodes: the
-  // NICs of the two GPUs, and what lies between. Equal ends: no link.
+  // NICs of the two GPUs, and what lies between. Equal ends: no link. Where route_obstacle has an answer there is no
+  // route, and asking for it or its path is our own mistake.
   [[nodiscard]] Route route(int from, int to) const;
+  // Why there is no route: the first link on the way that is down, and the two GPUs.
+  [[nodiscard]] std::optional<std::string> route_obstacle(int from, int to) const;
+  // Whether any link is down; where none is, every route exists.
+  [[nodiscard]] bool has_cut() const { return has_cut_; }
   // Latency of a route and its narrowest bandwidth when nobody else is on it. Equal ends: infinite bandwidth,
   // no latency.
   [[nodiscard]] LinkSpec path(int from, int to) const;
@@ -55,6 +61,9 @@ class Topology {
   [[nodiscard]] bool same_node(int a, int b) const { return device(a).node == device(b).node; }
 
  private:
+  [[nodiscard]] Route way(int from, int to) const;  // whether or not a link on it is down
+  [[nodiscard]] std::optional<int> first_cut(const Route&) const;
+  [[nodiscard]] std::string gpu_name(int gpu) const;
   struct Place {
     int node_of_group;
     int leaf_link;
@@ -72,6 +81,7 @@ class Topology {
   std::vector<int> leaf_up_;  // of the leaf above GPU g; absent leaves share one entry that no route uses
   std::vector<int> region_of_;
   std::vector<std::vector<int>> region_link_;
+  bool has_cut_ = false;
 };
 
 }  // namespace orrery

@@ -77,6 +77,17 @@ NodeGroup random_group(Draw& draw, int number) {
   return group;
 }
 
+LinkOverride random_override(Draw& draw) {
+  const std::vector<std::string> names = {"*", "*.up", "group-*.node0.*", "*nic0.down"};
+  LinkOverride change{names[draw.index(names.size())], {}, {}, {}, LinkState::up};
+  if (draw.coin()) change.bandwidth = random_link(draw).bandwidth;
+  if (!change.bandwidth && draw.coin()) change.factor = draw.real(0.001, 10);
+  if (draw.coin()) change.latency = random_link(draw).latency;
+  if (draw.coin()) change.state = draw.coin() ? std::optional(LinkState::down) : std::nullopt;
+  if (!change.bandwidth && !change.factor && !change.latency) change.state = LinkState::down;
+  return change;
+}
+
 ClusterSpec random_cluster(Draw& draw) {
   ClusterSpec cluster;
   cluster.name = draw.text(12);
@@ -95,6 +106,7 @@ ClusterSpec random_cluster(Draw& draw) {
     cluster.fabric.latency = Seconds(draw.real(0, 1e-5));
   }
   cluster.contention = draw.coin() ? Contention::shared : Contention::ideal;
+  for (int i = std::max(0, draw.integer(-2, 3)); i > 0; --i) cluster.links.push_back(random_override(draw));
   return cluster;
 }
 

@@ -36,6 +36,9 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
+// Whether NVLink joins the GPUs of a node, as the catalog says of the GPU; else PCIe does.
+bool has_nvlink(const NodeGroup&);
+
 // `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.
 enum class Contention { shared, ideal };
 
@@ -45,13 +48,20 @@ struct RegionLink {
   bool operator==(const RegionLink&) const = default;
 };
 
+// How NICs hang on leaves: all of a node on one switch, or NIC i of every node on rail switch i of the leaf.
+enum class FabricKind { fat_tree, rail_optimised };
+
 struct Fabric {
   // Nodes hang below leaf switches, filled in order; the uplink of a leaf carries
-  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction. 0 nodes per leaf: one big
-  // switch.
+  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction (one NIC a node for a rail
+  // switch). 0 nodes per leaf: one big switch, whatever the kind.
+  FabricKind kind = FabricKind::fat_tree;
   int nodes_per_leaf = 0;
   double oversubscription = 1.0;
-  Seconds latency;  // of the uplink, counted once up and once down
+  // A third level: the leaves of a pod share an uplink of what they send up / pod_oversubscription. 0: none.
+  int leaves_per_pod = 0;
+  double pod_oversubscription = 1.0;
+  Seconds latency;  // of each uplink, counted once up and once down
   std::vector<RegionLink> regions;
   bool operator==(const Fabric&) const = default;
 };

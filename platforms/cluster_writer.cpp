@@ -87,6 +87,11 @@ std::string group_text(const NodeGroup& group) {
 std::string fabric_text(const Fabric& fabric) {
   std::string out = "fabric:\n  nodes_per_leaf: " + std::to_string(fabric.nodes_per_leaf) + "\n";
   if (fabric.nodes_per_leaf > 0) {
+    if (fabric.kind == FabricKind::rail_optimised) out += "  kind: rail-optimised\n";
+    if (fabric.leaves_per_pod > 0) {
+      out += "  leaves_per_pod: " + std::to_string(fabric.leaves_per_pod) + "\n";
+      out += "  pod_oversubscription: " + exact_number(fabric.pod_oversubscription) + "\n";
+    }
     out += "  oversubscription: " + exact_number(fabric.oversubscription) + "\n";
     out += "  latency: " + to_exact_text(fabric.latency) + "\n";
   }

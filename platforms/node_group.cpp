@@ -145,10 +145,10 @@ const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
 void read_gpu_link(const YamlValue& map, NodeGroup& group) {
   const auto bandwidth = map.find("gpu_link_bandwidth");
   const auto latency = map.find("gpu_link_latency");
-  const bool is_pcie = group.gpu.link.rfind("PCIe", 0) == 0;
   group.gpu_link.bandwidth =
       bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : group.gpu.link_bandwidth;
-  group.gpu_link.latency = latency ? latency->quantity<Seconds>() : (is_pcie ? kPcieLatency : kNvlinkLatency);
+  group.gpu_link.latency =
+      latency ? latency->quantity<Seconds>() : (has_nvlink(group) ? kNvlinkLatency : kPcieLatency);
 }
 
 void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& group) {
@@ -177,6 +177,10 @@ void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
 }
 
 }  // namespace
+
+bool has_nvlink(const NodeGroup& group) {
+  return group.gpu.link.rfind("PCIe", 0) != 0;
+}
 
 std::string parse_label(const YamlValue& value) {
   constexpr std::size_t kLongest = 64;

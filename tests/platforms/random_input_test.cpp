@@ -104,6 +104,9 @@ ClusterSpec random_cluster(Draw& draw) {
   if (cluster.fabric.nodes_per_leaf > 0) {
     cluster.fabric.oversubscription = draw.real(1, 16);
     cluster.fabric.latency = Seconds(draw.real(0, 1e-5));
+    cluster.fabric.kind = draw.coin() ? FabricKind::rail_optimised : FabricKind::fat_tree;
+    cluster.fabric.leaves_per_pod = draw.integer(0, 2);
+    if (cluster.fabric.leaves_per_pod > 0) cluster.fabric.pod_oversubscription = draw.real(1, 16);
   }
   cluster.contention = draw.coin() ? Contention::shared : Contention::ideal;
   for (int i = std::max(0, draw.integer(-2, 3)); i > 0; --i) cluster.links.push_back(random_override(draw));

@@ -28,6 +28,11 @@ struct NodeGroup {
   int gpus_per_node = 8;
   NodeCount count;    // a fixed count has minimum == maximum
   LinkSpec gpu_link;  // of each GPU to the switch inside its node, each direction; latency counted once a GPU
+  // GPUs hang in equal groups, in order, on so many PCIe switches, whose uplinks (each direction) meet at the
+  // host bridge; each NIC hangs on the switch of its first GPU, and what a GPU sends by it crosses its GPU
+  // link. 0: one switch inside the node joins all its GPUs, and NICs are reached beside it.
+  int pcie_switches = 0;
+  LinkSpec pcie_uplink{};
   int nics_per_node = 1;  // divides gpus_per_node: the GPUs of a node share its NICs evenly, in order
   LinkSpec nic;           // each NIC, each direction
   std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known

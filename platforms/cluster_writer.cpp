@@ -74,6 +74,11 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "region: " + quoted(group.region);
   out += gap + "gpu_link_bandwidth: " + to_exact_text(group.gpu_link.bandwidth);
   out += gap + "gpu_link_latency: " + to_exact_text(group.gpu_link.latency);
+  if (group.pcie_switches > 0) {
+    out += gap + "pcie_switches: " + std::to_string(group.pcie_switches);
+    out += gap + "pcie_uplink_bandwidth: " + to_exact_text(group.pcie_uplink.bandwidth);
+    out += gap + "pcie_uplink_latency: " + to_exact_text(group.pcie_uplink.latency);
+  }
   out += gap + "nics_per_node: " + std::to_string(group.nics_per_node);
   out += gap + "nic_bandwidth: " + to_exact_text(group.nic.bandwidth);
   out += gap + "nic_latency: " + to_exact_text(group.nic.latency);

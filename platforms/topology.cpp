@@ -75,6 +75,17 @@ std::vector<std::vector<int>> add_region_links(std::vector<TopologyLink>& links,
   return table;
 }
 
+void add_link(Route& route, int link) {
+  route.links[static_cast<std::size_t>(route.count++)] = link;
+}
+
+// From one PCIe switch to another of the same node, over the host bridge.
+void add_bridge(Route& route, int from_up, int to_up) {
+  if (from_up == to_up) return;
+  add_link(route, from_up);
+  add_link(route, to_up + 1);
+}
+
 }  // namespace
 
 Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
@@ -123,10 +134,19 @@ void Topology::add_node(Device first, int node_of_group, Port above) {
   const bool on_rails =
       cluster_.fabric.kind == FabricKind::rail_optimised && cluster_.fabric.nodes_per_leaf > 0;
   Port port = above;
+  port.is_on_pcie = group.pcie_switches > 0;
+  ORRERY_ENSURE(!port.is_on_pcie || group.gpus_per_node % group.pcie_switches == 0);
+  const int gpus_per_switch =
+      port.is_on_pcie ? group.gpus_per_node / group.pcie_switches : group.gpus_per_node;
   for (int local = 0; local < group.gpus_per_node; ++local) {
     devices_.push_back({first.group, first.node, local});
     port.gpu_up = add_pair(links_, node + ".gpu" + std::to_string(local), group.gpu_link);
+    if (port.is_on_pcie && local % gpus_per_switch == 0) {
+      port.pcie_up =
+          add_pair(links_, node + ".pcie" + std::to_string(local / gpus_per_switch), group.pcie_uplink);
+    }
     if (local % gpus_per_nic == 0) {
+      port.nic_pcie_up = port.pcie_up;
       const int nic = local / gpus_per_nic;
       port.nic_up = add_pair(links_, node + ".nic" + std::to_string(nic), group.nic);
       port.leaf_up = above.leaf_up + (on_rails ? 2 * nic : 0);
@@ -187,35 +207,44 @@ int Topology::sender(int from, int to) const {
   return from - local + rail * gpus_per_nic + beside_nic;
 }
 
+void Topology::add_inside(Route& route, int from, int to) const {
+  add_link(route, port(from).gpu_up);
+  add_bridge(route, port(from).pcie_up, port(to).pcie_up);
+  add_link(route, port(to).gpu_up + 1);
+}
+
 Route Topology::way(int from, int to) const {
   Route route;
   if (from == to) return route;
-  const auto add = [&route](int link) { route.links[static_cast<std::size_t>(route.count++)] = link; };
-  const Port& b = port(to);
   if (same_node(from, to)) {
-    add(port(from).gpu_up);
-    add(b.gpu_up + 1);
+    add_inside(route, from, to);
     return route;
   }
   const int by = sender(from, to);
   const Port& a = port(by);
-  if (by != from) {
-    add(port(from).gpu_up);
-    add(a.gpu_up + 1);
+  const Port& b = port(to);
+  if (by != from) add_inside(route, from, by);
+  if (a.is_on_pcie) {
+    add_link(route, a.gpu_up);
+    add_bridge(route, a.pcie_up, a.nic_pcie_up);
   }
-  add(a.nic_up);
+  add_link(route, a.nic_up);
   // Without leaves, or pods, every GPU has the same entry; nodes of different groups or regions never share
   // one.
   const bool through_leaves = a.leaf_up != b.leaf_up;
   const bool through_pods = a.pod_up != b.pod_up;
-  if (through_leaves) add(a.leaf_up);
-  if (through_pods) add(a.pod_up);
+  if (through_leaves) add_link(route, a.leaf_up);
+  if (through_pods) add_link(route, a.pod_up);
   if (a.region != b.region) {
-    add(region_link_[static_cast<std::size_t>(a.region)][static_cast<std::size_t>(b.region)]);
+    add_link(route, region_link_[static_cast<std::size_t>(a.region)][static_cast<std::size_t>(b.region)]);
   }
-  if (through_pods) add(b.pod_up + 1);
-  if (through_leaves) add(b.leaf_up + 1);
-  add(b.nic_up + 1);
+  if (through_pods) add_link(route, b.pod_up + 1);
+  if (through_leaves) add_link(route, b.leaf_up + 1);
+  add_link(route, b.nic_up + 1);
+  if (b.is_on_pcie) {
+    add_bridge(route, b.nic_pcie_up, b.pcie_up);
+    add_link(route, b.gpu_up + 1);
+  }
   return route;
 }
 

@@ -87,6 +87,7 @@ class Topology {
   void add_group(int group, int first_node, int region);
   void add_node(Device first, int node_of_group, Port above);
   [[nodiscard]] int sender(int from, int to) const;
+  void add_inside(Route&, int from, int to) const;
   [[nodiscard]] Route way(int from, int to) const;  // whether or not a link on it is down
   [[nodiscard]] std::optional<int> first_cut(const Route&) const;
   [[nodiscard]] std::string gpu_name(int gpu) const;

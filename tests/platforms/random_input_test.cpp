@@ -69,6 +69,10 @@ NodeGroup random_group(Draw& draw, int number) {
   group.count.maximum = std::max(1, group.count.minimum + draw.integer(0, 20));
   group.gpu_link = random_link(draw);
   group.nic = random_link(draw);
+  if (!has_nvlink(group) && draw.coin()) {
+    group.pcie_switches = group.nics_per_node;
+    group.pcie_uplink = random_link(draw);
+  }
   if (draw.coin()) {
     group.price = DollarsPerHour(draw.coin() ? 0.0 : draw.real(0, 200));
     group.price_source = draw.text(20);

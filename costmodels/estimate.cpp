@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "costmodels/collective_choice.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -249,10 +250,7 @@ class Recurrence {
     if (--collective.missing == 0) finish(id);
   }
 
-  double time_of(int id) const {
-    const CollectiveFlows& flows = flows_.collective(id);
-    return (together(topology_, flows.flows) + flows.tail).value();
-  }
+  double time_of(int id) const { return time_alone(topology_, flows_.collective(id).phases).value(); }
 
   void finish(int id) {
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];

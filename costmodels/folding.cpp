@@ -5,7 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "costmodels/traffic.hpp"
+#include "costmodels/collective_choice.hpp"
+#include "costmodels/collective_flows.hpp"
 
 namespace orrery {
 namespace {
@@ -28,9 +29,11 @@ std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& to
   std::vector<Route> routes;
   const int tensor = tensor_ways(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const auto ring = ring_flows(topology, CollectiveKind::all_reduce, Bytes(1), {},
-                                 reduction_members(plan, stage, tensor_rank));
-    for (const Flow& flow : ring.flows) routes.push_back(topology.route(flow.from, flow.to));
+    const CollectiveCall ring{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {},
+                              reduction_members(plan, stage, tensor_rank)};
+    for (const FlowPhase& phase : collective_flows(topology, ring)) {
+      for (const Flow& flow : phase.flows) routes.push_back(flow.route);
+    }
     for (int replica = 0; replica < plan.replicas; ++replica) {
       for (int context = 0; context < plan.context; ++context) {
         const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
@@ -180,6 +183,20 @@ bool replicas_alike(const PricedPlan& plan) {
   return plan.jitter == 0 && plan.slowness.empty() && plan.replica_microbatches.empty();
 }
 
+// Whether the gradients of every part go round a ring.
+bool in_rings(const PricedPlan& plan, const Topology& topology) {
+  if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
+  for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
+    const int stage = plan.rank_of_part(static_cast<int>(part));
+    const CollectiveKind kind =
+        plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+    const CollectiveCall call{kind, std::nullopt, plan.reductions[part].gradients, plan.reductions[part].efficiency,
+                              reduction_members(plan, stage, 0)};
+    if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int tensor_ways(const PricedPlan& plan) { return static_cast<int>(lane_count(plan)) / plan.context; }
@@ -196,7 +213,7 @@ std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) 
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
-  if (!replicas_alike(plan)) return plan.replicas;
+  if (!replicas_alike(plan) || !in_rings(plan, topology)) return plan.replicas;
   for (int period = 1; period < plan.replicas; ++period) {
     if (plan.replicas % period == 0 && ShiftCheck(plan, topology, period).holds()) return period;
   }

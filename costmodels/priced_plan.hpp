@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "costmodels/collective_flows.hpp"
+#include "costmodels/flow.hpp"
 #include "platforms/units.hpp"
 #include "strategies/schedule.hpp"
 
@@ -19,13 +21,6 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;         // of one GPU, recomputation included
   Flops backward_flops;
-};
-
-// Achieved share of the bandwidth of the narrowest link for transfers inside a node and between nodes; 1 is the data
-// sheet. A flow of b bytes is played as b / efficiency bytes, so that alone it takes what the cost model says.
-struct TransferEfficiency {
-  double inside = 1.0;
-  double between = 1.0;
 };
 
 struct BoundaryMessage {
@@ -45,6 +40,7 @@ struct PartReduction {
 // lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
+  std::optional<Schedule> given_schedule;  // from a file, in place of the one that `schedule` names
   int iterations = 1;
   int replicas = 1;
   int context = 1;  // context ranks a stage has
@@ -62,6 +58,7 @@ struct PricedPlan {
   // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron, arXiv
   // 2211.13878, its overlap coefficient).
   double overlap_slowdown = 1.0;
+  std::optional<CollectiveAlgorithm> algorithm;  // of gradients and parameters; absent: as NCCL would choose
   // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of each
   // [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<int> replica_microbatches;
@@ -72,6 +69,10 @@ struct PricedPlan {
   std::uint64_t seed = 1;
 
   [[nodiscard]] int stages() const { return schedule.ranks; }
+  [[nodiscard]] int rank_of_part(int part) const {
+    return given_schedule ? given_schedule->rank_of_part[static_cast<std::size_t>(part)]
+                          : rank_holding(schedule.kind, schedule.ranks, part);
+  }
   [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
     return gpus[static_cast<std::size_t>(replica * stages() + stage)];
   }
@@ -89,8 +90,5 @@ PlanPrograms make_programs(const PricedPlan&);
 
 // Factor on the duration of a step: the slowness of the rank in that iteration, and its noise.
 double duration_factor(const PricedPlan&, int rank, int iteration, std::size_t step);
-
-// Bytes a flow occupies its links with: payload / efficiency, a whole number, at least one.
-Bytes wire_bytes(Bytes payload, double efficiency);
 
 }  // namespace orrery

@@ -1,95 +1,12 @@
 #include "costmodels/traffic.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <numeric>
 
 #include "costmodels/folding.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
-namespace {
-
-// Members of the ring node by node, in ring order.
-std::vector<std::vector<int>> by_node(const Topology& topology, const std::vector<int>& gpus) {
-  std::vector<std::vector<int>> nodes;
-  for (const int gpu : gpus) {
-    if (nodes.empty() || !topology.same_node(nodes.back().front(), gpu)) nodes.emplace_back();
-    nodes.back().push_back(gpu);
-  }
-  if (nodes.size() > 1 && topology.same_node(nodes.front().front(), nodes.back().front())) {
-    nodes.front().insert(nodes.front().begin(), nodes.back().begin(), nodes.back().end());
-    nodes.pop_back();
-  }
-  return nodes;
-}
-
-// Shares of the vector that cross every hop of the ring.
-double ring_rounds(CollectiveKind kind) { return kind == CollectiveKind::all_reduce ? 2.0 : 1.0; }
-
-}  // namespace
-
-Bytes wire_bytes(Bytes payload, double efficiency) {
-  return Bytes(std::max(1.0, std::round(payload.value() / efficiency)));
-}
-
-Flow make_flow(const Topology& topology, int from, int to, Bytes payload, const TransferEfficiency& efficiency) {
-  const double reached = topology.same_node(from, to) ? efficiency.inside : efficiency.between;
-  return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
-}
-
-CollectiveFlows ring_flows(const Topology& topology, CollectiveKind kind, Bytes bytes,
-                           const TransferEfficiency& efficiency, const std::vector<int>& gpus) {
-  CollectiveFlows collective;
-  collective.kind = kind;
-  const auto members = static_cast<double>(gpus.size());
-  if (gpus.size() < 2) return collective;
-  const Bytes hop = bytes * (ring_rounds(kind) * (members - 1) / members);
-  Seconds hop_latency;
-  const auto add = [&](int from, int to, double share) {
-    collective.flows.push_back(make_flow(topology, from, to, hop * share, efficiency));
-    hop_latency = std::max(hop_latency, collective.flows.back().path.latency);
-  };
-  const auto nodes = by_node(topology, gpus);
-  std::size_t channels = gpus.size();
-  for (const auto& local : nodes) channels = std::min(channels, local.size());
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
-    const std::vector<int>& local = nodes[node];
-    const bool closed = nodes.size() == 1;  // the ring stays in the node: every hop carries everything
-    const double inside_share = closed ? 1.0 : static_cast<double>(local.size() - 1) / static_cast<double>(local.size());
-    for (std::size_t i = 0; local.size() > 1 && i < local.size(); ++i) {
-      add(local[i], local[(i + 1) % local.size()], inside_share);
-    }
-    if (closed) break;
-    const std::vector<int>& next = nodes[(node + 1) % nodes.size()];
-    for (std::size_t i = 0; i < channels; ++i) add(local[i], next[i], 1.0 / static_cast<double>(channels));
-  }
-  const double steps = ring_rounds(kind) * (members - 1);
-  collective.tail = (steps - 1) * hop_latency;
-  return collective;
-}
-
-Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  struct Load {
-    Seconds busy;
-    Seconds latency;  // the least of its flows': until then it is idle
-  };
-  Seconds longest;
-  std::map<int, Load> loads;  // of every link crossed
-  const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
-  for (const Flow& flow : flows) {
-    if (flow.route.count > 0) longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
-    for (int i = 0; shared && i < flow.route.count; ++i) {
-      const int link = flow.route.links[static_cast<std::size_t>(i)];
-      Load& load = loads.try_emplace(link, Load{Seconds(0), flow.path.latency}).first->second;
-      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      load.latency = std::min(load.latency, flow.path.latency);
-    }
-  }
-  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
-  return longest;
-}
 
 TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
                            Folding folding)
@@ -152,31 +69,39 @@ Flow TrafficFlows::folded(Flow flow) const {
   return flow;
 }
 
-CollectiveFlows TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes, const TransferEfficiency& efficiency,
-                                            int stage) const {
-  CollectiveFlows all;
-  all.kind = kind;
-  for (const int lane : lanes_) {
-    if (lane >= tensor_ways(plan_)) continue;  // a ring holds all context ranks of its tensor rank
-    const CollectiveFlows ring =
-        ring_flows(topology_, kind, bytes, efficiency, reduction_members(plan_, stage, lane));
-    for (const Flow& flow : ring.flows) {
-      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) all.flows.push_back(folded(flow));
+// Phases of collectives that run side by side are played together, one after another; what unplayed replicas send is
+// left out.
+void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phases) const {
+  if (all.phases.size() < phases.size()) all.phases.resize(phases.size());
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    for (Flow& flow : phases[i].flows) {
+      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) all.phases[i].flows.push_back(folded(flow));
     }
-    all.tail = std::max(all.tail, ring.tail);
+    all.phases[i].tail = std::max(all.phases[i].tail, phases[i].tail);
+  }
+}
+
+PlayedCollective TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes, const TransferEfficiency& efficiency,
+                                             int stage) const {
+  PlayedCollective all{kind, {}};
+  for (const int lane : lanes_) {
+    if (lane >= tensor_ways(plan_)) continue;  // a collective holds all context ranks of its tensor rank
+    CollectiveCall call{kind, plan_.algorithm, bytes, efficiency, reduction_members(plan_, stage, lane)};
+    if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, kind))) {
+      call.algorithm = CollectiveAlgorithm::ring;
+    }
+    add_phases(all, collective_flows(topology_, call));
   }
   return all;
 }
 
-CollectiveFlows TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& stages, int replica,
-                                          const std::vector<int>& lanes) const {
-  CollectiveFlows all;
+PlayedCollective TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& stages, int replica,
+                                           const std::vector<int>& lanes) const {
+  PlayedCollective all;
   for (const int lane : lanes) {
     std::vector<int> gpus;
     for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-    const CollectiveFlows ring = ring_flows(topology_, CollectiveKind::all_reduce, bytes, {}, gpus);
-    all.flows.insert(all.flows.end(), ring.flows.begin(), ring.flows.end());
-    all.tail = std::max(all.tail, ring.tail);
+    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, std::nullopt, bytes, {}, gpus}));
   }
   return all;
 }
@@ -212,8 +137,8 @@ void TrafficFlows::build_collectives() {
   for (const CollectiveSlot& slot : schedule_.collectives) {
     const auto part = static_cast<std::size_t>(slot.part);
     for (int replica = 0; replica < replicas_; ++replica) {
-      CollectiveFlows& flows = collectives_[flows_index(slot, replica)];
-      if (!flows.flows.empty()) continue;
+      PlayedCollective& flows = collectives_[flows_index(slot, replica)];
+      if (!flows.phases.empty()) continue;
       switch (slot.role) {
         case CollectiveRole::gradients:
         case CollectiveRole::parameters: {
@@ -267,7 +192,7 @@ std::vector<int> TrafficFlows::members(int instance) const {
   return ranks;
 }
 
-const CollectiveFlows& TrafficFlows::collective(int instance) const {
+const PlayedCollective& TrafficFlows::collective(int instance) const {
   return collectives_[flows_index(slot_of(instance), instance % replicas_)];
 }
 

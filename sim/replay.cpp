@@ -29,7 +29,8 @@ struct MessageState {
 
 struct CollectiveState {
   std::size_t missing = 0;     // members that have not entered, and collectives that run before it
-  std::size_t flows_left = 0;
+  std::size_t phase = 0;       // of its flows, being played
+  std::size_t flows_left = 0;  // of that phase
   double start = kNever;
   double end = kNever;
   bool prepared = false;
@@ -89,7 +90,7 @@ class Player : public EventSink {
       case Subject::rank: return compute_may_have_ended(index);
       case Subject::message: return flow_of_message_ended(index);
       case Subject::collective: return flow_of_collective_ended(index);
-      case Subject::collective_end: return collective_ended(index);
+      case Subject::collective_end: return phase_ended(index);
     }
   }
 
@@ -310,18 +311,39 @@ class Player : public EventSink {
   }
 
   void start_collective(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    collective.start = network_.now();
-    const std::vector<Flow>& flows = flows_.collective(static_cast<int>(id)).flows;
-    collective.flows_left = flows.size();
+    collectives_[id].start = network_.now();
     for (const int member : flows_.members(static_cast<int>(id))) change_collectives(static_cast<std::size_t>(member), 1);
-    for (const Flow& flow : flows) start(flow, tag_of(Subject::collective, id));
-    if (flows.empty()) network_.after(0.0, tag_of(Subject::collective_end, id));
+    start_phase(id);
+  }
+
+  // Starts the flows of the next phase that has any; without one left, the collective is over.
+  void start_phase(std::size_t id) {
+    CollectiveState& collective = collectives_[id];
+    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
+    while (collective.phase < phases.size() && phases[collective.phase].flows.empty()) ++collective.phase;
+    if (collective.phase == phases.size()) {
+      network_.after(0.0, tag_of(Subject::collective_end, id));
+      return;
+    }
+    collective.flows_left = phases[collective.phase].flows.size();
+    for (const Flow& flow : phases[collective.phase].flows) start(flow, tag_of(Subject::collective, id));
   }
 
   void flow_of_collective_ended(std::size_t id) {
-    if (--collectives_[id].flows_left > 0) return;
-    network_.after(flows_.collective(static_cast<int>(id)).tail.value(), tag_of(Subject::collective_end, id));
+    CollectiveState& collective = collectives_[id];
+    if (--collective.flows_left > 0) return;
+    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
+    network_.after(phases[collective.phase].tail.value(), tag_of(Subject::collective_end, id));
+    ++collective.phase;
+  }
+
+  void phase_ended(std::size_t id) {
+    const std::size_t phases = flows_.collective(static_cast<int>(id)).phases.size();
+    if (collectives_[id].phase < phases) {
+      start_phase(id);
+    } else {
+      collective_ended(id);
+    }
   }
 
   void collective_ended(std::size_t id) {

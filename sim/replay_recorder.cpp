@@ -1,6 +1,7 @@
 #include "sim/replay_recorder.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace orrery {
 namespace {
@@ -47,22 +48,26 @@ void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const M
 }
 
 void ReplayRecorder::collective(int instance, const std::vector<int>& members, Interval when) {
-  const CollectiveFlows& collective = flows_.collective(instance);
+  const PlayedCollective& collective = flows_.collective(instance);
+  std::unordered_map<int, double> sent;  // by GPU
+  for (const FlowPhase& phase : collective.phases) {
+    for (const Flow& flow : phase.flows) {
+      sent[flow.from] += flow.payload.value();
+      if (links_.on()) links_.add(flow, when);
+    }
+  }
   for (const int member : members) {
     const auto rank = static_cast<std::size_t>(member);
     SpanRow row = span(rank, span_kind(collective.kind));
     row.stream = Stream::network;
     row.start = when.start;
     row.end = when.end;
-    const std::vector<int>& gpus = plan_.gpus[rank];
-    for (const Flow& flow : collective.flows) {
-      const bool mine = std::find(gpus.begin(), gpus.end(), flow.from) != gpus.end();
-      if (mine) row.bytes += flow.payload.value() * flows_.lanes_each();
+    for (const int gpu : plan_.gpus[rank]) {
+      const auto found = sent.find(gpu);
+      if (found != sent.end()) row.bytes += found->second * flows_.lanes_each();
     }
     add(row);
   }
-  if (!links_.on()) return;
-  for (const Flow& flow : collective.flows) links_.add(flow, when);
 }
 
 Timeline ReplayRecorder::finish(const std::vector<double>& ends) {

@@ -124,6 +124,9 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   configure(the_engine());
   impl_->zone = new FlowZone("cluster");
   sg4::NetZone* zone = impl_->zone->get_iface();
+  // SimGrid 4 makes the root of all zones itself; before, the first zone is the root.
+  sg4::NetZone* root = the_engine().get_netzone_root();
+  if (root != nullptr && root != zone) impl_->zone->set_parent(root->get_impl());
   impl_->sender = zone->create_host("sender", 1.0);
   impl_->receiver = zone->create_host("receiver", 1.0);
   const bool ideal = topology.cluster().contention == Contention::ideal;

@@ -33,8 +33,9 @@ std::optional<MessageId> input_of(const Schedule& schedule, const Task& task, in
 
 std::optional<MessageId> output_of(const Schedule& schedule, const Task& task, int rank) {
   const int part = schedule.part(rank, task.chunk);
-  if (task.kind == StepKind::weight_gradient) return std::nullopt;
-  const bool gradient = task.kind == StepKind::backward;
+  const bool gradient = task.kind != StepKind::forward;
+  const bool leaves = !gradient || task.whole == (task.kind == StepKind::weight_gradient);
+  if (!leaves) return std::nullopt;
   return message_over(schedule, gradient, gradient ? part - 1 : part, task.microbatch);
 }
 
@@ -123,6 +124,12 @@ const std::vector<ScheduleRow>& schedule_table() {
        one_f_one_b_order, no_obstacle},
       {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)", false, 0, false,
        interleaved_order, interleaved_obstacle},
+      {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1, false,
+       zb_h1_order, no_obstacle},
+      {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1, false,
+       zb_h2_order, no_obstacle},
+      {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2, false,
+       zb_v_order, no_obstacle},
   };
   return table;
 }
@@ -183,13 +190,19 @@ Schedule make_schedule(const ScheduleShape& shape) {
   schedule.shape = shape;
   schedule.split_backward = row.split_backward;
   lay_out_parts(schedule);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    const TaskOrder order = row.order(shape, rank);
-    schedule.programs.push_back(shape.transfers == TransferMode::blocking
-                                    ? blocking_program(schedule, order, rank)
-                                    : asynchronous_program(schedule, order, rank));
+  std::vector<TaskOrder> orders;
+  for (int rank = 0; rank < shape.ranks; ++rank) orders.push_back(row.order(shape, rank));
+  return with_programs(std::move(schedule), orders);
+}
+
+Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders) {
+  const bool blocking = layout.shape.transfers == TransferMode::blocking;
+  for (std::size_t rank = 0; rank < orders.size(); ++rank) {
+    const int number = static_cast<int>(rank);
+    layout.programs.push_back(blocking ? blocking_program(layout, orders[rank], number)
+                                       : asynchronous_program(layout, orders[rank], number));
   }
-  return schedule;
+  return layout;
 }
 
 InFlight in_flight(const Schedule& schedule, int rank) {

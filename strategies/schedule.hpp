@@ -33,6 +33,7 @@ using MessageId = std::int32_t;
 struct MessageList {
   std::array<MessageId, 2> ids{};
   std::uint8_t count = 0;
+  bool operator==(const MessageList&) const = default;
   void push(MessageId id) { ids[count++] = id; }
   [[nodiscard]] const MessageId* begin() const { return ids.data(); }
   [[nodiscard]] const MessageId* end() const { return ids.data() + count; }
@@ -50,6 +51,7 @@ struct Step {
   std::int32_t pieces = 1;      // a task may be cut into so many equal steps, where buckets of gradients are ready
   MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
   MessageList sends;            // compute: set off when it ends. exchange: sent by it
+  bool operator==(const Step&) const = default;
 };
 
 // The activation of a microbatch crossing boundary b goes from part b to part b + 1; its gradient comes back.
@@ -83,6 +85,7 @@ struct CollectiveSlot {
   CollectiveRole role = CollectiveRole::gradients;
   int part = 0;
   int bucket = 0, buckets = 1;  // this one's bytes are 1 / buckets of the part's
+  bool operator==(const CollectiveSlot&) const = default;
 };
 
 struct Schedule {
@@ -94,6 +97,7 @@ struct Schedule {
   // Which rank holds part p as which of its chunks; and the part of every chunk of every rank.
   std::vector<int> rank_of_part, chunk_of_part;
   std::vector<std::vector<int>> part_at;  // [rank][chunk]
+  bool operator==(const Schedule&) const = default;
 
   // Messages are numbered (gradient * boundaries + boundary) * all_microbatches + microbatch.
   [[nodiscard]] int boundaries() const { return static_cast<int>(rank_of_part.size()) - 1; }
@@ -113,6 +117,11 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape&);
 
 // Throws InputError where schedule_obstacle speaks.
 Schedule make_schedule(const ScheduleShape&);
+
+// Why the ranks would wait for each other for ever, or for work that never comes, as "rank 0 at 0B0 waits for 1B0 of
+// rank 1; rank 1 at ..."; absent when every rank gets through. Holds for all times that steps and messages may take.
+// Operations are named as in schedule files: part, F, B (split: I and W), microbatch.
+std::optional<std::string> schedule_deadlock(const Schedule&);
 
 // How messages travel in a plan that does not say: blocking where Megatron-LM has blocking calls, else overlapped.
 TransferMode default_transfers(ScheduleKind);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "strategies/schedule.hpp"
@@ -15,6 +16,9 @@ struct Task {
   Phase phase = Phase::warmup;
   int chunk = 0;
   int microbatch = 0;
+  // Of a backward and the weight gradient right after it: they are one operation of a schedule that splits others
+  // (cell B of a file that has cells I and W), so that the gradient leaves when both are over.
+  bool whole = false;
   bool operator==(const Task&) const = default;
 };
 using TaskOrder = std::vector<Task>;
@@ -38,6 +42,12 @@ TaskOrder gpipe_order(const ScheduleShape&, int rank);
 TaskOrder one_f_one_b_order(const ScheduleShape&, int rank);
 TaskOrder interleaved_order(const ScheduleShape&, int rank);
 std::optional<std::string> interleaved_obstacle(const ScheduleShape&);
+TaskOrder zb_h1_order(const ScheduleShape&, int rank);
+TaskOrder zb_h2_order(const ScheduleShape&, int rank);
+TaskOrder zb_v_order(const ScheduleShape&, int rank);
+
+// `layout`, a schedule without programs, with the steps and messages of one order a rank.
+Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders);
 
 // The common form of 1f1b and interleaved: `warmup` forwards, then pairs of a forward and a backward, then the backwards
 // that are left. forward(k) and backward(k) give the (chunk, microbatch) of the k-th of their kind.

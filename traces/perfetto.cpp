@@ -1,5 +1,6 @@
 #include "traces/perfetto.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -39,9 +40,10 @@ const char* colour(SpanKind kind) {
 }
 
 // The unit of the format is the microsecond. Whole nanoseconds make the end of a span exactly the start of
-// the next.
+// the next. A century is the longest: a foreign file may hold any number.
 std::int64_t nanoseconds(double seconds) {
-  return std::llround(seconds * 1e9);
+  constexpr double kLongest = 100 * 365.25 * 86400;
+  return std::llround(std::clamp(seconds, -kLongest, kLongest) * 1e9);
 }
 
 void append_microseconds(std::string& out, std::int64_t ns) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -74,9 +75,62 @@ DurationsPlan pipe(int stages, int replicas, int microbatches, const std::string
   return parse_durations(yaml, "bench");
 }
 
-double play(const DurationsPlan& given) {
-  const Timeline timeline = replay(given.plan, make_schedule(given.plan.schedule), given.topology, {});
-  return static_cast<double>(account(timeline).ranks.size());
+double play(const PricedPlan& plan, const Topology& topology, Folding folding) {
+  const PlanPrograms programs = make_programs(plan);
+  const TrafficFlows flows(plan, programs, topology, folding);
+  const Replay played = replay(plan, programs, topology, flows, {});
+  static_cast<void>(account(played.timeline));
+  double ranks = 0;
+  for (const RankInfo& rank : played.timeline.ranks) ranks += rank.gpus;
+  return ranks;
+}
+
+double play(const DurationsPlan& given, Folding folding) { return play(given.plan, given.topology, folding); }
+
+// Llama-3-405B on 8 x `nodes` H100: tensor 8, pipeline 16, batch of 16 sequences a replica; priced by the cost models.
+struct LargePlan {
+  PricedPlan plan;
+  Topology topology;
+};
+LargePlan large_plan(int nodes) {
+  const ModelSpec model = read_model("llama3-405b");
+  const ClusterSpec cluster = parse_cluster(
+      "name: large\ngroups:\n  - {name: h100, gpu: H100, gpus_per_node: 8, count: " + std::to_string(nodes) +
+          ", nics_per_node: 8, nic_bandwidth: 400Gbps, nic_latency: 2us}\n",
+      "bench");
+  ParallelStrategy strategy;
+  strategy.pipeline = 16;
+  strategy.data = nodes / 16;
+  strategy.global_batch = 16 * strategy.data;
+  strategy.sequence = 8192;
+  strategy.sequence_parallel = true;
+  strategy.distributed_optimizer = true;
+  strategy.stages.assign(16, {0, 8});
+  strategy.nodes = {nodes};
+  for (int stage = 0, first = 0; stage < 16; ++stage) {
+    const int layers = stage == 0 || stage == 15 ? 7 : 8;  // embedding and head count as a layer each
+    strategy.parts.push_back({first, layers});
+    first += layers;
+  }
+  PriceBook book(model, cluster, {strategy.type, true, strategy.sequence});
+  book.need(strategy);
+  static_cast<void>(book.predict(CostModels::built_in()));
+  Topology topology(cluster, strategy.nodes);
+  PricedPlan plan = book.price(strategy, topology);
+  return {std::move(plan), std::move(topology)};
+}
+
+// Candidates of the demo's model on 64 nodes of 8 A100, priced and replayed one after another, each in its child.
+double replay_many(int count) {
+  const LargePlan given = large_plan(64);
+  std::vector<ChildTask> tasks;
+  for (int i = 0; i < count; ++i) {
+    tasks.push_back([&given] {
+      static_cast<void>(play(given.plan, given.topology, Folding::on));
+      return std::string("x");
+    });
+  }
+  return static_cast<double>(run_in_children(tasks, 2).size());
 }
 
 SearchJob demo_job() {
@@ -101,19 +155,21 @@ double search_demo() {
 double estimate_many() {
   constexpr int kRounds = 200;
   const DurationsPlan given = pipe(16, 1, 64, "");
-  const Schedule schedule = make_schedule(given.plan.schedule);
+  const PlanPrograms programs = make_programs(given.plan);
   double steps = 0;
   for (int i = 0; i < kRounds; ++i) {
-    if (estimate_iteration(given.plan, schedule, given.topology).value() <= 0) return 0;
-    for (const auto& program : schedule.programs) steps += static_cast<double>(program.size());
+    if (estimate_iteration(given.plan, programs, given.topology).value() <= 0) return 0;
+    for (const auto& program : programs.programs.front().programs) steps += static_cast<double>(program.size());
   }
   return steps;
 }
 
 double write_pipe_trace() {
   const DurationsPlan given = pipe(16, 64, 64, "");
+  const PlanPrograms programs = make_programs(given.plan);
+  const TrafficFlows flows(given.plan, programs, given.topology, Folding::off);
   Trace trace;
-  trace.timeline = replay(given.plan, make_schedule(given.plan.schedule), given.topology, {});
+  trace.timeline = replay(given.plan, programs, given.topology, flows, {}).timeline;
   trace.accounting = account(trace.timeline);
   const std::string path = "orrery-bench-" + std::to_string(::getpid()) + ".h5";
   write_trace(path, trace);
@@ -123,15 +179,47 @@ double write_pipe_trace() {
 
 std::vector<Row> rows() {
   const std::string gradient = "gradient: 1GiB\n";
-  return {
+  const std::string others = " (SimGrid by hand 0.85 s, 42 MB; ASTRA-sim 7.0 s, 866 MB)";
+  std::vector<Row> rows{
       {"replay 1f1b, 16 stages x 64 replicas x 64 microbatches, unfolded", "ranks",
-       [] { return play(pipe(16, 64, 64, "")); }, "1 s, 100 MB (SimGrid by hand 0.85 s, 42 MB; ASTRA-sim 7.0 s, 866 MB)"},
-      {"the same, and a 1 GiB all-reduce a stage", "ranks", [=] { return play(pipe(16, 64, 64, gradient)); },
-       "ASTRA-sim 9.1-10.6 s"},
-      {"the same, and its HDF5 trace written", "spans", write_pipe_trace, ""},
-      {"exact recurrence, 16 stages x 64 microbatches, 200 times", "steps", estimate_many, ""},
-      {"search of the demo, without replays", "candidates", search_demo, "AMP 0.2, Metis 250, Sailor 460 plans / CPU s"},
+       [] { return play(pipe(16, 64, 64, ""), Folding::off); }, "0.6 s, 64 MB" + others},
+      {"the same, and a 1 GiB all-reduce a stage", "ranks",
+       [=] { return play(pipe(16, 64, 64, gradient), Folding::off); }, "2 s (ASTRA-sim 9.1-10.6 s)"},
+      {"the same, folded", "ranks", [=] { return play(pipe(16, 64, 64, gradient), Folding::on); }, "0.05 s"},
+      {"unfolded without the all-reduce, and its HDF5 trace written", "spans", write_pipe_trace, ""},
   };
+  for (const int nodes : {16, 64, 256, 1024, 2048}) {
+    rows.push_back({"Llama-3-405B, " + std::to_string(8 * nodes) + " H100, every GPU played", "GPUs",
+                    [nodes] {
+                      const LargePlan given = large_plan(nodes);
+                      return play(given.plan, given.topology, Folding::off);
+                    },
+                    nodes == 2048 ? "30 s, 1 GB" : ""});
+  }
+  rows.push_back({"Llama-3-405B, 16384 H100, folded, pricing included", "GPUs",
+                  [] {
+                    const LargePlan given = large_plan(2048);
+                    return play(given.plan, given.topology, Folding::on);
+                  },
+                  "0.2 s"});
+  rows.push_back({"1,000 plans of 512 GPUs replayed, folded, two at once", "plans", [] { return replay_many(1000); }, "20 s"});
+  rows.push_back({"exact recurrence, 16 stages x 64 microbatches, 200 times", "steps", estimate_many, ""});
+  rows.push_back({"search of the demo, without replays", "candidates", search_demo,
+                  "AMP 0.2, Metis 250, Sailor 460 plans / CPU s"});
+  return rows;
+}
+
+// Slope of log time over log GPUs, by least squares: 1 is linear.
+double exponent(const std::vector<std::pair<double, double>>& points) {
+  double x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [gpus, seconds] : points) {
+    x += std::log(gpus);
+    y += std::log(seconds);
+    xx += std::log(gpus) * std::log(gpus);
+    xy += std::log(gpus) * std::log(seconds);
+  }
+  const auto n = static_cast<double>(points.size());
+  return (n * xy - x * y) / (n * xx - x * x);
 }
 
 std::string fixed(double value, int digits) {
@@ -154,11 +242,15 @@ int main() {
                    {"unit"},
                    {"per CPU s", Align::right},
                    {"to beat"}};
+  std::vector<std::pair<double, double>> growth;
   for (const Row& row : rows()) {
-    const Sample sample = median(row, 5);
+    const Sample sample = median(row, 3);
+    if (row.name.find("every GPU played") != std::string::npos) growth.emplace_back(sample.work, sample.cpu_s);
     table.rows.push_back({row.name, fixed(sample.wall_s, 3), fixed(sample.cpu_s, 3), fixed(sample.memory_mb, 0),
                           fixed(sample.work, 0), row.unit, fixed(sample.work / sample.cpu_s, 0), row.bar});
   }
-  std::cout << "median of five runs, each in a process of its own\n\n" << to_text(table);
+  std::cout << "median of three runs, each in a process of its own\n\n"
+            << to_text(table) << "\nCPU time of the unfolded replays grows with the number of GPUs to the power "
+            << fixed(exponent(growth), 2) << "\n";
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/catch.hpp"
+#include "tests/costmodels/ring.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 #include "tests/strategies/random_schedule.hpp"
 
@@ -28,11 +29,11 @@ Bytes mebibytes(double amount) {
   return Bytes(amount * kMebi);
 }
 
-CollectiveFlows all_reduce(const Topology& topology, Bytes bytes, const std::vector<int>& gpus) {
-  return ring_flows(topology, CollectiveKind::all_reduce, bytes, {}, gpus);
+FlowPhase all_reduce(const Topology& topology, Bytes bytes, const std::vector<int>& gpus) {
+  return ring_of(topology, CollectiveKind::all_reduce, bytes, {}, gpus);
 }
 
-double time_of(const Topology& topology, const CollectiveFlows& ring) {
+double time_of(const Topology& topology, const FlowPhase& ring) {
   return (together(topology, ring.flows) + ring.tail).value();
 }
 
@@ -66,7 +67,7 @@ TEST_CASE("every hop of a ring in one node carries (n - 1) / n of the vector for
   for (const auto& [kind, rounds] :
        {std::pair(CollectiveKind::all_reduce, 2.0), std::pair(CollectiveKind::reduce_scatter, 1.0),
         std::pair(CollectiveKind::all_gather, 1.0)}) {
-    const CollectiveFlows ring = ring_flows(topology, kind, size, {}, count_up(members));
+    const FlowPhase ring = ring_of(topology, kind, size, {}, count_up(members));
     REQUIRE(ring.flows.size() == static_cast<std::size_t>(members));
     for (int i = 0; i < members; ++i) {
       const Flow& hop = ring.flows[static_cast<std::size_t>(i)];
@@ -101,7 +102,7 @@ TEST_CASE("a ring over nodes uses as many NICs as it has members in a node") {
   const Bytes size = mebibytes(64);
   const double hop = 2.0 * 7 / 8 * size.value();
   const Topology own = flat_topology({.nodes = 2, .gpus_per_node = 4, .nics_per_node = 4});
-  const CollectiveFlows ring = all_reduce(own, size, count_up(8));
+  const FlowPhase ring = all_reduce(own, size, count_up(8));
   std::map<int, double> sent;  // between nodes, by GPU
   for (const Flow& f : ring.flows) {
     if (!own.same_node(f.from, f.to)) sent[f.from] += f.payload.value();
@@ -127,7 +128,7 @@ TEST_CASE("a ring sends as many bytes as it receives, and never beats its bound"
     const Bytes size(between(random, 1, 1 << 28));
     INFO(topology.nodes()[0] << " nodes, " << nics << " NICs, " << members << " members, every " << step
                              << ". GPU, " << size.value() << " bytes");
-    const CollectiveFlows ring = all_reduce(topology, size, count_up(members, step));
+    const FlowPhase ring = all_reduce(topology, size, count_up(members, step));
     if (members < 2) continue;
     std::map<int, double> out, in;  // by node
     for (const Flow& f : ring.flows) {

@@ -11,11 +11,18 @@
 
 namespace orrery::test {
 
-// Times in any unit: of every part's forward and backward, and of a message over every boundary.
+// Times in any unit: of every part's forward, backward (without what the weights take where that is split
+// off) and weight gradient, and of a message over every boundary.
 struct PlayTimes {
   std::vector<double> forward;
   std::vector<double> backward;
+  std::vector<double> weight;
   std::vector<double> transfer;
+
+  [[nodiscard]] double of(StepKind kind, std::size_t part) const {
+    if (kind == StepKind::forward) return forward[part];
+    return kind == StepKind::backward ? backward[part] : weight[part];
+  }
 };
 
 struct Played {
@@ -84,7 +91,7 @@ class Player {
   void compute(std::size_t rank, const Step& step, double& start, double& end) {
     for (const MessageId id : step.awaits) raise(start, arrived_[static_cast<std::size_t>(id)]);
     const auto part = static_cast<std::size_t>(schedule_.part(static_cast<int>(rank), step.chunk));
-    raise(end, start + (step.kind == StepKind::forward ? times_.forward : times_.backward)[part]);
+    raise(end, start + times_.of(step.kind, part));
     for (const MessageId id : step.sends) raise(arrived_[static_cast<std::size_t>(id)], end + transfer(id));
   }
 
@@ -111,22 +118,28 @@ inline std::optional<Played> play(const Schedule& schedule, const PlayTimes& tim
   return Player(schedule, times).play();
 }
 
-// Equal parts and free transfers.
-inline PlayTimes equal_times(const Schedule& schedule, double forward, double backward) {
+// Equal parts and free transfers. `weight` is only played where the backward is split.
+inline PlayTimes equal_times(const Schedule& schedule, double forward, double backward, double weight = 0) {
   const auto parts = static_cast<std::size_t>(schedule.boundaries() + 1);
-  return {std::vector(parts, forward), std::vector(parts, backward), std::vector(parts - 1, 0.0)};
+  return {std::vector(parts, forward), std::vector(parts, backward), std::vector(parts, weight),
+          std::vector(parts - 1, 0.0)};
 }
 
-// Forward one column, backward two: 0-9A-Z and a-z by microbatch. With chunks, a second row names the chunk.
+// Forward 0-9, then A-Z by microbatch, one column; backward a-z, two columns. Where the backward is split:
+// backward a-z and weight gradient A-Z, one column each (up to 10 microbatches). With chunks, a second row
+// names the chunk.
 inline std::string picture(const Schedule& schedule) {
-  const Played played = play(schedule, equal_times(schedule, 1, 2)).value();
+  const double backward = schedule.split_backward ? 1 : 2;
+  const Played played = play(schedule, equal_times(schedule, 1, backward, 1)).value();
   std::string text;
   for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
     std::string row(static_cast<std::size_t>(played.makespan()), '.');
     std::string chunks = row;
     for (std::size_t i = 0; i < schedule.programs[rank].size(); ++i) {
       const Step& step = schedule.programs[rank][i];
-      const int digit = step.kind == StepKind::backward ? 'a' : step.microbatch < 10 ? '0' : 'A' - 10;
+      int digit = step.microbatch < 10 ? '0' : 'A' - 10;
+      if (step.kind == StepKind::backward) digit = 'a';
+      if (step.kind == StepKind::weight_gradient) digit = 'A';
       for (auto column = static_cast<std::size_t>(played.start[rank][i]);
            column < static_cast<std::size_t>(played.end[rank][i]); ++column) {
         row[column] = static_cast<char>(digit + step.microbatch);
@@ -142,7 +155,8 @@ inline std::string picture(const Schedule& schedule) {
 inline std::string describe(const ScheduleShape& shape) {
   return std::string(to_text(shape.kind)) + " " + std::string(to_text(shape.transfers)) +
          " P=" + std::to_string(shape.ranks) + " v=" + std::to_string(shape.chunks) +
-         " M=" + std::to_string(shape.microbatches);
+         " M=" + std::to_string(shape.microbatches) +
+         (shape.microbatch_group > 0 ? " G=" + std::to_string(shape.microbatch_group) : "");
 }
 
 }  // namespace orrery::test

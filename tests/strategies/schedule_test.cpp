@@ -99,6 +99,13 @@ TEST_CASE("a schedule that cannot be made says why") {
        "interleaved needs a number of microbatches (6) that the group (4) divides, or a last group of at "
        "least as many "
        "as stages (4)"},
+      {{interleaved, eager, 4, 2, 8, 3},
+       "interleaved needs microbatch groups (3) of at least as many as stages (4) and at most as many as "
+       "microbatches (8)"},
+      {{zb_h1, eager, 4, 2, 8}, "zb-h1 has 1 chunk(s) a rank, not 2"},
+      {{zb_v, eager, 4, 1, 8}, "zb-v has 2 chunk(s) a rank, not 1"},
+      {{zb_h2, blocking, 4, 1, 8}, "zb-h2 is played with eager or overlapped transfers"},
+      {{from_file, eager, 4, 1, 8}, "a schedule from a file comes with its own orders"},
   }));
   CHECK(schedule_obstacle(row.shape) == row.obstacle);
   CHECK_THROWS_AS(make_schedule(row.shape), InputError);
@@ -110,7 +117,10 @@ TEST_CASE("every schedule without an obstacle is made") {
   for (const ScheduleShape& shape : std::vector<ScheduleShape>{{one_f_one_b, blocking, 1, 1, 1},
                                                                {gpipe, overlapped, 1, 1, 3},
                                                                {one_f_one_b, eager, 5, 1, 2},
-                                                               {interleaved, overlapped, 3, 2, 6}}) {
+                                                               {interleaved, overlapped, 3, 2, 6},
+                                                               {zb_h1, eager, 1, 1, 1},
+                                                               {zb_h2, overlapped, 6, 1, 2},
+                                                               {zb_v, eager, 5, 2, 3}}) {
     INFO(test::describe(shape));
     CHECK(!schedule_obstacle(shape));
     CHECK(make_schedule(shape).programs.size() == static_cast<std::size_t>(shape.ranks));

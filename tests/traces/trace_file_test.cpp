@@ -126,8 +126,8 @@ TEST_CASE("what is not a trace is wrong input") {
   const ScratchFolder folder;
   write_file(folder.file("text"), "not a trace at all\n");
   write_file(folder.file("nothing"), "");
-  CHECK_THAT(complaint(folder.file("text")), Catch::Matchers::Contains("no readable HDF5 file"));
-  CHECK_THAT(complaint(folder.file("nothing")), Catch::Matchers::Contains("no readable HDF5 file"));
+  CHECK_THAT(complaint(folder.file("text")), contains_text("no readable HDF5 file"));
+  CHECK_THAT(complaint(folder.file("nothing")), contains_text("no readable HDF5 file"));
   CHECK(complaint(folder.file("absent")) != "no complaint");
   CHECK(complaint(folder.file("")) != "no complaint");  // the folder itself
 }

@@ -1,0 +1,102 @@
+#include "costmodels/collective_phase.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+// Members of one node reordered so that the first few use as many NICs as there are; the first stays first.
+void spread_over_nics(const Topology& topology, Members& local) {
+  std::map<int, int> members_of_nic;
+  std::map<int, int> turn;
+  for (const int gpu : local) turn[gpu] = members_of_nic[nic_of(topology, gpu)]++;
+  std::stable_sort(local.begin(), local.end(), [&](int a, int b) { return turn[a] < turn[b]; });
+}
+
+// One hop of the ring inside a node, and how much of the vector crosses it.
+struct InsideHop {
+  int from, to;
+  double share;
+};
+
+// The pieces of the heads, each of which crosses every hop but one: that into its head (`skipped` 1) or that
+// out of it
+// (`skipped` 0).
+std::vector<InsideHop> inside_hops(const Members& local, std::size_t heads, std::size_t skipped) {
+  std::vector<InsideHop> hops;
+  for (std::size_t i = 0; local.size() > 1 && i < local.size(); ++i) {
+    const std::size_t pieces = heads - ((i + skipped) % local.size() < heads ? 1 : 0);
+    if (pieces == 0) continue;
+    hops.push_back(
+        {local[i], local[(i + 1) % local.size()], static_cast<double>(pieces) / static_cast<double>(heads)});
+  }
+  return hops;
+}
+
+}  // namespace
+
+void PhaseBuilder::add(int from, int to, Bytes payload) {
+  const auto [at, is_new] = index_.try_emplace({from, to}, flows_.size());
+  if (is_new) {
+    flows_.push_back(make_flow(setting_.topology, from, to, Bytes(0), setting_.efficiency));
+    slowest_hop_ = std::max(slowest_hop_, flows_.back().path.latency);
+  }
+  flows_[at->second].payload += payload;
+}
+
+FlowPhase PhaseBuilder::finish(double steps) {
+  return finish_after(std::max(0.0, steps - 1) * slowest_hop_);
+}
+
+FlowPhase PhaseBuilder::finish(Seconds latency) {
+  return finish_after(std::max(Seconds(0), latency - slowest_hop_));
+}
+
+FlowPhase PhaseBuilder::finish_after(Seconds tail) {
+  for (Flow& flow : flows_) {
+    const bool inside = setting_.topology.same_node(flow.from, flow.to);
+    flow.wire = wire_bytes(flow.payload, inside ? setting_.efficiency.inside : setting_.efficiency.between);
+  }
+  return {std::move(flows_), tail};
+}
+
+NodeGrid by_node(const Topology& topology, const Members& gpus) {
+  NodeGrid grid;
+  std::map<int, std::size_t> index;
+  for (const int gpu : gpus) {
+    const auto [at, is_new] = index.try_emplace(topology.device(gpu).node, grid.nodes.size());
+    if (is_new) grid.nodes.emplace_back();
+    grid.nodes[at->second].push_back(gpu);
+  }
+  grid.heads = gpus.size();
+  for (Members& local : grid.nodes) {
+    grid.heads = std::min(grid.heads, local.size());
+    spread_over_nics(topology, local);
+  }
+  return grid;
+}
+
+int nic_of(const Topology& topology, int gpu) {
+  const NodeGroup& group = topology.group_of(gpu);
+  return topology.device(gpu).local / (group.gpus_per_node / group.nics_per_node);
+}
+
+std::size_t largest_node(const NodeGrid& grid) {
+  std::size_t largest = 0;
+  for (const Members& local : grid.nodes) largest = std::max(largest, local.size());
+  return largest;
+}
+
+void gather_from_heads(PhaseBuilder& phase, const Members& local, std::size_t heads, Bytes bytes) {
+  for (const InsideHop& hop : inside_hops(local, heads, 1)) phase.add(hop.from, hop.to, bytes * hop.share);
+}
+
+void reduce_to_heads(PhaseBuilder& phase, const Members& local, std::size_t heads, Bytes bytes) {
+  for (const InsideHop& hop : inside_hops(local, heads, 0)) phase.add(hop.from, hop.to, bytes * hop.share);
+}
+
+void chain_to_heads(PhaseBuilder& phase, const Members& local, std::size_t heads, Bytes bytes) {
+  for (const InsideHop& hop : inside_hops(local, heads, 1)) phase.add(hop.to, hop.from, bytes * hop.share);
+}
+
+}  // namespace orrery

@@ -101,7 +101,7 @@ PlayedCollective TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& 
   for (const int lane : lanes) {
     std::vector<int> gpus;
     for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, std::nullopt, bytes, {}, gpus}));
+    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, bytes, {}, gpus}));
   }
   return all;
 }

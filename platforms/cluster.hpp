@@ -42,7 +42,8 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
-// Whether NVLink joins the GPUs of a node, as the catalog says of the GPU; else PCIe does.
+// Whether NVLink joins the GPUs of a node: it has no PCIe switches and the catalog gives the GPU another link
+// than PCIe.
 bool has_nvlink(const NodeGroup&);
 
 // `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.

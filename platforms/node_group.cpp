@@ -142,6 +142,23 @@ const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
   return &instance;
 }
 
+// With PCIe switches a group is joined by PCIe even where its GPU could have NVLink (A100 PCIe without its
+// bridge).
+void read_pcie_switches(const YamlValue& map, NodeGroup& group) {
+  const auto switches = map.find("pcie_switches");
+  if (!switches) return;
+  const bool could_have_nvlink = has_nvlink(group);
+  group.pcie_switches = static_cast<int>(switches->integer(0, kMostGpusPerNode));
+  if (group.pcie_switches == 0) return;
+  if (group.gpus_per_node % group.pcie_switches != 0) {
+    switches->fail("a number that divides the " + std::to_string(group.gpus_per_node) + " GPUs of a node");
+  }
+  if (could_have_nvlink && !map.find("gpu_link_bandwidth")) {
+    switches->fail("gpu_link_bandwidth beside it, because the catalog has only the " + group.gpu.link +
+                   " of the GPU " + group.gpu.name);
+  }
+}
+
 void read_gpu_link(const YamlValue& map, NodeGroup& group) {
   const auto bandwidth = map.find("gpu_link_bandwidth");
   const auto latency = map.find("gpu_link_latency");
@@ -153,16 +170,7 @@ void read_gpu_link(const YamlValue& map, NodeGroup& group) {
 
 // The uplink is as fast as one GPU's link and adds no latency: NCCL's table (kPcieLatency) has one number for
 // all of PCIe.
-void read_pcie(const YamlValue& map, NodeGroup& group) {
-  if (const auto switches = map.find("pcie_switches")) {
-    group.pcie_switches = static_cast<int>(switches->integer(0, kMostGpusPerNode));
-    if (group.pcie_switches > 0 && group.gpus_per_node % group.pcie_switches != 0) {
-      switches->fail("a number that divides the " + std::to_string(group.gpus_per_node) + " GPUs of a node");
-    }
-    if (group.pcie_switches > 0 && has_nvlink(group)) {
-      switches->fail("0 for the GPU " + group.gpu.name + ", which has " + group.gpu.link);
-    }
-  }
+void read_pcie_uplinks(const YamlValue& map, NodeGroup& group) {
   if (group.pcie_switches > 0) group.pcie_uplink = {group.gpu_link.bandwidth, Seconds(0)};
   for (const char* key : {"pcie_uplink_bandwidth", "pcie_uplink_latency"}) {
     const auto value = map.find(key);
@@ -206,7 +214,7 @@ void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
 }  // namespace
 
 bool has_nvlink(const NodeGroup& group) {
-  return group.gpu.link.rfind("PCIe", 0) != 0;
+  return group.pcie_switches == 0 && group.gpu.link.rfind("PCIe", 0) != 0;
 }
 
 std::string parse_label(const YamlValue& value) {
@@ -231,8 +239,9 @@ NodeGroup parse_node_group(const YamlValue& map) {
   if (const auto region = map.find("region")) group.region = parse_label(*region);
   const InstanceSpec* instance = read_gpus(map, group);
   group.count = read_count(map.at("count"));
+  read_pcie_switches(map, group);
   read_gpu_link(map, group);
-  read_pcie(map, group);
+  read_pcie_uplinks(map, group);
   read_nics(map, instance, group);
   read_price(map, instance, group);
   return group;

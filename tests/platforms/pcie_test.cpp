@@ -92,6 +92,17 @@ TEST_CASE("PCIe switches written out are read back equal") {
   CHECK(parse_cluster(to_yaml(mixed(1)), "again.yaml") == mixed(1));
 }
 
+TEST_CASE("a GPU that could have NVLink hangs on PCIe switches where the group says how fast its PCIe is") {
+  const ClusterSpec cluster = parse_cluster(
+      "groups: [{name: a, gpu: A100-PCIe-80GB, gpus_per_node: 4, count: 1, nic_bandwidth: 1Gbps, "
+      "pcie_switches: 2, "
+      "gpu_link_bandwidth: 25GBps}]",
+      "c.yaml");
+  CHECK_FALSE(has_nvlink(cluster.groups[0]));
+  CHECK(cluster.groups[0].gpu_link ==
+        LinkSpec{gigabytes_per_second(25), microseconds(0.5)});  // PCIe's latency
+}
+
 TEST_CASE("PCIe switches that cannot be are refused with their reason") {
   const auto trouble = [](const std::string& keys) { return input_error([&] { group_of(keys); }); };
   CHECK(contains(trouble("pcie_switches: 3"), "divides the 4 GPUs"));
@@ -104,5 +115,5 @@ TEST_CASE("PCIe switches that cannot be are refused with their reason") {
                        "pcie_switches: 2}]",
                        "c.yaml");
                  }),
-                 "0 for the GPU H100"));
+                 "gpu_link_bandwidth beside it"));
 }

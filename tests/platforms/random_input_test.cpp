@@ -69,7 +69,7 @@ NodeGroup random_group(Draw& draw, int number) {
   group.count.maximum = std::max(1, group.count.minimum + draw.integer(0, 20));
   group.gpu_link = random_link(draw);
   group.nic = random_link(draw);
-  if (!has_nvlink(group) && draw.coin()) {
+  if (draw.coin()) {
     group.pcie_switches = group.nics_per_node;
     group.pcie_uplink = random_link(draw);
   }

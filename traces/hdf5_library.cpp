@@ -76,6 +76,13 @@ hid_t utf8_type(std::size_t size) {
   return type;
 }
 
+// Without the times HDF5 would put into every object: the same run gives the same bytes.
+hid_t timeless(hid_t kind) {
+  const hid_t properties = H5Pcreate(kind);
+  H5Pset_obj_track_times(properties, 0);
+  return properties;
+}
+
 struct DatasetShape {
   std::vector<hsize_t> extent;  // empty: a scalar
 };
@@ -88,7 +95,7 @@ void write_dataset(hid_t file, const std::string& path, const DatasetShape& shap
   const Handle space(
       dimensions == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(dimensions, extent.data(), nullptr),
       H5Sclose);
-  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const Handle properties(timeless(H5P_DATASET_CREATE), H5Pclose);
   built(space, path);
   built(properties, path);
   const bool empty = std::find(extent.begin(), extent.end(), 0U) != extent.end();
@@ -131,7 +138,8 @@ hid_t memory_access() {
 Hdf5Builder::Hdf5Builder() : file_(-1) {
   silence();
   const Handle access(memory_access(), H5Pclose);
-  file_ = H5Fcreate("orrery trace", H5F_ACC_TRUNC, H5P_DEFAULT, access.id());
+  const Handle properties(timeless(H5P_FILE_CREATE), H5Pclose);  // of the root group
+  file_ = H5Fcreate("orrery trace", H5F_ACC_TRUNC, properties.id(), access.id());
   built(file_ < 0 ? -1 : 0, "a file in memory");
 }
 
@@ -141,7 +149,7 @@ Hdf5Builder::~Hdf5Builder() {
 
 void Hdf5Builder::group(const std::string& path, const std::string& description) {
   {
-    const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
+    const Handle properties(timeless(H5P_GROUP_CREATE), H5Pclose);
     built(H5Pset_attr_creation_order(properties.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), path);
     built(Handle(H5Gcreate2(file_, path.c_str(), H5P_DEFAULT, properties.id(), H5P_DEFAULT), H5Gclose), path);
   }

@@ -97,7 +97,7 @@ class Scanner {
   }
 
   [[noreturn]] void fail(std::size_t at, const std::string& expected) const {
-    throw InputError(rule_place(place_, at), "'" + std::string(rule_.substr(at, 20)) + "'", expected);
+    throw InputError(rule_place(place_, at), quote_for_message(rule_.substr(at, 20)), expected);
   }
 
   std::string_view rule_;
@@ -159,7 +159,7 @@ class SyntaxCheck {
   }
 
   [[noreturn]] void fail(std::size_t at, const std::string& expected) const {
-    const std::string found = at < rule_.size() ? "'" + std::string(rule_.substr(at, 20)) + "'" : "the end";
+    const std::string found = at < rule_.size() ? quote_for_message(rule_.substr(at, 20)) : "the end";
     throw InputError(rule_place(place_, at), found, expected);
   }
 

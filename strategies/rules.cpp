@@ -222,7 +222,7 @@ struct Rule::Program {
   void bind(const RuleWord& word) {
     const auto names = known_names();
     if (std::find(names.begin(), names.end(), word.text) == names.end())
-      throw InputError(orrery::rule_place(place, word.at), "'" + word.text + "'",
+      throw InputError(orrery::rule_place(place, word.at), quote_for_message(word.text),
                        "a Megatron-LM argument" + did_you_mean(word.text, names));
     for (const auto& binding : bindings)
       if (binding->name == word.text) return;
@@ -237,7 +237,7 @@ struct Rule::Program {
     const std::string& hint = error.GetContext().Hint;
     const std::size_t at =
         error.GetPos() < 0 ? 0 : std::min(static_cast<std::size_t>(error.GetPos()), text.size());
-    throw InputError(orrery::rule_place(place, at), "'" + text.substr(at, 20) + "'",
+    throw InputError(orrery::rule_place(place, at), quote_for_message(text.substr(at, 20)),
                      hint.empty() ? error.GetMsg() : hint);
   }
 
@@ -245,7 +245,7 @@ struct Rule::Program {
     try {
       const mup::IValue& result = parser.Eval();
       if (kind_of(result) == Kind::boolean) return result.GetBool();
-      throw InputError(orrery::rule_place(place, 0), "'" + text + "', which is " + describe(result),
+      throw InputError(orrery::rule_place(place, 0), quote_for_message(text) + ", which is " + describe(result),
                        "a rule that is true or false, such as one with a comparison");
     } catch (mup::ParserError& error) {
       rethrow(error, text);

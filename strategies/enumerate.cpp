@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "platforms/errors.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -16,6 +17,9 @@ std::vector<int> divisors(std::int64_t number, int most) {
   }
   return found;
 }
+
+// Far more than anybody waits for; each is looked at with every setting.
+constexpr std::size_t kMostAllocations = 4'000'000;
 
 int gpus_of(const NodeGroup& group) { return group.count.maximum * group.gpus_per_node; }
 
@@ -54,6 +58,10 @@ void append_orders(const ClusterSpec& cluster, Allocation allocation, const std:
     allocation.runs.clear();
     for (const int group : order) allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
     into.push_back(allocation);
+    if (into.size() > kMostAllocations) {
+      throw InputError("cluster " + cluster.name, "more than four million ways to give its GPUs to stages",
+                       "fewer node groups, lower counts, or a --space with fewer choices or stages");
+    }
   } while (std::next_permutation(order.begin(), order.end()));
 }
 

@@ -64,6 +64,8 @@ ModelSpec read_model(const std::string& path_or_name);
 ModelSpec parse_huggingface_config(std::string_view json, const std::string& file);
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_model_names();
+// The file, or the built-in model's content, that `read_model` reads. Throws InputError alike.
+std::string read_model_text(const std::string& path_or_name);
 
 // Parameter counts, exact for the published models (checked against their published totals in the tests).
 std::int64_t layer_parameters(const LayerShape&);

@@ -43,6 +43,17 @@ std::vector<EmbeddedFile> builtin_models() {
   return models;
 }
 
+EmbeddedFile builtin_model(const std::string& name) {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : builtin_models()) {
+    if (model_name(file.name) == name) return file;
+    names.emplace_back(model_name(file.name));
+  }
+  throw InputError("model", quote_for_message(name),
+                   "a built-in model (see `orrery catalog models`), a config.json or a .yaml file" +
+                       did_you_mean(name, names));
+}
+
 }  // namespace
 
 ModelSpec parse_huggingface_config(std::string_view json, const std::string& file) {
@@ -56,18 +67,18 @@ std::vector<std::string> builtin_model_names() {
   return names;
 }
 
+std::string read_model_text(const std::string& path_or_name) {
+  if (is_json(path_or_name) || is_yaml(path_or_name)) return read_text_file(path_or_name);
+  return std::string(builtin_model(path_or_name).content);
+}
+
 ModelSpec read_model(const std::string& path_or_name) {
   if (is_json(path_or_name) || is_yaml(path_or_name))
     return parse_by_extension(read_text_file(path_or_name), path_or_name);
-  for (const EmbeddedFile& file : builtin_models()) {
-    if (model_name(file.name) != path_or_name) continue;
-    ModelSpec model = parse_by_extension(file.content, std::string(file.name));
-    model.name = path_or_name;
-    return model;
-  }
-  throw InputError("model", "'" + path_or_name + "'",
-                   "a built-in model (see `orrery catalog models`), a config.json or a .yaml file" +
-                       did_you_mean(path_or_name, builtin_model_names()));
+  const EmbeddedFile file = builtin_model(path_or_name);
+  ModelSpec model = parse_by_extension(file.content, std::string(file.name));
+  model.name = path_or_name;
+  return model;
 }
 
 }  // namespace orrery

@@ -47,30 +47,33 @@ char glyph(const SpanRow& span, GanttLetters letters) {
   throw Defect("a network span in a compute stream");
 }
 
-// Seconds of one column that each character takes.
+// Share of one column that each character takes.
 using Column = std::array<double, 128>;
 using Row = std::vector<Column>;
 
-struct Scale {
+// A part of the run: `columns` characters of `unit` seconds each, from `begin` on.
+struct Window {
+  double begin = 0;  // s
+  double unit = 0;   // s
   int columns = 0;
-  double unit = 0;  // s
 };
 
-Scale scale_of(const Timeline& timeline, const GanttOptions& options) {
+Window whole_run(const Timeline& timeline, const GanttOptions& options) {
   const double unit = options.unit ? options.unit->value() : timeline.makespan / std::max(options.columns, 1);
   if (!(unit > 0)) return {};
   // A makespan that is whole columns but for rounding does not get one more.
   const double columns = std::ceil(timeline.makespan / unit - 1e-6);
-  return {static_cast<int>(std::clamp(columns, 0.0, double{kMostColumns})), unit};
+  return {0, unit, static_cast<int>(std::clamp(columns, 0.0, double{kMostColumns}))};
 }
 
-void add(Row& row, const SpanRow& span, double unit, char character) {
+void add(Row& row, const SpanRow& span, const Window& window, char character) {
   const double last = static_cast<double>(row.size());
-  const auto first_column = static_cast<std::size_t>(std::clamp(std::floor(span.start / unit), 0.0, last));
-  const auto end_column = static_cast<std::size_t>(std::clamp(std::ceil(span.end / unit), 0.0, last));
+  const double start = (span.start - window.begin) / window.unit, stop = (span.end - window.begin) / window.unit;
+  const auto first_column = static_cast<std::size_t>(std::clamp(std::floor(start), 0.0, last));
+  const auto end_column = static_cast<std::size_t>(std::clamp(std::ceil(stop), 0.0, last));
   for (std::size_t i = first_column; i < end_column; ++i) {
-    const double begin = std::max(span.start, static_cast<double>(i) * unit);
-    const double end = std::min(span.end, static_cast<double>(i + 1) * unit);
+    const double begin = std::max(start, static_cast<double>(i));
+    const double end = std::min(stop, static_cast<double>(i + 1));
     row[i][static_cast<std::size_t>(character)] += end - begin;
   }
 }
@@ -84,47 +87,121 @@ char most_of(const Column& column) {
   return most == 0 ? ' ' : static_cast<char>(most);
 }
 
-// The compute streams of one replica, by rank.
-std::map<std::int32_t, Row> rows_of(const Timeline& timeline, const GanttOptions& options) {
-  const Scale scale = scale_of(timeline, options);
+struct Line {
+  int stage = 0;
+  std::string text;
+};
+
+// The compute streams of one replica, by stage.
+std::vector<Line> draw(const Timeline& timeline, const Window& window, int replica, GanttLetters letters) {
   std::map<std::int32_t, Row> rows;
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-    if (timeline.ranks[rank].replica != options.replica) continue;
-    rows[static_cast<std::int32_t>(rank)].resize(static_cast<std::size_t>(scale.columns), Column{});
+    if (timeline.ranks[rank].replica != replica) continue;
+    rows[static_cast<std::int32_t>(rank)].resize(static_cast<std::size_t>(window.columns), Column{});
   }
   for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     const auto found = rows.find(timeline.spans.rank[i]);
     if (found == rows.end() || timeline.spans.stream[i] != Stream::compute) continue;
     const SpanRow span = row(timeline.spans, i);
-    add(found->second, span, scale.unit, glyph(span, options.letters));
+    add(found->second, span, window, glyph(span, letters));
   }
-  return rows;
+  std::vector<Line> lines;
+  for (const auto& entry : rows) {
+    std::string text;
+    for (const Column& column : entry.second) text += most_of(column);
+    lines.push_back({timeline.ranks[static_cast<std::size_t>(entry.first)].stage, text});
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.stage < b.stage; });
+  return lines;
+}
+
+std::string label(int stage, std::size_t width) {
+  const std::string number = std::to_string(stage);
+  return "stage " + number + std::string(width - number.size() + 2, ' ');
+}
+
+// The usual forward of stage 0 of replica 0, and when its first backward ends; 0 where there is none.
+struct Rhythm {
+  double forward = 0, first_backward_end = 0;  // s
+};
+
+Rhythm rhythm_of(const Timeline& timeline) {
+  std::vector<double> forwards;
+  Rhythm rhythm;
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    const RankInfo& rank = timeline.ranks[static_cast<std::size_t>(timeline.spans.rank[i])];
+    if (rank.replica != 0 || rank.stage != 0 || timeline.spans.stream[i] != Stream::compute) continue;
+    const SpanRow span = row(timeline.spans, i);
+    if (span.kind == SpanKind::forward) forwards.push_back(span.end - span.start);
+    const bool first = rhythm.first_backward_end == 0 || span.end < rhythm.first_backward_end;
+    if (span.kind == SpanKind::backward && first) rhythm.first_backward_end = span.end;
+  }
+  if (forwards.empty()) return rhythm;
+  const auto middle = forwards.begin() + static_cast<std::ptrdiff_t>(forwards.size() / 2);
+  std::nth_element(forwards.begin(), middle, forwards.end());
+  rhythm.forward = *middle;
+  return rhythm;
+}
+
+// The whole run where a forward is then at least a column wide; else its start, its middle and its end.
+std::vector<Window> windows_of(const Timeline& timeline, int columns) {
+  constexpr int kGap = 3;
+  const Rhythm rhythm = rhythm_of(timeline);
+  const double makespan = timeline.makespan, whole = makespan / columns;
+  if (!(rhythm.forward > 0) || whole <= rhythm.forward) return {{0, whole, columns}};
+  const int start = (columns - 2 * kGap) * 2 / 5, middle = columns - 2 * kGap - 2 * start;
+  // Two columns a forward, but one where the pipeline is so deep that its warm-up would not fit.
+  const double unit = std::clamp(rhythm.first_backward_end / start, rhythm.forward / 2, rhythm.forward);
+  return {{0, unit, start}, {(makespan - unit * middle) / 2, unit, middle}, {makespan - unit * start, unit, start}};
+}
+
+// Where each window begins, and where the last ends.
+std::string axis(const std::vector<Window>& windows, double makespan) {
+  std::string line;
+  std::size_t column = 0;
+  for (const Window& window : windows) {
+    line.resize(column, ' ');
+    line += "|" + to_text(Seconds(window.begin));
+    column += static_cast<std::size_t>(window.columns) + 3;
+  }
+  const std::string end = to_text(Seconds(makespan)) + "|";
+  line.resize(std::max(line.size() + 1, column - 3 - end.size()), ' ');
+  return line + end;
 }
 
 }  // namespace
 
 std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
-  std::vector<std::pair<int, std::string>> lines;  // by stage
-  for (const auto& entry : rows_of(timeline, options)) {
-    std::string line;
-    for (const Column& column : entry.second) line += most_of(column);
-    lines.emplace_back(timeline.ranks[static_cast<std::size_t>(entry.first)].stage, line);
-  }
-  std::sort(lines.begin(), lines.end());
-  const std::size_t width = lines.empty() ? 0 : std::to_string(lines.back().first).size();
+  const std::vector<Line> lines = draw(timeline, whole_run(timeline, options), options.replica, options.letters);
+  const std::size_t width = lines.empty() ? 0 : std::to_string(lines.back().stage).size();
   std::string text;
-  for (const auto& [stage, line] : lines) {
-    const std::string number = std::to_string(stage);
-    text += "stage " + number + std::string(width - number.size() + 2, ' ') + line + "\n";
-  }
+  for (const Line& line : lines) text += label(line.stage, width) + line.text + "\n";
   return text;
+}
+
+std::string text_gantt_windows(const Timeline& timeline, int columns) {
+  constexpr int kLeastColumns = 30;
+  const int last_stage = std::max_element(timeline.ranks.begin(), timeline.ranks.end(), [](const auto& a, const auto& b) {
+                           return a.stage < b.stage;
+                         })->stage;
+  const std::size_t width = std::to_string(last_stage).size();
+  const int label_width = static_cast<int>(label(0, width).size());
+  const std::vector<Window> windows = windows_of(timeline, std::max(columns - label_width, kLeastColumns));
+  std::vector<Line> lines = draw(timeline, windows.front(), 0, GanttLetters::microbatch);
+  for (std::size_t i = 1; i < windows.size(); ++i) {
+    const std::vector<Line> more = draw(timeline, windows[i], 0, GanttLetters::microbatch);
+    for (std::size_t at = 0; at < lines.size(); ++at) lines[at].text += "   " + more[at].text;
+  }
+  std::string text;
+  for (const Line& line : lines) text += label(line.stage, width) + line.text + "\n";
+  return text + std::string(static_cast<std::size_t>(label_width), ' ') + axis(windows, timeline.makespan) + "\n";
 }
 
 std::string gantt_legend(GanttLetters letters) {
   const std::string idle = "= optimizer  - pipeline message  ~ data-parallel collective  . bubble\n";
   switch (letters) {
     case GanttLetters::microbatch:
-      return "0-9A-Z forward  a-z backward  + weight gradient  " + idle;
+      return "0-9A-Z forward  a-z backward (by microbatch, starting over)  + weight gradient\n" + idle;
     case GanttLetters::kind:
       return "F forward  B backward  W weight gradient  " + idle;
   }

@@ -83,6 +83,15 @@ std::vector<std::string> titles(const Table& table) {
   return result;
 }
 
+std::vector<std::size_t> column_widths(const Table& table) {
+  std::vector<std::size_t> widths;
+  for (const TableColumn& column : table.columns) widths.push_back(display_width(column.title));
+  for (const auto& row : table.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  return widths;
+}
+
 void check_shape(const Table& table) {
   for (const auto& row : table.rows) ORRERY_ENSURE(row.size() == table.columns.size());
 }
@@ -99,13 +108,26 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
+std::vector<std::string> narrow(Table& table, std::size_t width, const std::vector<std::string>& first_to_go) {
+  check_shape(table);
+  std::vector<std::string> gone;
+  for (const std::string& title : first_to_go) {
+    std::size_t total = 0;
+    for (const std::size_t column : column_widths(table)) total += column + 2;
+    if (total <= width + 2) break;
+    const auto found = std::find_if(table.columns.begin(), table.columns.end(),
+                                    [&](const TableColumn& column) { return column.title == title; });
+    if (found == table.columns.end()) continue;
+    for (auto& row : table.rows) row.erase(row.begin() + (found - table.columns.begin()));
+    table.columns.erase(found);
+    gone.push_back(title);
+  }
+  return gone;
+}
+
 std::string to_text(const Table& table) {
   check_shape(table);
-  std::vector<std::size_t> widths;
-  for (const TableColumn& column : table.columns) widths.push_back(display_width(column.title));
-  for (const auto& row : table.rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
-  }
+  const std::vector<std::size_t> widths = column_widths(table);
   std::vector<std::string> rule;
   for (const std::size_t width : widths) rule.emplace_back(width, '-');
   std::string text = text_line(table, titles(table), widths) + text_line(table, rule, widths);

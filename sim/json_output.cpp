@@ -10,6 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Paths may hold bytes that are no UTF-8: JSON cannot, so a mark stands for them.
+std::string text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
 Json to_json(const Argument& argument) {
   if (const auto* number = std::get_if<double>(&argument)) {
     const auto whole = static_cast<std::int64_t>(*number);
@@ -148,8 +151,10 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   json["activities"] = replay.activities;
   json["elapsed_s"] = replay.elapsed_s;
   json["stages"] = stage_times_json(replay.stages);
-  return json.dump(2) + "\n";
+  return text(json);
 }
+
+std::string files_json(const std::vector<std::string>& paths) { return text(Json{{"files", paths}}); }
 
 std::string search_json(const SearchReport& report) {
   Json json;
@@ -162,7 +167,7 @@ std::string search_json(const SearchReport& report) {
   json["plans"] = Json::array();
   for (const ReportedPlan& plan : report.plans) json["plans"].push_back(plan_json(report, plan));
   json["pareto"] = report.pareto;
-  return json.dump(2) + "\n";
+  return text(json);
 }
 
 namespace {

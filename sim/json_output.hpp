@@ -16,6 +16,8 @@ struct ReplayedPlan {
 };
 std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
 std::string search_json(const SearchReport&);
+// What a command that only writes files says: {"files": [path, ...]}.
+std::string files_json(const std::vector<std::string>& paths);
 
 // A summary as bytes between processes: round-trips exactly.
 std::string to_bytes(const ReplaySummary&);

@@ -1,10 +1,19 @@
 #include "sim/progress.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 namespace orrery {
+
+std::optional<int> terminal_columns() {
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return std::nullopt;
+  }
+  return size.ws_col;
+}
 
 Progress::Progress(bool quiet) : silent_(quiet || ::isatty(STDERR_FILENO) == 0) {}
 

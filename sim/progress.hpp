@@ -3,9 +3,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 namespace orrery {
+
+// Columns of the terminal that standard output is; absent where it is none.
+std::optional<int> terminal_columns();
 
 class Progress {
  public:
@@ -17,10 +21,11 @@ class Progress {
 
   // Shown after the first second of a phase, at most ten times a second.
   void update(const std::string& phase, std::size_t done, std::size_t total);
+  // Wipes the line, before anything else is written to the terminal.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
-  void clear();
 
   bool silent_;
   bool shown_ = false;

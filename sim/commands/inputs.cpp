@@ -2,12 +2,41 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "costmodels/sha256.hpp"
-#include "platforms/yaml.hpp"
+#include "sim/progress.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
+
+namespace {
+
+// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+std::string command_line_text(const std::string& command, const std::vector<std::string>& arguments) {
+  std::string text = "orrery " + command;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--quiet" || arguments[i].rfind("--jobs=", 0) == 0) continue;
+    if (arguments[i] == "--jobs") {
+      ++i;
+      continue;
+    }
+    text += " " + shell_word(arguments[i]);
+  }
+  return text;
+}
 
 CostModels read_costs(const CommandLine& line) {
   const auto folder = line.text("costs");
@@ -23,15 +52,20 @@ ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name
 RunOrigin origin_of(const CommandLine& line, const std::string& command, const std::vector<std::string>& arguments,
                     const std::string& model, const std::string& cluster, const CostModels& costs) {
   RunOrigin origin;
-  origin.command_line = "orrery " + command;
-  for (const std::string& argument : arguments) origin.command_line += " " + argument;
+  origin.command_line = command_line_text(command, arguments);
   origin.seed = line.seed();
   origin.model = model;
   origin.cluster = cluster;
-  const bool is_file = std::filesystem::exists(model);
-  origin.model_digest = sha256_hex(is_file ? read_text_file(model) : model);
+  origin.model_digest = sha256_hex(read_model_text(model));
   origin.cost_models = costs.digest();
   return origin;
+}
+
+void require_writable(const std::string& path) { const OutputFile tried(path); }
+
+int picture_columns() {
+  constexpr int kLeast = 60, kUsual = 110, kMost = 180;
+  return std::clamp(terminal_columns().value_or(kUsual), kLeast, kMost);
 }
 
 void make_output_folder(const std::string& path) {

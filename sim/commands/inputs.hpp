@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "costmodels/cost_models.hpp"
 #include "platforms/cluster.hpp"
@@ -16,8 +17,16 @@ CostModels read_costs(const CommandLine&);
 // --no-contention makes the links ideal.
 ClusterSpec read_cluster_option(const CommandLine&, const std::string& name);
 
+// The command as a shell reads it, for the trace. Without what cannot change a result (--jobs, --quiet), so that the
+// same search leaves the same bytes.
+std::string command_line_text(const std::string& command, const std::vector<std::string>& arguments);
 RunOrigin origin_of(const CommandLine&, const std::string& command, const std::vector<std::string>& arguments,
                     const std::string& model, const std::string& cluster, const CostModels&);
+
+// Throws InputError when a file cannot be written there: before the work, not after it.
+void require_writable(const std::string& path);
+// Columns for a picture of a run: those of the terminal, within reason.
+int picture_columns();
 
 // Creates a folder (and those above it). Throws InputError{path, ...} when it cannot be written to.
 void make_output_folder(const std::string& path);

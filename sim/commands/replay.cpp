@@ -24,18 +24,24 @@ std::string milliseconds_text(Seconds time) {
   return text;
 }
 
-void print_replay(const ReplayResult& replay, const ReplaySummary& summary) {
-  std::printf("iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
-              milliseconds_text(Seconds(summary.iteration_s)).c_str(),
-              milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-              milliseconds_text(Seconds(summary.imbalance_s)).c_str());
-  std::printf("activities  %llu on %zu ranks\n\n", static_cast<unsigned long long>(summary.activities),
-              replay.timeline.ranks.size());
+std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n"
+                "activities  %llu on %zu ranks\n",
+                milliseconds_text(Seconds(summary.iteration_s)).c_str(),
+                milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
+                milliseconds_text(Seconds(summary.imbalance_s)).c_str(),
+                static_cast<unsigned long long>(summary.activities), ranks);
+  return text;
+}
+
+Table stages_table(const std::vector<StageAccounting>& stages) {
   Table table;
   for (const char* title : {"stage", "compute", "tensor", "p2p", "data", "optimizer", "warm-up", "steady", "drain"}) {
     table.columns.push_back({title, Align::right});
   }
-  for (const StageAccounting& stage : summary.stages) {
+  for (const StageAccounting& stage : stages) {
     const Accounting& mean = stage.mean;
     std::vector<std::string> row{std::to_string(stage.stage)};
     for (const Seconds time : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp, mean.optimizer,
@@ -44,26 +50,27 @@ void print_replay(const ReplayResult& replay, const ReplaySummary& summary) {
     }
     table.rows.push_back(std::move(row));
   }
-  const bool few = replay.timeline.spans.size() < 2000;
-  const GanttLetters letters = few ? GanttLetters::microbatch : GanttLetters::kind;
-  std::cout << "Milliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
-               "warm-up, steady, drain: bubble\n\n"
-            << to_text(table) << "\n"
-            << text_gantt(replay.timeline, {.columns = 100, .letters = letters}) << gantt_legend(letters) << "\n";
+  return table;
 }
 
+std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
+  return facts_text(summary, timeline.ranks.size()) +
+         "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
+         "warm-up, steady, drain: bubble\n\n" +
+         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) + "\n" +
+         gantt_legend(GanttLetters::microbatch);
+}
+
+// The trace is written first: nothing is said of a run that then fails.
 void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const ReplayedPlan& plan,
             const std::function<Trace(ReplayResult&)>& trace) {
   const ReplaySummary summary = summarize(replay, elapsed_s);
-  if (line.json()) {
-    std::cout << replay_json(summary, plan);
-  } else {
-    print_replay(replay, summary);
-  }
+  std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
   if (const auto path = line.text("output")) {
     write_trace(*path, trace(replay));
-    if (!line.json()) std::cout << "\ntrace   " << *path << "\n";
+    if (!line.json()) text += "\ntrace   " + *path + "\n";
   }
+  std::cout << text;
 }
 
 ReplayChoices choices(const CommandLine& line) {
@@ -71,6 +78,9 @@ ReplayChoices choices(const CommandLine& line) {
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
+  for (const char* option : {"tokens", "costs"}) {
+    if (line.has(option)) throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
+  }
   DurationsPlan given = read_durations(line.required("durations"));
   if (line.has("no-contention")) {
     ClusterSpec cluster = given.topology.cluster();
@@ -82,8 +92,7 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, {}, [&](ReplayResult& played) {
     RunOrigin origin;
-    origin.command_line = "orrery replay";
-    for (const std::string& argument : arguments) origin.command_line += " " + argument;
+    origin.command_line = command_line_text("replay", arguments);
     origin.seed = line.seed();
     return make_trace(played, origin);
   });
@@ -149,6 +158,7 @@ int run_replay_command(const Arguments& arguments) {
     throw InputError("orrery replay", line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
                      "one of them");
   }
+  if (const auto path = line.text("output")) require_writable(*path);
   return line.has("plan") ? replay_plan(line, arguments) : replay_durations(line, arguments);
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
-#include <cmath>
 #include <iostream>
 #include <thread>
 
@@ -11,12 +10,22 @@ namespace orrery {
 
 namespace options = boost::program_options;
 
+namespace {
+constexpr const char* kStray = "arguments without an option";
+constexpr double kMostCount = 1e18;
+}
+
 struct CommandLine::Impl {
   std::string command, summary, example;
   options::options_description own{"Options", 110}, common{"Common options", 110}, hidden;
   options::positional_options_description positions;
   std::string positional_help;
   options::variables_map given;
+
+  // What is wrong with the options, in the user's words.
+  [[nodiscard]] InputError trouble(const std::string& found, const std::string& expected) const {
+    return {"orrery " + command, found, expected + "; see `orrery " + command + " --help`"};
+  }
 
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all;
@@ -66,7 +75,7 @@ CommandLine& CommandLine::positional(const std::string& name, const std::string&
   return *this;
 }
 
-bool CommandLine::parse(const std::vector<std::string>& arguments) {
+void CommandLine::store(const std::vector<std::string>& arguments) {
   options::options_description all;
   all.add(impl_->own).add(impl_->common).add(impl_->hidden);
   const int style = options::command_line_style::unix_style & ~options::command_line_style::allow_guessing;
@@ -75,16 +84,35 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
         options::command_line_parser(arguments).options(all).positional(impl_->positions).style(style).run(),
         impl_->given);
   } catch (const options::unknown_option& error) {
-    throw InputError("orrery " + impl_->command, "an unknown option '" + error.get_option_name() + "'",
-                     "one of those that `orrery " + impl_->command + " --help` lists" +
-                         did_you_mean(error.get_option_name(), impl_->names()));
-  } catch (const options::too_many_positional_options_error&) {
-    throw InputError("orrery " + impl_->command, "an argument that belongs to no option",
-                     "options only; see `orrery " + impl_->command + " --help`");
+    throw impl_->trouble("an unknown option '" + error.get_option_name() + "'" +
+                             did_you_mean(error.get_option_name(), impl_->names()),
+                         "an option of this command");
+  } catch (const options::multiple_occurrences& error) {
+    throw impl_->trouble(error.get_option_name() + " more than once", error.get_option_name() + " once");
+  } catch (const options::invalid_command_line_syntax& error) {
+    const bool extra = error.kind() == options::invalid_syntax::extra_parameter;
+    throw impl_->trouble(error.get_option_name() + (extra ? " with a value" : " without a value"),
+                         extra ? "the option alone" : "a value after it");
   } catch (const options::error& error) {
-    throw InputError("orrery " + impl_->command, error.what(), "options as `orrery " + impl_->command + " --help` lists them");
+    throw impl_->trouble(error.what(), "options of this command");
   }
-  if (impl_->given.count("help") == 0) return true;
+}
+
+bool CommandLine::parse(const std::vector<std::string>& arguments) {
+  if (impl_->positional_help.empty()) {
+    impl_->hidden.add_options()(kStray, options::value<std::vector<std::string>>());
+    impl_->positions.add(kStray, -1);
+  }
+  store(arguments);
+  if (impl_->given.count("help") == 0) {
+    if (const auto stray = list(kStray); !stray.empty()) {
+      throw impl_->trouble(quote_for_message(stray.front()) + ", which belongs to no option", "options only");
+    }
+    if (text("output") == "") throw InputError("--output", "an empty text", "a path");
+    static_cast<void>(jobs());  // wrong values are found by commands that do not look at them, too
+    static_cast<void>(seed());
+    return true;
+  }
   std::cout << "Example:\n  " << impl_->example << "\n\n" << impl_->summary << "\n";
   if (!impl_->positional_help.empty()) std::cout << impl_->positional_help << "\n";
   std::cout << "\n" << impl_->own << "\n" << impl_->common;
@@ -119,7 +147,7 @@ std::int64_t CommandLine::integer(const std::string& name, std::int64_t low, std
   std::int64_t value = 0;
   const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
   if (trouble != std::errc() || end != given->data() + given->size() || value < low || value > high) {
-    throw InputError("--" + name, "'" + *given + "'",
+    throw InputError("--" + name, quote_for_message(*given),
                      "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
@@ -134,10 +162,11 @@ std::optional<double> CommandLine::count(const std::string& name) const {
   const std::vector<std::pair<std::string, double>> suffixes{{"", 1},     {"K", 1e3},  {"M", 1e6}, {"G", 1e9},
                                                              {"B", 1e9},  {"T", 1e12}, {"P", 1e15}};
   const auto scale = std::find_if(suffixes.begin(), suffixes.end(), [&](const auto& s) { return s.first == suffix; });
-  if (trouble != std::errc() || scale == suffixes.end() || !(value > 0) || !std::isfinite(value) || value > 1e18) {
-    throw InputError("--" + name, "'" + *given + "'", "a count above zero such as 1024, 300B or 1T");
+  const double scaled = scale == suffixes.end() ? 0 : value * scale->second;
+  if (trouble != std::errc() || !(scaled >= 1 && scaled <= kMostCount)) {
+    throw InputError("--" + name, quote_for_message(*given), "a count from 1 to 1e18 such as 1024, 300B or 1T");
   }
-  return value * scale->second;
+  return scaled;
 }
 
 std::optional<std::size_t> CommandLine::choice(const std::string& name, const std::vector<std::string>& names) const {
@@ -147,7 +176,7 @@ std::optional<std::size_t> CommandLine::choice(const std::string& name, const st
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   std::string listed;
   for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
-  throw InputError("--" + name, "'" + *given + "'", "one of " + listed + did_you_mean(*given, names));
+  throw InputError("--" + name, quote_for_message(*given), "one of " + listed + did_you_mean(*given, names));
 }
 
 int CommandLine::jobs() const {

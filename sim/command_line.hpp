@@ -32,7 +32,7 @@ class CommandLine {
   [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low, std::int64_t high,
                                      std::int64_t otherwise) const;
-  // A count with a suffix: "1024", "300B", "1T" (K, M, G or B, T, P: powers of 1000).
+  // A count from 1 to 1e18 with a suffix: "1024", "300B", "1T" (K, M, G or B, T, P: powers of 1000).
   [[nodiscard]] std::optional<double> count(const std::string& name) const;
   template <class Q>
   [[nodiscard]] std::optional<Q> quantity(const std::string& name) const {
@@ -50,6 +50,8 @@ class CommandLine {
   [[nodiscard]] std::uint64_t seed() const;
 
  private:
+  void store(const std::vector<std::string>& arguments);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -5,6 +5,7 @@
 #include "platforms/errors.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/version.hpp"
+#include "traces/clean_up.hpp"
 
 namespace {
 
@@ -33,23 +34,32 @@ int dispatch(int count, char** arguments) {
     if (name == command.name) return command.run(orrery::Arguments(arguments + 2, arguments + count));
     names.emplace_back(command.name);
   }
-  throw orrery::InputError("orrery", "no command '" + name + "'",
+  throw orrery::InputError("orrery", "no command " + orrery::quote_for_message(name),
                            "a command that `orrery --help` lists" + orrery::did_you_mean(name, names));
+}
+
+// One line, whatever the input was.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   try {
+    orrery::clean_up_on_signals();
     const int code = dispatch(count, arguments);
     std::cout.flush();
     if (!std::cout) throw orrery::InputError("standard output", "no room to write", "a place to write to");
     return code;
   } catch (const orrery::InputError& error) {
-    std::cerr << "orrery: " << error.what() << "\n";
+    std::cerr << "orrery: " << one_line(error.what()) << "\n";
     return kWrongInput;
   } catch (const std::exception& error) {
-    std::cerr << "orrery: a defect of ours, please report it: " << error.what() << "\n";
+    std::cerr << "orrery: a defect of ours, please report it: " << one_line(error.what()) << "\n";
     return kDefect;
   }
 }

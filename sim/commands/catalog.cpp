@@ -9,9 +9,12 @@
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
 #include "strategies/task_order.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
 namespace {
+
+constexpr const char* kLists = "gpus, instances, models, clusters, estimators, schedules";
 
 std::string number(double value) {
   char text[32];
@@ -116,11 +119,17 @@ Table estimators_table() {
   return names_table("estimator", {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
 }
 
+// Columns of numbers are aligned right; what is not known of them is null.
+nlohmann::ordered_json json_cell(const TableColumn& column, const std::string& text) {
+  if (column.align != Align::right) return text;
+  return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(text);
+}
+
 std::string to_json(const Table& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& cells : table.rows) {
     nlohmann::ordered_json row;
-    for (std::size_t i = 0; i < cells.size(); ++i) row[table.columns[i].title] = cells[i];
+    for (std::size_t i = 0; i < cells.size(); ++i) row[table.columns[i].title] = json_cell(table.columns[i], cells[i]);
     rows.push_back(std::move(row));
   }
   return rows.dump(2) + "\n";
@@ -130,23 +139,30 @@ std::string to_json(const Table& table) {
 
 int run_catalog(const Arguments& arguments) {
   CommandLine line("catalog", "Lists what is built in.", "orrery catalog gpus");
-  line.positional("what", "The argument is one of gpus, instances, models, clusters, estimators, schedules.");
+  line.positional("what", std::string("The argument is one of ") + kLists + ".");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::pair<std::string, Table (*)()>> lists{
       {"gpus", gpus_table},         {"instances", instances_table},   {"models", models_table},
       {"clusters", clusters_table}, {"estimators", estimators_table}, {"schedules", schedules_table}};
   const std::vector<std::string> wanted = line.list("what");
+  if (wanted.size() != 1) {
+    throw InputError("orrery catalog", wanted.empty() ? "nothing" : std::to_string(wanted.size()) + " arguments",
+                     std::string("one of ") + kLists);
+  }
   std::vector<std::string> names;
   for (const auto& [name, table] : lists) {
-    if (wanted.size() == 1 && wanted.front() == name) {
-      std::cout << (line.json() ? to_json(table()) : to_text(table()));
-      return 0;
-    }
     names.push_back(name);
+    if (wanted.front() != name) continue;
+    const std::string text = line.json() ? to_json(table()) : to_text(table());
+    if (const auto path = line.text("output")) {
+      write_file(*path, text);
+    } else {
+      std::cout << text;
+    }
+    return 0;
   }
-  throw InputError("orrery catalog", wanted.empty() ? "nothing" : "'" + wanted.front() + "'",
-                   "one of gpus, instances, models, clusters, estimators, schedules" +
-                       (wanted.empty() ? "" : did_you_mean(wanted.front(), names)));
+  throw InputError("orrery catalog", quote_for_message(wanted.front()),
+                   std::string("one of ") + kLists + did_you_mean(wanted.front(), names));
 }
 
 }  // namespace orrery

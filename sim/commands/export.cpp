@@ -2,6 +2,7 @@
 
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
+#include "sim/json_output.hpp"
 #include "traces/perfetto.hpp"
 #include "traces/trace.hpp"
 
@@ -25,7 +26,8 @@ int run_export(const Arguments& arguments) {
   } else {
     export_csv(path, trace);
   }
-  if (!line.json() && !line.quiet()) std::cerr << "wrote " << path << "\n";
+  if (line.json()) std::cout << files_json({path});
+  if (!line.quiet()) std::cerr << "wrote " << path << "\n";
   return 0;
 }
 

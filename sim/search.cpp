@@ -16,6 +16,10 @@ Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
+Seconds total_time(const SearchJob& job, Seconds iteration) {
+  return iteration * std::ceil(job.total_tokens / job.tokens_per_iteration());
+}
+
 // A candidate that has a shape: its place in the two lists it is made of.
 struct Candidate {
   std::uint32_t allocation = 0;
@@ -181,19 +185,10 @@ class Searcher {
     return run_cost(job_.cluster, plan.nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens);
   }
 
-  Seconds total_time(Seconds iteration) const {
-    return iteration * std::ceil(job_.total_tokens / job_.tokens_per_iteration());
-  }
-
   bool over_budget(Seconds iteration, const std::optional<RunCost>& cost) {
-    if (job_.deadline && total_time(iteration) > *job_.deadline) {
-      reject(InfeasibleKind::budget, "later than the deadline");
-      return true;
-    }
-    if (!job_.budget) return false;
-    if (cost && cost->total <= *job_.budget) return false;
-    reject(InfeasibleKind::budget, cost ? "over the budget" : "no price, so the budget cannot be checked");
-    return true;
+    const auto obstacle = limit_obstacle(job_, iteration, cost);
+    if (obstacle) reject(InfeasibleKind::budget, *obstacle);
+    return obstacle.has_value();
   }
 
   // Programs of one shape serve many plans: bytes and seconds are not in them.
@@ -226,7 +221,7 @@ class Searcher {
       const PricedPlan priced = book_.price(plan.strategy, topology);
       plan.iteration = estimate_iteration(priced, programs_for(priced, plan.strategy), topology);
       ++result_.counts.estimated;
-      plan.total_time = total_time(plan.iteration);
+      plan.total_time = total_time(job_, plan.iteration);
       plan.cost = cost_of(plan.strategy, plan.iteration);
       if (over_budget(plan.iteration, plan.cost)) {
         --result_.counts.evaluated;
@@ -279,6 +274,13 @@ class Searcher {
 };
 
 }  // namespace
+
+std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds iteration,
+                                          const std::optional<RunCost>& cost) {
+  if (job.deadline && total_time(job, iteration) > *job.deadline) return "later than the deadline";
+  if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
+  return cost ? "over the budget" : "no price, so the budget cannot be checked";
+}
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
                     const SearchProgress& progress) {

@@ -67,6 +67,9 @@ struct SearchResult {
   std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
 };
 
+// Why a plan of this time and money is beyond the job's deadline or budget, in words; absent when it is not.
+std::optional<std::string> limit_obstacle(const SearchJob&, Seconds iteration, const std::optional<RunCost>&);
+
 // Says what the search does now, and how many of how many are done.
 using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;
 

@@ -18,6 +18,9 @@ std::string grouped(std::size_t number) {
   return text;
 }
 
+// Whole from 100 on, three digits below.
+std::string short_number(double value) { return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3); }
+
 std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
 
 std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column, int digits) {
@@ -84,6 +87,10 @@ std::string layers_text(const ParallelStrategy& strategy) {
 }
 
 Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) {
+  bool money_in_thousands = false;
+  for (const ReportedPlan& plan : report.plans) {
+    money_in_thousands = money_in_thousands || (plan.replayed.cost && plan.replayed.cost->total.value() >= 1e5);
+  }
   Table table;
   table.columns = {{"#", Align::right},        {"stages"},
                    {"layers"},                 {"T", Align::right},
@@ -93,7 +100,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
                    {"tokens/s", Align::right}, {"MFU", Align::right},
                    {"bubble", Align::right},   {"imbal. s", Align::right},
                    {"memory", Align::right},   {"$/Mtok", Align::right},
-                   {"hours", Align::right},    {"k$ total", Align::right}};
+                   {"hours", Align::right},    {money_in_thousands ? "k$ total" : "$ total", Align::right}};
   for (const int rank : ranks) {
     const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
     const ParallelStrategy& strategy = row.plan.strategy;
@@ -105,8 +112,10 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
                           percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
                           fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
                           dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
-                          row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 0) : "?",
-                          row.replayed.cost ? fixed(row.replayed.cost->total.value() / 1000, 0) : "?"});
+                          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
+                          row.replayed.cost ? short_number(row.replayed.cost->total.value() /
+                                                           (money_in_thousands ? 1000 : 1))
+                                            : "?"});
   }
   return table;
 }
@@ -145,15 +154,19 @@ Table csv_table(const SearchReport& report) {
 }
 
 std::string counts_text(const SearchSpaceCounts& counts) {
-  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) + " feasible, " +
-                     grouped(counts.estimated) + " of them played by the exact recurrence (the others cannot be among " +
-                     "the best), " + grouped(counts.operators) + " operators priced in one batch\nrejected: ";
+  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) + " feasible; " +
+                     grouped(counts.estimated) + " played by the exact recurrence, the others cannot be among the best; " +
+                     grouped(counts.operators) + " operators priced\n";
   std::vector<std::pair<std::string, std::size_t>> reasons(counts.reasons.begin(), counts.reasons.end());
   std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    text += (i == 0 ? "" : "; ") + grouped(reasons[i].second) + " " + reasons[i].first;
+  if (reasons.empty()) return text + "none rejected\n";
+  const std::size_t width = grouped(reasons.front().second).size();
+  text += "rejected:\n";
+  for (const auto& [reason, count] : reasons) {
+    const std::string number = grouped(count);
+    text += "  " + std::string(width - number.size(), ' ') + number + "  " + reason + "\n";
   }
-  return text + (reasons.empty() ? "none" : "") + "\n";
+  return text;
 }
 
 }  // namespace orrery

@@ -1,16 +1,17 @@
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
+#include <limits>
 
 #include "analysis/gantt.hpp"
 #include "analysis/report.hpp"
 #include "platforms/yaml.hpp"
-#include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
-#include "sim/search_report.hpp"
+#include "sim/search_replays.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/plan.hpp"
 #include "traces/output_file.hpp"
@@ -18,7 +19,6 @@
 namespace orrery {
 namespace {
 
-constexpr int kLinkBins = 100;
 constexpr int kReportedTraces = 3;  // in the page; each brings its timeline along
 
 Seconds now() {
@@ -30,7 +30,7 @@ void declare_options(CommandLine& line) {
       .value("cluster", "NAME|FILE", "a built-in cluster or a YAML file")
       .value("sequence", "TOKENS", "tokens of a sequence (the model's own)")
       .value("global-batch", "N", "sequences of an iteration")
-      .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T")
+      .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T (one iteration)")
       .value("mode", "MODE", "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
@@ -79,6 +79,11 @@ SearchJob read_job(const CommandLine& line) {
   job.type = read_precision(line, job.cluster);
   job.budget = line.quantity<Dollars>("budget");
   job.deadline = line.quantity<Seconds>("deadline");
+  for (const char* limit : {"budget", "deadline"}) {
+    if (line.has(limit) && !line.has("tokens")) {
+      throw InputError(std::string("--") + limit, "no --tokens", "--tokens beside it: it binds the whole training");
+    }
+  }
   if (job.mode == SearchMode::cost && !job.budget && !job.deadline) {
     throw InputError("--mode cost", "neither --budget nor --deadline", "one of them or both");
   }
@@ -94,71 +99,6 @@ std::vector<Rule> read_all_rules(const CommandLine& line) {
   for (const std::string& text : line.list("rule")) rules.emplace_back(text, "--rule");
   return rules;
 }
-
-std::string numbered(const std::string& stem, int rank, const std::string& extension) {
-  char text[16];
-  std::snprintf(text, sizeof text, "-%02d", rank);
-  return stem + text + extension;
-}
-
-// Replays every plan in a child of its own, which also writes its trace.
-class Replays {
- public:
-  Replays(const SearchJob& job, const PriceBook& book, const RunOrigin& origin, std::string folder)
-      : job_(job), book_(book), origin_(origin), folder_(std::move(folder)) {}
-
-  std::vector<ReportedPlan> run(std::vector<RatedPlan> plans, int jobs, Progress& progress) const {
-    std::vector<ChildTask> tasks;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      tasks.push_back([this, &plans, i] { return replay_one(plans[i], trace_path(i)); });
-    }
-    const std::vector<std::string> answers = run_in_children(
-        tasks, jobs, [&](std::size_t done) { progress.update("replaying plans", done, tasks.size()); });
-    std::vector<ReportedPlan> reported;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      ReportedPlan row;
-      row.replay = summary_from_bytes(answers[i]);
-      row.trace = trace_path(i);
-      row.plan = std::move(plans[i]);
-      const ParallelStrategy& strategy = row.plan.strategy;
-      row.estimate = totals(book_, strategy, row.plan.iteration, job_.total_tokens);
-      row.estimate_interval = interval(book_, strategy, row.plan.iteration);
-      row.replayed = totals(book_, strategy, Seconds(row.replay.iteration_s), job_.total_tokens);
-      row.extrapolated = book_.extrapolations(strategy);
-      reported.push_back(std::move(row));
-    }
-    return ranked(std::move(reported));
-  }
-
- private:
-  // The place in the order of estimates: replays run before the final ranks are known.
-  std::string trace_path(std::size_t index) const {
-    return numbered(folder_ + "/trace", static_cast<int>(index) + 1, ".h5");
-  }
-
-  std::string replay_one(const RatedPlan& plan, const std::string& path) const {
-    const Seconds start = now();
-    const Topology topology(job_.cluster, plan.strategy.nodes);
-    ReplayResult replay = run_replay(book_.price(plan.strategy, topology), topology, {kLinkBins, Folding::on});
-    const ReplaySummary summary = summarize(replay, (now() - start).value());
-    write_trace(path, make_trace(book_, plan.strategy, plan.memory, replay, origin_, job_.total_tokens));
-    return to_bytes(summary);
-  }
-
-  static std::vector<ReportedPlan> ranked(std::vector<ReportedPlan> plans) {
-    std::stable_sort(plans.begin(), plans.end(), [](const ReportedPlan& a, const ReportedPlan& b) {
-      return a.replay.iteration_s < b.replay.iteration_s;
-    });
-    int rank = 0;
-    for (ReportedPlan& plan : plans) plan.rank = ++rank;
-    return plans;
-  }
-
-  const SearchJob& job_;
-  const PriceBook& book_;
-  const RunOrigin& origin_;
-  std::string folder_;
-};
 
 std::vector<int> pareto_ranks(const std::vector<ReportedPlan>& plans) {
   std::vector<ParetoPoint> points;
@@ -193,27 +133,49 @@ ReportInput report_input(const SearchReport& report) {
   return input;
 }
 
-// Plan and launch files of the fastest plan; returns the paths, and what Megatron-LM cannot run of it.
+// What an earlier search left in the folder and this one has not written again would pass for a result of this one.
+void remove_older(const std::string& folder, int plans) {
+  std::error_code ignored;
+  for (int rank = plans + 1;; ++rank) {
+    const bool plan = std::filesystem::remove(numbered(folder + "/plan", rank, ".yaml"), ignored);
+    const bool trace = std::filesystem::remove(numbered(folder + "/trace", rank, ".h5"), ignored);
+    if (!plan && !trace) return;
+  }
+}
+
+// Plan files, and launch files of the fastest plan; returns the paths of the latter, and what Megatron-LM cannot run.
 std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin, const std::string& folder,
                                       std::vector<std::string>& gaps) {
-  std::vector<std::string> paths;
-  const auto write = [&](const std::string& name, const std::string& content) {
-    paths.push_back(folder + "/" + name);
-    write_file(paths.back(), content);
-  };
   for (const ReportedPlan& plan : report.plans) {
     const Plan file{origin.model, origin.cluster, plan.plan.strategy};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
+  const std::string stem = folder + "/launch-01";
+  const std::vector<std::string> paths{stem + ".args", stem + ".sh", stem + ".ranks"};
   const auto launch = launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
   if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
-    write("launch-01.args", files->arguments);
-    write("launch-01.sh", files->script);
-    write("launch-01.ranks", files->rank_map);
-  } else {
-    gaps = std::get<std::vector<std::string>>(launch);
+    write_file(paths[0], files->arguments);
+    write_file(paths[1], files->script);
+    write_file(paths[2], files->rank_map);
+    return paths;
   }
-  return paths;
+  gaps = std::get<std::vector<std::string>>(launch);
+  std::error_code ignored;
+  for (const std::string& path : paths) std::filesystem::remove(path, ignored);  // an earlier search's
+  return {};
+}
+
+// The table, without the columns that its terminal has no room for.
+std::string plans_text(const SearchReport& report, const std::vector<int>& ranks) {
+  Table table = terminal_table(report, ranks);
+  const auto width = terminal_columns();
+  if (!width) return to_text(table);
+  const std::vector<std::string> gone = narrow(
+      table, static_cast<std::size_t>(*width),
+      {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches", "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
+  std::string text = to_text(table);
+  for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
+  return gone.empty() ? text : text + ": see plans.csv\n";
 }
 
 void print_report(const SearchReport& report, const std::string& folder, const std::vector<std::string>& launch,
@@ -222,17 +184,17 @@ void print_report(const SearchReport& report, const std::string& folder, const s
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
   }
-  std::cout << "The fastest plans, replayed event by event\n\n" << to_text(terminal_table(report, fastest));
+  std::cout << "The fastest plans, replayed event by event\n\n" << plans_text(report, fastest);
   if (!report.pareto.empty()) {
     std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
-              << to_text(terminal_table(report, report.pareto));
+              << plans_text(report, report.pareto);
   }
-  std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch; sp: sequence parallel; "
-               "do: distributed optimizer; re-: recompute\n";
+  std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
+               "sp: sequence parallel; do: distributed optimizer; re-: recompute\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
-            << text_gantt(best.timeline, {.columns = 100, .letters = GanttLetters::kind})
-            << gantt_legend(GanttLetters::kind) << "\n\n"
+            << text_gantt_windows(best.timeline, picture_columns()) << "\n"
+            << gantt_legend(GanttLetters::microbatch) << "\n"
             << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
             << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace << " ...\n";
   for (const std::string& path : launch) std::cout << "launch   " << path << "\n";
@@ -242,7 +204,7 @@ void print_report(const SearchReport& report, const std::string& folder, const s
 int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report) {
   if (line.json()) std::cout << search_json(report);
   std::ostream& out = line.json() ? std::cerr : std::cout;
-  out << "No feasible plan.\n" << counts_text(result.counts);
+  out << "No feasible plan.\n" << counts_text(report.counts);
   if (result.nearest) out << "nearest to fitting: " << result.nearest->reason << "\n";
   return 1;
 }
@@ -272,16 +234,23 @@ int run_search(const Arguments& arguments) {
   report.book = &book;
   report.counts = result.counts;
   report.elapsed = result.elapsed;
-  if (result.plans.empty()) return nothing_found(result, line, report);
+  if (result.plans.empty()) {
+    progress.clear();
+    report.total_elapsed = now() - start;
+    return nothing_found(result, line, report);
+  }
 
   const Seconds before_replay = now();
-  report.plans = Replays(job, book, origin, folder).run(std::move(result.plans), line.jobs(), progress);
+  report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans), report.counts, progress);
+  progress.clear();
+  if (report.plans.empty()) return nothing_found(result, line, report);
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));
   write_report(folder + "/report.html", report_input(report));
   std::vector<std::string> gaps;
   const std::vector<std::string> launch = write_launch(report, origin, folder, gaps);
+  remove_older(folder, static_cast<int>(report.plans.size()));
   report.total_elapsed = now() - start;
   const std::string json = search_json(report);
   write_file(folder + "/plans.json", json);

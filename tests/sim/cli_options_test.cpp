@@ -1,0 +1,160 @@
+// Options: what is wrong is said in one line, and nothing is guessed.
+#include "tests/catch.hpp"
+#include "tests/sim/run_program.hpp"
+
+namespace orrery {
+namespace {
+
+struct Refusal {
+  std::vector<std::string> arguments;
+  std::vector<std::string> parts;  // of the message
+};
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a command line that makes no sense is refused in one line that says why") {
+  const Workplace place;
+  const auto row = GENERATE(values<Refusal>({
+      {{"serch"}, {"'serch'", "did you mean 'search'?"}},
+      {{""}, {"no command ''"}},
+      {{"search"}, {"no --model", "`orrery search --help`"}},
+      {{"search", "--model"}, {"--model without a value"}},
+      {{"search", "--model="}, {"--model without a value"}},
+      {{"search", "--model", "gpt2-345m"}, {"no --cluster"}},
+      {{"search", "--model", "gpt2-345m", "--cluster", "two.yaml"}, {"no --global-batch"}},
+      {small_search({"--mod", "x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
+      {small_search({"--top", "3", "--top", "4"}), {"--top more than once"}},
+      {small_search({"--quiet=3"}), {"--quiet with a value"}},
+      {small_search({"stray"}), {"'stray'", "belongs to no option"}},
+      {small_search({"-o", ""}), {"--output", "an empty text"}},
+      {{"replay"}, {"neither --plan nor --durations"}},
+      {{"replay", "--plan", "a", "--durations", "b"}, {"both --plan and --durations"}},
+      {{"replay", "--durations", "d", "--tokens", "1T"}, {"--tokens", "beside --durations"}},
+      {{"replay", "--plan", "p", "--jobs", "banana"}, {"--jobs", "'banana'", "from 1 to 1024"}},
+      {{"report"}, {"no trace"}},
+      {{"export", "a.h5"}, {"no --output"}},
+      {{"export", "a.h5", "b.h5", "-o", "x"}, {"2 traces"}},
+      {{"export", "--format", "perfeto", "a.h5", "-o", "x"}, {"'perfeto'", "did you mean 'perfetto'?"}},
+      {{"launch"}, {"no --plan"}},
+      {{"fit"}, {"no --profiles"}},
+      {{"fit", "--profiles", "."}, {"no --output"}},
+      {{"catalog"}, {"nothing", "gpus, instances, models"}},
+      {{"catalog", "gpu"}, {"'gpu'", "did you mean 'gpus'?"}},
+      {{"catalog", "gpus", "models"}, {"2 arguments"}},
+  }));
+  CAPTURE(row.arguments);
+  check_refused(place.run(row.arguments), row.parts);
+}
+
+TEST_CASE("a value that is no value of its option is refused") {
+  const Workplace place;
+  const auto row = GENERATE(values<Refusal>({
+      {{"--global-batch", "0"}, {"'0'", "from 1 to 10000000"}},
+      {{"--global-batch", "-3"}, {"'-3'"}},
+      {{"--global-batch", "1e3"}, {"'1e3'"}},
+      {{"--global-batch", "nan"}, {"'nan'"}},
+      {{"--global-batch", ""}, {"''"}},
+      {{"--global-batch", "99999999999999999999999"}, {"from 1 to 10000000"}},
+      {{"--sequence", "999999999999"}, {"--sequence"}},
+      {{"--top", "0"}, {"from 1 to 1000"}},
+      {{"--top", "99999999999"}, {"from 1 to 1000"}},
+      {{"--jobs", "0"}, {"from 1 to 1024"}},
+      {{"--jobs", "99999999999999999999"}, {"from 1 to 1024"}},
+      {{"--seed", "-1"}, {"--seed"}},
+      {{"--tokens", "0"}, {"--tokens", "'0'"}},
+      {{"--tokens", "inf"}, {"'inf'"}},
+      {{"--tokens", "nan"}, {"'nan'"}},
+      {{"--tokens", "1e18P"}, {"from 1 to 1e18"}},
+      {{"--tokens", "5X"}, {"'5X'"}},
+      {{"--tokens", "1T", "--budget", "100"}, {"the unit is missing", "2000 USD"}},
+      {{"--tokens", "1T", "--budget", "-5 USD"}, {"negative"}},
+      {{"--tokens", "1T", "--budget", "nan USD"}, {"not a finite number"}},
+      {{"--tokens", "1T", "--budget", "1e400 USD"}, {"out of range"}},
+      {{"--tokens", "1T", "--deadline", "3USD"}, {"that is the unit of an amount of money"}},
+      {{"--budget", "5 USD"}, {"--budget", "no --tokens"}},
+      {{"--mode", "cost"}, {"neither --budget nor --deadline"}},
+      {{"--mode", "heterogenous"}, {"did you mean 'heterogeneous'?"}},
+      {{"--precision", "bf61"}, {"did you mean 'bf16'?"}},
+      {{"--precision", "fp8"}, {"'fp8'", "A100-SXM4-80GB", "'a100'"}},
+      {{"--rule", ""}, {"--rule"}},
+      {{"--rule", "1"}, {"true or false"}},
+      {{"--rule", "$tensor_model_parallel_size >"}, {"the end"}},
+      {{"--rule", "$tensor_model_parallel_sise > 1"}, {"did you mean 'tensor_model_parallel_size'?"}},
+      {{"--rule", "\x01\n\xff"}, {"\\x01\\n"}},
+      {{"--model", "gpt2-345n"}, {"did you mean 'gpt2-345m'?"}},
+      {{"--model", ""}, {"''"}},
+      {{"--model", "."}, {"'.'"}},
+      {{"--cluster", ""}, {"''"}},
+      {{"--cluster", "demo-a100-h10"}, {"did you mean 'demo-a100-h100'?"}},
+  }));
+  CAPTURE(row.arguments);
+  check_refused(place.run(small_search(row.arguments)), row.parts);
+  CHECK(place.names() == Words{"space.yaml", "two.yaml"});
+}
+
+TEST_CASE("the largest values that options take end within seconds") {
+  const Workplace place;
+  const auto row = GENERATE(values<Words>({{"--global-batch", "10000000"},
+                                           {"--sequence", "100000000"},
+                                           {"--jobs", "1024"},
+                                           {"--top", "1000"},
+                                           {"--seed", "4611686018427387904"},
+                                           {"--tokens", "1e18", "--budget", "1e15 USD"}}));
+  CAPTURE(row);
+  const ProgramResult result = place.run(small_search(row));
+  CAPTURE(result.err);
+  CHECK((result.code == 0 || result.code == 1));
+}
+
+TEST_CASE("--help of every command begins with an example, and --version says one line") {
+  const Workplace place;
+  const auto command =
+      GENERATE(values<std::string>({"search", "replay", "report", "export", "launch", "catalog", "fit"}));
+  const ProgramResult result = place.run({command, "--help"});
+  CHECK(result.code == 0);
+  CHECK(result.err.empty());
+  CHECK(result.out.rfind("Example:\n  orrery " + command + " ", 0) == 0);
+  CHECK(place.run({"--help"}).out.find("\n  " + command + " ") != std::string::npos);
+  CHECK(place.run({"--version"}).out.rfind("orrery ", 0) == 0);
+}
+
+namespace {
+
+// The words of the example of a command, without "orrery".
+Words example_of(const Workplace& place, const std::string& command) {
+  std::istringstream line(place.run({command, "--help"}).out.substr(std::string("Example:\n").size()));
+  Words words;
+  std::string word;
+  line >> word;
+  for (std::getline(line, word); word.find_first_not_of(' ') != std::string::npos;) {
+    std::istringstream rest(word);
+    words.clear();
+    while (rest >> word) words.push_back(word);
+    break;
+  }
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("the examples of --help work one after the other") {
+  const Workplace place;
+  REQUIRE(place.run(small_search({"-o", "orrery-out"})).code == 0);
+  for (const std::string command : {"replay", "report", "export", "launch", "catalog"}) {
+    const Words words = example_of(place, command);
+    CAPTURE(words);
+    CHECK(words.front() == command);
+    const ProgramResult result = place.run(words);
+    CAPTURE(result.err);
+    CHECK(result.code == 0);
+  }
+  // The example of search takes seconds: its options are tried with the model and cluster that do not exist.
+  Words search = example_of(place, "search");
+  *(std::find(search.begin(), search.end(), "--model") + 1) = "no-such-model";
+  check_refused(place.run(search), {"no-such-model"});
+  check_refused(place.run(example_of(place, "fit")), {"measured/", "no readable folder"});
+}
+
+}  // namespace orrery

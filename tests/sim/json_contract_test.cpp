@@ -1,0 +1,256 @@
+// The JSON of DESIGN 2.6: every field there, of its kind, alone on standard output, and true.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "strategies/model.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/run_program.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr double kTokens = 1e9;
+constexpr double kSequence = 1024, kBatch = 16;
+constexpr double kUsdPerNodeHour = 10;  // of two.yaml
+
+Json search_json(const Workplace& place, Words more = {}) {
+  more.insert(more.end(), {"--json", "--quiet"});
+  if (std::find(more.begin(), more.end(), "--tokens") == more.end())
+    more.insert(more.end(), {"--tokens", "1G"});
+  const ProgramResult result = place.run(small_search(more));
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(result.err.empty());
+  return Json::parse(result.out);
+}
+
+void check_numbers(const Json& object, const Words& names) {
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    REQUIRE(object.contains(name));
+    CHECK(object.at(name).is_number());
+  }
+}
+
+void check_totals(const Json& totals) {
+  check_numbers(totals, {"iteration_s", "tokens_per_s", "mfu", "usd_per_iteration", "usd_per_mtoken",
+                         "usd_total", "hours_total"});
+  REQUIRE(totals.at("interval_s").size() == 2);
+  CHECK(totals.at("interval_s")[0].get<double>() < totals.at("iteration_s").get<double>());
+  CHECK(totals.at("interval_s")[1].get<double>() > totals.at("iteration_s").get<double>());
+  CHECK(totals.at("extrapolated").is_array());
+}
+
+void check_stage_times(const Json& stages) {
+  for (const Json& stage : stages) {
+    CHECK(stage.at("stage").is_number_integer());
+    check_numbers(stage, {"compute_s", "exposed_tp_s", "exposed_p2p_s", "exposed_dp_s", "optimizer_s"});
+    check_numbers(stage.at("bubble"), {"warmup_s", "steady_s", "drain_s"});
+  }
+}
+
+// Money and time follow from the iteration by arithmetic that anybody can redo.
+void check_arithmetic(const Json& totals, double nodes) {
+  const double iteration = totals.at("iteration_s");
+  const double iterations = std::ceil(kTokens / (kSequence * kBatch));
+  const double usd = kUsdPerNodeHour * nodes * iteration / 3600;
+  CHECK(totals.at("tokens_per_s") == Approx(kSequence * kBatch / iteration).epsilon(1e-9));
+  CHECK(totals.at("hours_total") == Approx(iterations * iteration / 3600).epsilon(1e-9));
+  CHECK(totals.at("usd_per_iteration") == Approx(usd).epsilon(1e-9));
+  CHECK(totals.at("usd_total") == Approx(usd * iterations).epsilon(1e-9));
+  CHECK(totals.at("usd_per_mtoken") == Approx(usd / (kSequence * kBatch) * 1e6).epsilon(1e-9));
+}
+
+}  // namespace
+
+TEST_CASE("search --json has every field of the contract, and its counts add up") {
+  const Workplace place;
+  const Json json = search_json(place, {"--top", "12"});
+  const Json& space = json.at("space");
+  check_numbers(space, {"enumerated", "evaluated"});
+  std::int64_t rejected = 0;
+  for (const char* kind : {"shape", "rule", "memory", "budget"}) {
+    rejected += space.at("rejected").at(kind).get<std::int64_t>();
+  }
+  CHECK(space.at("enumerated").get<std::int64_t>() == rejected + space.at("evaluated").get<std::int64_t>());
+  std::int64_t reasons = 0;
+  for (const auto& reason : space.at("reasons").items()) reasons += reason.value().get<std::int64_t>();
+  CHECK(reasons == rejected);
+  check_numbers(json.at("elapsed_s"), {"total", "enumerate", "predict", "estimate", "replay"});
+  REQUIRE(json.at("plans").size() > 5);
+  for (const Json& plan : json.at("plans")) {
+    CHECK(plan.at("strategy").at("tensor_model_parallel_size").is_number_integer());
+    check_totals(plan.at("estimate"));
+    check_totals(plan.at("replay"));
+    check_numbers(plan.at("replay"), {"bubble_fraction"});
+    check_stage_times(plan.at("replay").at("stages"));
+    int next = 0;
+    for (const Json& stage : plan.at("stages")) {
+      CHECK(stage.at("gpu") == "A100-SXM4-80GB");
+      check_numbers(stage, {"gpus", "tensor", "memory_gib"});
+      CHECK(stage.at("memory_gib").get<double>() < 80);
+      if (stage.contains("chunks")) continue;
+      CHECK(stage.at("layers")[0] == next);
+      next += stage.at("layers")[1].get<int>();
+    }
+    CHECK((next == 0 || next == 24));
+  }
+}
+
+TEST_CASE(
+    "plans come by rank, the replay is never faster than the estimate, and the front is not dominated") {
+  const Workplace place;
+  const Json json = search_json(place, {"--top", "12"});
+  int rank = 0;
+  double before = 0;
+  for (const Json& plan : json.at("plans")) {
+    CHECK(plan.at("rank") == ++rank);
+    const double replayed = plan.at("replay").at("iteration_s");
+    CHECK(replayed >= before);
+    before = replayed;
+    CHECK(plan.at("estimate").at("iteration_s").get<double>() <= replayed * (1 + 1e-6));
+  }
+  REQUIRE(!json.at("pareto").empty());
+  for (const Json& on_front : json.at("pareto")) {
+    const Json& plan = json.at("plans").at(on_front.get<std::size_t>() - 1).at("replay");
+    for (const Json& other : json.at("plans")) {
+      const Json& run = other.at("replay");
+      const bool faster = run.at("hours_total") < plan.at("hours_total");
+      const bool cheaper = run.at("usd_total") < plan.at("usd_total");
+      CHECK_FALSE((faster && run.at("usd_total") <= plan.at("usd_total")));
+      CHECK_FALSE((cheaper && run.at("hours_total") <= plan.at("hours_total")));
+    }
+  }
+}
+
+TEST_CASE("without contention the estimate is the replay") {
+  const Workplace place;
+  for (const Json& plan : search_json(place, {"--top", "12", "--no-contention"}).at("plans")) {
+    CHECK(plan.at("estimate").at("iteration_s").get<double>() ==
+          Approx(plan.at("replay").at("iteration_s").get<double>()).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("money, hours, tokens a second and MFU are recomputed from the iteration") {
+  const Workplace place;
+  const double flops = model_flops(read_model("gpt2-345m"), 16, 1024, AttentionCounting::full);
+  const Json json = search_json(place, {"--top", "12"});
+  for (const Json& plan : json.at("plans")) {
+    const double nodes = plan.at("nodes")[0];
+    double gpus = 0;
+    for (const Json& stage : plan.at("stages")) gpus += stage.at("gpus").get<double>();
+    for (const char* which : {"estimate", "replay"}) {
+      const Json& totals = plan.at(which);
+      check_arithmetic(totals, nodes);
+      const double iteration = totals.at("iteration_s");
+      CHECK(totals.at("mfu") == Approx(flops / (gpus * 312e12 * iteration)).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("a search that finds nothing says why, ends with 1, and its JSON has the counts") {
+  const Workplace place;
+  const ProgramResult text = place.run(small_search({"--model", "gpt3-175b"}));
+  CHECK(text.code == 1);
+  CHECK(text.out.find("No feasible plan.") != std::string::npos);
+  CHECK(text.out.find("out of memory") != std::string::npos);
+  CHECK(text.out.find("nearest to fitting: stage") != std::string::npos);
+  const ProgramResult result = place.run(small_search({"--model", "gpt3-175b", "--json"}));
+  CHECK(result.code == 1);
+  CHECK(result.err.find("out of memory") != std::string::npos);
+  const Json json = Json::parse(result.out);
+  CHECK(json.at("plans").empty());
+  CHECK(json.at("pareto").empty());
+  CHECK(json.at("space").at("evaluated") == 0);
+  CHECK(json.at("space").at("rejected").at("memory").get<int>() > 0);
+  CHECK(json.at("elapsed_s").at("total").get<double>() > 0);
+}
+
+TEST_CASE("every reason to reject is counted under its kind") {
+  const Workplace place;
+  struct Row {
+    Words more;
+    std::string kind, reason;
+  };
+  const auto row = GENERATE(values<Row>({
+      {{"--rule", "true"}, "rule", "rule: true"},
+      {{"--sequence", "1025"}, "shape", "the sequence is longer than the model's position table"},
+      {{"--global-batch", "10000000"}, "shape", "too many microbatches"},
+      {{"--tokens", "1G", "--budget", "0 USD"}, "budget", "over the budget"},
+      {{"--tokens", "1G", "--deadline", "1s"}, "budget", "later than the deadline"},
+  }));
+  Words more = row.more;
+  more.push_back("--json");
+  const ProgramResult result = place.run(small_search(more));
+  CHECK(result.code == 1);
+  const Json space = Json::parse(result.out).at("space");
+  CHECK(space.at("reasons").at(row.reason).get<int>() > 0);
+  CHECK(space.at("rejected").at(row.kind).get<int>() > 0);
+}
+
+TEST_CASE("heads, layers and batches that do not divide are counted by name") {
+  const Workplace place;
+  // 6 heads over 4 tensor ways; 2 layers over 3 or 4 stages; a batch of 3 over 2 replicas of microbatch 2.
+  place.write(
+      "m.json",
+      R"({"model_type": "gpt2", "n_embd": 384, "n_layer": 2, "n_head": 6, "n_positions": 1024, "vocab_size": 64})");
+  place.write("c.yaml",
+              "{name: x, groups: [{name: a, gpu: A100-SXM4-80GB, gpus_per_node: 4, nic_bandwidth: 200Gbps, "
+              "count: 1}]}");
+  place.write("s.yaml",
+              "tensor_model_parallel_size: [1, 4]\nmicro_batch_size: [1, 2]\ncontext_parallel_size: 1\n");
+  const ProgramResult result =
+      place.run(small_search({"--model", "m.json", "--cluster", "c.yaml", "--space", "s.yaml",
+                              "--global-batch", "3", "--json", "--quiet"}));
+  CHECK(result.code == 1);
+  const Json reasons = Json::parse(result.out).at("space").at("reasons");
+  for (const char* reason : {"heads do not divide", "more stages than layers", "the batch does not divide"}) {
+    CAPTURE(reason, reasons.dump());
+    CHECK(reasons.contains(reason));
+  }
+}
+
+TEST_CASE("replay --json has every field of the contract, for a plan and for durations") {
+  const Workplace place;
+  REQUIRE(place.run(small_search()).code == 0);
+  place.write("d.yaml",
+              "schedule: 1f1b\nmicrobatches: 4\nstages: [{forward: 1ms, backward: 2ms}, {forward: 1ms, "
+              "backward: 2ms}]\n"
+              "message: 16MiB\nlink: {bandwidth: 53687091200Bps, latency: 1us}\n");
+  const bool of_plan = GENERATE(true, false);
+  const ProgramResult result =
+      of_plan ? place.run({"replay", "--plan", "out/plan-01.yaml", "--json", "-o", "t.h5"})
+              : place.run({"replay", "--durations", "d.yaml", "--json"});
+  CHECK(result.code == 0);
+  CHECK(result.err.empty());
+  const Json json = Json::parse(result.out);
+  check_numbers(json, {"iteration_s", "bubble_fraction", "imbalance_s", "activities", "elapsed_s"});
+  check_stage_times(json.at("stages"));
+  CHECK(json.at("stages").size() == 2);
+  CHECK(json.at("mfu").is_number() == of_plan);
+  CHECK(json.at("usd").is_number() == of_plan);
+  // SEMANTICS 6: P = 2, M = 4, blocking transfers.
+  if (!of_plan) CHECK(json.at("iteration_s").get<double>() * 1e3 == Approx(16.5725).epsilon(1e-6));
+}
+
+TEST_CASE("catalog --json lists rows whose numbers are numbers") {
+  const Workplace place;
+  const std::string list = GENERATE("gpus", "instances", "models", "clusters", "estimators", "schedules");
+  const Json rows = Json::parse(place.run({"catalog", list, "--json"}).out);
+  REQUIRE(!rows.empty());
+  if (list == "gpus") CHECK(rows[0].at("memory GiB").is_number());
+  if (list == "models") CHECK(rows[0].at("parameters").get<double>() > 1e8);
+  if (list == "instances")
+    CHECK((rows[0].at("spot USD/h").is_number() || rows[0].at("spot USD/h").is_null()));
+}
+
+TEST_CASE("paths that are no UTF-8 do not break the JSON") {
+  const Workplace place;
+  const Json json = search_json(place, {"-o", "out-\xff"});
+  CHECK(json.at("plans").size() >= 2);
+}
+
+}  // namespace orrery

@@ -1,0 +1,154 @@
+// Modes and limits of a search: kinds a plan, budget and deadline on the whole training, bandwidth that
+// counts.
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/sim/run_program.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Json found(const Workplace& place, Words more) {
+  more.insert(more.end(), {"--json", "--quiet"});
+  if (std::find(more.begin(), more.end(), "--tokens") == more.end())
+    more.insert(more.end(), {"--tokens", "1G"});
+  const ProgramResult result = place.run(small_search(more));
+  CAPTURE(result.err, more);
+  REQUIRE(result.code == 0);
+  return Json::parse(result.out);
+}
+
+// Fast and dear nodes beside slow and cheap ones.
+std::string two_kinds(const std::string& network) {
+  return "name: kinds\ngroups:\n"
+         "  - {name: fast, gpu: H100-SXM5-80GB, gpus_per_node: 2, count: 0..2, nic_bandwidth: " +
+         network +
+         ", price: 20 USD/h}\n"
+         "  - {name: slow, gpu: V100-SXM2-32GB, gpus_per_node: 2, count: 0..2, nic_bandwidth: " +
+         network + ", price: 2 USD/h}\n";
+}
+
+std::set<std::string> kinds_of(const Json& plan) {
+  std::set<std::string> kinds;
+  for (const Json& stage : plan.at("stages")) kinds.insert(stage.at("gpu"));
+  return kinds;
+}
+
+double least(const Json& json, const char* field) {
+  double value = std::numeric_limits<double>::infinity();
+  for (const Json& plan : json.at("plans"))
+    value = std::min(value, plan.at("replay").at(field).get<double>());
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("homogeneous plans have one GPU kind, and heterogeneous ones may have two") {
+  const Workplace place;
+  place.write("kinds.yaml", two_kinds("200Gbps"));
+  const Json one = found(place, {"--cluster", "kinds.yaml", "--mode", "homogeneous", "--top", "12"});
+  for (const Json& plan : one.at("plans")) CHECK(kinds_of(plan).size() == 1);
+  const Json two = found(place, {"--cluster", "kinds.yaml", "--mode", "heterogeneous", "--top", "12"});
+  bool mixed = false;
+  for (const Json& plan : two.at("plans")) mixed = mixed || kinds_of(plan).size() == 2;
+  CHECK(mixed);
+  // What one kind can do, two can as well.
+  CHECK(least(two, "iteration_s") <= least(one, "iteration_s") * (1 + 1e-9));
+}
+
+TEST_CASE("memory stays below the card of each stage") {
+  const Workplace place;
+  place.write("kinds.yaml", two_kinds("200Gbps"));
+  for (const Json& plan : found(place, {"--cluster", "kinds.yaml", "--top", "12"}).at("plans")) {
+    for (const Json& stage : plan.at("stages")) {
+      CHECK(stage.at("memory_gib").get<double>() < (stage.at("gpu") == "V100-SXM2-32GB" ? 32 : 80));
+    }
+  }
+}
+
+TEST_CASE("budget and deadline bind on the whole training") {
+  const Workplace place;
+  place.write("kinds.yaml", two_kinds("200Gbps"));
+  const Words cluster{"--cluster", "kinds.yaml", "--top", "12"};
+  const Json all = found(place, cluster);
+  const double cheapest = least(all, "usd_total"), fastest = least(all, "hours_total");
+  const auto limited = [&](Words limits) {
+    limits.insert(limits.end(), cluster.begin(), cluster.end());
+    return found(place, limits);
+  };
+  const std::string budget = std::to_string(cheapest * 1.3) + " USD";
+  const std::string deadline = std::to_string(fastest * 1.2) + "h";
+  for (const Json& plan : limited({"--mode", "cost", "--budget", budget}).at("plans")) {
+    CHECK(plan.at("replay").at("usd_total").get<double>() <= cheapest * 1.3 + 1e-6);
+  }
+  const Json in_time = limited({"--mode", "cost", "--deadline", deadline});
+  for (const Json& plan : in_time.at("plans")) {
+    CHECK(plan.at("replay").at("hours_total").get<double>() <= fastest * 1.2 + 1e-6);
+  }
+  CHECK(in_time.at("space").at("rejected").at("budget").get<int>() > 0);
+  // Twice the tokens: nothing is in time, or nearly so.
+  Words twice = small_search({"--cluster", "kinds.yaml", "--deadline", std::to_string(fastest * 1.5) + "h"});
+  twice.insert(twice.end(), {"--tokens", "2G", "--json"});
+  CHECK(place.run(twice).code == 1);
+}
+
+TEST_CASE("cost mode returns pipelines and a front of time against money") {
+  const Workplace place;
+  place.write("kinds.yaml", two_kinds("200Gbps"));
+  const Json json =
+      found(place, {"--cluster", "kinds.yaml", "--mode", "cost", "--budget", "1e6 USD", "--top", "12"});
+  bool pipeline = false;
+  for (const Json& plan : json.at("plans")) pipeline = pipeline || plan.at("stages").size() > 1;
+  CHECK(pipeline);
+  const Json& front = json.at("pareto");
+  REQUIRE(front.size() >= 2);
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    const Json& before = json.at("plans").at(front[i - 1].get<std::size_t>() - 1).at("replay");
+    const Json& next = json.at("plans").at(front[i].get<std::size_t>() - 1).at("replay");
+    CHECK(next.at("hours_total").get<double>() > before.at("hours_total").get<double>());
+    CHECK(next.at("usd_total").get<double>() < before.at("usd_total").get<double>());
+  }
+}
+
+TEST_CASE("a group without a price has no place in a budget, and says so") {
+  const Workplace place;
+  place.write("c.yaml",
+              "{name: x, groups: [{name: a, gpu: A100-SXM4-80GB, gpus_per_node: 2, nic_bandwidth: 200Gbps, "
+              "count: 2}]}");
+  const ProgramResult result = place.run(
+      small_search({"--cluster", "c.yaml", "--tokens", "1G", "--mode", "cost", "--budget", "1000 USD"}));
+  CHECK(result.code == 1);
+  CHECK(result.out.find("no price, so the budget cannot be checked") != std::string::npos);
+}
+
+TEST_CASE("a slower network between nodes makes the best plan slower") {
+  const Workplace place;
+  double before = 0;
+  for (const std::string network : {"400Gbps", "10Gbps", "1Gbps"}) {
+    std::string cluster = kTwoNodes;
+    cluster.replace(cluster.find("200Gbps"), 7, network);
+    place.write("two.yaml", cluster);
+    // Plans that stay within one node are dropped: the network would not matter to them.
+    const double time = least(found(place, {"--rule", "$world_size < 4", "--top", "4"}), "iteration_s");
+    CHECK(time > before);
+    before = time;
+  }
+}
+
+TEST_CASE("rules drop what they match, and a space holds the search within its choices") {
+  const Workplace place;
+  place.write("rules.txt", "# no pipelines\n$pipeline_model_parallel_size > 1\n");
+  for (const Json& plan : found(place, {"--rules", "rules.txt", "--top", "12"}).at("plans")) {
+    CHECK(plan.at("stages").size() == 1);
+  }
+  for (const Json& plan : found(place, {"--top", "12"}).at("plans")) {
+    CHECK(plan.at("strategy").at("micro_batch_size").get<int>() <= 2);
+    CHECK(plan.at("strategy").at("sequence_parallel") == false);
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,141 @@
+// What a search leaves behind: the same bytes every time, plans that replay to the same time, nothing of
+// older runs.
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.hpp"
+#include "tests/sim/run_program.hpp"
+#include "traces/output_file.hpp"
+#include "traces/trace.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words names_in(const std::string& folder) {
+  Words names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The whole JSON but for what is measured with a clock.
+Json without_elapsed(Json json) {
+  json.erase("elapsed_s");
+  return json;
+}
+
+}  // namespace
+
+TEST_CASE("one process or two, and quiet or not: the same bytes in every file") {
+  const Workplace one, two;
+  const Words more{"--top", "6", "--tokens", "1G", "--seed", "3"};
+  Words with_one = small_search(more), with_two = with_one;
+  with_one.insert(with_one.end(), {"--jobs", "1", "--quiet"});
+  with_two.insert(with_two.begin() + 1, {"--jobs=2"});
+  REQUIRE(one.run(with_one).code == 0);
+  REQUIRE(two.run(with_two).code == 0);
+  const Words names = names_in(one.file("out"));
+  REQUIRE(names == names_in(two.file("out")));
+  REQUIRE(names.size() >= 18);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    if (name == "plans.json") {
+      CHECK(without_elapsed(Json::parse(one.read("out/" + name))) ==
+            without_elapsed(Json::parse(two.read("out/" + name))));
+    } else {
+      CHECK((one.read("out/" + name) == two.read("out/" + name)));  // not printed: binary
+    }
+  }
+}
+
+TEST_CASE("a plan that search wrote replays to the time of the search, and so does its trace") {
+  const Workplace place;
+  const ProgramResult found = place.run(small_search({"--top", "6", "--tokens", "1G", "--json"}));
+  REQUIRE(found.code == 0);
+  for (const Json& plan : Json::parse(found.out).at("plans")) {
+    const std::string number = "0" + std::to_string(plan.at("rank").get<int>());
+    const ProgramResult replayed =
+        place.run({"replay", "--plan", "out/plan-" + number + ".yaml", "--tokens", "1G", "--json"});
+    REQUIRE(replayed.code == 0);
+    const Json json = Json::parse(replayed.out);
+    const double expected = plan.at("replay").at("iteration_s");
+    CHECK(json.at("iteration_s").get<double>() == Approx(expected).epsilon(1e-9));
+    CHECK(json.at("usd_total").get<double>() ==
+          Approx(plan.at("replay").at("usd_total").get<double>()).epsilon(1e-9));
+    CHECK(plan.at("trace") == "out/trace-" + number + ".h5");
+    CHECK(read_trace(place.file("out/trace-" + number + ".h5")).timeline.makespan ==
+          Approx(expected).epsilon(1e-9));
+    CHECK(place.run({"launch", "--plan", "out/plan-" + number + ".yaml"}).code == 0);
+  }
+}
+
+TEST_CASE("a trace records the command as a shell would read it") {
+  const Workplace place;
+  REQUIRE(place.run(small_search({"--rule", "$tensor_model_parallel_size == 2 && 'x' != 1"})).code == 2);
+  REQUIRE(place.run(small_search({"--rule", "$tensor_model_parallel_size == 2", "--jobs", "2"})).code == 0);
+  const std::string command = run_attribute(read_trace(place.file("out/trace-01.h5")), "command_line");
+  CHECK(command.find("--rule '$tensor_model_parallel_size == 2'") != std::string::npos);
+  CHECK(command.find("--jobs") == std::string::npos);
+}
+
+TEST_CASE("plans and traces of an earlier search do not stay among those of this one") {
+  const Workplace place;
+  REQUIRE(place.run(small_search({"--top", "6"})).code == 0);
+  place.write("out/notes.txt", "mine");
+  REQUIRE(place.run(small_search({"--top", "1"})).code == 0);
+  const Words names = names_in(place.file("out"));
+  CHECK(std::count(names.begin(), names.end(), "notes.txt") == 1);
+  CHECK(std::count(names.begin(), names.end(), "plan-02.yaml") == 0);
+  CHECK(std::count(names.begin(), names.end(), "trace-02.h5") == 0);
+  for (const std::string& name : names) CHECK(name.find("partial") == std::string::npos);
+}
+
+TEST_CASE("a search that a signal ends leaves no temporary file and no child behind") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("out"));
+  // Without the small space hundreds of plans are replayed, which takes seconds.
+  Words command = small_search({"--top", "1000"});
+  command.erase(std::find(command.begin(), command.end(), "--space"),
+                std::find(command.begin(), command.end(), "space.yaml") + 1);
+  const auto is_replaying = [&] { return names_in(place.file("out")).size() >= 5; };
+  const ProgramResult result =
+      run_orrery(command, {.folder = place.file(""), .interrupt_when = is_replaying});
+  CHECK(result.code == 128 + SIGTERM);
+  CHECK(names_in(place.file("out")).empty());
+}
+
+TEST_CASE("one node, one GPU and a model of one layer are searched like others") {
+  const Workplace place;
+  place.write("one.yaml",
+              "{name: one, groups: [{name: a, gpu: A100-SXM4-80GB, gpus_per_node: 1, nic_bandwidth: 200Gbps, "
+              "count: 1}]}");
+  place.write(
+      "layer.json",
+      R"({"model_type": "gpt2", "n_embd": 256, "n_layer": 1, "n_head": 4, "n_positions": 1024, "vocab_size": 999})");
+  const ProgramResult result = place.run(
+      small_search({"--cluster", "one.yaml", "--model", "layer.json", "--global-batch", "1", "--json"}));
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const Json json = Json::parse(result.out);
+  CHECK(json.at("plans").size() == 1);
+  CHECK(json.at("plans")[0].at("replay").at("usd_total").is_null());  // no price is known
+  CHECK(json.at("pareto").empty());
+}
+
+TEST_CASE("names outside ASCII go through to every result") {
+  const Workplace place;
+  place.write("größe 夸.yaml",
+              "{name: größe 夸, groups: [{name: a, gpu: A100-SXM4-80GB, gpus_per_node: 2, "
+              "nic_bandwidth: 200Gbps, count: 1, price: 1 USD/h}]}");
+  const ProgramResult result = place.run(small_search({"--cluster", "größe 夸.yaml", "-o", "aus gabe ü"}));
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(place.run({"replay", "--plan", "aus gabe ü/plan-01.yaml"}).code == 0);
+  CHECK(place.read("aus gabe ü/report.html").find("größe 夸") != std::string::npos);
+}
+
+}  // namespace orrery

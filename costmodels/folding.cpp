@@ -187,7 +187,7 @@ bool replicas_alike(const PricedPlan& plan) {
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
-    const int stage = rank_holding(plan.schedule.kind, plan.stages(), static_cast<int>(part));
+    const int stage = plan.rank_of_part(static_cast<int>(part));
     const CollectiveKind kind =
         plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
     const CollectiveCall call{kind, std::nullopt, plan.reductions[part].gradients, plan.reductions[part].efficiency,

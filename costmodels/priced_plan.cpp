@@ -59,7 +59,7 @@ PlanPrograms make_programs(const PricedPlan& plan) {
     result.of_replica.push_back(static_cast<int>(known - counts.begin()));
     if (known != counts.end()) continue;
     counts.push_back(shape.microbatches);
-    result.programs.push_back(with_traffic(make_schedule(shape), traffic));
+    result.programs.push_back(with_traffic(plan.given_schedule ? *plan.given_schedule : make_schedule(shape), traffic));
   }
   return result;
 }

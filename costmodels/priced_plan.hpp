@@ -40,6 +40,7 @@ struct PartReduction {
 // lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
+  std::optional<Schedule> given_schedule;  // from a file, in place of the one that `schedule` names
   int iterations = 1;
   int replicas = 1;
   int context = 1;  // context ranks a stage has
@@ -68,6 +69,10 @@ struct PricedPlan {
   std::uint64_t seed = 1;
 
   [[nodiscard]] int stages() const { return schedule.ranks; }
+  [[nodiscard]] int rank_of_part(int part) const {
+    return given_schedule ? given_schedule->rank_of_part[static_cast<std::size_t>(part)]
+                          : rank_holding(schedule.kind, schedule.ranks, part);
+  }
   [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
     return gpus[static_cast<std::size_t>(replica * stages() + stage)];
   }

@@ -76,6 +76,9 @@ ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
   shape.ranks = stages;
   shape.chunks = chunks;
   shape.microbatches = static_cast<int>(root.at("microbatches").integer(1, kMostMicrobatches));
+  if (const auto group = root.find("microbatch_group")) {
+    shape.microbatch_group = static_cast<int>(group->integer(1, kMostMicrobatches));
+  }
   if (const auto obstacle = schedule_obstacle(shape)) root.at("schedule").fail("a schedule that fits: " + *obstacle);
   return shape;
 }
@@ -102,11 +105,53 @@ std::vector<PartTimes> parts_in_model_order(const YamlValue& stages, ScheduleKin
   return parts;
 }
 
+// Microbatches of each replica, where they are unequal.
+void read_replica_microbatches(const YamlValue& list, PricedPlan& plan) {
+  const std::vector<YamlValue> counts = list.items();
+  if (counts.size() != static_cast<std::size_t>(plan.replicas)) list.fail("one count a replica");
+  for (const YamlValue& count : counts) {
+    ScheduleShape shape = plan.schedule;
+    shape.microbatches = static_cast<int>(count.integer(1, kMostMicrobatches));
+    if (const auto obstacle = schedule_obstacle(shape)) count.fail("a schedule that fits: " + *obstacle);
+    plan.replica_microbatches.push_back(shape.microbatches);
+  }
+}
+
+// Everything that follows the pipeline; each key by itself.
+void read_traffic(const YamlValue& root, PricedPlan& plan) {
+  const auto is_on = [&](const char* key) {
+    const auto value = root.find(key);
+    return value && value->boolean();
+  };
+  const int chunks = plan.schedule.chunks;
+  if (const auto gradient = root.find("gradient")) {
+    plan.reductions.assign(plan.parts.size(), {gradient->positive_quantity<Bytes>() / chunks, Bytes(0), {}});
+  }
+  if (const auto parameters = root.find("parameters")) {
+    if (plan.reductions.empty()) parameters->fail("a gradient beside it: the distributed optimizer has both");
+    plan.distributed_optimizer = true;
+    for (PartReduction& part : plan.reductions) part.gathered = parameters->positive_quantity<Bytes>() / chunks;
+  }
+  if (const auto embedding = root.find("embedding")) plan.embedding_gradient = embedding->positive_quantity<Bytes>();
+  if (const auto optimizer = root.find("optimizer")) {
+    plan.optimizer.assign(static_cast<std::size_t>(plan.stages()), optimizer->positive_quantity<Seconds>());
+  }
+  if (const auto bucket = root.find("bucket")) plan.bucket = bucket->positive_quantity<Bytes>();
+  if (const auto slowdown = root.find("overlap_slowdown")) plan.overlap_slowdown = slowdown->number(1.0, 100.0);
+  if (const auto iterations = root.find("iterations")) plan.iterations = static_cast<int>(iterations->integer(1, 1000));
+  if (const auto counts = root.find("replica_microbatches")) read_replica_microbatches(*counts, plan);
+  plan.gradient_norm = is_on("gradient_norm");
+  plan.overlap_grad_reduce = is_on("overlap_grad_reduce");
+  plan.overlap_param_gather = is_on("overlap_param_gather");
+}
+
 }  // namespace
 
 DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
-  root.allow_keys({"schedule", "microbatches", "p2p", "replicas", "stages", "message", "gradient", "link"});
+  root.allow_keys({"schedule", "microbatches", "microbatch_group", "p2p", "replicas", "replica_microbatches", "stages",
+                   "message", "gradient", "parameters", "embedding", "optimizer", "gradient_norm", "bucket",
+                   "overlap_grad_reduce", "overlap_param_gather", "overlap_slowdown", "iterations", "link"});
   const auto times = stage_times(root.at("stages"));
   const int stages = static_cast<int>(times.size());
   const int chunks = static_cast<int>(times.front().size());
@@ -122,9 +167,7 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const YamlValue link = root.at("link");
   link.allow_keys({"bandwidth", "latency"});
   const LinkSpec nic{link.at("bandwidth").positive_quantity<BytesPerSecond>(), link.at("latency").quantity<Seconds>()};
-  if (const auto gradient = root.find("gradient")) {
-    plan.reductions.assign(plan.parts.size(), {gradient->positive_quantity<Bytes>() / chunks, Bytes(0), {}});
-  }
+  read_traffic(root, plan);
   const int ranks = stages * plan.replicas;
   for (int rank = 0; rank < ranks; ++rank) plan.gpus.push_back({rank});
   return {std::move(plan), Topology(one_switch(nic, ranks), {ranks})};

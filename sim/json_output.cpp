@@ -148,6 +148,11 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
     if (run.total_time) json["hours_total"] = to_hours(*run.total_time);
     if (run.total_time && run.cost) json["usd_total"] = run.cost->total.value();
   }
+  if (!replay.runs.empty()) {
+    const Spread spread = spread_of(replay.runs);
+    json["runs"] = {{"count", replay.runs.size()}, {"mean_s", spread.mean}, {"deviation_s", spread.deviation},
+                    {"p05_s", spread.p05},         {"p50_s", spread.p50},   {"p95_s", spread.p95}};
+  }
   json["activities"] = replay.activities;
   json["elapsed_s"] = replay.elapsed_s;
   json["stages"] = stage_times_json(replay.stages);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "analysis/statistics.hpp"
 #include "platforms/errors.hpp"
 #include "sim/network.hpp"
 #include "sim/version.hpp"
@@ -74,6 +75,19 @@ Interval interval(const PriceBook& book, const ParallelStrategy& strategy, Secon
     if (shape.experts > 1) band = kExpertsBand;
   }
   return {iteration * (1 - band), iteration * (1 + band)};
+}
+
+Spread spread_of(const std::vector<double>& runs) {
+  Spread spread;
+  const auto count = static_cast<double>(runs.size());
+  for (const double time : runs) spread.mean += time / count;
+  double squares = 0;
+  for (const double time : runs) squares += (time - spread.mean) * (time - spread.mean);
+  spread.deviation = runs.size() > 1 ? std::sqrt(squares / (count - 1)) : 0.0;
+  spread.p05 = quantile(runs, 0.05);
+  spread.p50 = quantile(runs, 0.50);
+  spread.p95 = quantile(runs, 0.95);
+  return spread;
 }
 
 ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {

@@ -42,7 +42,14 @@ struct ReplaySummary {
   double elapsed_s = 0;  // of the replay itself; not part of files
   std::uint64_t activities = 0;
   std::vector<StageAccounting> stages;
+  std::vector<double> runs;  // s, iteration times under noise; empty for a single run
 };
+
+// Mean, standard deviation and quantiles of runs, s.
+struct Spread {
+  double mean = 0, deviation = 0, p05 = 0, p50 = 0, p95 = 0;
+};
+Spread spread_of(const std::vector<double>& runs);
 ReplaySummary summarize(const ReplayResult&, double elapsed_s);
 
 // Attributes of /run that hold for every plan of one command.

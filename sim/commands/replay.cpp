@@ -3,12 +3,18 @@
 #include <iostream>
 
 #include "analysis/gantt.hpp"
+#include "analysis/statistics.hpp"
 #include "analysis/table.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/durations.hpp"
 #include "sim/feasibility.hpp"
+#include "costmodels/estimate.hpp"
+#include "sim/children.hpp"
 #include "sim/json_output.hpp"
+#include "sim/progress.hpp"
+#include "sim/replay.hpp"
+#include "sim/what_if.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
@@ -24,16 +30,26 @@ std::string milliseconds_text(Seconds time) {
   return text;
 }
 
+std::string spread_text(const std::vector<double>& runs) {
+  if (runs.empty()) return {};
+  const Spread spread = spread_of(runs);
+  char text[256];
+  std::snprintf(text, sizeof text, "%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n",
+                runs.size(), milliseconds_text(Seconds(spread.mean)).c_str(),
+                milliseconds_text(Seconds(spread.deviation)).c_str(), milliseconds_text(Seconds(spread.p05)).c_str(),
+                milliseconds_text(Seconds(spread.p50)).c_str(), milliseconds_text(Seconds(spread.p95)).c_str());
+  return text;
+}
+
 std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
   char text[512];
   std::snprintf(text, sizeof text,
-                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n"
-                "activities  %llu on %zu ranks\n",
+                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
                 milliseconds_text(Seconds(summary.iteration_s)).c_str(),
                 milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-                milliseconds_text(Seconds(summary.imbalance_s)).c_str(),
-                static_cast<unsigned long long>(summary.activities), ranks);
-  return text;
+                milliseconds_text(Seconds(summary.imbalance_s)).c_str());
+  return text + spread_text(summary.runs) + "activities  " + std::to_string(summary.activities) + " on " +
+         std::to_string(ranks) + " ranks\n";
 }
 
 Table stages_table(const std::vector<StageAccounting>& stages) {
@@ -61,20 +77,48 @@ std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) 
          gantt_legend(GanttLetters::microbatch);
 }
 
+ReplayChoices choices(const CommandLine& line) {
+  return {line.has("output") ? kLinkBins : 0, line.has("no-fold") ? Folding::off : Folding::on};
+}
+
+// Iteration times of --runs replays, each with noise of its own; empty for a single run.
+std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, const Topology& topology) {
+  const auto count = static_cast<std::size_t>(line.integer("runs", 1, 100'000, 1));
+  if (count < 2) return {};
+  if (plan.jitter == 0) throw InputError("--runs", "no --jitter", "--jitter too: without noise all runs are the same");
+  std::vector<ChildTask> tasks;
+  for (std::size_t run = 0; run < count; ++run) {
+    tasks.push_back([&, run] {
+      PricedPlan noisy = plan;
+      noisy.seed += run;
+      const PlanPrograms programs = make_programs(noisy);
+      const TrafficFlows flows(noisy, programs, topology, choices(line).folding);
+      const Seconds time = steady_iteration(replay(noisy, programs, topology, flows, {}).iteration_ends);
+      char text[32];
+      std::snprintf(text, sizeof text, "%.17g", time.value());
+      return std::string(text);
+    });
+  }
+  Progress progress(line.quiet());
+  std::vector<double> times;
+  for (const std::string& answer : run_in_children(
+           tasks, line.jobs(), [&](std::size_t done) { progress.update("replaying", done, count); })) {
+    times.push_back(std::stod(answer));
+  }
+  return times;
+}
+
 // The trace is written first: nothing is said of a run that then fails.
-void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const ReplayedPlan& plan,
-            const std::function<Trace(ReplayResult&)>& trace) {
-  const ReplaySummary summary = summarize(replay, elapsed_s);
+void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const std::vector<double>& runs,
+            const ReplayedPlan& plan, const std::function<Trace(ReplayResult&)>& trace) {
+  ReplaySummary summary = summarize(replay, elapsed_s);
+  summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
   if (const auto path = line.text("output")) {
     write_trace(*path, trace(replay));
     if (!line.json()) text += "\ntrace   " + *path + "\n";
   }
   std::cout << text;
-}
-
-ReplayChoices choices(const CommandLine& line) {
-  return {line.has("output") ? kLinkBins : 0, line.has("no-fold") ? Folding::off : Folding::on};
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
@@ -87,10 +131,12 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
     cluster.contention = Contention::ideal;
     given.topology = Topology(cluster, given.topology.nodes());
   }
+  apply_what_ifs(line, given.plan);
+  const std::vector<double> runs = noisy_runs(line, given.plan, given.topology);
   const double start = now_s();
   ReplayResult replay = run_replay(given.plan, given.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, {}, [&](ReplayResult& played) {
+  finish(line, replay, elapsed, runs, {}, [&](ReplayResult& played) {
     RunOrigin origin;
     origin.command_line = command_line_text("replay", arguments);
     origin.seed = line.seed();
@@ -132,10 +178,13 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
   const double total_tokens = line.count("tokens").value_or(0);
   const Topology topology(cluster, strategy.nodes);
+  PricedPlan priced = book.price(strategy, topology);
+  apply_what_ifs(line, priced);
+  const std::vector<double> runs = noisy_runs(line, priced, topology);
   const double start = now_s();
-  ReplayResult replay = run_replay(book.price(strategy, topology), topology, choices(line));
+  ReplayResult replay = run_replay(priced, topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
+  finish(line, replay, elapsed, runs, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
     const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
     return make_trace(book, strategy, memory, played, origin, total_tokens);
   });
@@ -153,6 +202,7 @@ int run_replay_command(const Arguments& arguments) {
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+  declare_what_ifs(line);
   if (!line.parse(arguments)) return 0;
   if (line.has("plan") == line.has("durations")) {
     throw InputError("orrery replay", line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",

@@ -28,7 +28,7 @@ PricedPlan plan_of(int stages, int microbatches, int replicas) {
 
 double estimate(const PricedPlan& plan) {
   const Topology topology = test::flat_topology({.nodes = static_cast<int>(plan.gpus.size())});
-  return estimate_iteration(plan, make_schedule(plan.schedule), topology).value();
+  return estimate_iteration(plan, make_programs(plan), topology).value();
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ TEST_CASE("gradients are reduced after the last backward, then comes the optimiz
 // all-gather of 50 MiB of parameters in one step.
 TEST_CASE("the distributed optimizer scatters before the step and gathers after it") {
   PricedPlan plan = plan_of(1, 3, 2);
-  plan.reduction = GradientReduction::reduce_scatter;
+  plan.distributed_optimizer = true;
   plan.reductions = {{Bytes(100 * kMiB), Bytes(50 * kMiB), {}}};
   plan.optimizer = {milliseconds(5)};
   const double scatter = 50.0 / (50 * 1024) + 2e-6;
@@ -88,19 +88,20 @@ TEST_CASE("replicas that differ in their links are played each on its own") {
   PricedPlan plan = plan_of(2, 4, 2);
   plan.gpus = {{0}, {2}, {4}, {5}};
   const Topology topology = test::flat_topology({.nodes = 3, .gpus_per_node = 2, .nics_per_node = 2});
-  const Schedule schedule = make_schedule(plan.schedule);
-  CHECK(estimate_iteration(plan, schedule, topology).value() == Approx(15e-3 + 4 * kMessage).epsilon(1e-12));
+  const PlanPrograms programs = make_programs(plan);
+  CHECK(estimate_iteration(plan, programs, topology).value() == Approx(15e-3 + 4 * kMessage).epsilon(1e-12));
   plan.gpus = {{0}, {1}, {4}, {5}};
   const double inside = 16.0 / (400 * 1024) + 1e-6;
-  CHECK(estimate_iteration(plan, schedule, topology).value() == Approx(15e-3 + 4 * inside).epsilon(1e-12));
+  CHECK(estimate_iteration(plan, programs, topology).value() == Approx(15e-3 + 4 * inside).epsilon(1e-12));
 }
 
 TEST_CASE("a program that waits for itself is our mistake, not a time") {
   PricedPlan plan = plan_of(2, 1, 1);
-  Schedule schedule = make_schedule(plan.schedule);
-  std::swap(schedule.programs[0][0], schedule.programs[0][1]);  // the backward before its forward
+  PlanPrograms programs = make_programs(plan);
+  std::swap(programs.programs[0].programs[0][0],
+            programs.programs[0].programs[0][1]);  // the backward before its forward
   const Topology topology = test::flat_topology({.nodes = 2});
-  CHECK_THROWS_AS(estimate_iteration(plan, schedule, topology), Defect);
+  CHECK_THROWS_AS(estimate_iteration(plan, programs, topology), Defect);
 }
 
 }  // namespace orrery

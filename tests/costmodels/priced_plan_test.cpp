@@ -47,7 +47,7 @@ double iteration(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
   const PriceBook book = test::book_for(llama(), cluster, strategy);
   const Topology topology(cluster, strategy.nodes);
   const PricedPlan plan = book.price(strategy, topology);
-  return estimate_iteration(plan, make_schedule(plan.schedule), topology).value();
+  return estimate_iteration(plan, make_programs(plan), topology).value();
 }
 
 ClusterSpec with_network(double gigabits) {
@@ -62,7 +62,7 @@ void check_sizes_and_signs(const PricedPlan& plan, const ParallelStrategy& strat
   REQUIRE(plan.parts.size() == parts);
   REQUIRE(plan.boundaries.size() == parts - 1);
   REQUIRE(plan.gpus.size() == stages * static_cast<std::size_t>(strategy.data));
-  REQUIRE((plan.reductions.size() == stages && plan.optimizer.size() == stages));
+  REQUIRE((plan.reductions.size() == parts && plan.optimizer.size() == stages));
   const auto plausible = [](double efficiency) { return efficiency > 0 && efficiency <= 1; };
   for (const PartTimes& part : plan.parts) {
     REQUIRE((part.forward > Seconds(0) && part.backward > Seconds(0)));
@@ -72,7 +72,7 @@ void check_sizes_and_signs(const PricedPlan& plan, const ParallelStrategy& strat
     REQUIRE(boundary.bytes > Bytes(0));
     REQUIRE((plausible(boundary.efficiency.inside) && plausible(boundary.efficiency.between)));
   }
-  for (const StageReduction& reduction : plan.reductions) {
+  for (const PartReduction& reduction : plan.reductions) {
     REQUIRE(reduction.gradients > Bytes(0));
     REQUIRE((reduction.gathered > Bytes(0)) == strategy.distributed_optimizer);
     REQUIRE((plausible(reduction.efficiency.inside) && plausible(reduction.efficiency.between)));
@@ -98,12 +98,12 @@ TEST_CASE("every valid plan is priced: a positive time for every part, twice the
     const Topology topology(cluster, strategy.nodes);
     const PricedPlan plan = book.price(strategy, topology);
     check_sizes_and_signs(plan, strategy);
-    const Schedule schedule = make_schedule(plan.schedule);
-    const Seconds time = estimate_iteration(plan, schedule, topology);
+    const PlanPrograms programs = make_programs(plan);
+    const Seconds time = estimate_iteration(plan, programs, topology);
     CHECK(time > Seconds(0));
-    CHECK(estimate_iteration(book.price(strategy, topology), schedule, topology) == time);
+    CHECK(estimate_iteration(book.price(strategy, topology), programs, topology) == time);
     const PriceBook again = test::book_for(llama(), cluster, strategy);
-    CHECK(estimate_iteration(again.price(strategy, topology), schedule, topology) == time);
+    CHECK(estimate_iteration(again.price(strategy, topology), programs, topology) == time);
   }
 }
 
@@ -137,15 +137,16 @@ TEST_CASE("a ring that nobody disturbs takes what the cost model predicts") {
     INFO(row.nics << " NICs, " << row.lanes << " lanes, " << row.data << " members, " << to_text(kind)
                   << " of " << to_text(size));
     const TransferEfficiency efficiency = book.ring_efficiency(0, row.lanes, row.data, kind, size);
-    TailCollective all;
+    std::vector<Flow> flows;
+    Seconds tail;
     for (int lane = 0; lane < row.lanes; ++lane) {
       std::vector<int> members;
       for (int i = 0; i < row.data; ++i) members.push_back(i * row.lanes + lane);
-      all.lanes.push_back(ring_flows(topology, kind, size, efficiency, members));
+      const CollectiveFlows ring = ring_flows(topology, kind, size, efficiency, members);
+      flows.insert(flows.end(), ring.flows.begin(), ring.flows.end());
+      tail = ring.tail;
     }
-    std::vector<Flow> flows;
-    for (const auto& ring : all.lanes) flows.insert(flows.end(), ring.flows.begin(), ring.flows.end());
-    const double played = (together(topology, flows) + all.lanes[0].tail).value();
+    const double played = (together(topology, flows) + tail).value();
 
     Collective ring{kind, size, row.data, std::min(row.data, 8 / row.lanes), group.gpu_link, group.nic};
     ring.network.bandwidth = group.nic.bandwidth * (row.nics / 8.0);
@@ -166,7 +167,7 @@ TEST_CASE("parameters are gathered with the efficiency of their own size") {
   const ClusterSpec cluster = test::two_priced_kinds();
   const PriceBook book = test::book_for(llama(), cluster, strategy);
   const PricedPlan plan = book.price(strategy, Topology(cluster, strategy.nodes));
-  for (const StageReduction& reduction : plan.reductions) {
+  for (const PartReduction& reduction : plan.reductions) {
     CHECK(reduction.gathered.value() == reduction.gradients.value() / 2);
     const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
       return book.ring_efficiency(0, 2, 8, kind, bytes).between;

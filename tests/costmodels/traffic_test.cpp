@@ -36,8 +36,8 @@ double time_of(const Topology& topology, const CollectiveFlows& ring) {
   return (together(topology, ring.flows) + ring.tail).value();
 }
 
-Flow flow(int from, int to, Bytes bytes) {
-  return {from, to, bytes, bytes};
+Flow flow(const Topology& topology, int from, int to, Bytes bytes) {
+  return make_flow(topology, from, to, bytes, {});
 }
 
 }  // namespace
@@ -51,10 +51,10 @@ TEST_CASE("a flow occupies its links with payload over efficiency, whole bytes, 
 
 TEST_CASE("a message has the efficiency of the way it goes") {
   const Topology topology = flat_topology({.nodes = 2, .gpus_per_node = 2});
-  const BoundaryMessage message{Bytes(1000), {.inside = 0.5, .between = 0.25}};
-  CHECK(message_flow(topology, message, 0, 1).wire == Bytes(2000));
-  CHECK(message_flow(topology, message, 1, 2).wire == Bytes(4000));
-  CHECK(message_flow(topology, message, 1, 2).payload == Bytes(1000));
+  const TransferEfficiency efficiency{.inside = 0.5, .between = 0.25};
+  CHECK(make_flow(topology, 0, 1, Bytes(1000), efficiency).wire == Bytes(2000));
+  CHECK(make_flow(topology, 1, 2, Bytes(1000), efficiency).wire == Bytes(4000));
+  CHECK(make_flow(topology, 1, 2, Bytes(1000), efficiency).payload == Bytes(1000));
 }
 
 // Reduce-scatter: n - 1 steps of 1/n; all-gather the same; an all-reduce is both.
@@ -148,16 +148,21 @@ TEST_CASE("flows that cross the same link take the sum of their times, others ru
   const double alone = size.value() / kNic;
   const double latency = 2e-6;
   CHECK(together(topology, {}) == Seconds(0));
-  CHECK(together(topology, {flow(0, 2, size)}).value() == Approx(alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 2, size)}).value() == Approx(alone + latency));
   // One NIC up.
-  CHECK(together(topology, {flow(0, 2, size), flow(1, 4, size)}).value() == Approx(2 * alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 2, size), flow(topology, 1, 4, size)}).value() ==
+        Approx(2 * alone + latency));
   // One NIC down.
-  CHECK(together(topology, {flow(0, 4, size), flow(2, 5, size)}).value() == Approx(2 * alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 4, size), flow(topology, 2, 5, size)}).value() ==
+        Approx(2 * alone + latency));
   // Both ways of a link are two links.
-  CHECK(together(topology, {flow(0, 2, size), flow(2, 0, size)}).value() == Approx(alone + latency));
-  CHECK(together(topology, {flow(0, 2, size), flow(4, 0, size)}).value() == Approx(alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 2, size), flow(topology, 2, 0, size)}).value() ==
+        Approx(alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 2, size), flow(topology, 4, 0, size)}).value() ==
+        Approx(alone + latency));
   // Inside the node beside the network.
-  CHECK(together(topology, {flow(0, 2, size), flow(0, 1, size)}).value() == Approx(alone + latency));
+  CHECK(together(topology, {flow(topology, 0, 2, size), flow(topology, 0, 1, size)}).value() ==
+        Approx(alone + latency));
 }
 
 TEST_CASE("ideal links give every flow their whole bandwidth") {
@@ -165,7 +170,7 @@ TEST_CASE("ideal links give every flow their whole bandwidth") {
   cluster.contention = Contention::ideal;
   const Topology topology(cluster, {2});
   const Bytes size = mebibytes(50);
-  CHECK(together(topology, {flow(0, 2, size), flow(1, 3, size)}).value() ==
+  CHECK(together(topology, {flow(topology, 0, 2, size), flow(topology, 1, 3, size)}).value() ==
         Approx(size.value() / kNic + 2e-6));
 }
 
@@ -178,7 +183,8 @@ TEST_CASE("the time of flows does not depend on the order they are listed in") {
     std::vector<Flow> flows;
     for (int f = between(random, 2, 6); f > 0; --f) {
       const int from = between(random, 0, 11);
-      flows.push_back(flow(from, (from + between(random, 1, 11)) % 12, Bytes(1000 * between(random, 1, 50))));
+      flows.push_back(
+          flow(topology, from, (from + between(random, 1, 11)) % 12, Bytes(1000 * between(random, 1, 50))));
     }
     const double time = together(topology, flows).value();
     std::shuffle(flows.begin(), flows.end(), random);

@@ -11,7 +11,9 @@ namespace {
 class Draw {
  public:
   explicit Draw(std::uint32_t seed) : engine_(seed) {}
-  int whole(int low, int high) { return low + static_cast<int>(engine_() % static_cast<std::uint32_t>(high - low + 1)); }
+  int whole(int low, int high) {
+    return low + static_cast<int>(engine_() % static_cast<std::uint32_t>(high - low + 1));
+  }
   bool coin() { return whole(0, 1) == 1; }
   double real(double low, double high) {
     return low + (high - low) * static_cast<double>(engine_()) / static_cast<double>(std::mt19937::max());
@@ -83,7 +85,9 @@ ParallelStrategy strategy_for(Draw& draw, const ScheduleShape& shape) {
   return strategy;
 }
 
-TransferEfficiency draw_efficiency(Draw& draw) { return {draw.real(0.3, 1), draw.real(0.3, 1)}; }
+TransferEfficiency draw_efficiency(Draw& draw) {
+  return {draw.real(0.3, 1), draw.real(0.3, 1)};
+}
 
 }  // namespace
 
@@ -104,23 +108,26 @@ RandomPlan random_plan(std::uint32_t seed, Contention contention) {
     plan.parts.push_back(times);
     if (part > 0) plan.boundaries.push_back({Bytes(draw.real(1e3, 5e7)), draw_efficiency(draw)});
   }
-  plan.reduction = draw.coin() ? GradientReduction::all_reduce : GradientReduction::reduce_scatter;
+  plan.distributed_optimizer = draw.coin();
+  for (int part = 0; part < parts; ++part) {
+    plan.reductions.push_back(
+        {Bytes(draw.real(1e6, 1e9)), Bytes(draw.coin() ? 0 : 5e8), draw_efficiency(draw)});
+  }
   for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
-    plan.reductions.push_back({Bytes(draw.real(1e6, 1e9)), Bytes(draw.coin() ? 0 : 5e8), draw_efficiency(draw)});
     plan.optimizer.push_back(milliseconds(draw.real(0.1, 5)));
   }
   if (draw.coin()) plan.embedding_gradient = Bytes(draw.real(1e6, 1e8));
   plan.gradient_norm = draw.coin();
   Topology topology(cluster, strategy.nodes);
   plan.gpus = place(strategy, topology);
-  std::string text = "seed " + std::to_string(seed) + ": " + std::string(to_text(plan.schedule.kind)) + " " +
-                     std::string(to_text(plan.schedule.transfers)) + " P" + std::to_string(plan.schedule.ranks) +
-                     " v" + std::to_string(plan.schedule.chunks) + " M" + std::to_string(plan.schedule.microbatches) +
-                     " D" + std::to_string(plan.replicas) + " C" + std::to_string(plan.context) + " lanes" +
-                     std::to_string(plan.gpus.front().size()) + " nics" +
-                     std::to_string(cluster.groups[0].nics_per_node) + "," +
-                     std::to_string(cluster.groups[1].nics_per_node) + " leaf" +
-                     std::to_string(cluster.fabric.nodes_per_leaf);
+  std::string text =
+      "seed " + std::to_string(seed) + ": " + std::string(to_text(plan.schedule.kind)) + " " +
+      std::string(to_text(plan.schedule.transfers)) + " P" + std::to_string(plan.schedule.ranks) + " v" +
+      std::to_string(plan.schedule.chunks) + " M" + std::to_string(plan.schedule.microbatches) + " D" +
+      std::to_string(plan.replicas) + " C" + std::to_string(plan.context) + " lanes" +
+      std::to_string(plan.gpus.front().size()) + " nics" + std::to_string(cluster.groups[0].nics_per_node) +
+      "," + std::to_string(cluster.groups[1].nics_per_node) + " leaf" +
+      std::to_string(cluster.fabric.nodes_per_leaf);
   return {std::move(plan), std::move(topology), std::move(text)};
 }
 

@@ -74,9 +74,11 @@ void check_transfers(const RandomPlan& drawn, const Timeline& timeline, std::ost
     if (span.end < span.start) problems << "a span ends before it starts\n";
     if (span.kind != SpanKind::send) continue;
     double fastest = 0;
-    for (const TopologyLink& link : drawn.topology.links()) fastest = std::max(fastest, link.spec.bandwidth.value());
+    for (const TopologyLink& link : drawn.topology.links())
+      fastest = std::max(fastest, link.spec.bandwidth.value());
     const double lanes = static_cast<double>(drawn.plan.gpus.front().size());
-    if (span.end - span.start < span.bytes / lanes / fastest - kTiny) problems << "a message beats its links\n";
+    if (span.end - span.start < span.bytes / lanes / fastest - kTiny)
+      problems << "a message beats its links\n";
   }
 }
 
@@ -86,18 +88,21 @@ void check_links(const Timeline& timeline, std::ostream& problems) {
   for (const LinkUse& link : timeline.links) {
     double carried = 0;
     for (const double bytes : link.bin_bytes) carried += bytes;
-    if (carried > link.bandwidth * timeline.makespan * (1 + 1e-6) + 1) problems << link.name << " is above its bandwidth\n";
+    if (carried > link.bandwidth * timeline.makespan * (1 + 1e-6) + 1)
+      problems << link.name << " is above its bandwidth\n";
     const bool is_leaf = link.name.rfind("leaf", 0) == 0;
     if (is_leaf) continue;
     (link.name.substr(link.name.size() - 3) == ".up" ? up : down) += carried;
   }
-  if (std::abs(up - down) > 1e-6 * up + 1) problems << "bytes sent " << up << " but received " << down << "\n";
+  if (std::abs(up - down) > 1e-6 * up + 1)
+    problems << "bytes sent " << up << " but received " << down << "\n";
 }
 
 std::string broken_laws(const RandomPlan& drawn) {
-  const Schedule schedule = make_schedule(drawn.plan.schedule);
-  const Seconds estimate = estimate_iteration(drawn.plan, schedule, drawn.topology);
-  const Timeline timeline = replay(drawn.plan, schedule, drawn.topology, {50, estimate});
+  const PlanPrograms programs = make_programs(drawn.plan);
+  const TrafficFlows flows(drawn.plan, programs, drawn.topology, Folding::off);
+  const Seconds expected = estimate(drawn.plan, programs, drawn.topology, flows).makespan;
+  const Timeline timeline = replay(drawn.plan, programs, drawn.topology, flows, {50, expected}).timeline;
   std::ostringstream problems;
   account(timeline);  // throws where the spans of a rank overlap, leave gaps or miss the makespan
   check_dependencies(drawn, timeline, problems);
@@ -113,7 +118,7 @@ RandomPlan scaled(RandomPlan drawn, double factor) {
     part.forward_tensor *= factor;
   }
   for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.bytes *= factor;
-  for (StageReduction& reduction : drawn.plan.reductions) {
+  for (PartReduction& reduction : drawn.plan.reductions) {
     reduction.gradients *= factor;
     reduction.gathered *= factor;
   }
@@ -133,9 +138,11 @@ RandomPlan without_latency(RandomPlan drawn) {
 
 double makespan(const RandomPlan& drawn) {
   const auto task = [&] {
+    const PlanPrograms programs = make_programs(drawn.plan);
+    const TrafficFlows flows(drawn.plan, programs, drawn.topology, Folding::off);
     std::ostringstream text;
     text.precision(17);
-    text << replay(drawn.plan, make_schedule(drawn.plan.schedule), drawn.topology, {}).makespan;
+    text << replay(drawn.plan, programs, drawn.topology, flows, {}).timeline.makespan;
     return text.str();
   };
   return std::stod(run_in_children({task}, 1).front());

@@ -18,12 +18,13 @@ namespace {
 // Each replay needs a process of its own.
 template <class Value>
 Value in_child(const std::function<Value()>& work) {
-  const std::string bytes = run_in_children({[&] {
-                                              const Value value = work();
-                                              return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-                                            }},
-                                            1)
-                                .front();
+  const std::string bytes =
+      run_in_children({[&] {
+                        const Value value = work();
+                        return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+                      }},
+                      1)
+          .front();
   Value value;
   REQUIRE(bytes.size() == sizeof value);
   std::memcpy(&value, bytes.data(), sizeof value);
@@ -31,7 +32,7 @@ Value in_child(const std::function<Value()>& work) {
 }
 
 double makespan(const PricedPlan& plan, const Topology& topology) {
-  return in_child<double>([&] { return run_replay(plan, topology, 0).timeline.makespan; });
+  return in_child<double>([&] { return run_replay(plan, topology, {}).timeline.makespan; });
 }
 
 struct Stage {
@@ -70,7 +71,8 @@ TEST_CASE("golden times of SEMANTICS 6 come out to the printed digit") {
                                         {16, 64, 283.546, 285.7475}}));
   const std::vector<Stage> stages(static_cast<std::size_t>(row.stages), Stage{1, 2});
   CHECK(replayed_ms(durations("1f1b", row.microbatches, "eager", stages)) == Approx(row.eager).margin(5e-7));
-  CHECK(replayed_ms(durations("1f1b", row.microbatches, "blocking", stages)) == Approx(row.blocking).margin(5e-7));
+  CHECK(replayed_ms(durations("1f1b", row.microbatches, "blocking", stages)) ==
+        Approx(row.blocking).margin(5e-7));
   // (M + P - 1)(F + BW) with transfers too short to matter.
   const std::string yaml = durations("1f1b", row.microbatches, "eager", stages);
   std::string free = yaml;
@@ -86,7 +88,7 @@ TEST_CASE("golden unequal stages of SEMANTICS 6, with their idle shares") {
     double makespan_ms, share[4];
   };
   const Idle idle = in_child<Idle>([&] {
-    const ReplayResult replay = run_replay(given.plan, given.topology, 0);
+    const ReplayResult replay = run_replay(given.plan, given.topology, {});
     Idle result{replay.timeline.makespan * 1e3, {}};
     for (int stage = 0; stage < 4; ++stage) {
       const Accounting& time = replay.accounting.ranks[static_cast<std::size_t>(stage)];
@@ -102,21 +104,24 @@ TEST_CASE("golden unequal stages of SEMANTICS 6, with their idle shares") {
 
 TEST_CASE("a flow of 9 GB over 900 GB/s and 5 us takes 10.005 ms: no TCP in the network") {
   const std::string yaml =
-      "schedule: gpipe\nmicrobatches: 1\np2p: eager\nstages: [{forward: 1ms, backward: 1ms}, {forward: 1ms, backward: "
+      "schedule: gpipe\nmicrobatches: 1\np2p: eager\nstages: [{forward: 1ms, backward: 1ms}, {forward: 1ms, "
+      "backward: "
       "1ms}]\nmessage: 9GB\nlink: {bandwidth: 900GBps, latency: 2.5us}\n";
   // F, message, F, B, message, B.
   CHECK(replayed_ms(yaml) == Approx(4 + 2 * 10.005).epsilon(1e-9));
 }
 
-TEST_CASE("a gradient all-reduce takes the ring's 2 (n-1)/n of its bytes and 2 (n-1) hops after the slowest rank") {
+TEST_CASE(
+    "a gradient all-reduce takes the ring's 2 (n-1)/n of its bytes and 2 (n-1) hops after the slowest rank") {
   const std::vector<Stage> stages{{1, 2}, {1, 2}};
   const int replicas = 8;
   const double pipeline = replayed_ms(durations("1f1b", 4, "eager", stages));
   const double hop_ms = 2.0 * (replicas - 1) / replicas * 1024 / (50 * 1024) * 1e3;  // 1 GiB at 50 GiB/s
   const double latency_ms = 2 * (replicas - 1) * 2e-3;
-  const double with_reduction = replayed_ms(durations("1f1b", 4, "eager", stages, "gradient: 1GiB\nreplicas: 8\n"));
-  // Stage 0 ends last and reduces after that. The last gradient message to it leaves stage 1 as stage 1 starts its own
-  // ring, over the same NIC: at half the rate its 16 MiB take once more as long.
+  const double with_reduction =
+      replayed_ms(durations("1f1b", 4, "eager", stages, "gradient: 1GiB\nreplicas: 8\n"));
+  // Stage 0 ends last and reduces after that. The last gradient message to it leaves stage 1 as stage 1
+  // starts its own ring, over the same NIC: at half the rate its 16 MiB take once more as long.
   const double shared_nic_ms = kTransferMs - 2e-3;
   CHECK(with_reduction == Approx(pipeline + shared_nic_ms + hop_ms + latency_ms).epsilon(1e-9));
   // The law of SEMANTICS 4, which a well-known simulator breaks.
@@ -124,7 +129,8 @@ TEST_CASE("a gradient all-reduce takes the ring's 2 (n-1)/n of its bytes and 2 (
 }
 
 TEST_CASE("two messages that share a NIC take twice as long, as the closed form says") {
-  // Two replicas: both first stages on node 0, both second stages on node 1; the two GPUs of a node share one NIC.
+  // Two replicas: both first stages on node 0, both second stages on node 1; the two GPUs of a node share one
+  // NIC.
   ClusterSpec cluster;
   NodeGroup group;
   group.name = "pair";
@@ -164,8 +170,8 @@ TEST_CASE("blocking transfers are never overlapped with compute, eager ones are"
 TEST_CASE("the estimate equals the replay where nothing contends, on random plans") {
   for (std::uint32_t seed = 1; seed <= 150; ++seed) {
     const RandomPlan drawn = random_plan(seed, Contention::ideal);
-    const Schedule schedule = make_schedule(drawn.plan.schedule);
-    const double estimate = estimate_iteration(drawn.plan, schedule, drawn.topology).value();
+    const PlanPrograms programs = make_programs(drawn.plan);
+    const double estimate = estimate_iteration(drawn.plan, programs, drawn.topology).value();
     INFO(drawn.text);
     CHECK(makespan(drawn.plan, drawn.topology) == Approx(estimate).epsilon(1e-9));
   }
@@ -183,7 +189,8 @@ TEST_CASE("sharing links never makes a random plan faster than ideal links do") 
 TEST_CASE("perfect balance saves what the imbalance says, and balanced plans have none") {
   const auto imbalance_ms = [](const std::vector<Stage>& stages) {
     const DurationsPlan given = parse_durations(durations("1f1b", 8, "eager", stages), "test.yaml");
-    return in_child<double>([&] { return run_replay(given.plan, given.topology, 0).imbalance.value() * 1e3; });
+    return in_child<double>(
+        [&] { return run_replay(given.plan, given.topology, {}).imbalance.value() * 1e3; });
   };
   CHECK(imbalance_ms({{1, 2}, {1, 2}}) == 0.0);
   const double even = replayed_ms(durations("1f1b", 8, "eager", {{1.5, 3}, {1.5, 3}}));

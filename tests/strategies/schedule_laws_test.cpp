@@ -181,8 +181,8 @@ TEST_CASE("message numbers and messages name each other") {
     for (MessageId id = 0; id < schedule.message_count(); ++id) {
       const Message message = schedule.message(id);
       REQUIRE(schedule.message_id(message.gradient, message.boundary, message.microbatch) == id);
-      const int before = rank_of_part(shape.kind, shape.ranks, message.boundary);
-      const int after = rank_of_part(shape.kind, shape.ranks, message.boundary + 1);
+      const int before = rank_holding(shape.kind, shape.ranks, message.boundary);
+      const int after = rank_holding(shape.kind, shape.ranks, message.boundary + 1);
       REQUIRE(message.from_rank == (message.gradient ? after : before));
       REQUIRE(message.to_rank == (message.gradient ? before : after));
     }
@@ -230,7 +230,7 @@ TEST_CASE("a rank computes on what it has received and sends what it has compute
           const int to = forward ? part + 1 : part - 1;
           const auto elsewhere = [&](int other) {
             return step.kind != StepKind::weight_gradient && other >= 0 && other <= last_part &&
-                   rank_of_part(shape.kind, shape.ranks, other) != rank;
+                   rank_holding(shape.kind, shape.ranks, other) != rank;
           };
           if (elsewhere(from)) {
             REQUIRE(here.count(schedule.message_id(!forward, std::min(part, from), step.microbatch)) == 1);

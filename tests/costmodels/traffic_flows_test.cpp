@@ -1,0 +1,171 @@
+// What follows the last backward, and between whom: Megatron-LM core/distributed/finalize_model_grads.py and
+// the optimizer step.
+#include <numeric>
+
+#include "costmodels/folding.hpp"
+#include "costmodels/traffic.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/flat_cluster.hpp"
+
+namespace orrery {
+namespace {
+
+// 8 GPUs a node with a NIC each; stage s of replica r has GPUs (s R + r) L and the L - 1 after it.
+PricedPlan full_plan(int stages, int replicas, int context, int tensor) {
+  PricedPlan plan;
+  plan.schedule.ranks = stages;
+  plan.replicas = replicas;
+  plan.context = context;
+  const int lanes = context * tensor;
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (int stage = 0; stage < stages; ++stage) {
+      plan.gpus.emplace_back(static_cast<std::size_t>(lanes));
+      std::iota(plan.gpus.back().begin(), plan.gpus.back().end(), (stage * replicas + replica) * lanes);
+    }
+  }
+  const auto count = static_cast<std::size_t>(stages);
+  plan.parts.resize(count);
+  plan.boundaries.assign(count - 1, {Bytes(100), {}});
+  plan.reductions.assign(count, {Bytes(1000), Bytes(0), {}});
+  plan.embedding_gradient = Bytes(500);
+  plan.gradient_norm = true;
+  plan.optimizer.assign(count, milliseconds(1));
+  return plan;
+}
+
+// A plan with all that its flows refer to.
+struct Case {
+  explicit Case(PricedPlan given, Folding folding = Folding::off)
+      : plan(std::move(given)),
+        programs(make_programs(plan)),
+        topology(test::flat_topology({.nodes = 4, .gpus_per_node = 8, .nics_per_node = 8})),
+        flows(plan, programs, topology, folding) {}
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  [[nodiscard]] const std::vector<Step>& program(int rank) const {
+    return programs.of(rank / plan.stages()).programs[static_cast<std::size_t>(rank % plan.stages())];
+  }
+
+  PricedPlan plan;
+  PlanPrograms programs;
+  Topology topology;
+  TrafficFlows flows;
+};
+
+// The steps of a rank after its pipeline in words: kind, ranks and bytes on the first flow of each collective
+// that it enters; the wait for one that was launched is left out.
+std::string text_of(const Case& c, int rank) {
+  std::string text;
+  for (const Step& step : c.program(rank)) {
+    if (is_compute(step.kind) || step.kind == StepKind::await) continue;
+    text += text.empty() ? "" : ", ";
+    if (step.kind == StepKind::optimizer) {
+      text += "step";
+      continue;
+    }
+    const int instance = c.flows.instance(step.slot, rank / c.plan.stages());
+    const CollectiveFlows& collective = c.flows.collective(instance);
+    if (collective.flows.empty()) {
+      text += "nothing";
+      continue;
+    }
+    text += std::string(to_text(collective.kind)) + " of";
+    for (const int member : c.flows.members(instance)) text += " " + std::to_string(member);
+    text += ": " + std::to_string(std::llround(collective.flows.front().payload.value()));
+  }
+  return text;
+}
+
+std::string name(CollectiveKind kind) {
+  return std::string(to_text(kind));
+}
+
+const std::string kAllReduce = name(CollectiveKind::all_reduce);
+
+std::vector<int> senders(const CollectiveFlows& collective) {
+  std::vector<int> gpus;
+  for (const Flow& flow : collective.flows) gpus.push_back(flow.from);
+  return gpus;
+}
+
+}  // namespace
+
+// Rank r P + s. Two members: 2 x 1/2 of the bytes; three stages: 2 x 2/3 of 4 bytes = 5.
+TEST_CASE("gradients, embedding between first and last stage, norm over all stages, step") {
+  const Case c(full_plan(3, 2, 1, 1));
+  const auto gradients = [](const char* ranks) { return kAllReduce + " of " + ranks + ": 1000, "; };
+  const std::string first = kAllReduce + " of 0 2: 500, " + kAllReduce + " of 0 1 2: 5, step";
+  const std::string second = kAllReduce + " of 3 5: 500, " + kAllReduce + " of 3 4 5: 5, step";
+  CHECK(text_of(c, 0) == gradients("0 3") + first);
+  CHECK(text_of(c, 1) == gradients("1 4") + kAllReduce + " of 0 1 2: 5, step");
+  CHECK(text_of(c, 2) == gradients("2 5") + first);
+  CHECK(text_of(c, 3) == gradients("0 3") + second);
+  CHECK(text_of(c, 5) == gradients("2 5") + second);
+}
+
+TEST_CASE("a single stage has its embedding and its norm to itself") {
+  CHECK(text_of(Case(full_plan(1, 2, 1, 1)), 0) == kAllReduce + " of 0 1: 1000, step");
+}
+
+TEST_CASE("a single replica reduces nothing") {
+  CHECK(text_of(Case(full_plan(2, 1, 1, 1)), 1) ==
+        kAllReduce + " of 0 1: 500, " + kAllReduce + " of 0 1: 4, step");
+}
+
+TEST_CASE("the distributed optimizer scatters gradients, steps, and gathers parameters") {
+  PricedPlan plan = full_plan(1, 4, 1, 1);
+  plan.distributed_optimizer = true;
+  plan.reductions[0].gathered = Bytes(400);
+  // Four members: 3/4 of the bytes on every hop.
+  CHECK(text_of(Case(plan), 2) == name(CollectiveKind::reduce_scatter) + " of 0 1 2 3: 750, step, " +
+                                      name(CollectiveKind::all_gather) + " of 0 1 2 3: 300");
+}
+
+TEST_CASE("context ranks hold the same weights and stand in the ring of gradients") {
+  const Case c(full_plan(1, 2, 2, 2), Folding::on);
+  REQUIRE(c.flows.replicas() == 1);                    // both in one node, each with links of its own
+  REQUIRE(c.flows.lanes() == std::vector<int>{0, 2});  // tensor rank 0 stands for both
+  CHECK(senders(c.flows.collective(0)) == std::vector<int>{0, 2});
+  const Case all(full_plan(1, 2, 2, 2));
+  // Context 0 and 1 of replica 0, then of replica 1; first those of tensor rank 0.
+  CHECK(senders(all.flows.collective(0)) == std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7});
+}
+
+TEST_CASE("one replica with context ranks still reduces gradients") {
+  const Case c(full_plan(1, 1, 2, 1));
+  REQUIRE(c.flows.instances() >= 1);
+  CHECK(c.flows.members(0) == std::vector<int>{0});
+  CHECK(c.flows.collective(0).flows.size() == 2);
+}
+
+TEST_CASE("where all lanes are played every tensor rank has its ring") {
+  const Case c(full_plan(1, 2, 2, 2));
+  REQUIRE(c.flows.collective(0).flows.size() == 8);
+  CHECK(c.flows.collective(0).flows[4].from == 1);
+}
+
+TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {
+  const Case c(full_plan(1, 4, 1, 8), Folding::on);  // replica r is node r
+  REQUIRE(c.flows.replicas() == 1);
+  REQUIRE(c.flows.collective(0).flows.size() == 1);
+  const Flow& hop = c.flows.collective(0).flows[0];
+  CHECK((hop.from == 0 && hop.to == 0));
+  REQUIRE(hop.route.count == 2);
+  CHECK(hop.route.links[0] == c.topology.nic_up(0));
+  CHECK(hop.route.links[1] == c.topology.nic_up(0) + 1);
+  CHECK(hop.payload.value() == 2.0 * 3 / 4 * 1000);  // of a ring of four all the same
+}
+
+TEST_CASE("what a plan does not have is not in its programs") {
+  PricedPlan plan = full_plan(2, 2, 1, 1);
+  plan.reductions.clear();
+  plan.embedding_gradient.reset();
+  plan.gradient_norm = false;
+  plan.optimizer.clear();
+  const Case c(plan);
+  CHECK(c.flows.instances() == 0);
+  for (int rank = 0; rank < 4; ++rank) CHECK(text_of(c, rank).empty());
+}
+
+}  // namespace orrery

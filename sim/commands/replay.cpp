@@ -110,7 +110,8 @@ std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, 
 
 // The trace is written first: nothing is said of a run that then fails.
 void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const std::vector<double>& runs,
-            const ReplayedPlan& plan, const std::function<Trace(ReplayResult&)>& trace) {
+            const ReplayedPlan& plan,
+            const std::function<Trace(ReplayResult&)>& trace) {
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);

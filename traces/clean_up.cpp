@@ -23,8 +23,14 @@ Pending& pending() {
   return *state;
 }
 
-// Calls only what may be called in a handler.
+// Calls only what may be called in a handler. The system may give the signal to a thread of a library, which
+// does not block it while the main thread changes the state, and beside which the main thread would go on: it
+// is passed on.
 void clean_up(int signal) {
+  if (::gettid() != ::getpid()) {
+    ::tgkill(::getpid(), ::getpid(), signal);
+    return;
+  }
   for (const pid_t child : pending().children) ::kill(child, SIGTERM);
   for (const pid_t child : pending().children) ::waitpid(child, nullptr, 0);
   for (const std::string& file : pending().files) ::unlink(file.c_str());

@@ -34,7 +34,7 @@ std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus)
     runs.back().push_back(gpu);
   }
   if (runs.size() > 1 && topology.same_node(runs.front().front(), runs.back().front())) {
-    runs.front().insert(runs.front().end(), runs.back().begin(), runs.back().end());
+    runs.front().insert(runs.front().begin(), runs.back().begin(), runs.back().end());
     runs.pop_back();
   }
   return runs;

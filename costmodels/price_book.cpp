@@ -14,6 +14,9 @@ namespace {
 // Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100 hosts).
 constexpr Seconds kOptimizerHost = milliseconds(3);
 
+// Compute beside a collective, measured on A100 (Galvatron, arXiv 2211.13878, its overlap coefficient).
+constexpr double kOverlapSlowdown = 1.1256;
+
 // Size tables: every second power of two, in bytes or parameters.
 constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;
 
@@ -424,6 +427,15 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     plan.embedding_gradient = Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
   plan.gradient_norm = true;
+  plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
+  plan.overlap_param_gather = strategy.overlap_param_gather;
+  if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
+    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways) elements.
+    plan.bucket = Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
+    plan.overlap_slowdown = kOverlapSlowdown;
+  }
+  // Parameters gathered under the next forwards show in the second iteration.
+  if (strategy.overlap_param_gather) plan.iterations = 2;
   return plan;
 }
 

@@ -5,6 +5,7 @@
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 #include "platforms/node_group.hpp"
 #include "platforms/yaml.hpp"
 
@@ -102,20 +103,49 @@ void require_region_links(const std::vector<RegionLink>& links, const std::vecto
   }
 }
 
+void refuse_keys(const YamlValue& map, std::initializer_list<const char*> keys, const std::string& why) {
+  for (const char* key : keys) {
+    if (const auto value = map.find(key))
+      throw InputError(value->place(), std::string("the key ") + key, why);
+  }
+}
+
+// One big switch is a kind that follows from nodes_per_leaf: 0.
+FabricKind read_kind(const YamlValue& map, int nodes_per_leaf) {
+  const std::optional<YamlValue> value = map.find("kind");
+  if (!value) return FabricKind::fat_tree;
+  const std::string kind = value->text();
+  const std::vector<std::string> kinds = {"switch", "fat-tree", "rail-optimised"};
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+    value->fail("switch, fat-tree or rail-optimised" + did_you_mean(kind, kinds));
+  }
+  if (kind == "switch" && nodes_per_leaf > 0)
+    value->fail("a kind with leaves beside nodes_per_leaf: fat-tree");
+  if (kind != "switch" && nodes_per_leaf == 0) value->fail("nodes_per_leaf above 0 beside this kind");
+  return kind == "rail-optimised" ? FabricKind::rail_optimised : FabricKind::fat_tree;
+}
+
 void read_leaves(const YamlValue& map, Fabric& fabric) {
   constexpr int kMostNodesPerLeaf = 100'000;
   if (const auto nodes = map.find("nodes_per_leaf")) {
     fabric.nodes_per_leaf = static_cast<int>(nodes->integer(0, kMostNodesPerLeaf));
   }
-  if (fabric.nodes_per_leaf > 0) fabric.latency = kSwitchLatency;
-  for (const char* key : {"oversubscription", "latency"}) {
-    const auto value = map.find(key);
-    if (!value || fabric.nodes_per_leaf > 0) continue;
-    throw InputError(
-        value->place(), std::string("the key ") + key + " of a fabric without leaves",
-        "nodes_per_leaf above 0 beside it (without leaves there is one big switch and no uplink)");
+  fabric.kind = read_kind(map, fabric.nodes_per_leaf);
+  if (fabric.nodes_per_leaf > 0) {
+    fabric.latency = kSwitchLatency;
+  } else {
+    refuse_keys(map, {"oversubscription", "latency", "leaves_per_pod"},
+                "nodes_per_leaf above 0 beside it (without leaves there is one big switch and no uplink)");
   }
   if (const auto factor = map.find("oversubscription")) fabric.oversubscription = factor->number(1, 1000);
+  if (const auto leaves = map.find("leaves_per_pod")) {
+    fabric.leaves_per_pod = static_cast<int>(leaves->integer(0, kMostNodesPerLeaf));
+  }
+  if (fabric.leaves_per_pod == 0) {
+    refuse_keys(map, {"pod_oversubscription"}, "leaves_per_pod above 0 beside it");
+  }
+  if (const auto factor = map.find("pod_oversubscription"))
+    fabric.pod_oversubscription = factor->number(1, 1000);
   if (const auto latency = map.find("latency")) fabric.latency = latency->quantity<Seconds>();
 }
 
@@ -123,7 +153,8 @@ Fabric read_fabric(const YamlValue& root, const std::vector<std::string>& region
   Fabric fabric;
   const std::optional<YamlValue> map = root.find("fabric");
   if (map) {
-    map->allow_keys({"nodes_per_leaf", "oversubscription", "latency", "regions"});
+    map->allow_keys({"kind", "nodes_per_leaf", "oversubscription", "leaves_per_pod", "pod_oversubscription",
+                     "latency", "regions"});
     read_leaves(*map, fabric);
     if (const auto links = map->find("regions")) fabric.regions = read_region_links(*links, regions);
   }
@@ -150,13 +181,14 @@ std::optional<std::string_view> builtin_cluster(const std::string& name) {
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
   if (root.kind() != YamlValue::Kind::map) root.fail("a cluster: a map with the keys name and groups");
-  root.allow_keys({"name", "groups", "fabric", "contention"});
+  root.allow_keys({"name", "groups", "fabric", "contention", "links"});
   ClusterSpec cluster;
   const auto name = root.find("name");
   cluster.name = name ? name->text() : "cluster";
   cluster.groups = read_groups(root.at("groups"));
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
   cluster.contention = read_contention(root);
+  if (const auto links = root.find("links")) cluster.links = parse_link_overrides(*links, cluster);
   return cluster;
 }
 
@@ -170,6 +202,12 @@ ClusterSpec read_cluster(const std::string& path_or_name) {
                      "the path of a cluster file or a name of `orrery catalog clusters`");
   }
   return parse_cluster(read_text_file(path_or_name), path_or_name);
+}
+
+std::vector<int> largest_counts(const ClusterSpec& cluster) {
+  std::vector<int> counts;
+  for (const NodeGroup& group : cluster.groups) counts.push_back(group.count.maximum);
+  return counts;
 }
 
 std::vector<std::string> builtin_cluster_names() {

@@ -28,6 +28,11 @@ struct NodeGroup {
   int gpus_per_node = 8;
   NodeCount count;    // a fixed count has minimum == maximum
   LinkSpec gpu_link;  // of each GPU to the switch inside its node, each direction; latency counted once a GPU
+  // GPUs hang in equal groups, in order, on so many PCIe switches, whose uplinks (each direction) meet at the
+  // host bridge; each NIC hangs on the switch of its first GPU, and what a GPU sends by it crosses its GPU
+  // link. 0: one switch inside the node joins all its GPUs, and NICs are reached beside it.
+  int pcie_switches = 0;
+  LinkSpec pcie_uplink{};
   int nics_per_node = 1;  // divides gpus_per_node: the GPUs of a node share its NICs evenly, in order
   LinkSpec nic;           // each NIC, each direction
   std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
@@ -35,6 +40,9 @@ struct NodeGroup {
   std::string region = "default";
   bool operator==(const NodeGroup&) const = default;
 };
+
+// Whether NVLink joins the GPUs of a node, as the catalog says of the GPU; else PCIe does.
+bool has_nvlink(const NodeGroup&);
 
 // `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.
 enum class Contention { shared, ideal };
@@ -45,15 +53,34 @@ struct RegionLink {
   bool operator==(const RegionLink&) const = default;
 };
 
+// How NICs hang on leaves: all of a node on one switch, or NIC i of every node on rail switch i of the leaf.
+enum class FabricKind { fat_tree, rail_optimised };
+
 struct Fabric {
   // Nodes hang below leaf switches, filled in order; the uplink of a leaf carries
-  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction. 0 nodes per leaf: one big
-  // switch.
+  // nodes_per_leaf * nics * nic bandwidth / oversubscription each direction (one NIC a node for a rail
+  // switch). 0 nodes per leaf: one big switch, whatever the kind.
+  FabricKind kind = FabricKind::fat_tree;
   int nodes_per_leaf = 0;
   double oversubscription = 1.0;
-  Seconds latency;  // of the uplink, counted once up and once down
+  // A third level: the leaves of a pod share an uplink of what they send up / pod_oversubscription. 0: none.
+  int leaves_per_pod = 0;
+  double pod_oversubscription = 1.0;
+  Seconds latency;  // of each uplink, counted once up and once down
   std::vector<RegionLink> regions;
   bool operator==(const Fabric&) const = default;
+};
+
+enum class LinkState { up, down };
+
+// What is said of the links of a name; what is absent stays.
+struct LinkOverride {
+  std::string name;  // as Topology names them, with `*` for any text
+  std::optional<BytesPerSecond> bandwidth;
+  std::optional<double> factor;  // of the bandwidth; not beside `bandwidth`
+  std::optional<Seconds> latency;
+  std::optional<LinkState> state;  // no route crosses a link that is down
+  bool operator==(const LinkOverride&) const = default;
 };
 
 struct ClusterSpec {
@@ -61,6 +88,7 @@ struct ClusterSpec {
   std::vector<NodeGroup> groups;
   Fabric fabric;
   Contention contention = Contention::shared;
+  std::vector<LinkOverride> links = {};  // in order: a later one changes what an earlier one left
   bool operator==(const ClusterSpec&) const = default;
 };
 
@@ -70,5 +98,7 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file);
 // YAML that parse_cluster reads back to an equal value.
 std::string to_yaml(const ClusterSpec&);
 std::vector<std::string> builtin_cluster_names();
+// The largest number of nodes of each group.
+std::vector<int> largest_counts(const ClusterSpec&);
 
 }  // namespace orrery

@@ -4,6 +4,7 @@
 
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 
 namespace orrery {
 
@@ -73,6 +74,11 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "region: " + quoted(group.region);
   out += gap + "gpu_link_bandwidth: " + to_exact_text(group.gpu_link.bandwidth);
   out += gap + "gpu_link_latency: " + to_exact_text(group.gpu_link.latency);
+  if (group.pcie_switches > 0) {
+    out += gap + "pcie_switches: " + std::to_string(group.pcie_switches);
+    out += gap + "pcie_uplink_bandwidth: " + to_exact_text(group.pcie_uplink.bandwidth);
+    out += gap + "pcie_uplink_latency: " + to_exact_text(group.pcie_uplink.latency);
+  }
   out += gap + "nics_per_node: " + std::to_string(group.nics_per_node);
   out += gap + "nic_bandwidth: " + to_exact_text(group.nic.bandwidth);
   out += gap + "nic_latency: " + to_exact_text(group.nic.latency);
@@ -86,6 +92,11 @@ std::string group_text(const NodeGroup& group) {
 std::string fabric_text(const Fabric& fabric) {
   std::string out = "fabric:\n  nodes_per_leaf: " + std::to_string(fabric.nodes_per_leaf) + "\n";
   if (fabric.nodes_per_leaf > 0) {
+    if (fabric.kind == FabricKind::rail_optimised) out += "  kind: rail-optimised\n";
+    if (fabric.leaves_per_pod > 0) {
+      out += "  leaves_per_pod: " + std::to_string(fabric.leaves_per_pod) + "\n";
+      out += "  pod_oversubscription: " + exact_number(fabric.pod_oversubscription) + "\n";
+    }
     out += "  oversubscription: " + exact_number(fabric.oversubscription) + "\n";
     out += "  latency: " + to_exact_text(fabric.latency) + "\n";
   }
@@ -95,6 +106,19 @@ std::string fabric_text(const Fabric& fabric) {
     out += "    - {from: " + quoted(region.from) + ", to: " + quoted(region.to) +
            ", bandwidth: " + to_exact_text(region.link.bandwidth) +
            ", latency: " + to_exact_text(region.link.latency) + "}\n";
+  }
+  return out;
+}
+
+std::string links_text(const std::vector<LinkOverride>& changes) {
+  std::string out = changes.empty() ? "" : "links:\n";
+  for (const LinkOverride& change : changes) {
+    out += "  - {name: " + quoted(change.name);
+    if (change.bandwidth) out += ", bandwidth: " + to_exact_text(*change.bandwidth);
+    if (change.factor) out += ", bandwidth: " + factor_text(*change.factor);
+    if (change.latency) out += ", latency: " + to_exact_text(*change.latency);
+    if (change.state) out += *change.state == LinkState::up ? ", state: up" : ", state: down";
+    out += "}\n";
   }
   return out;
 }
@@ -117,7 +141,7 @@ std::string to_yaml(const ClusterSpec& cluster) {
   out += fabric_text(cluster.fabric);
   out += "contention: ";
   out += contention_text(cluster.contention);
-  return out + "\n";
+  return out + "\n" + links_text(cluster.links);
 }
 
 }  // namespace orrery

@@ -145,10 +145,35 @@ const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
 void read_gpu_link(const YamlValue& map, NodeGroup& group) {
   const auto bandwidth = map.find("gpu_link_bandwidth");
   const auto latency = map.find("gpu_link_latency");
-  const bool is_pcie = group.gpu.link.rfind("PCIe", 0) == 0;
   group.gpu_link.bandwidth =
       bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : group.gpu.link_bandwidth;
-  group.gpu_link.latency = latency ? latency->quantity<Seconds>() : (is_pcie ? kPcieLatency : kNvlinkLatency);
+  group.gpu_link.latency =
+      latency ? latency->quantity<Seconds>() : (has_nvlink(group) ? kNvlinkLatency : kPcieLatency);
+}
+
+// The uplink is as fast as one GPU's link and adds no latency: NCCL's table (kPcieLatency) has one number for
+// all of PCIe.
+void read_pcie(const YamlValue& map, NodeGroup& group) {
+  if (const auto switches = map.find("pcie_switches")) {
+    group.pcie_switches = static_cast<int>(switches->integer(0, kMostGpusPerNode));
+    if (group.pcie_switches > 0 && group.gpus_per_node % group.pcie_switches != 0) {
+      switches->fail("a number that divides the " + std::to_string(group.gpus_per_node) + " GPUs of a node");
+    }
+    if (group.pcie_switches > 0 && has_nvlink(group)) {
+      switches->fail("0 for the GPU " + group.gpu.name + ", which has " + group.gpu.link);
+    }
+  }
+  if (group.pcie_switches > 0) group.pcie_uplink = {group.gpu_link.bandwidth, Seconds(0)};
+  for (const char* key : {"pcie_uplink_bandwidth", "pcie_uplink_latency"}) {
+    const auto value = map.find(key);
+    if (!value || group.pcie_switches > 0) continue;
+    throw InputError(value->place(), std::string("the key ") + key, "pcie_switches above 0 beside it");
+  }
+  if (const auto bandwidth = map.find("pcie_uplink_bandwidth")) {
+    group.pcie_uplink.bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
+  }
+  if (const auto latency = map.find("pcie_uplink_latency"))
+    group.pcie_uplink.latency = latency->quantity<Seconds>();
 }
 
 void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& group) {
@@ -173,10 +198,16 @@ void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
                          : "no key 'nic_bandwidth'",
                      "the bandwidth of each NIC, for example nic_bandwidth: 100Gbps");
   }
-  group.nic.latency = latency ? latency->quantity<Seconds>() : kNicLatency;
+  // NCCL's number for a hop over the network contains the way through PCIe, which has a link of its own here.
+  const Seconds usual = group.pcie_switches > 0 ? kNicLatency - kPcieLatency : kNicLatency;
+  group.nic.latency = latency ? latency->quantity<Seconds>() : usual;
 }
 
 }  // namespace
+
+bool has_nvlink(const NodeGroup& group) {
+  return group.gpu.link.rfind("PCIe", 0) != 0;
+}
 
 std::string parse_label(const YamlValue& value) {
   constexpr std::size_t kLongest = 64;
@@ -192,14 +223,16 @@ std::string parse_label(const YamlValue& value) {
 
 NodeGroup parse_node_group(const YamlValue& map) {
   map.allow_keys({"name", "instance", "gpu", "gpus_per_node", "count", "region", "price", "price_source",
-                  "pricing", "price_region", "gpu_link_bandwidth", "gpu_link_latency", "nics_per_node",
-                  "nic_bandwidth", "nic_latency"});
+                  "pricing", "price_region", "gpu_link_bandwidth", "gpu_link_latency", "pcie_switches",
+                  "pcie_uplink_bandwidth", "pcie_uplink_latency", "nics_per_node", "nic_bandwidth",
+                  "nic_latency"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));
   if (const auto region = map.find("region")) group.region = parse_label(*region);
   const InstanceSpec* instance = read_gpus(map, group);
   group.count = read_count(map.at("count"));
   read_gpu_link(map, group);
+  read_pcie(map, group);
   read_nics(map, instance, group);
   read_price(map, instance, group);
   return group;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "platforms/errors.hpp"
+#include "platforms/link_override.hpp"
 
 namespace orrery {
 
@@ -11,14 +12,34 @@ namespace {
 
 // Links come in pairs: the way up, and right after it the way down.
 int add_pair(std::vector<TopologyLink>& links, const std::string& name, const LinkSpec& spec) {
-  links.push_back({name + ".up", spec});
-  links.push_back({name + ".down", spec});
+  links.push_back({name + ".up", spec, LinkState::up});
+  links.push_back({name + ".down", spec, LinkState::up});
   return static_cast<int>(links.size()) - 2;
 }
 
+// What all nodes below a leaf could send, or only those of their NICs that hang on one rail switch.
 LinkSpec leaf_uplink(const Fabric& fabric, const NodeGroup& group) {
-  const double nics = static_cast<double>(fabric.nodes_per_leaf) * group.nics_per_node;
+  const int nics_each = fabric.kind == FabricKind::rail_optimised ? 1 : group.nics_per_node;
+  const double nics = static_cast<double>(fabric.nodes_per_leaf) * nics_each;
   return {group.nic.bandwidth * (nics / fabric.oversubscription), fabric.latency};
+}
+
+LinkSpec pod_uplink(const Fabric& fabric, const NodeGroup& group) {
+  const double nics =
+      static_cast<double>(fabric.leaves_per_pod) * fabric.nodes_per_leaf * group.nics_per_node;
+  return {group.nic.bandwidth * (nics / fabric.oversubscription / fabric.pod_oversubscription),
+          fabric.latency};
+}
+
+// One switch, or one for each rail; the link of rail r is the returned one + 2 r.
+int add_leaf(std::vector<TopologyLink>& links, int number, const Fabric& fabric, const NodeGroup& group) {
+  const std::string name = "leaf" + std::to_string(number);
+  if (fabric.kind == FabricKind::fat_tree) return add_pair(links, name, leaf_uplink(fabric, group));
+  const auto first = static_cast<int>(links.size());
+  for (int rail = 0; rail < group.nics_per_node; ++rail) {
+    add_pair(links, name + ".rail" + std::to_string(rail), leaf_uplink(fabric, group));
+  }
+  return first;
 }
 
 std::vector<std::string> regions_of(const ClusterSpec& cluster) {
@@ -48,10 +69,21 @@ std::vector<std::vector<int>> add_region_links(std::vector<TopologyLink>& links,
       if (from == to) continue;
       table[from][to] = static_cast<int>(links.size());
       const RegionLink& region = link_between(fabric, regions[from], regions[to]);
-      links.push_back({"region." + regions[from] + "." + regions[to], region.link});
+      links.push_back({"region." + regions[from] + "." + regions[to], region.link, LinkState::up});
     }
   }
   return table;
+}
+
+void add_link(Route& route, int link) {
+  route.links[static_cast<std::size_t>(route.count++)] = link;
+}
+
+// From one PCIe switch to another of the same node, over the host bridge.
+void add_bridge(Route& route, int from_up, int to_up) {
+  if (from_up == to_up) return;
+  add_link(route, from_up);
+  add_link(route, to_up + 1);
 }
 
 }  // namespace
@@ -60,42 +92,66 @@ Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
     : cluster_(std::move(cluster)), nodes_(std::move(nodes)) {
   ORRERY_ENSURE(nodes_.size() == cluster_.groups.size());
   const std::vector<std::string> regions = regions_of(cluster_);
-  const int nodes_per_leaf = cluster_.fabric.nodes_per_leaf;
-  int node_number = 0;
-  int leaves = 0;
+  int first_node = 0;
   for (std::size_t g = 0; g < nodes_.size(); ++g) {
     const NodeGroup& group = cluster_.groups[g];
     ORRERY_ENSURE(nodes_[g] >= group.count.minimum && nodes_[g] <= group.count.maximum);
     ORRERY_ENSURE(group.gpus_per_node > 0 && group.nics_per_node > 0 &&
                   group.gpus_per_node % group.nics_per_node == 0);
-    first_gpu_.push_back(gpus());
-    const int region =
-        static_cast<int>(std::find(regions.begin(), regions.end(), group.region) - regions.begin());
-    int leaf_link = 0;
-    for (int n = 0; n < nodes_[g]; ++n) {
-      if (nodes_per_leaf > 0 && n % nodes_per_leaf == 0) {
-        leaf_link = add_pair(links_, "leaf" + std::to_string(leaves++), leaf_uplink(cluster_.fabric, group));
-      }
-      add_node({static_cast<int>(g), node_number++, 0}, {n, leaf_link, region});
-    }
+    const auto region = std::find(regions.begin(), regions.end(), group.region) - regions.begin();
+    add_group(static_cast<int>(g), first_node, static_cast<int>(region));
+    first_node += nodes_[g];
   }
   region_link_ = add_region_links(links_, cluster_.fabric, regions);
+  apply_overrides(cluster_.links, links_);
+  has_cut_ = std::any_of(links_.begin(), links_.end(),
+                         [](const TopologyLink& link) { return link.state == LinkState::down; });
 }
 
-void Topology::add_node(Device first, Place place) {
+void Topology::add_group(int group_index, int first_node, int region) {
+  const Fabric& fabric = cluster_.fabric;
+  const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(group_index)];
+  first_gpu_.push_back(gpus());
+  Port above;
+  above.region = region;
+  for (int n = 0; n < nodes_[static_cast<std::size_t>(group_index)]; ++n) {
+    const bool starts_leaf = fabric.nodes_per_leaf > 0 && n % fabric.nodes_per_leaf == 0;
+    if (starts_leaf && fabric.leaves_per_pod > 0 && n / fabric.nodes_per_leaf % fabric.leaves_per_pod == 0) {
+      above.pod_up = add_pair(links_, "pod" + std::to_string(pods_++), pod_uplink(fabric, group));
+    }
+    if (starts_leaf) {
+      above.leaf = leaves_++;
+      above.leaf_up = add_leaf(links_, above.leaf, fabric, group);
+    }
+    add_node({group_index, first_node + n, 0}, n, above);
+  }
+}
+
+void Topology::add_node(Device first, int node_of_group, Port above) {
   const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(first.group)];
-  const std::string node = group.name + ".node" + std::to_string(place.node_of_group);
+  const std::string node = group.name + ".node" + std::to_string(node_of_group);
   const int gpus_per_nic = group.gpus_per_node / group.nics_per_node;
-  int nic_link = 0;
+  const bool on_rails =
+      cluster_.fabric.kind == FabricKind::rail_optimised && cluster_.fabric.nodes_per_leaf > 0;
+  Port port = above;
+  port.is_on_pcie = group.pcie_switches > 0;
+  ORRERY_ENSURE(!port.is_on_pcie || group.gpus_per_node % group.pcie_switches == 0);
+  const int gpus_per_switch =
+      port.is_on_pcie ? group.gpus_per_node / group.pcie_switches : group.gpus_per_node;
   for (int local = 0; local < group.gpus_per_node; ++local) {
     devices_.push_back({first.group, first.node, local});
-    gpu_up_.push_back(add_pair(links_, node + ".gpu" + std::to_string(local), group.gpu_link));
-    if (local % gpus_per_nic == 0) {
-      nic_link = add_pair(links_, node + ".nic" + std::to_string(local / gpus_per_nic), group.nic);
+    port.gpu_up = add_pair(links_, node + ".gpu" + std::to_string(local), group.gpu_link);
+    if (port.is_on_pcie && local % gpus_per_switch == 0) {
+      port.pcie_up =
+          add_pair(links_, node + ".pcie" + std::to_string(local / gpus_per_switch), group.pcie_uplink);
     }
-    nic_up_.push_back(nic_link);
-    leaf_up_.push_back(place.leaf_link);
-    region_of_.push_back(place.region);
+    if (local % gpus_per_nic == 0) {
+      port.nic_pcie_up = port.pcie_up;
+      const int nic = local / gpus_per_nic;
+      port.nic_up = add_pair(links_, node + ".nic" + std::to_string(nic), group.nic);
+      port.leaf_up = above.leaf_up + (on_rails ? 2 * nic : 0);
+    }
+    ports_.push_back(port);
   }
 }
 
@@ -104,25 +160,91 @@ const NodeGroup& Topology::group_of(int gpu) const {
 }
 
 Route Topology::route(int from, int to) const {
+  const Route route = way(from, to);
+  ORRERY_ENSURE(!first_cut(route));
+  return route;
+}
+
+std::optional<int> Topology::first_cut(const Route& route) const {
+  if (!has_cut_) return std::nullopt;
+  for (int i = 0; i < route.count; ++i) {
+    const int link = route.links[static_cast<std::size_t>(i)];
+    if (links_[static_cast<std::size_t>(link)].state == LinkState::down) return link;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Topology::route_obstacle(int from, int to) const {
+  const std::optional<int> cut = first_cut(way(from, to));
+  if (!cut) return std::nullopt;
+  return "link " + links_[static_cast<std::size_t>(*cut)].name + " is down, so " + gpu_name(from) +
+         " cannot send to " + gpu_name(to);
+}
+
+std::string Topology::gpu_name(int gpu) const {
+  const NodeGroup& group = group_of(gpu);
+  const Device& place = device(gpu);
+  const int in_group = gpu - first_gpu(place.group);
+  return "GPU " + std::to_string(gpu) + " (" + group.name + ".node" +
+         std::to_string(in_group / group.gpus_per_node) + ".gpu" + std::to_string(place.local) + ")";
+}
+
+// The GPU whose NIC sends. On rails NCCL moves data over NVLink to the GPU beside the receiver's rail and
+// sends from there (PXN; NCCL 2.12 on, src/graph/search.cc, ncclTopoGetNetDev, recalled), however far away
+// the receiver is.
+int Topology::sender(int from, int to) const {
+  const bool on_rails =
+      cluster_.fabric.kind == FabricKind::rail_optimised && cluster_.fabric.nodes_per_leaf > 0;
+  if (!on_rails) return from;
+  const NodeGroup& here = group_of(from);
+  const NodeGroup& there = group_of(to);
+  const int gpus_per_nic = here.gpus_per_node / here.nics_per_node;
+  const int gpus_per_nic_there = there.gpus_per_node / there.nics_per_node;
+  const int local = device(from).local;
+  const int rail = device(to).local / gpus_per_nic_there;
+  if (local / gpus_per_nic == rail || rail >= here.nics_per_node || !has_nvlink(here)) return from;
+  const int beside_nic = device(to).local % gpus_per_nic_there % gpus_per_nic;
+  return from - local + rail * gpus_per_nic + beside_nic;
+}
+
+void Topology::add_inside(Route& route, int from, int to) const {
+  add_link(route, port(from).gpu_up);
+  add_bridge(route, port(from).pcie_up, port(to).pcie_up);
+  add_link(route, port(to).gpu_up + 1);
+}
+
+Route Topology::way(int from, int to) const {
   Route route;
   if (from == to) return route;
-  const auto a = static_cast<std::size_t>(from);
-  const auto b = static_cast<std::size_t>(to);
-  const auto add = [&route](int link) { route.links[static_cast<std::size_t>(route.count++)] = link; };
-  if (devices_[a].node == devices_[b].node) {
-    add(gpu_up_[a]);
-    add(gpu_up_[b] + 1);
+  if (same_node(from, to)) {
+    add_inside(route, from, to);
     return route;
   }
-  add(nic_up_[a]);
-  // Without leaves every GPU has the same entry; nodes of different groups or regions never share a leaf.
-  const bool through_leaves = leaf_up_[a] != leaf_up_[b];
-  if (through_leaves) add(leaf_up_[a]);
-  if (region_of_[a] != region_of_[b]) {
-    add(region_link_[static_cast<std::size_t>(region_of_[a])][static_cast<std::size_t>(region_of_[b])]);
+  const int by = sender(from, to);
+  const Port& a = port(by);
+  const Port& b = port(to);
+  if (by != from) add_inside(route, from, by);
+  if (a.is_on_pcie) {
+    add_link(route, a.gpu_up);
+    add_bridge(route, a.pcie_up, a.nic_pcie_up);
   }
-  if (through_leaves) add(leaf_up_[b] + 1);
-  add(nic_up_[b] + 1);
+  add_link(route, a.nic_up);
+  // Without leaves, or pods, every GPU has the same entry; nodes of different groups or regions never share
+  // one.
+  const bool through_leaves = a.leaf_up != b.leaf_up;
+  const bool through_pods = a.pod_up != b.pod_up;
+  if (through_leaves) add_link(route, a.leaf_up);
+  if (through_pods) add_link(route, a.pod_up);
+  if (a.region != b.region) {
+    add_link(route, region_link_[static_cast<std::size_t>(a.region)][static_cast<std::size_t>(b.region)]);
+  }
+  if (through_pods) add_link(route, b.pod_up + 1);
+  if (through_leaves) add_link(route, b.leaf_up + 1);
+  add_link(route, b.nic_up + 1);
+  if (b.is_on_pcie) {
+    add_bridge(route, b.nic_pcie_up, b.pcie_up);
+    add_link(route, b.gpu_up + 1);
+  }
   return route;
 }
 

@@ -193,7 +193,9 @@ class Searcher {
 
   // Programs of one shape serve many plans: bytes and seconds are not in them.
   const PlanPrograms& programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
-    const ProgramKey key{plan.schedule, plan.replicas, strategy.context > 1, strategy.distributed_optimizer};
+    const ProgramKey key{plan.schedule, plan.replicas, strategy.context > 1, strategy.distributed_optimizer,
+                         strategy.overlap_grad_reduce, strategy.overlap_param_gather};
+    if (key.overlap_grad_reduce) programs_.clear();  // buckets differ from plan to plan
     for (const auto& [known, programs] : programs_) {
       if (known == key) return programs;
     }
@@ -266,7 +268,7 @@ class Searcher {
   struct ProgramKey {
     ScheduleShape shape;
     int replicas;
-    bool context, distributed_optimizer;
+    bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     bool operator==(const ProgramKey&) const = default;
   };
   std::vector<std::pair<ProgramKey, PlanPrograms>> programs_;  // a few, oldest first

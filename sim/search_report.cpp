@@ -48,6 +48,8 @@ std::string switches_text(const ParallelStrategy& strategy) {
   std::string text;
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
+  if (strategy.overlap_grad_reduce) text += "og ";
+  if (strategy.overlap_param_gather) text += "op ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
     text += "re-" + std::string(to_text(strategy.recompute.granularity)) + " ";
   }

@@ -152,12 +152,21 @@ std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpac
 
 std::vector<Setting> settings(const SearchSpace& space) {
   std::vector<Setting> all;
+  const auto add_overlaps = [&](Setting setting) {
+    for (const bool gradients : space.overlap_grad_reduce) {
+      for (const bool parameters : space.overlap_param_gather) {
+        setting.overlap_grad_reduce = gradients;
+        setting.overlap_param_gather = parameters;
+        all.push_back(setting);
+      }
+    }
+  };
   const auto add_switches = [&](Setting setting) {
     for (const bool sequence_parallel : space.sequence_parallel) {
       for (const bool distributed : space.distributed_optimizer) {
         setting.sequence_parallel = sequence_parallel;
         setting.distributed_optimizer = distributed;
-        all.push_back(setting);
+        add_overlaps(setting);
       }
     }
   };
@@ -184,6 +193,9 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
   if (!allocation.full_nodes) return "GPUs of a node would be idle";
   if (global_batch % (setting.micro_batch * allocation.data) != 0) return "the batch does not divide";
   if (allocation.stages() * setting.chunks > model.layer_count()) return "more stages than layers";
+  if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
+    return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
+  }
   if (setting.sequence_parallel && allocation.tensor == 1) return "sequence parallelism without tensor parallelism";
   if (model.learned_positions > 0 && sequence > model.learned_positions) {
     return "the sequence is longer than the model's position table";
@@ -216,6 +228,8 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
       default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
+  strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
+  strategy.overlap_param_gather = setting.overlap_param_gather;
   strategy.recompute = setting.recompute;
   for (const auto& [group, stages] : allocation.runs) {
     strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages), {group, allocation.tensor});

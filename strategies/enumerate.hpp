@@ -37,6 +37,8 @@ struct Setting {
   Recompute recompute;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
 };
 
 // Every (tensor, context, data, stages of each group, order of groups) that the cluster's largest counts allow; groups

@@ -57,6 +57,8 @@ void append_parallel(ArgumentTable& table, const ParallelStrategy& strategy) {
   table.emplace_back("overlap_p2p_comm", interleaved && strategy.transfers != TransferMode::blocking);
   table.emplace_back("sequence_parallel", strategy.sequence_parallel);
   table.emplace_back("use_distributed_optimizer", strategy.distributed_optimizer);
+  table.emplace_back("overlap_grad_reduce", strategy.overlap_grad_reduce);
+  table.emplace_back("overlap_param_gather", strategy.overlap_param_gather);
 }
 
 void append_batch(ArgumentTable& table, const ParallelStrategy& strategy) {

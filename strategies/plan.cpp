@@ -35,6 +35,8 @@ const std::vector<std::string> kKeys{"model",
                                      "nodes",
                                      "sequence_parallel",
                                      "distributed_optimizer",
+                                     "overlap_grad_reduce",
+                                     "overlap_param_gather",
                                      "recompute",
                                      "flash_attention",
                                      "stages",
@@ -172,6 +174,8 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_choice(top, "transfers", kTransfers, strategy.transfers);
   read_boolean(top, "sequence_parallel", strategy.sequence_parallel);
   read_boolean(top, "distributed_optimizer", strategy.distributed_optimizer);
+  read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
+  read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
   if (const auto recompute = top.find("recompute")) strategy.recompute = read_recompute(*recompute);
   read_lists(top, strategy);
@@ -189,6 +193,8 @@ std::string to_yaml(const Plan& plan) {
          line("transfers", to_text(strategy.transfers)) +
          yes_or_no("sequence_parallel", strategy.sequence_parallel) +
          yes_or_no("distributed_optimizer", strategy.distributed_optimizer) +
+         yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
+         yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +

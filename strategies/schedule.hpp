@@ -85,6 +85,7 @@ struct CollectiveSlot {
   CollectiveRole role = CollectiveRole::gradients;
   int part = 0;
   int bucket = 0, buckets = 1;  // this one's bytes are 1 / buckets of the part's
+  bool operator==(const CollectiveSlot&) const = default;
 };
 
 struct Schedule {

@@ -47,7 +47,8 @@ SearchSpace parse_space(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
   root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
                    "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
-                   "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer"});
+                   "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer",
+                   "overlap_grad_reduce", "overlap_param_gather"});
   const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
   const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
   SearchSpace space;
@@ -64,6 +65,8 @@ SearchSpace parse_space(std::string_view yaml, const std::string& file) {
   read_list(root, "recompute_granularity", space.recompute, read_recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
+  read_list(root, "overlap_grad_reduce", space.overlap_grad_reduce, yes_or_no);
+  read_list(root, "overlap_param_gather", space.overlap_param_gather, yes_or_no);
   return space;
 }
 

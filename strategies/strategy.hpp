@@ -66,6 +66,8 @@ struct ParallelStrategy {
   TransferMode transfers = TransferMode::blocking;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P

@@ -95,34 +95,6 @@ TEST_CASE("algorithms are read as they are written") {
   CHECK_THROWS_AS(parse_collective_algorithm("", "--collective"), InputError);
 }
 
-TEST_CASE("the ring is the ring of ring_flows") {
-  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
-    const RandomGroup group = random_group(seed, Spread::any, Contention::shared);
-    INFO(group.text);
-    const TransferEfficiency efficiency{0.7, 0.4};
-    for (const auto kind :
-         {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather}) {
-      const CollectiveFlows before = ring_flows(group.topology, kind, group.bytes, efficiency, group.gpus);
-      const auto phases = collective_flows(
-          group.topology, {kind, CollectiveAlgorithm::ring, group.bytes, efficiency, group.gpus});
-      if (group.gpus.size() < 2) {
-        CHECK(phases.empty());
-        CHECK(before.flows.empty());
-        continue;
-      }
-      REQUIRE(phases.size() == 1);
-      REQUIRE(phases[0].flows.size() == before.flows.size());
-      CHECK(phases[0].tail == before.tail);
-      for (std::size_t i = 0; i < before.flows.size(); ++i) {
-        CHECK(phases[0].flows[i].from == before.flows[i].from);
-        CHECK(phases[0].flows[i].to == before.flows[i].to);
-        CHECK(phases[0].flows[i].wire == before.flows[i].wire);
-        CHECK(phases[0].flows[i].payload == before.flows[i].payload);
-      }
-    }
-  }
-}
-
 TEST_CASE("flows connect distinct members, one flow a pair and phase") {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
     const RandomGroup group = random_group(seed, Spread::any, Contention::shared);
@@ -168,9 +140,6 @@ TEST_CASE("no byte is sent twice: what is sent in all is the least there is") {
 
 // Of an all-reduce a member must send its whole vector, or what it is part of, and get the whole result. Of
 // the others it must get (all-gather) or send (reduce-scatter) all but its own part, and send or get that.
-// Rings over nodes with unequal numbers of members are left out: ring_flows spreads the entry of a channel
-// over the hops of its node, so that a member without a NIC gets a share too little and one with a NIC too
-// much.
 TEST_CASE("every member gets and sends what the kind demands") {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
     const Spread spread = seed % 2 == 0 ? Spread::any : Spread::even;
@@ -179,7 +148,6 @@ TEST_CASE("every member gets and sends what the kind demands") {
     const auto n = static_cast<double>(group.gpus.size());
     if (n < 2) continue;
     for (const CollectiveCall& call : every_call(group)) {
-      if (spread == Spread::any && call.algorithm == CollectiveAlgorithm::ring) continue;
       INFO(name_of(call));
       const Moved sum = moved(collective_flows(group.topology, call), call.bytes);
       const bool reduces = call.kind == CollectiveKind::all_reduce;

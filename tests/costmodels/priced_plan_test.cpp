@@ -5,6 +5,7 @@
 #include "costmodels/traffic.hpp"
 #include "strategies/plan.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/ring.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 #include "tests/strategies/random_schedule.hpp"
@@ -142,7 +143,7 @@ TEST_CASE("a ring that nobody disturbs takes what the cost model predicts") {
     for (int lane = 0; lane < row.lanes; ++lane) {
       std::vector<int> members;
       for (int i = 0; i < row.data; ++i) members.push_back(i * row.lanes + lane);
-      const CollectiveFlows ring = ring_flows(topology, kind, size, efficiency, members);
+      const FlowPhase ring = ring_of(topology, kind, size, efficiency, members);
       flows.insert(flows.end(), ring.flows.begin(), ring.flows.end());
       tail = ring.tail;
     }

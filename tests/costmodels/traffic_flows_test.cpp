@@ -65,14 +65,14 @@ std::string text_of(const Case& c, int rank) {
       continue;
     }
     const int instance = c.flows.instance(step.slot, rank / c.plan.stages());
-    const CollectiveFlows& collective = c.flows.collective(instance);
-    if (collective.flows.empty()) {
+    const PlayedCollective& collective = c.flows.collective(instance);
+    if (collective.phases.empty()) {
       text += "nothing";
       continue;
     }
     text += std::string(to_text(collective.kind)) + " of";
     for (const int member : c.flows.members(instance)) text += " " + std::to_string(member);
-    text += ": " + std::to_string(std::llround(collective.flows.front().payload.value()));
+    text += ": " + std::to_string(std::llround(collective.phases.front().flows.front().payload.value()));
   }
   return text;
 }
@@ -83,9 +83,9 @@ std::string name(CollectiveKind kind) {
 
 const std::string kAllReduce = name(CollectiveKind::all_reduce);
 
-std::vector<int> senders(const CollectiveFlows& collective) {
+std::vector<int> senders(const PlayedCollective& collective) {
   std::vector<int> gpus;
-  for (const Flow& flow : collective.flows) gpus.push_back(flow.from);
+  for (const Flow& flow : collective.phases.front().flows) gpus.push_back(flow.from);
   return gpus;
 }
 
@@ -136,20 +136,22 @@ TEST_CASE("one replica with context ranks still reduces gradients") {
   const Case c(full_plan(1, 1, 2, 1));
   REQUIRE(c.flows.instances() >= 1);
   CHECK(c.flows.members(0) == std::vector<int>{0});
-  CHECK(c.flows.collective(0).flows.size() == 2);
+  CHECK(c.flows.collective(0).phases.front().flows.size() == 2);
 }
 
 TEST_CASE("where all lanes are played every tensor rank has its ring") {
   const Case c(full_plan(1, 2, 2, 2));
-  REQUIRE(c.flows.collective(0).flows.size() == 8);
-  CHECK(c.flows.collective(0).flows[4].from == 1);
+  REQUIRE(c.flows.collective(0).phases.front().flows.size() == 8);
+  CHECK(c.flows.collective(0).phases.front().flows[4].from == 1);
 }
 
 TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {
-  const Case c(full_plan(1, 4, 1, 8), Folding::on);  // replica r is node r
+  PricedPlan plan = full_plan(1, 4, 1, 8);  // replica r is node r
+  plan.algorithm = CollectiveAlgorithm::ring;
+  const Case c(std::move(plan), Folding::on);
   REQUIRE(c.flows.replicas() == 1);
-  REQUIRE(c.flows.collective(0).flows.size() == 1);
-  const Flow& hop = c.flows.collective(0).flows[0];
+  REQUIRE(c.flows.collective(0).phases.front().flows.size() == 1);
+  const Flow& hop = c.flows.collective(0).phases.front().flows[0];
   CHECK((hop.from == 0 && hop.to == 0));
   REQUIRE(hop.route.count == 2);
   CHECK(hop.route.links[0] == c.topology.nic_up(0));

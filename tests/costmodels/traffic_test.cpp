@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tests/catch.hpp"
+#include "tests/costmodels/ring.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 #include "tests/strategies/random_schedule.hpp"
 
@@ -28,11 +29,11 @@ Bytes mebibytes(double amount) {
   return Bytes(amount * kMebi);
 }
 
-CollectiveFlows all_reduce(const Topology& topology, Bytes bytes, const std::vector<int>& gpus) {
-  return ring_flows(topology, CollectiveKind::all_reduce, bytes, {}, gpus);
+FlowPhase all_reduce(const Topology& topology, Bytes bytes, const std::vector<int>& gpus) {
+  return ring_of(topology, CollectiveKind::all_reduce, bytes, {}, gpus);
 }
 
-double time_of(const Topology& topology, const CollectiveFlows& ring) {
+double time_of(const Topology& topology, const FlowPhase& ring) {
   return (together(topology, ring.flows) + ring.tail).value();
 }
 
@@ -66,7 +67,7 @@ TEST_CASE("every hop of a ring in one node carries (n - 1) / n of the vector for
   for (const auto& [kind, rounds] :
        {std::pair(CollectiveKind::all_reduce, 2.0), std::pair(CollectiveKind::reduce_scatter, 1.0),
         std::pair(CollectiveKind::all_gather, 1.0)}) {
-    const CollectiveFlows ring = ring_flows(topology, kind, size, {}, count_up(members));
+    const FlowPhase ring = ring_of(topology, kind, size, {}, count_up(members));
     REQUIRE(ring.flows.size() == static_cast<std::size_t>(members));
     for (int i = 0; i < members; ++i) {
       const Flow& hop = ring.flows[static_cast<std::size_t>(i)];
@@ -101,7 +102,7 @@ TEST_CASE("a ring over nodes uses as many NICs as it has members in a node") {
   const Bytes size = mebibytes(64);
   const double hop = 2.0 * 7 / 8 * size.value();
   const Topology own = flat_topology({.nodes = 2, .gpus_per_node = 4, .nics_per_node = 4});
-  const CollectiveFlows ring = all_reduce(own, size, count_up(8));
+  const FlowPhase ring = all_reduce(own, size, count_up(8));
   std::map<int, double> sent;  // between nodes, by GPU
   for (const Flow& f : ring.flows) {
     if (!own.same_node(f.from, f.to)) sent[f.from] += f.payload.value();
@@ -127,7 +128,7 @@ TEST_CASE("a ring sends as many bytes as it receives, and never beats its bound"
     const Bytes size(between(random, 1, 1 << 28));
     INFO(topology.nodes()[0] << " nodes, " << nics << " NICs, " << members << " members, every " << step
                              << ". GPU, " << size.value() << " bytes");
-    const CollectiveFlows ring = all_reduce(topology, size, count_up(members, step));
+    const FlowPhase ring = all_reduce(topology, size, count_up(members, step));
     if (members < 2) continue;
     std::map<int, double> out, in;  // by node
     for (const Flow& f : ring.flows) {
@@ -139,6 +140,30 @@ TEST_CASE("a ring sends as many bytes as it receives, and never beats its bound"
     const bool one_node = topology.same_node(0, (members - 1) * step);
     for (const auto& [node, bytes] : out) REQUIRE(bytes == Approx(in[node]));
     REQUIRE(time_of(topology, ring) >= hop / (one_node ? kGpu : nics * kNic));
+  }
+}
+
+TEST_CASE("a ring is the same wherever its list of members begins") {
+  std::mt19937 random(3);
+  const Topology topology = flat_topology({.nodes = 3, .gpus_per_node = 4, .nics_per_node = 4});
+  const auto hops = [&](const std::vector<int>& members) {
+    std::vector<std::tuple<int, int, double>> list;
+    for (const Flow& f : all_reduce(topology, mebibytes(12), members).flows) {
+      list.emplace_back(f.from, f.to, f.payload.value());
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  // From node to node and back, in runs of one or two.
+  CHECK(hops({1, 4, 5, 0}) == hops({0, 1, 4, 5}));
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int> members = count_up(topology.gpus());
+    std::shuffle(members.begin(), members.end(), random);
+    members.resize(static_cast<std::size_t>(between(random, 2, 12)));
+    std::vector<int> rotated = members;
+    std::rotate(rotated.begin(), rotated.begin() + 1, rotated.end());
+    INFO(Catch::StringMaker<std::vector<int>>::convert(members));
+    REQUIRE(hops(rotated) == hops(members));
   }
 }
 

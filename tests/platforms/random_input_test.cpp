@@ -69,12 +69,27 @@ NodeGroup random_group(Draw& draw, int number) {
   group.count.maximum = std::max(1, group.count.minimum + draw.integer(0, 20));
   group.gpu_link = random_link(draw);
   group.nic = random_link(draw);
+  if (!has_nvlink(group) && draw.coin()) {
+    group.pcie_switches = group.nics_per_node;
+    group.pcie_uplink = random_link(draw);
+  }
   if (draw.coin()) {
     group.price = DollarsPerHour(draw.coin() ? 0.0 : draw.real(0, 200));
     group.price_source = draw.text(20);
   }
   group.region = "region" + std::to_string(draw.integer(0, 2));
   return group;
+}
+
+LinkOverride random_override(Draw& draw) {
+  const std::vector<std::string> names = {"*", "*.up", "group-*.node0.*", "*nic0.down"};
+  LinkOverride change{names[draw.index(names.size())], {}, {}, {}, LinkState::up};
+  if (draw.coin()) change.bandwidth = random_link(draw).bandwidth;
+  if (!change.bandwidth && draw.coin()) change.factor = draw.real(0.001, 10);
+  if (draw.coin()) change.latency = random_link(draw).latency;
+  if (draw.coin()) change.state = draw.coin() ? std::optional(LinkState::down) : std::nullopt;
+  if (!change.bandwidth && !change.factor && !change.latency) change.state = LinkState::down;
+  return change;
 }
 
 ClusterSpec random_cluster(Draw& draw) {
@@ -93,8 +108,12 @@ ClusterSpec random_cluster(Draw& draw) {
   if (cluster.fabric.nodes_per_leaf > 0) {
     cluster.fabric.oversubscription = draw.real(1, 16);
     cluster.fabric.latency = Seconds(draw.real(0, 1e-5));
+    cluster.fabric.kind = draw.coin() ? FabricKind::rail_optimised : FabricKind::fat_tree;
+    cluster.fabric.leaves_per_pod = draw.integer(0, 2);
+    if (cluster.fabric.leaves_per_pod > 0) cluster.fabric.pod_oversubscription = draw.real(1, 16);
   }
   cluster.contention = draw.coin() ? Contention::shared : Contention::ideal;
+  for (int i = std::max(0, draw.integer(-2, 3)); i > 0; --i) cluster.links.push_back(random_override(draw));
   return cluster;
 }
 

@@ -191,6 +191,9 @@ TEST_CASE(
   for (int i = 0; i < 40; ++i) {
     ClusterSpec cluster = draw(0, 1) == 0 ? two_groups(draw(0, 3)) : two_regions(draw(0, 3));
     cluster.groups[1].gpus_per_node = draw(1, 4);
+    cluster.groups[0].pcie_switches = 2 * draw(0, 2);
+    cluster.groups[0].pcie_uplink = {gigabytes_per_second(20), microseconds(0.1)};
+    cluster.fabric.leaves_per_pod = draw(0, 2);
     const std::vector<int> nodes = {draw(0, 4), draw(0, 4)};
     INFO(to_yaml(cluster) << "nodes " << nodes[0] << " " << nodes[1]);
     check_all_pairs(Topology(cluster, nodes));

@@ -1,9 +1,12 @@
 #include "tests/sim/random_plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
+#include <sstream>
 
 #include "strategies/placement.hpp"
+#include "strategies/task_order.hpp"
 
 namespace orrery {
 namespace {
@@ -17,6 +20,10 @@ class Draw {
   bool coin() { return whole(0, 1) == 1; }
   double real(double low, double high) {
     return low + (high - low) * static_cast<double>(engine_()) / static_cast<double>(std::mt19937::max());
+  }
+  template <class Value>
+  void shuffle(std::vector<Value>& values) {
+    for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[engine_() % i]);
   }
 
  private:
@@ -50,17 +57,16 @@ ClusterSpec draw_cluster(Draw& draw, Contention contention) {
 
 ScheduleShape draw_shape(Draw& draw) {
   ScheduleShape shape;
-  shape.ranks = draw.whole(1, 5);
-  shape.microbatches = draw.whole(1, 9);
-  const int kind = draw.whole(0, 2);
-  shape.kind = kind == 0 ? ScheduleKind::gpipe : ScheduleKind::one_f_one_b;
-  shape.transfers = static_cast<TransferMode>(draw.whole(0, 2));
-  if (kind == 2 && shape.ranks > 1) {
-    shape.kind = ScheduleKind::interleaved;
-    shape.transfers = draw.coin() ? TransferMode::eager : TransferMode::overlapped;
-    shape.chunks = draw.whole(2, 3);
-    shape.microbatches = shape.ranks * draw.whole(1, 3);
-  }
+  const std::vector<ScheduleRow>& rows = schedule_table();
+  do {
+    const ScheduleRow& row = rows[static_cast<std::size_t>(draw.whole(0, static_cast<int>(rows.size()) - 1))];
+    shape.kind = row.kind;
+    shape.transfers = static_cast<TransferMode>(draw.whole(0, 2));
+    shape.ranks = draw.whole(1, 5);
+    shape.chunks = row.chunks > 0 ? row.chunks : draw.whole(2, 3);
+    shape.microbatches = draw.whole(1, 9);
+    shape.microbatch_group = draw.coin() ? 0 : draw.whole(1, 9);
+  } while (schedule_obstacle(shape));
   return shape;
 }
 
@@ -89,6 +95,57 @@ TransferEfficiency draw_efficiency(Draw& draw) {
   return {draw.real(0.3, 1), draw.real(0.3, 1)};
 }
 
+// Prices for a plan whose schedule is drawn.
+void draw_prices(Draw& draw, PricedPlan& plan) {
+  const ScheduleShape& shape = plan.schedule;
+  const bool split = schedule_row(shape.kind).split_backward;
+  for (int part = 0; part < shape.ranks * shape.chunks; ++part) {
+    PartTimes times;
+    times.forward = milliseconds(draw.real(0.1, 3));
+    times.backward = milliseconds(draw.real(0.1, 6));
+    if (split) times.weight_gradient = milliseconds(draw.real(0.1, 3));
+    times.forward_tensor = times.forward * draw.real(0, 1);
+    plan.parts.push_back(times);
+    if (part > 0) plan.boundaries.push_back({Bytes(draw.real(1e3, 5e7)), draw_efficiency(draw)});
+    plan.reductions.push_back(
+        {Bytes(draw.real(1e6, 1e8)), Bytes(0), draw_efficiency(draw), draw_efficiency(draw)});
+  }
+  plan.distributed_optimizer = draw.coin();
+  for (PartReduction& reduction : plan.reductions) {
+    if (plan.distributed_optimizer) reduction.gathered = reduction.gradients / 2;
+  }
+  for (int stage = 0; stage < shape.ranks; ++stage) plan.optimizer.push_back(milliseconds(draw.real(0.1, 5)));
+  if (draw.coin()) plan.embedding_gradient = Bytes(draw.real(1e6, 1e8));
+  plan.gradient_norm = draw.coin();
+}
+
+std::string describe(const PricedPlan& plan, const ClusterSpec& cluster) {
+  std::ostringstream text;
+  text << to_text(plan.schedule.kind) << " " << to_text(plan.schedule.transfers) << " P"
+       << plan.schedule.ranks << " v" << plan.schedule.chunks << " M" << plan.schedule.microbatches << " G"
+       << plan.schedule.group() << " D" << plan.replicas << " C" << plan.context << " lanes"
+       << plan.gpus.front().size() << " leaf" << cluster.fabric.nodes_per_leaf << " nics";
+  for (const NodeGroup& group : cluster.groups)
+    text << " " << group.nics_per_node << "/" << group.gpus_per_node;
+  if (plan.distributed_optimizer) text << " distributed optimizer";
+  if (plan.embedding_gradient) text << " embedding";
+  if (plan.gradient_norm) text << " norm";
+  return text.str();
+}
+
+// Lanes of all ranks, in order: stage after stage, or replica after replica.
+std::vector<std::vector<int>> aligned_placement(int stages, int replicas, int lanes, bool stage_after_stage) {
+  std::vector<std::vector<int>> gpus;
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (int stage = 0; stage < stages; ++stage) {
+      const int place = stage_after_stage ? stage * replicas + replica : replica * stages + stage;
+      gpus.emplace_back();
+      for (int lane = 0; lane < lanes; ++lane) gpus.back().push_back(place * lanes + lane);
+    }
+  }
+  return gpus;
+}
+
 }  // namespace
 
 RandomPlan random_plan(std::uint32_t seed, Contention contention) {
@@ -99,36 +156,106 @@ RandomPlan random_plan(std::uint32_t seed, Contention contention) {
   const ParallelStrategy strategy = strategy_for(draw, plan.schedule);
   plan.replicas = strategy.data;
   plan.context = strategy.context;
-  const int parts = plan.schedule.ranks * plan.schedule.chunks;
-  for (int part = 0; part < parts; ++part) {
-    PartTimes times;
-    times.forward = milliseconds(draw.real(0.1, 3));
-    times.backward = milliseconds(draw.real(0.1, 6));
-    times.forward_tensor = times.forward * draw.real(0, 1);
-    plan.parts.push_back(times);
-    if (part > 0) plan.boundaries.push_back({Bytes(draw.real(1e3, 5e7)), draw_efficiency(draw)});
-  }
-  plan.distributed_optimizer = draw.coin();
-  for (int part = 0; part < parts; ++part) {
-    plan.reductions.push_back(
-        {Bytes(draw.real(1e6, 1e9)), Bytes(draw.coin() ? 0 : 5e8), draw_efficiency(draw)});
-  }
-  for (int stage = 0; stage < plan.schedule.ranks; ++stage) {
-    plan.optimizer.push_back(milliseconds(draw.real(0.1, 5)));
-  }
-  if (draw.coin()) plan.embedding_gradient = Bytes(draw.real(1e6, 1e8));
-  plan.gradient_norm = draw.coin();
+  draw_prices(draw, plan);
   Topology topology(cluster, strategy.nodes);
   plan.gpus = place(strategy, topology);
-  std::string text =
-      "seed " + std::to_string(seed) + ": " + std::string(to_text(plan.schedule.kind)) + " " +
-      std::string(to_text(plan.schedule.transfers)) + " P" + std::to_string(plan.schedule.ranks) + " v" +
-      std::to_string(plan.schedule.chunks) + " M" + std::to_string(plan.schedule.microbatches) + " D" +
-      std::to_string(plan.replicas) + " C" + std::to_string(plan.context) + " lanes" +
-      std::to_string(plan.gpus.front().size()) + " nics" + std::to_string(cluster.groups[0].nics_per_node) +
-      "," + std::to_string(cluster.groups[1].nics_per_node) + " leaf" +
-      std::to_string(cluster.fabric.nodes_per_leaf);
+  std::string text = "seed " + std::to_string(seed) + ": " + describe(plan, cluster);
   return {std::move(plan), std::move(topology), std::move(text)};
+}
+
+RandomPlan random_symmetric_plan(std::uint32_t seed, Contention contention) {
+  Draw draw(seed);
+  ClusterSpec cluster = draw_cluster(draw, contention);
+  cluster.groups.pop_back();
+  NodeGroup& group = cluster.groups.front();
+  group.gpus_per_node = draw.coin() ? 4 : 8;
+  group.nics_per_node = draw.coin() ? group.gpus_per_node : 1 << draw.whole(0, 2);
+  PricedPlan plan;
+  plan.schedule = draw_shape(draw);
+  plan.replicas = 1 << draw.whole(0, 3);
+  plan.context = draw.whole(1, 2);
+  const int lanes = plan.context * (1 << draw.whole(0, 2));
+  draw_prices(draw, plan);
+  plan.gpus = aligned_placement(plan.stages(), plan.replicas, lanes, draw.coin());
+  const int nodes = (plan.stages() * plan.replicas * lanes + group.gpus_per_node - 1) / group.gpus_per_node;
+  group.count = {nodes, nodes};
+  Topology topology(cluster, {nodes});
+  std::string text = "symmetric seed " + std::to_string(seed) + ": " + describe(plan, cluster);
+  return {std::move(plan), std::move(topology), std::move(text)};
+}
+
+RandomPlan shuffled(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0x5AFF);
+  std::vector<std::vector<int>>& ranks = drawn.plan.gpus;
+  const int what = draw.whole(0, 2);
+  drawn.text += what == 0   ? " ranks trade places"
+                : what == 1 ? " lanes trade places"
+                            : " all GPUs trade places";
+  if (what == 0) draw.shuffle(ranks);
+  if (what == 1) {
+    for (std::vector<int>& lanes : ranks) {
+      if (draw.coin()) draw.shuffle(lanes);
+    }
+  }
+  if (what == 2) {
+    std::vector<int> gpus(static_cast<std::size_t>(drawn.topology.gpus()));
+    std::iota(gpus.begin(), gpus.end(), 0);
+    draw.shuffle(gpus);
+    auto next = gpus.begin();
+    for (std::vector<int>& lanes : ranks) {
+      for (int& gpu : lanes) gpu = *next++;
+    }
+  }
+  return drawn;
+}
+
+RandomPlan with_overlaps(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0x5EED);
+  PricedPlan& plan = drawn.plan;
+  plan.iterations = draw.whole(1, 3);
+  plan.overlap_grad_reduce = draw.coin();
+  plan.overlap_param_gather = draw.coin();
+  if (draw.coin()) plan.bucket = Bytes(draw.real(5e6, 5e7));
+  if (draw.coin()) plan.overlap_slowdown = draw.real(1, 1.3);
+  std::ostringstream text;
+  text << " iterations " << plan.iterations << " bucket " << plan.bucket.value() << " slowdown "
+       << plan.overlap_slowdown;
+  if (plan.overlap_grad_reduce) text << " overlap-grad-reduce";
+  if (plan.overlap_param_gather) text << " overlap-param-gather";
+  drawn.text += text.str();
+  return drawn;
+}
+
+RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0xD1FF);
+  PricedPlan& plan = drawn.plan;
+  std::ostringstream text;
+  if (draw.coin()) {
+    text << " microbatches";
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      ScheduleShape shape = plan.schedule;
+      do {
+        shape.microbatches = draw.whole(1, 9);
+      } while (schedule_obstacle(shape) && draw.whole(0, 20) > 0);
+      plan.replica_microbatches.push_back(schedule_obstacle(shape) ? plan.schedule.microbatches
+                                                                   : shape.microbatches);
+      text << " " << plan.replica_microbatches.back();
+    }
+  }
+  if (draw.coin()) {
+    for (int rank = 0; rank < plan.replicas * plan.stages(); ++rank) {
+      plan.slowness.push_back(draw.coin() ? 1.0 : draw.real(1, 3));
+    }
+    plan.slow_from = draw.whole(0, plan.iterations - 1);
+    text << " slow from " << plan.slow_from;
+  }
+  if (draw.coin()) {
+    plan.jitter = draw.real(0, 0.3);
+    plan.seed = seed;
+    text << " jitter " << plan.jitter;
+  }
+  drawn.text += text.str();
+  return drawn;
 }
 
 }  // namespace orrery

@@ -19,4 +19,18 @@ struct RandomPlan {
 // context ways, every schedule and transfer mode, with all the traffic that follows the pipeline.
 RandomPlan random_plan(std::uint32_t seed, Contention);
 
+// The same with 1 to 8 replicas that fill nodes of 4 or 8 GPUs evenly, stage after stage or replica after
+// replica, so that some replicas are often images of others.
+RandomPlan random_symmetric_plan(std::uint32_t seed, Contention);
+
+// Its ranks trade places, or some of their lanes, or all GPUs do.
+RandomPlan shuffled(RandomPlan, std::uint32_t seed);
+
+// 1 to 3 iterations, gradients reduced and parameters gathered bucket by bucket under compute that may be
+// slower meanwhile.
+RandomPlan with_overlaps(RandomPlan, std::uint32_t seed);
+
+// Replicas with microbatches of their own, slow ranks from some iteration on, noise.
+RandomPlan with_unequal_replicas(RandomPlan, std::uint32_t seed);
+
 }  // namespace orrery

@@ -9,27 +9,13 @@
 #include "sim/durations.hpp"
 #include "sim/run_replay.hpp"
 #include "tests/catch.hpp"
-#include "tests/sim/random_plan.hpp"
+#include "tests/sim/played.hpp"
 
 using namespace orrery;
 
 namespace {
 
-// Each replay needs a process of its own.
-template <class Value>
-Value in_child(const std::function<Value()>& work) {
-  const std::string bytes =
-      run_in_children({[&] {
-                        const Value value = work();
-                        return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-                      }},
-                      1)
-          .front();
-  Value value;
-  REQUIRE(bytes.size() == sizeof value);
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
+using test::in_child;
 
 double makespan(const PricedPlan& plan, const Topology& topology) {
   return in_child<double>([&] { return run_replay(plan, topology, {}).timeline.makespan; });
@@ -168,12 +154,14 @@ TEST_CASE("blocking transfers are never overlapped with compute, eager ones are"
 }
 
 TEST_CASE("the estimate equals the replay where nothing contends, on random plans") {
-  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
-    const RandomPlan drawn = random_plan(seed, Contention::ideal);
-    const PlanPrograms programs = make_programs(drawn.plan);
-    const double estimate = estimate_iteration(drawn.plan, programs, drawn.topology).value();
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    const RandomPlan drawn =
+        with_unequal_replicas(with_overlaps(random_plan(seed, Contention::ideal), seed), seed);
     INFO(drawn.text);
-    CHECK(makespan(drawn.plan, drawn.topology) == Approx(estimate).epsilon(1e-9));
+    const test::PlayedTimes estimate = test::estimated(drawn.plan, drawn.topology);
+    const test::PlayedTimes replay = test::replayed(drawn.plan, drawn.topology);
+    CHECK(replay.makespan == Approx(estimate.makespan).epsilon(1e-9));
+    CHECK(replay.iteration == Approx(estimate.iteration).epsilon(1e-9));
   }
 }
 

@@ -1,0 +1,101 @@
+// Playing some replicas and lanes for all of them gives the times of playing all.
+#include "costmodels/folding.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "tests/sim/played.hpp"
+
+using namespace orrery;
+
+namespace {
+
+std::vector<double> columns(const Accounting& time) {
+  std::vector<double> values;
+  for (const Seconds part : {time.compute, time.exposed_tp, time.exposed_p2p, time.exposed_dp, time.optimizer,
+                             time.bubble_warmup, time.bubble_steady, time.bubble_drain}) {
+    values.push_back(part.value());
+  }
+  return values;
+}
+
+// Makespan, steady iteration, and the accounting of every stage.
+std::string summary(const RandomPlan& drawn, Folding folding) {
+  const PlanPrograms programs = make_programs(drawn.plan);
+  const TrafficFlows flows(drawn.plan, programs, drawn.topology, folding);
+  const Replay run = replay(drawn.plan, programs, drawn.topology, flows, {});
+  std::ostringstream text;
+  text.precision(17);
+  text << run.timeline.makespan << " " << steady_iteration(run.iteration_ends).value();
+  for (const StageAccounting& stage : account(run.timeline).stages) {
+    for (const double value : columns(stage.mean)) text << " " << value;
+    for (const double value : columns(stage.maximum)) text << " " << value;
+  }
+  return text.str();
+}
+
+std::vector<double> numbers(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<double>(stream), std::istream_iterator<double>()};
+}
+
+// The largest difference of the two replays, as a share of the makespan.
+double difference(const RandomPlan& drawn) {
+  const std::vector<std::string> texts = run_in_children(
+      {[&] { return summary(drawn, Folding::on); }, [&] { return summary(drawn, Folding::off); }}, 1);
+  const std::vector<double> folded = numbers(texts[0]), whole = numbers(texts[1]);
+  REQUIRE(folded.size() == whole.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) largest = std::max(largest, std::abs(folded[i] - whole[i]));
+  return largest / whole[0];
+}
+
+}  // namespace
+
+TEST_CASE("folded replicas and lanes take the time of all of them, stage by stage") {
+  int several = 0, folded = 0, fewer_lanes = 0;
+  for (std::uint32_t seed = 1; seed <= 600; ++seed) {
+    const Contention contention = seed % 4 == 0 ? Contention::ideal : Contention::shared;
+    RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, contention), seed);
+    if (seed > 300) drawn = shuffled(drawn, seed);
+    INFO(drawn.text);
+    const bool folds = folding_period(drawn.plan, drawn.topology) < drawn.plan.replicas;
+    const bool lanes = lanes_to_play(drawn.plan, drawn.topology).size() < drawn.plan.gpus.front().size();
+    if (seed <= 300) {
+      several += drawn.plan.replicas > 1 ? 1 : 0;
+      folded += folds ? 1 : 0;
+      fewer_lanes += lanes ? 1 : 0;
+    }
+    if (!folds && !lanes) continue;
+    CHECK(difference(drawn) < 1e-9);
+    const test::PlayedTimes on = test::estimated(drawn.plan, drawn.topology, Folding::on);
+    const test::PlayedTimes off = test::estimated(drawn.plan, drawn.topology, Folding::off);
+    CHECK(on.makespan == Approx(off.makespan).epsilon(1e-9));
+    CHECK(on.iteration == Approx(off.iteration).epsilon(1e-9));
+  }
+  // The claim is not empty: half of the aligned plans of several replicas fold (the others share NICs).
+  INFO(several << " plans of several replicas, " << folded << " fold, " << fewer_lanes
+               << " play fewer lanes");
+  CHECK(several > 180);
+  CHECK(folded > 90);
+  CHECK(fewer_lanes > 60);
+}
+
+TEST_CASE("replicas that differ are all played") {
+  RandomPlan drawn = random_symmetric_plan(1, Contention::shared);
+  for (std::uint32_t seed = 2; folding_period(drawn.plan, drawn.topology) == drawn.plan.replicas; ++seed) {
+    drawn = random_symmetric_plan(seed, Contention::shared);
+  }
+  const auto plays_all = [&](const auto& change) {
+    PricedPlan plan = drawn.plan;
+    change(plan);
+    return folding_period(plan, drawn.topology) == plan.replicas;
+  };
+  const auto ranks = drawn.plan.gpus.size();
+  CHECK(plays_all([](PricedPlan& plan) { plan.jitter = 0.1; }));
+  CHECK(plays_all([&](PricedPlan& plan) { plan.slowness.assign(ranks, 1.5); }));
+  CHECK(plays_all([](PricedPlan& plan) {
+    plan.replica_microbatches.assign(static_cast<std::size_t>(plan.replicas), plan.schedule.microbatches);
+  }));
+}

@@ -71,10 +71,12 @@ class Recurrence {
         advance(next);
       }
     }
+    double makespan = 0;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ORRERY_ENSURE(ranks_[rank].step == program(static_cast<int>(rank)).size());
+      makespan = std::max(makespan, ranks_[rank].now);
     }
-    return {Seconds(ends_.back()), steady_iteration(ends_)};
+    return {Seconds(makespan), steady_iteration(ends_)};
   }
 
  private:
@@ -98,7 +100,6 @@ class Recurrence {
       at.entered = false;
       ++at.step;
     }
-    if (!steps.empty()) ends_.back() = std::max(ends_.back(), at.now);
   }
 
   // False when the step must wait for something whose time is not yet known.
@@ -115,8 +116,8 @@ class Recurrence {
       case StepKind::join:
         if (!at.entered) enter(rank, flows_.instance(step.slot, replica_of(rank)));
         at.entered = true;
-        return wait_for(rank, flows_.instance(step.slot, replica_of(rank)));
-      case StepKind::await: return wait_for(rank, flows_.instance(step.slot, replica_of(rank)));
+        return wait_for(rank, step);
+      case StepKind::await: return wait_for(rank, step);
       case StepKind::optimizer: return optimizer(rank);
     }
     return true;
@@ -129,7 +130,7 @@ class Recurrence {
     if (start == kUnknown) return false;
     const auto part = static_cast<std::size_t>(schedule(rank).part(stage_of(rank), step.chunk));
     const int iteration = iteration_of(step, rank);
-    const double work = duration(plan_.parts[part], step.kind).value() * static_cast<double>(step.share) *
+    const double work = duration(plan_.parts[part], step.kind).value() / step.pieces *
                         duration_factor(plan_, rank, iteration, at.step);
     const double end = computed_by(rank, start, work);
     if (end == kUnknown) return false;
@@ -263,7 +264,8 @@ class Recurrence {
     }
   }
 
-  bool wait_for(int rank, int id) {
+  bool wait_for(int rank, const Step& step) {
+    const int id = flows_.instance(step.slot, replica_of(rank));
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
     if (collective.end == kUnknown) {
       collective.waiting.push_back(rank);
@@ -271,7 +273,9 @@ class Recurrence {
     }
     RankState& at = state(rank);
     at.now = std::max(at.now, collective.end);
-    note_end(rank, at.now);
+    if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role)) {
+      note_end(rank, at.now);
+    }
     return true;
   }
 
@@ -290,6 +294,10 @@ class Recurrence {
 };
 
 }  // namespace
+
+bool ends_iteration(const PricedPlan& plan, CollectiveRole role) {
+  return role != CollectiveRole::parameters || !plan.overlap_param_gather || plan.iterations == 1;
+}
 
 Seconds steady_iteration(const std::vector<double>& ends) {
   if (ends.size() < 2) return Seconds(ends.back());

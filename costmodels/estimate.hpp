@@ -19,7 +19,11 @@ Estimate estimate(const PricedPlan&, const PlanPrograms&, const Topology&, const
 // With folding, and programs made for the plan.
 Seconds estimate_iteration(const PricedPlan&, const PlanPrograms&, const Topology&);
 
-// Means over the iterations after the first of what ended when; `ends[i]`: end of iteration i.
+// Whether an iteration lasts until such a collective is over. Parameters gathered under the next iteration are that one's:
+// the last gather of a run, with nothing to hide under, is not part of the steady state.
+bool ends_iteration(const PricedPlan&, CollectiveRole);
+
+// Mean of the iterations after the first; `ends[i]`: end of iteration i.
 Seconds steady_iteration(const std::vector<double>& ends);
 
 }  // namespace orrery

@@ -10,6 +10,7 @@ namespace orrery {
 
 // GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and context rank.
 std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
+// Of the stage that has the fewest: lanes beyond those of the other end of a boundary send nothing.
 int tensor_ways(const PricedPlan&);
 
 // The least p such that playing the first p replicas is enough (see TrafficFlows); the number of replicas when none is.

@@ -155,7 +155,7 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   return ring;
 }
 
-// Seconds at full bandwidth, and of latency, of the ring that ring_flows plays when the rest of the node is as busy: with
+// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the node is as busy: with
 // its share of the NICs, since the flows that share them are played.
 std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
   const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;

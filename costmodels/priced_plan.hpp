@@ -58,7 +58,7 @@ struct PricedPlan {
   // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron, arXiv
   // 2211.13878, its overlap coefficient).
   double overlap_slowdown = 1.0;
-  std::optional<CollectiveAlgorithm> algorithm;  // of gradients and parameters; absent: as NCCL would choose
+  std::optional<CollectiveAlgorithm> algorithm;  // of collectives, where it can; absent: NCCL's choice
   // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of each
   // [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<int> replica_microbatches;

@@ -16,7 +16,7 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
       rank_of_gpu_(static_cast<std::size_t>(topology.gpus()), -1),
       image_(static_cast<std::size_t>(topology.gpus()), -1) {
   replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
-  lanes_.resize(plan.gpus.front().size());
+  lanes_.resize(static_cast<std::size_t>(tensor_ways(plan) * plan.context));
   std::iota(lanes_.begin(), lanes_.end(), 0);
   if (folding == Folding::on) lanes_ = lanes_to_play(plan, topology);
   for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
@@ -32,7 +32,7 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
 }
 
 double TrafficFlows::lanes_each() const {
-  return static_cast<double>(plan_.gpus.front().size()) / static_cast<double>(lanes_.size());
+  return static_cast<double>(tensor_ways(plan_) * plan_.context) / static_cast<double>(lanes_.size());
 }
 
 void TrafficFlows::build_messages() {
@@ -101,7 +101,7 @@ PlayedCollective TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& 
   for (const int lane : lanes) {
     std::vector<int> gpus;
     for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, std::nullopt, bytes, {}, gpus}));
+    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, bytes, {}, gpus}));
   }
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/given_network.hpp"
 #include "platforms/link_override.hpp"
 #include "platforms/node_group.hpp"
 #include "platforms/yaml.hpp"
@@ -181,13 +182,17 @@ std::optional<std::string_view> builtin_cluster(const std::string& name) {
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
   if (root.kind() != YamlValue::Kind::map) root.fail("a cluster: a map with the keys name and groups");
-  root.allow_keys({"name", "groups", "fabric", "contention", "links"});
+  root.allow_keys({"name", "groups", "fabric", "contention", "network", "links"});
   ClusterSpec cluster;
   const auto name = root.find("name");
   cluster.name = name ? name->text() : "cluster";
   cluster.groups = read_groups(root.at("groups"));
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
   cluster.contention = read_contention(root);
+  if (const auto network = root.find("network")) {
+    if (const auto fabric = root.find("fabric")) fabric->fail("no fabric beside network");
+    cluster.network = parse_given_network(*network, cluster.groups);
+  }
   if (const auto links = root.find("links")) cluster.links = parse_link_overrides(*links, cluster);
   return cluster;
 }

@@ -1,6 +1,7 @@
 // What the cluster is: groups of equal nodes joined by a fabric.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,6 +74,33 @@ struct Fabric {
 
 enum class LinkState { up, down };
 
+struct TopologyLink {
+  std::string name;  // "a100.node3.nic0.up"
+  LinkSpec spec;
+  LinkState state = LinkState::up;
+  bool operator==(const TopologyLink&) const = default;
+};
+
+inline constexpr int kMostLinksOfRoute = 13;
+inline constexpr int kMostGivenGpus = 1024;  // of a NetworkTable, which has a route for each pair
+
+// A network given link by link and route by route, in place of GPU links, NICs and fabric. Node counts are
+// fixed.
+struct NetworkTable {
+  std::vector<TopologyLink> links;
+  // The route from GPU a to GPU b of n is crossed[first[a * n + b]] up to crossed[first[a * n + b + 1]],
+  // indices into links: none where a is b, else 1 to kMostLinksOfRoute.
+  std::vector<int> first;
+  std::vector<int> crossed;
+  bool operator==(const NetworkTable&) const = default;
+};
+
+// Shared, because a cluster is copied often and a table may be large. Equal when the tables are.
+struct GivenNetwork {
+  std::shared_ptr<const NetworkTable> table;
+  bool operator==(const GivenNetwork& other) const { return table == other.table || *table == *other.table; }
+};
+
 // What is said of the links of a name; what is absent stays.
 struct LinkOverride {
   std::string name;  // as Topology names them, with `*` for any text
@@ -88,7 +116,8 @@ struct ClusterSpec {
   std::vector<NodeGroup> groups;
   Fabric fabric;
   Contention contention = Contention::shared;
-  std::vector<LinkOverride> links = {};  // in order: a later one changes what an earlier one left
+  std::optional<GivenNetwork> network = {};  // then fabric says nothing
+  std::vector<LinkOverride> links = {};      // in order: a later one changes what an earlier one left
   bool operator==(const ClusterSpec&) const = default;
 };
 
@@ -98,6 +127,8 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file);
 // YAML that parse_cluster reads back to an equal value.
 std::string to_yaml(const ClusterSpec&);
 std::vector<std::string> builtin_cluster_names();
+// Checks a table for a cluster of so many GPUs. Throws InputError{place, ...}.
+void check_network(const NetworkTable&, int gpus, const std::string& place);
 // The largest number of nodes of each group.
 std::vector<int> largest_counts(const ClusterSpec&);
 

@@ -123,6 +123,28 @@ std::string links_text(const std::vector<LinkOverride>& changes) {
   return out;
 }
 
+// Links by number; a row for each GPU with its routes to each GPU in turn.
+std::string network_text(const NetworkTable& network) {
+  std::string out = "network:\n  links:\n";
+  for (const TopologyLink& link : network.links) {
+    out += "    - {name: " + quoted(link.name) + ", bandwidth: " + to_exact_text(link.spec.bandwidth) +
+           ", latency: " + to_exact_text(link.spec.latency) + "}\n";
+  }
+  out += "  routes:\n";
+  std::size_t gpus = 1;
+  while (gpus * gpus + 1 < network.first.size()) ++gpus;
+  for (std::size_t route = 0; route + 1 < network.first.size(); ++route) {
+    out += route % gpus == 0 ? "    - \"" : "|";
+    const auto end = static_cast<std::size_t>(network.first[route + 1]);
+    for (auto i = static_cast<std::size_t>(network.first[route]); i < end; ++i) {
+      out += (i == static_cast<std::size_t>(network.first[route]) ? "" : " ") +
+             std::to_string(network.crossed[i]);
+    }
+    if (route % gpus == gpus - 1) out += "\"\n";
+  }
+  return out;
+}
+
 std::string_view contention_text(Contention contention) {
   switch (contention) {
     case Contention::shared:
@@ -138,7 +160,7 @@ std::string_view contention_text(Contention contention) {
 std::string to_yaml(const ClusterSpec& cluster) {
   std::string out = "name: " + quoted(cluster.name) + "\ngroups:\n";
   for (const NodeGroup& group : cluster.groups) out += group_text(group);
-  out += fabric_text(cluster.fabric);
+  out += cluster.network ? network_text(*cluster.network->table) : fabric_text(cluster.fabric);
   out += "contention: ";
   out += contention_text(cluster.contention);
   return out + "\n" + links_text(cluster.links);

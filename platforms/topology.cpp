@@ -79,6 +79,15 @@ void add_link(Route& route, int link) {
   route.links[static_cast<std::size_t>(route.count++)] = link;
 }
 
+Route given_way(const NetworkTable& table, int pair) {
+  Route route;
+  const auto index = static_cast<std::size_t>(pair);
+  for (int i = table.first[index]; i < table.first[index + 1]; ++i) {
+    add_link(route, table.crossed[static_cast<std::size_t>(i)]);
+  }
+  return route;
+}
+
 // From one PCIe switch to another of the same node, over the host bridge.
 void add_bridge(Route& route, int from_up, int to_up) {
   if (from_up == to_up) return;
@@ -102,10 +111,23 @@ Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
     add_group(static_cast<int>(g), first_node, static_cast<int>(region));
     first_node += nodes_[g];
   }
-  region_link_ = add_region_links(links_, cluster_.fabric, regions);
+  if (cluster_.network) {
+    add_given_network(*cluster_.network->table);
+  } else {
+    region_link_ = add_region_links(links_, cluster_.fabric, regions);
+  }
   apply_overrides(cluster_.links, links_);
   has_cut_ = std::any_of(links_.begin(), links_.end(),
                          [](const TopologyLink& link) { return link.state == LinkState::down; });
+}
+
+// No GPU has a link of its own that the folding of replicas could map: all have the same, which nothing folds
+// on.
+void Topology::add_given_network(const NetworkTable& table) {
+  const auto count = static_cast<std::size_t>(gpus());
+  ORRERY_ENSURE(table.first.size() == count * count + 1);
+  links_ = table.links;
+  std::fill(ports_.begin(), ports_.end(), Port{});
 }
 
 void Topology::add_group(int group_index, int first_node, int region) {
@@ -216,6 +238,7 @@ void Topology::add_inside(Route& route, int from, int to) const {
 Route Topology::way(int from, int to) const {
   Route route;
   if (from == to) return route;
+  if (cluster_.network) return given_way(*cluster_.network->table, from * gpus() + to);
   if (same_node(from, to)) {
     add_inside(route, from, to);
     return route;

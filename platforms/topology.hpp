@@ -12,12 +12,6 @@
 
 namespace orrery {
 
-struct TopologyLink {
-  std::string name;  // "a100.node3.nic0.up"
-  LinkSpec spec;
-  LinkState state = LinkState::up;
-};
-
 struct Device {
   int group = 0;  // index into ClusterSpec::groups
   int node = 0;   // counted over the whole cluster
@@ -27,7 +21,7 @@ struct Device {
 // Links of one route in order, at most: GPU, PCIe switch up and down, NIC, leaf, pod, region, and the same
 // back down.
 struct Route {
-  static constexpr int kMost = 13;
+  static constexpr int kMost = kMostLinksOfRoute;
   std::array<int, kMost> links{};
   int count = 0;
 };
@@ -86,6 +80,7 @@ class Topology {
   [[nodiscard]] const Port& port(int gpu) const { return ports_[static_cast<std::size_t>(gpu)]; }
   void add_group(int group, int first_node, int region);
   void add_node(Device first, int node_of_group, Port above);
+  void add_given_network(const NetworkTable&);
   [[nodiscard]] int sender(int from, int to) const;
   void add_inside(Route&, int from, int to) const;
   [[nodiscard]] Route way(int from, int to) const;  // whether or not a link on it is down

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "costmodels/estimate.hpp"
 #include "platforms/errors.hpp"
 #include "sim/idle.hpp"
 #include "sim/network.hpp"
@@ -159,7 +160,7 @@ class Player : public EventSink {
     RankState& state = ranks_[rank];
     state.iteration = step.microbatch / schedule(rank).shape.microbatches;
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
-    const auto share = static_cast<double>(step.share);
+    const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
     double work = part.weight_gradient.value();
     if (step.kind == StepKind::forward) {
@@ -362,7 +363,7 @@ class Player : public EventSink {
     const CollectiveState& collective = collectives_[instance(rank, step)];
     if (collective.end == kNever) return false;
     record_idle(rank, {{collective.start, collective.end}}, SpanKind::exposed_dp, bubble_of(step.phase));
-    note_end(rank);
+    if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role)) note_end(rank);
     next_step(rank);
     return true;
   }

@@ -110,7 +110,7 @@ class RankProgram {
     for (int piece = 0; piece < pieces; ++piece) {
       before(piece);
       Step step = whole;
-      step.share = whole.share / static_cast<float>(pieces);
+      step.pieces = pieces;
       if (piece > 0) step.awaits = {};
       if (piece + 1 < pieces) step.sends = {};
       steps_.push_back(step);

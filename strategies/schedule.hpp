@@ -48,7 +48,7 @@ struct Step {
   std::int16_t chunk = 0;       // of compute steps
   std::int32_t microbatch = 0;  // of compute steps; counted on over the iterations
   std::int32_t slot = 0;        // of join, launch and await: index into Schedule::collectives
-  float share = 1.0F;           // of the task's duration: a task may be cut where a bucket of gradients is ready
+  std::int32_t pieces = 1;      // a task may be cut into so many equal steps, where buckets of gradients are ready
   MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
   MessageList sends;            // compute: set off when it ends. exchange: sent by it
   bool operator==(const Step&) const = default;

@@ -145,6 +145,16 @@ TEST_CASE("where all lanes are played every tensor rank has its ring") {
   CHECK(c.flows.collective(0).phases.front().flows[4].from == 1);
 }
 
+TEST_CASE("between stages of unequal tensor ways as many lanes send as the smaller has") {
+  PricedPlan plan = full_plan(3, 1, 1, 4);
+  plan.gpus[1].resize(2);
+  for (const Folding folding : {Folding::on, Folding::off}) {
+    const Case c(plan, folding);
+    CHECK(c.flows.lanes_each() * static_cast<double>(c.flows.message(0, 0, false).size()) == 2);
+    CHECK(c.flows.message(0, 0, true).size() == c.flows.message(0, 1, false).size());
+  }
+}
+
 TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {
   PricedPlan plan = full_plan(1, 4, 1, 8);  // replica r is node r
   plan.algorithm = CollectiveAlgorithm::ring;

@@ -115,6 +115,7 @@ RandomPlan scaled(RandomPlan drawn, double factor) {
   for (PartTimes& part : drawn.plan.parts) {
     part.forward *= factor;
     part.backward *= factor;
+    part.weight_gradient *= factor;
     part.forward_tensor *= factor;
   }
   for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.bytes *= factor;
@@ -124,7 +125,9 @@ RandomPlan scaled(RandomPlan drawn, double factor) {
   }
   for (Seconds& time : drawn.plan.optimizer) time *= factor;
   if (drawn.plan.embedding_gradient) *drawn.plan.embedding_gradient *= factor;
-  drawn.plan.gradient_norm = false;  // its 4 bytes do not grow
+  drawn.plan.bucket *= factor;
+  drawn.plan.algorithm = CollectiveAlgorithm::ring;  // NCCL's choice depends on the size
+  drawn.plan.gradient_norm = false;                  // its 4 bytes do not grow
   return drawn;
 }
 

@@ -21,8 +21,7 @@ struct Unit {
 struct Dimension {
   std::string name;     // "a bandwidth"
   std::string example;  // "400Gbps"
-  double smallest;      // below this, but not zero, or above the largest ...
-  double largest;       // ... the number is a slip of the pen, not a quantity
+  double largest;       // above this the number is a slip of the pen, not a quantity
   std::string gap;      // between number and unit when written
   std::vector<Unit> units;
 };
@@ -50,34 +49,33 @@ void add_binary(std::vector<Unit>& units, std::initializer_list<Unit> bases) {
 Dimension time_dimension() {
   return {"a time",
           "5us",
-          1e-15,
           1e12,
           "",
           {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"min", 60}, {"h", 3600}, {"d", 86400}}};
 }
 
 Dimension data_dimension() {
-  Dimension data{"a size", "80GiB", 1e-3, 1e21, "", {}};
+  Dimension data{"a size", "80GiB", 1e21, "", {}};
   add_prefixed(data.units, {{"B", 1}});
   add_binary(data.units, {{"B", 1}});
   return data;
 }
 
 Dimension work_dimension() {
-  Dimension work{"an amount of work", "10TFLOP", 1e-3, 1e36, "", {}};
+  Dimension work{"an amount of work", "10TFLOP", 1e36, "", {}};
   add_prefixed(work.units, {{"FLOP", 1}});
   return work;
 }
 
 Dimension bandwidth_dimension() {
-  Dimension bandwidth{"a bandwidth", "400Gbps or 50GBps", 1e-2, 1e18, "", {}};
+  Dimension bandwidth{"a bandwidth", "400Gbps or 50GBps", 1e18, "", {}};
   add_prefixed(bandwidth.units, {{"Bps", 1}, {"B/s", 1}, {"bps", 0.125}, {"b/s", 0.125}, {"bit/s", 0.125}});
   add_binary(bandwidth.units, {{"Bps", 1}, {"B/s", 1}});
   return bandwidth;
 }
 
 Dimension speed_dimension() {
-  Dimension speed{"a speed", "312TFLOPS", 1e-3, 1e24, "", {}};
+  Dimension speed{"a speed", "312TFLOPS", 1e24, "", {}};
   add_prefixed(speed.units, {{"FLOPS", 1}, {"FLOP/s", 1}});
   return speed;
 }
@@ -85,18 +83,17 @@ Dimension speed_dimension() {
 Dimension money_dimension() {
   return {"an amount of money",
           "2000 USD",
-          1e-9,
           1e15,
           " ",
           {{"USD", 1}, {"kUSD", kKilo}, {"k USD", kKilo}, {"MUSD", kMega}, {"M USD", kMega}}};
 }
 
 Dimension price_dimension() {
-  return {"a price per hour", "32.77 USD/h", 1e-9, 1e9, " ", {{"USD/h", 1}, {"USD/hour", 1}}};
+  return {"a price per hour", "32.77 USD/h", 1e9, " ", {{"USD/h", 1}, {"USD/hour", 1}}};
 }
 
 Dimension power_dimension() {
-  return {"a power", "700W", 1e-6, 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}};
+  return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}};
 }
 
 enum class DimensionId { time, data, work, bandwidth, speed, money, price, power };
@@ -188,7 +185,6 @@ double parse(std::string_view text, const std::string& what, const Dimension& wa
   const Unit* unit = find_unit(wanted, name);
   if (unit == nullptr) fail(unit_trouble(name, wanted));
   const double value = std::fabs(number) * unit->factor;  // fabs: "-0s" is zero
-  if (value > 0 && value < wanted.smallest) fail(" (absurdly small)");
   if (value > wanted.largest) fail(" (absurdly large)");
   return value;
 }

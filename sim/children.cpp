@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "platforms/errors.hpp"
+#include "traces/clean_up.hpp"
 
 namespace orrery {
 namespace {
@@ -45,11 +46,20 @@ void write_all(int pipe, const std::string& bytes) {
   }
 }
 
+// Who ends the parent ends the child as well.
+pid_t noted_fork() {
+  const SignalsBlocked blocked;
+  const pid_t process = ::fork();
+  if (process == 0) drop_all_of_parent();
+  if (process > 0) add_child(process);
+  return process;
+}
+
 Child start(const ChildTask& task, std::size_t index) {
   int ends[2];
   if (::pipe(ends) != 0) throw Defect(std::string("pipe: ") + std::strerror(errno));
   std::fflush(nullptr);
-  const pid_t process = ::fork();
+  const pid_t process = noted_fork();
   if (process < 0) throw Defect(std::string("fork: ") + std::strerror(errno));
   if (process == 0) {
     ::close(ends[0]);
@@ -72,6 +82,7 @@ bool read_some(Child& child) {
 
 void wait_for(Child& child) {
   ::close(child.pipe);
+  drop_child(child.process);  // it has said all it had to say
   int status = 0;
   while (::waitpid(child.process, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFSIGNALED(status)) {

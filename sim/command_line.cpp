@@ -4,6 +4,7 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 namespace orrery {
@@ -151,6 +152,17 @@ std::int64_t CommandLine::integer(const std::string& name, std::int64_t low, std
                      "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
+}
+
+std::optional<double> CommandLine::number(const std::string& name, double low, double high) const {
+  const auto given = text(name);
+  if (!given) return std::nullopt;
+  double value = 0;
+  const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
+  if (trouble == std::errc() && end == given->data() + given->size() && value >= low && value <= high) return value;
+  std::ostringstream range;
+  range << "a number from " << low << " to " << high;
+  throw InputError("--" + name, quote_for_message(*given), range.str());
 }
 
 std::optional<double> CommandLine::count(const std::string& name) const {

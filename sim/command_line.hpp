@@ -32,6 +32,7 @@ class CommandLine {
   [[nodiscard]] std::vector<std::string> list(const std::string& name) const;
   [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t low, std::int64_t high,
                                      std::int64_t otherwise) const;
+  [[nodiscard]] std::optional<double> number(const std::string& name, double low, double high) const;
   // A count from 1 to 1e18 with a suffix: "1024", "300B", "1T" (K, M, G or B, T, P: powers of 1000).
   [[nodiscard]] std::optional<double> count(const std::string& name) const;
   template <class Q>

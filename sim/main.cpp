@@ -5,6 +5,7 @@
 #include "platforms/errors.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/version.hpp"
+#include "traces/clean_up.hpp"
 
 namespace {
 
@@ -49,6 +50,7 @@ std::string one_line(std::string text) {
 
 int main(int count, char** arguments) {
   try {
+    orrery::clean_up_on_signals();
     const int code = dispatch(count, arguments);
     std::cout.flush();
     if (!std::cout) throw orrery::InputError("standard output", "no room to write", "a place to write to");

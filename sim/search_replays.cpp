@@ -7,6 +7,7 @@
 
 #include "sim/children.hpp"
 #include "sim/json_output.hpp"
+#include "traces/clean_up.hpp"
 
 namespace orrery {
 namespace {
@@ -21,12 +22,17 @@ double now_s() {
 // is removed: a search that fails, and plans that were left out, leave nothing behind.
 class UnrankedTraces {
  public:
-  UnrankedTraces(std::string folder, std::size_t count) : folder_(std::move(folder)), count_(count) {}
+  UnrankedTraces(std::string folder, std::size_t count) : folder_(std::move(folder)), count_(count) {
+    for (std::size_t i = 0; i < count_; ++i) add_temporary(path(i));
+  }
   UnrankedTraces(const UnrankedTraces&) = delete;
   UnrankedTraces& operator=(const UnrankedTraces&) = delete;
   ~UnrankedTraces() {
     std::error_code ignored;
-    for (std::size_t i = 0; i < count_; ++i) std::filesystem::remove(path(i), ignored);
+    for (std::size_t i = 0; i < count_; ++i) {
+      std::filesystem::remove(path(i), ignored);
+      drop_temporary(path(i));
+    }
   }
 
   [[nodiscard]] std::string path(std::size_t index) const {

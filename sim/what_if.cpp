@@ -81,10 +81,7 @@ void apply_what_ifs(const CommandLine& line, PricedPlan& plan) {
   }
   for (const std::string& text : line.list("slow")) slow_down(plan, parse_slow_gpu(text, "--slow"), text);
   if (const auto name = line.text("algorithm")) plan.algorithm = parse_collective_algorithm(*name, "--algorithm");
-  if (const auto sigma = line.count("jitter")) {
-    if (*sigma > 2) throw InputError("--jitter", std::to_string(*sigma), "a deviation of at most 2");
-    plan.jitter = *sigma;
-  }
+  plan.jitter = line.number("jitter", 0, 2).value_or(plan.jitter);
   plan.seed = line.seed();
 }
 

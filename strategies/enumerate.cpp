@@ -19,7 +19,7 @@ std::vector<int> divisors(std::int64_t number, int most) {
 }
 
 // Far more than anybody waits for; each is looked at with every setting.
-constexpr std::size_t kMostAllocations = 1'000'000;
+constexpr std::size_t kMostAllocations = 4'000'000;
 
 int gpus_of(const NodeGroup& group) { return group.count.maximum * group.gpus_per_node; }
 
@@ -59,7 +59,7 @@ void append_orders(const ClusterSpec& cluster, Allocation allocation, const std:
     for (const int group : order) allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
     into.push_back(allocation);
     if (into.size() > kMostAllocations) {
-      throw InputError("cluster " + cluster.name, "more than a million ways to give its GPUs to stages",
+      throw InputError("cluster " + cluster.name, "more than four million ways to give its GPUs to stages",
                        "fewer node groups, lower counts, or a --space with fewer choices or stages");
     }
   } while (std::next_permutation(order.begin(), order.end()));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "platforms/errors.hpp"
+#include "traces/clean_up.hpp"
 
 namespace orrery {
 namespace {
@@ -39,15 +40,21 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(behin
   } else {
     if (std::filesystem::exists(status) && ::access(target_.c_str(), W_OK) != 0) refuse(path_, errno);
     temporary_ = target_ + ".partial-" + std::to_string(::getpid());
+    add_temporary(temporary_);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
   }
-  if (descriptor_ < 0) refuse(path_, errno);
+  if (descriptor_ >= 0) return;
+  const int error = errno;
+  drop_temporary(temporary_);
+  refuse(path_, error);
 }
 
 OutputFile::~OutputFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  drop_temporary(temporary_);
 }
 
 void OutputFile::fail() {
@@ -78,6 +85,7 @@ void OutputFile::commit() {
     if (::fsync(descriptor_) != 0) fail();
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail();
   }
+  drop_temporary(temporary_);
   temporary_.clear();  // it has its final name now
   const int closed = ::close(std::exchange(descriptor_, -1));
   if (closed != 0) fail();

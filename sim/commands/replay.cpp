@@ -30,8 +30,8 @@ std::string milliseconds_text(Seconds time) {
   return text;
 }
 
-std::string runs_text(const std::vector<double>& runs) {
-  if (runs.empty()) return "";
+std::string spread_text(const std::vector<double>& runs) {
+  if (runs.empty()) return {};
   const Spread spread = spread_of(runs);
   char text[256];
   std::snprintf(text, sizeof text, "%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n",
@@ -44,13 +44,12 @@ std::string runs_text(const std::vector<double>& runs) {
 std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
   char text[512];
   std::snprintf(text, sizeof text,
-                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n"
-                "activities  %llu on %zu ranks\n",
+                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
                 milliseconds_text(Seconds(summary.iteration_s)).c_str(),
                 milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-                milliseconds_text(Seconds(summary.imbalance_s)).c_str(),
-                static_cast<unsigned long long>(summary.activities), ranks);
-  return text + runs_text(summary.runs);
+                milliseconds_text(Seconds(summary.imbalance_s)).c_str());
+  return text + spread_text(summary.runs) + "activities  " + std::to_string(summary.activities) + " on " +
+         std::to_string(ranks) + " ranks\n";
 }
 
 Table stages_table(const std::vector<StageAccounting>& stages) {
@@ -68,6 +67,14 @@ Table stages_table(const std::vector<StageAccounting>& stages) {
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
+  return facts_text(summary, timeline.ranks.size()) +
+         "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
+         "warm-up, steady, drain: bubble\n\n" +
+         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) + "\n" +
+         gantt_legend(GanttLetters::microbatch);
 }
 
 ReplayChoices choices(const CommandLine& line) {
@@ -99,14 +106,6 @@ std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, 
     times.push_back(std::stod(answer));
   }
   return times;
-}
-
-std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
-  return facts_text(summary, timeline.ranks.size()) +
-         "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
-         "warm-up, steady, drain: bubble\n\n" +
-         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) + "\n" +
-         gantt_legend(GanttLetters::microbatch);
 }
 
 // The trace is written first: nothing is said of a run that then fails.

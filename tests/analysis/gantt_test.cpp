@@ -102,6 +102,32 @@ TEST_CASE("rounding does not move a picture") {
   CHECK(text_gantt(timeline, {.unit = Seconds(0.1)}) == "stage 0  0123456789\n");
 }
 
+TEST_CASE("a long run is drawn as its start, middle and end, where each forward has a letter") {
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  std::vector<std::pair<SpanKind, int>> program;
+  for (int i = 0; i < 100; ++i) {
+    program.emplace_back(SpanKind::forward, i);
+    program.emplace_back(SpanKind::backward, i);
+  }
+  add_program(timeline, 0, program);  // 300 s
+  const std::string picture = text_gantt_windows(timeline, 9 + 24 + 3 + 12 + 3 + 24);
+  // Half a second a column: a forward takes two, a backward four, and 24 columns four microbatches.
+  CHECK(picture.substr(0, 9 + 24 + 3) == "stage 0  00aaaa11bbbb22cccc33dddd   ");
+  // Microbatches 96 to 99: 96 is letter 24 of 36 (O), and 18 of 26 (s).
+  CHECK(picture.substr(picture.find('\n') - 24, 24) == "OOssssPPttttQQuuuuRRvvvv");
+  CHECK(picture.find("\n         |0 s") != std::string::npos);
+  CHECK(picture.substr(picture.size() - 7) == "5 min|\n");
+}
+
+TEST_CASE("a run with few forwards is drawn whole, with its times underneath") {
+  // 36 columns of 0.25 s: a forward takes four.
+  CHECK(text_gantt_windows(two_stages(), 9 + 36) ==
+        "stage 0  00001111........aaaaaaaa....bbbbbbbb\n"
+        "stage 1  ....0000aaaaaaaa1111bbbbbbbb........\n"
+        "         |0 s                            9 s|\n");
+}
+
 TEST_CASE("an empty run is drawn as nothing") {
   Timeline timeline;
   timeline.ranks.resize(1);

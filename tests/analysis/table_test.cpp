@@ -46,4 +46,16 @@ TEST_CASE("CSV quotes what RFC 4180 wants quoted and nothing else") {
   CHECK(to_csv({{{"a"}, {"b,c"}}, {{"1", "x\"y"}}}) == "a,\"b,c\"\n1,\"x\"\"y\"\n");
 }
 
+TEST_CASE("a table loses columns in the order given until it fits") {
+  Table table;
+  table.columns = {{"a"}, {"bb"}, {"cccc", Align::right}};  // 1 + 2 + 2 + 2 + 4 = 11 columns wide
+  table.rows = {{"1", "22", "4"}};
+  Table same = table, narrower = table, least = table;
+  CHECK(narrow(same, 11, {"cccc", "bb"}).empty());
+  CHECK(narrow(narrower, 10, {"no such column", "cccc", "bb"}) == std::vector<std::string>{"cccc"});
+  CHECK(to_text(narrower) == "a  bb\n-  --\n1  22\n");
+  CHECK(narrow(least, 0, {"bb"}) == std::vector<std::string>{"bb"});
+  CHECK(to_text(least) == "a  cccc\n-  ----\n1     4\n");
+}
+
 }  // namespace orrery

@@ -83,7 +83,7 @@ TEST_CASE("quantities carry a unit, and their errors the place") {
   CHECK(contains(input_error([] { return parse("a: 5").at("a").quantity<Seconds>(); }),
                  "f.yaml:1: a: found '5' (the unit"));
   CHECK(contains(input_error([] { return parse("a: 0s").at("a").positive_quantity<Seconds>(); }),
-                 "above zero"));
+                 "above zero (1e-15 or more)"));
   CHECK_THROWS_AS(parse("[5us]").quantity<Seconds>(), InputError);
 }
 

@@ -94,6 +94,30 @@ TEST_CASE("a value that is no value of its option is refused") {
   CHECK(place.names() == Words{"space.yaml", "two.yaml"});
 }
 
+TEST_CASE("what-ifs of a replay take what makes sense and refuse the rest") {
+  const Workplace place;
+  place.write("d.yaml",
+              "schedule: 1f1b\nmicrobatches: 4\nstages: [{forward: 1ms, backward: 2ms}, {forward: 1ms, "
+              "backward: 2ms}]\n"
+              "message: 16MiB\nlink: {bandwidth: 50GBps, latency: 1us}\n");
+  const auto replay = [&](Words more) {
+    more.insert(more.begin(), {"replay", "--durations", "d.yaml"});
+    return place.run(more);
+  };
+  CHECK(replay({"--jitter", "0.1", "--runs", "5", "--iterations", "3", "--slow", "1.0=1.5"}).code == 0);
+  check_refused(replay({"--jitter", "nan"}), {"--jitter", "'nan'", "from 0 to 2"});
+  check_refused(replay({"--jitter", "-1"}), {"'-1'"});
+  check_refused(replay({"--jitter", "1e9"}), {"from 0 to 2"});
+  check_refused(replay({"--runs", "5"}), {"no --jitter"});
+  check_refused(replay({"--runs", "0", "--jitter", "0.1"}), {"from 1 to 100000"});
+  check_refused(replay({"--iterations", "0"}), {"--iterations"});
+  check_refused(replay({"--slow", "x"}), {"--slow", "STAGE=FACTOR"});
+  check_refused(replay({"--slow", "9=2"}), {"--slow"});
+  check_refused(replay({"--slow", "0=nan"}), {"--slow"});
+  check_refused(replay({"--algorithm", "rign"}), {"did you mean 'ring'?"});
+  check_refused(replay({"--schedule-file", "none.csv"}), {"none.csv"});
+}
+
 TEST_CASE("the largest values that options take end within seconds") {
   const Workplace place;
   const auto row = GENERATE(values<Words>({{"--global-batch", "10000000"},

@@ -44,14 +44,14 @@ Pipe make_pipe() {
 }
 
 // Reads both pipes to their ends; false when the time is up first.
-bool read_both(std::array<pollfd, 2>& pipes, std::array<std::string*, 2> texts, int limit_s) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(limit_s);
-  int open = 2;
-  while (open > 0) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0 || ::poll(pipes.data(), pipes.size(), static_cast<int>(left.count())) == 0)
-      return false;
+bool read_both(std::array<pollfd, 2>& pipes, std::array<std::string*, 2> texts, const ProgramOptions& options,
+               pid_t process) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.limit_s);
+  bool interrupted = !options.interrupt_when;
+  for (int open = 2; open > 0;) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    if (!interrupted && options.interrupt_when()) interrupted = ::kill(process, SIGTERM) == 0;
+    if (::poll(pipes.data(), pipes.size(), 10) <= 0) continue;
     for (std::size_t i = 0; i < pipes.size(); ++i) {
       if (pipes[i].fd < 0 || pipes[i].revents == 0) continue;
       std::array<char, 65536> buffer{};
@@ -78,7 +78,7 @@ ProgramResult run_orrery(const std::vector<std::string>& arguments, const Progra
   ::close(err.write_end);
   ProgramResult result;
   std::array<pollfd, 2> pipes{pollfd{out.read_end, POLLIN, 0}, pollfd{err.read_end, POLLIN, 0}};
-  const bool ended = read_both(pipes, {&result.out, &result.err}, options.limit_s);
+  const bool ended = read_both(pipes, {&result.out, &result.err}, options, process);
   if (!ended) ::kill(process, SIGKILL);
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;

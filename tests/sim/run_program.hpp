@@ -1,6 +1,7 @@
 // The built program as a user runs it: arguments in; exit code, standard output and standard error out.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@ struct ProgramResult {
 };
 
 struct ProgramOptions {
-  std::string folder = {};    // current folder of the program; the test's own when empty
-  std::string out_file = {};  // standard output goes there instead
-  int limit_s = 30;           // then it is stopped
+  std::string folder = {};                    // current folder of the program; the test's own when empty
+  std::string out_file = {};                  // standard output goes there instead
+  int limit_s = 30;                           // then it is stopped
+  std::function<bool()> interrupt_when = {};  // then it gets SIGTERM, once
 };
 
 // No shell is involved: an argument holds any character but zero.

@@ -1,5 +1,6 @@
 // What a search leaves behind: the same bytes every time, plans that replay to the same time, nothing of
 // older runs.
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
@@ -91,6 +92,20 @@ TEST_CASE("plans and traces of an earlier search do not stay among those of this
   CHECK(std::count(names.begin(), names.end(), "plan-02.yaml") == 0);
   CHECK(std::count(names.begin(), names.end(), "trace-02.h5") == 0);
   for (const std::string& name : names) CHECK(name.find("partial") == std::string::npos);
+}
+
+TEST_CASE("a search that a signal ends leaves no temporary file and no child behind") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("out"));
+  // Without the small space hundreds of plans are replayed, which takes seconds.
+  Words command = small_search({"--top", "1000"});
+  command.erase(std::find(command.begin(), command.end(), "--space"),
+                std::find(command.begin(), command.end(), "space.yaml") + 1);
+  const auto is_replaying = [&] { return names_in(place.file("out")).size() >= 5; };
+  const ProgramResult result =
+      run_orrery(command, {.folder = place.file(""), .interrupt_when = is_replaying});
+  CHECK(result.code == 128 + SIGTERM);
+  CHECK(names_in(place.file("out")) == Words{});
 }
 
 TEST_CASE("one node, one GPU and a model of one layer are searched like others") {

@@ -1,0 +1,34 @@
+// What a run must not leave behind when a signal ends it: temporary files and child processes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+
+namespace orrery {
+
+// From here on SIGINT, SIGTERM and SIGHUP first end the children and remove the files named below, then end
+// the program as they would have.
+void clean_up_on_signals();
+
+void add_temporary(const std::string& path);
+void drop_temporary(const std::string& path);
+void add_child(pid_t);
+void drop_child(pid_t);
+// In a child: what the parent had to clean up is still the parent's.
+void drop_all_of_parent();
+
+// No signal is handled in its lifetime: for a fork and the note of it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked();
+  ~SignalsBlocked();
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace orrery

@@ -143,6 +143,7 @@ class ShiftCheck {
     if (block_of_link_[l] >= 0 && block_of_link_[l] != block) return false;
     block_of_link_[l] = block;
     if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
+    if (topology_.links()[b + 1].spec != topology_.links()[l + 1].spec) return false;  // the way back
     if (image_block_[b] == block && image_[b] != link) return false;
     if (preimage_block_[l] == block && preimage_[l] != base) return false;
     image_block_[b] = preimage_block_[l] = block;
@@ -210,6 +211,31 @@ std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) 
     }
   }
   return gpus;
+}
+
+std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& topology) {
+  if (!topology.has_cut()) return std::nullopt;
+  std::optional<std::string> obstacle;
+  const auto talk = [&](int from, int to) {
+    if (!obstacle && from != to) obstacle = topology.route_obstacle(from, to);
+  };
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      const std::vector<int>& here = plan.lanes(replica, stage);
+      const std::vector<int>& next = plan.lanes(replica, (stage + 1) % plan.stages());
+      for (std::size_t lane = 0; lane < lane_count(plan); ++lane) {
+        talk(here[lane], next[lane]);
+        talk(next[lane], here[lane]);
+      }
+    }
+    for (int lane = 0; lane < tensor_ways(plan); ++lane) {
+      const std::vector<int> members = reduction_members(plan, stage, lane);
+      for (const int from : members) {
+        for (const int to : members) talk(from, to);
+      }
+    }
+  }
+  return obstacle;
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {

@@ -1,6 +1,8 @@
 // Symmetry of a placement: which replicas and tensor ranks provably do the same.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "costmodels/priced_plan.hpp"
@@ -12,6 +14,9 @@ namespace orrery {
 std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
 // Of the stage that has the fewest: lanes beyond those of the other end of a boundary send nothing.
 int tensor_ways(const PricedPlan&);
+
+// Which cut link (Topology::route_obstacle) a message or a gradient ring of the plan would have to cross; absent: none.
+std::optional<std::string> cut_route(const PricedPlan&, const Topology&);
 
 // The least p such that playing the first p replicas is enough (see TrafficFlows); the number of replicas when none is.
 int folding_period(const PricedPlan&, const Topology&);

@@ -15,6 +15,9 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
       topology_(topology),
       rank_of_gpu_(static_cast<std::size_t>(topology.gpus()), -1),
       image_(static_cast<std::size_t>(topology.gpus()), -1) {
+  if (const auto cut = cut_route(plan, topology)) {
+    throw InputError("cluster", *cut, "links that are up between GPUs that must talk");
+  }
   replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
   lanes_.resize(static_cast<std::size_t>(tensor_ways(plan) * plan.context));
   std::iota(lanes_.begin(), lanes_.end(), 0);

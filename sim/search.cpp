@@ -6,6 +6,7 @@
 
 #include "analysis/pareto.hpp"
 #include "costmodels/estimate.hpp"
+#include "costmodels/folding.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/megatron.hpp"
 
@@ -221,6 +222,11 @@ class Searcher {
       plan.memory = std::move(std::get<FittedStages>(fitted).memory);
       const Topology& topology = topology_for(plan.strategy.nodes);
       const PricedPlan priced = book_.price(plan.strategy, topology);
+      if (cut_route(priced, topology)) {
+        reject(InfeasibleKind::shape, "a link that the plan needs is down");
+        --result_.counts.evaluated;
+        continue;
+      }
       plan.iteration = estimate_iteration(priced, programs_for(priced, plan.strategy), topology);
       ++result_.counts.estimated;
       plan.total_time = total_time(job_, plan.iteration);

@@ -43,8 +43,12 @@ CostModels read_costs(const CommandLine& line) {
   return folder ? CostModels::from_folder(*folder) : CostModels::built_in();
 }
 
+ClusterSpec read_any_cluster(const std::string& name) {
+  return is_xml_platform(name) ? read_xml_platform(name) : read_cluster(name);
+}
+
 ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name) {
-  ClusterSpec cluster = read_cluster(name);
+  ClusterSpec cluster = read_any_cluster(name);
   if (line.has("no-contention")) cluster.contention = Contention::ideal;
   return cluster;
 }

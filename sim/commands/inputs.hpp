@@ -14,6 +14,8 @@ namespace orrery {
 
 // --costs FOLDER, or the models in the binary.
 CostModels read_costs(const CommandLine&);
+// A built-in cluster, a cluster file, or a SimGrid platform (.xml).
+ClusterSpec read_any_cluster(const std::string& name);
 // --no-contention makes the links ideal.
 ClusterSpec read_cluster_option(const CommandLine&, const std::string& name);
 

@@ -3,6 +3,7 @@
 
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
+#include "sim/commands/inputs.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/plan.hpp"
 #include "traces/output_file.hpp"
@@ -28,7 +29,7 @@ int run_launch(const Arguments& arguments) {
   const std::string path = line.required("plan");
   const Plan plan = read_plan(path);
   const ModelSpec model = read_model(plan.model);
-  const ClusterSpec cluster = read_cluster(plan.cluster);
+  const ClusterSpec cluster = read_any_cluster(plan.cluster);
   if (const auto trouble = check_shape(model, plan.strategy, cluster)) {
     throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
   }

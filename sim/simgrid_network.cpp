@@ -1,4 +1,5 @@
-// Every SimGrid call of a replay is in this file (xml_platform.cpp reads platform files). Written for SimGrid 3.32; later names are chosen by SIMGRID_VERSION.
+// Every SimGrid call of a replay is in this file (xml_platform.cpp reads platform files). Written for SimGrid 3.32;
+// it builds with 4.0 too.
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>

@@ -8,6 +8,7 @@
 #include "costmodels/sha256.hpp"
 #include "sim/progress.hpp"
 #include "traces/output_file.hpp"
+#include "sim/xml_platform.hpp"
 
 namespace orrery {
 

@@ -68,7 +68,8 @@ Window whole_run(const Timeline& timeline, const GanttOptions& options) {
 
 void add(Row& row, const SpanRow& span, const Window& window, char character) {
   const double last = static_cast<double>(row.size());
-  const double start = (span.start - window.begin) / window.unit, stop = (span.end - window.begin) / window.unit;
+  const double start = (span.start - window.begin) / window.unit,
+               stop = (span.end - window.begin) / window.unit;
   const auto first_column = static_cast<std::size_t>(std::clamp(std::floor(start), 0.0, last));
   const auto end_column = static_cast<std::size_t>(std::clamp(std::ceil(stop), 0.0, last));
   for (std::size_t i = first_column; i < end_column; ++i) {
@@ -111,7 +112,8 @@ std::vector<Line> draw(const Timeline& timeline, const Window& window, int repli
     for (const Column& column : entry.second) text += most_of(column);
     lines.push_back({timeline.ranks[static_cast<std::size_t>(entry.first)].stage, text});
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.stage < b.stage; });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.stage < b.stage; });
   return lines;
 }
 
@@ -152,7 +154,9 @@ std::vector<Window> windows_of(const Timeline& timeline, int columns) {
   const int start = (columns - 2 * kGap) * 2 / 5, middle = columns - 2 * kGap - 2 * start;
   // Two columns a forward, but one where the pipeline is so deep that its warm-up would not fit.
   const double unit = std::clamp(rhythm.first_backward_end / start, rhythm.forward / 2, rhythm.forward);
-  return {{0, unit, start}, {(makespan - unit * middle) / 2, unit, middle}, {makespan - unit * start, unit, start}};
+  return {{0, unit, start},
+          {(makespan - unit * middle) / 2, unit, middle},
+          {makespan - unit * start, unit, start}};
 }
 
 // Where each window begins, and where the last ends.
@@ -172,7 +176,8 @@ std::string axis(const std::vector<Window>& windows, double makespan) {
 }  // namespace
 
 std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
-  const std::vector<Line> lines = draw(timeline, whole_run(timeline, options), options.replica, options.letters);
+  const std::vector<Line> lines =
+      draw(timeline, whole_run(timeline, options), options.replica, options.letters);
   const std::size_t width = lines.empty() ? 0 : std::to_string(lines.back().stage).size();
   std::string text;
   for (const Line& line : lines) text += label(line.stage, width) + line.text + "\n";
@@ -181,9 +186,10 @@ std::string text_gantt(const Timeline& timeline, const GanttOptions& options) {
 
 std::string text_gantt_windows(const Timeline& timeline, int columns) {
   constexpr int kLeastColumns = 30;
-  const int last_stage = std::max_element(timeline.ranks.begin(), timeline.ranks.end(), [](const auto& a, const auto& b) {
-                           return a.stage < b.stage;
-                         })->stage;
+  const int last_stage =
+      std::max_element(timeline.ranks.begin(), timeline.ranks.end(), [](const auto& a, const auto& b) {
+        return a.stage < b.stage;
+      })->stage;
   const std::size_t width = std::to_string(last_stage).size();
   const int label_width = static_cast<int>(label(0, width).size());
   const std::vector<Window> windows = windows_of(timeline, std::max(columns - label_width, kLeastColumns));
@@ -194,7 +200,8 @@ std::string text_gantt_windows(const Timeline& timeline, int columns) {
   }
   std::string text;
   for (const Line& line : lines) text += label(line.stage, width) + line.text + "\n";
-  return text + std::string(static_cast<std::size_t>(label_width), ' ') + axis(windows, timeline.makespan) + "\n";
+  return text + std::string(static_cast<std::size_t>(label_width), ' ') + axis(windows, timeline.makespan) +
+         "\n";
 }
 
 std::string gantt_legend(GanttLetters letters) {

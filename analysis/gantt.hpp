@@ -26,9 +26,9 @@ struct GanttOptions {
 // "=" optimizer, "-" waiting for a pipeline message, "~" waiting for a data-parallel collective, "." bubble.
 std::string text_gantt(const Timeline&, const GanttOptions& = {});
 
-// Replica 0 within `columns` characters, with the times at the edges underneath. The letters are those of microbatches;
-// where the whole run would leave a forward less than a column, its start, middle and end are shown instead, at a scale
-// that shows each forward. `timeline` has ranks.
+// Replica 0 within `columns` characters, with the times at the edges underneath. The letters are those of
+// microbatches; where the whole run would leave a forward less than a column, its start, middle and end are
+// shown instead, at a scale that shows each forward. `timeline` has ranks.
 std::string text_gantt_windows(const Timeline& timeline, int columns);
 
 // One line that explains the characters.

@@ -108,7 +108,8 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-std::vector<std::string> narrow(Table& table, std::size_t width, const std::vector<std::string>& first_to_go) {
+std::vector<std::string> narrow(Table& table, std::size_t width,
+                                const std::vector<std::string>& first_to_go) {
   check_shape(table);
   std::vector<std::string> gone;
   for (const std::string& title : first_to_go) {

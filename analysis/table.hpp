@@ -23,8 +23,8 @@ struct Table {
 // Columns two blanks apart, a rule under the header, no blanks at the end of a line. Control characters in a
 // cell become blanks, so that a name cannot break the table or the terminal.
 std::string to_text(const Table&);
-// Takes columns away, in the order of `first_to_go`, until the text is at most `width` wide or none of them is left.
-// Returns the titles of those it took.
+// Takes columns away, in the order of `first_to_go`, until the text is at most `width` wide or none of them
+// is left. Returns the titles of those it took.
 std::vector<std::string> narrow(Table&, std::size_t width, const std::vector<std::string>& first_to_go);
 
 // RFC 4180 with a header; lines end in "\n", which every reader of CSV takes, rather than "\r\n".

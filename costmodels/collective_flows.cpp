@@ -40,9 +40,10 @@ std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus)
   return runs;
 }
 
-// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on as many channels as the shortest run
-// of neighbours in a node has members (NCCL: a channel a NIC). Channel c enters a run at its member c, goes round and
-// leaves from the member before; members that no channel enters at have all of it on both sides.
+// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on as many channels as the
+// shortest run of neighbours in a node has members (NCCL: a channel a NIC). Channel c enters a run at its
+// member c, goes round and leaves from the member before; members that no channel enters at have all of it on
+// both sides.
 FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
   PhaseBuilder phase(setting);
   const double members = size_of(call.gpus);

@@ -13,24 +13,28 @@ constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 Seconds duration(const PartTimes& part, StepKind kind) {
   switch (kind) {
-    case StepKind::forward: return part.forward;
-    case StepKind::backward: return part.backward;
-    case StepKind::weight_gradient: return part.weight_gradient;
+    case StepKind::forward:
+      return part.forward;
+    case StepKind::backward:
+      return part.backward;
+    case StepKind::weight_gradient:
+      return part.weight_gradient;
     case StepKind::exchange:
     case StepKind::join:
     case StepKind::launch:
     case StepKind::await:
-    case StepKind::optimizer: break;
+    case StepKind::optimizer:
+      break;
   }
   return Seconds(0);
 }
 
 struct RankState {
   std::size_t step = 0;
-  double now = 0;  // s
-  bool entered = false;         // the exchange or collective of its step
-  int last_collective = -1;     // that it entered: the next one runs after it
-  std::vector<int> launched;    // collectives that may still slow its compute down
+  double now = 0;             // s
+  bool entered = false;       // the exchange or collective of its step
+  int last_collective = -1;   // that it entered: the next one runs after it
+  std::vector<int> launched;  // collectives that may still slow its compute down
 };
 
 struct CollectiveState {
@@ -44,7 +48,8 @@ struct CollectiveState {
 // Plays the programs by resuming ranks whose messages and collectives have become known, each step once.
 class Recurrence {
  public:
-  Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows)
+  Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+             const TrafficFlows& flows)
       : plan_(plan), programs_(programs), topology_(topology), flows_(flows) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     std::size_t messages = 0;
@@ -90,7 +95,9 @@ class Recurrence {
   std::size_t message_index(int rank, MessageId id) const {
     return first_message_[static_cast<std::size_t>(replica_of(rank))] + static_cast<std::size_t>(id);
   }
-  int iteration_of(const Step& step, int rank) const { return step.microbatch / schedule(rank).shape.microbatches; }
+  int iteration_of(const Step& step, int rank) const {
+    return step.microbatch / schedule(rank).shape.microbatches;
+  }
 
   void advance(int rank) {
     RankState& at = state(rank);
@@ -108,8 +115,10 @@ class Recurrence {
     switch (step.kind) {
       case StepKind::forward:
       case StepKind::backward:
-      case StepKind::weight_gradient: return compute(rank, step);
-      case StepKind::exchange: return exchange(rank, step);
+      case StepKind::weight_gradient:
+        return compute(rank, step);
+      case StepKind::exchange:
+        return exchange(rank, step);
       case StepKind::launch:
         if (!at.entered) enter(rank, flows_.instance(step.slot, replica_of(rank)));
         return true;
@@ -117,8 +126,10 @@ class Recurrence {
         if (!at.entered) enter(rank, flows_.instance(step.slot, replica_of(rank)));
         at.entered = true;
         return wait_for(rank, step);
-      case StepKind::await: return wait_for(rank, step);
-      case StepKind::optimizer: return optimizer(rank);
+      case StepKind::await:
+        return wait_for(rank, step);
+      case StepKind::optimizer:
+        return optimizer(rank);
     }
     return true;
   }
@@ -179,7 +190,8 @@ class Recurrence {
     return true;
   }
 
-  // Steps after the pipeline of an iteration carry no microbatch: their iteration is that of the last compute step.
+  // Steps after the pipeline of an iteration carry no microbatch: their iteration is that of the last compute
+  // step.
   int finished_iterations(int rank) {
     const std::vector<Step>& steps = program(rank);
     for (std::size_t i = state(rank).step; i-- > 0;) {
@@ -217,7 +229,8 @@ class Recurrence {
       return;
     }
     const Message message = schedule(rank).message(id);
-    arrive(rank, id, std::max(posted, now), message.from_rank == stage_of(rank) ? message.to_rank : message.from_rank);
+    arrive(rank, id, std::max(posted, now),
+           message.from_rank == stage_of(rank) ? message.to_rank : message.from_rank);
   }
 
   void arrive(int rank, MessageId id, double start, int waiting_stage) {
@@ -231,7 +244,8 @@ class Recurrence {
   void enter(int rank, int id) {
     RankState& at = state(rank);
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    if (collective.start == 0 && collective.missing == 0 && durations_[static_cast<std::size_t>(id)] == kUnknown) {
+    if (collective.start == 0 && collective.missing == 0 &&
+        durations_[static_cast<std::size_t>(id)] == kUnknown) {
       collective.missing = flows_.members(id).size();
       durations_[static_cast<std::size_t>(id)] = time_of(id);
     }

@@ -10,7 +10,8 @@ Bytes wire_bytes(Bytes payload, double efficiency) {
   return Bytes(std::max(1.0, std::round(payload.value() / efficiency)));
 }
 
-Flow make_flow(const Topology& topology, int from, int to, Bytes payload, const TransferEfficiency& efficiency) {
+Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
+               const TransferEfficiency& efficiency) {
   const double reached = topology.same_node(from, to) ? efficiency.inside : efficiency.between;
   return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
 }
@@ -24,7 +25,8 @@ Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
   Seconds longest;
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
-    if (flow.route.count > 0) longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+    if (flow.route.count > 0)
+      longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
       Load& load = loads.try_emplace(link, Load{Seconds(0), flow.path.latency}).first->second;

@@ -8,8 +8,9 @@
 
 namespace orrery {
 
-// Achieved share of the bandwidth of the narrowest link for transfers inside a node and between nodes; 1 is the data
-// sheet. A flow of b bytes is played as b / efficiency bytes, so that alone it takes what the cost model says.
+// Achieved share of the bandwidth of the narrowest link for transfers inside a node and between nodes; 1 is
+// the data sheet. A flow of b bytes is played as b / efficiency bytes, so that alone it takes what the cost
+// model says.
 struct TransferEfficiency {
   double inside = 1.0;
   double between = 1.0;
@@ -29,8 +30,8 @@ Bytes wire_bytes(Bytes payload, double efficiency);
 
 Flow make_flow(const Topology&, int from, int to, Bytes payload, const TransferEfficiency&);
 
-// Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no link is
-// faster than the sum of what crosses it, which is exact for flows that share evenly.
+// Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no
+// link is faster than the sum of what crosses it, which is exact for flows that share evenly.
 Seconds together(const Topology&, const std::vector<Flow>& flows);
 
 }  // namespace orrery

@@ -23,13 +23,16 @@ std::vector<int> count_up(int count) {
   return numbers;
 }
 
-// The routes of all that one tensor rank sends, in an order that is the same for all: its messages, which stand for the
-// embedding gradient too, and its rings of gradients.
+// The routes of all that one tensor rank sends, in an order that is the same for all: its messages, which
+// stand for the embedding gradient too, and its rings of gradients.
 std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
   std::vector<Route> routes;
   const int tensor = tensor_ways(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const CollectiveCall ring{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {},
+    const CollectiveCall ring{CollectiveKind::all_reduce,
+                              CollectiveAlgorithm::ring,
+                              Bytes(1),
+                              {},
                               reduction_members(plan, stage, tensor_rank)};
     for (const FlowPhase& phase : collective_flows(topology, ring)) {
       for (const Flow& flow : phase.flows) routes.push_back(flow.route);
@@ -47,8 +50,8 @@ std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& to
   return routes;
 }
 
-// Pairs every link of tensor rank 0 with one link of each other tensor rank: equal to it, in its place on every route,
-// and used by nobody else.
+// Pairs every link of tensor rank 0 with one link of each other tensor rank: equal to it, in its place on
+// every route, and used by nobody else.
 class LinkPairs {
  public:
   LinkPairs(const Topology& topology, const std::vector<Route>& first) : topology_(topology), first_(first) {
@@ -79,8 +82,9 @@ class LinkPairs {
 
   const Topology& topology_;
   const std::vector<Route>& first_;
-  std::vector<std::optional<std::pair<int, int>>> owner_;  // [link]: tensor rank, and the link of rank 0 it pairs with
-  std::vector<std::optional<int>> partner_;                // [link of rank 0]: of the tensor rank being added
+  std::vector<std::optional<std::pair<int, int>>>
+      owner_;                                // [link]: tensor rank, and the link of rank 0 it pairs with
+  std::vector<std::optional<int>> partner_;  // [link of rank 0]: of the tensor rank being added
 };
 
 bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
@@ -129,8 +133,9 @@ class ShiftCheck {
     const std::vector<int>& here = plan_.lanes(replica, stage);
     const std::vector<int>& base = plan_.lanes(replica % period_, stage);
     for (std::size_t lane = 0; lane < here.size(); ++lane) {
-      const bool maps = map(topology_.gpu_link_up(base[lane]), topology_.gpu_link_up(here[lane]), replica / period_) &&
-                        map(topology_.nic_up(base[lane]), topology_.nic_up(here[lane]), replica / period_);
+      const bool maps =
+          map(topology_.gpu_link_up(base[lane]), topology_.gpu_link_up(here[lane]), replica / period_) &&
+          map(topology_.nic_up(base[lane]), topology_.nic_up(here[lane]), replica / period_);
       if (!maps) return false;
     }
     return true;
@@ -169,7 +174,8 @@ class ShiftCheck {
     const std::size_t count = members.size();
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t base = i % step;
-      if (!same_path(members[i], members[(i + 1) % count], members[base], members[(base + 1) % count])) return false;
+      if (!same_path(members[i], members[(i + 1) % count], members[base], members[(base + 1) % count]))
+        return false;
     }
     return true;
   }
@@ -191,8 +197,8 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
     const int stage = plan.rank_of_part(static_cast<int>(part));
     const CollectiveKind kind =
         plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-    const CollectiveCall call{kind, std::nullopt, plan.reductions[part].gradients, plan.reductions[part].efficiency,
-                              reduction_members(plan, stage, 0)};
+    const CollectiveCall call{kind, std::nullopt, plan.reductions[part].gradients,
+                              plan.reductions[part].efficiency, reduction_members(plan, stage, 0)};
     if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
   }
   return true;
@@ -200,7 +206,9 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
 
 }  // namespace
 
-int tensor_ways(const PricedPlan& plan) { return static_cast<int>(lane_count(plan)) / plan.context; }
+int tensor_ways(const PricedPlan& plan) {
+  return static_cast<int>(lane_count(plan)) / plan.context;
+}
 
 std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
   const int tensor = tensor_ways(plan);

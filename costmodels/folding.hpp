@@ -10,15 +10,18 @@
 
 namespace orrery {
 
-// GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and context rank.
+// GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every replica and
+// context rank.
 std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
 // Of the stage that has the fewest: lanes beyond those of the other end of a boundary send nothing.
 int tensor_ways(const PricedPlan&);
 
-// Which cut link (Topology::route_obstacle) a message or a gradient ring of the plan would have to cross; absent: none.
+// Which cut link (Topology::route_obstacle) a message or a gradient ring of the plan would have to cross;
+// absent: none.
 std::optional<std::string> cut_route(const PricedPlan&, const Topology&);
 
-// The least p such that playing the first p replicas is enough (see TrafficFlows); the number of replicas when none is.
+// The least p such that playing the first p replicas is enough (see TrafficFlows); the number of replicas
+// when none is.
 int folding_period(const PricedPlan&, const Topology&);
 
 // Lanes that must be played.

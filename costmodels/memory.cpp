@@ -78,7 +78,8 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
   return sum;
 }
 
-LocalParameters chunk_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+LocalParameters chunk_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                 int chunk) {
   const LayerSplit split = layer_split(model, strategy, stage);
   LocalParameters sum;
   for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {

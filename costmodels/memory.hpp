@@ -29,8 +29,8 @@ struct StageMemory {
 // does.
 double stage_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
-// The same of one of its chunks; embedding and head count with the chunk that holds them, the head's where one rank
-// holds both.
+// The same of one of its chunks; embedding and head count with the chunk that holds them, the head's where
+// one rank holds both.
 double part_parameters(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
 
 // Activation bytes one microbatch leaves on one GPU for one part, from its forward to its backward:

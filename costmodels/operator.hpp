@@ -22,7 +22,8 @@ struct Gemm {
 };
 
 // `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper); `flash2`:
-// FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax, dropout.
+// FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax,
+// dropout.
 enum class AttentionKernel { flash, unfused, flash2 };
 
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
@@ -38,8 +39,8 @@ struct Attention {
 enum class MemoryKernel { norm, rope, activation, residual, embedding, cross_entropy, optimizer, copy };
 std::string_view to_text(MemoryKernel);
 
-// `separate`: a kernel of its own, as measured. `fused`: part of one generated or hand-written kernel that streams
-// (Transformer Engine, torch.compile); FIDELITY B 9.3 takes 0.8 of the bandwidth for those.
+// `separate`: a kernel of its own, as measured. `fused`: part of one generated or hand-written kernel that
+// streams (Transformer Engine, torch.compile); FIDELITY B 9.3 takes 0.8 of the bandwidth for those.
 enum class Fusion { separate, fused };
 
 // An operator bound by memory: `bytes` is what it must read and write at least.
@@ -53,8 +54,9 @@ struct MemoryBound {
 enum class CollectiveKind { all_reduce, reduce_scatter, all_gather, all_to_all };
 std::string_view to_text(CollectiveKind);
 
-// A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank (the
-// input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in all-to-all).
+// A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank
+// (the input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in
+// all-to-all).
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Bytes bytes{};
@@ -74,8 +76,8 @@ struct PointToPoint {
 
 using Operator = std::variant<Gemm, Attention, MemoryBound, Collective, PointToPoint>;
 
-// FLOPs of an operator: 2 m n k batch; attention 4 b s_q s_kv d heads forward (half when causal), 2.5 x backward;
-// zero for the others.
+// FLOPs of an operator: 2 m n k batch; attention 4 b s_q s_kv d heads forward (half when causal), 2.5 x
+// backward; zero for the others.
 Flops flops_of(const Operator&);
 
 }  // namespace orrery

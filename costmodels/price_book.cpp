@@ -11,7 +11,8 @@
 namespace orrery {
 namespace {
 
-// Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100 hosts).
+// Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100
+// hosts).
 constexpr Seconds kOptimizerHost = milliseconds(3);
 
 // Compute beside a collective, measured on A100 (Galvatron, arXiv 2211.13878, its overlap coefficient).
@@ -60,14 +61,16 @@ double SizeTable::at(double size) const {
 class PriceBook::Batch {
  public:
   // Adds the time of an operator on a group's GPU to `*seconds` (and counts its FLOPs) once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr, bool* extrapolated = nullptr) {
+  void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr,
+           bool* extrapolated = nullptr) {
     queries_.push_back({group, op});
     sinks_.push_back({seconds, flops, extrapolated});
   }
 
   void add_pass(int group, const PassOperators& operators, PassCost* cost, bool* extrapolated) {
     for (const Operator& op : operators.compute) add(group, op, &cost->compute, &cost->flops, extrapolated);
-    for (const Operator& op : operators.communication) add(group, op, &cost->communication, nullptr, extrapolated);
+    for (const Operator& op : operators.communication)
+      add(group, op, &cost->communication, nullptr, extrapolated);
   }
 
   void add_block(int group, const BlockOperators& operators, BlockCost* cost, bool* extrapolated) {
@@ -116,7 +119,8 @@ struct PriceBook::SizeSeries {
     std::vector<double> values;
     for (std::size_t i = 0; i < times.size(); ++i) {
       const double moving = times[i].value() - overhead[i];
-      // A measured time below the bound means the catalog's link is slower than the measured one: play the link.
+      // A measured time below the bound means the catalog's link is slower than the measured one: play the
+      // link.
       values.push_back(moving > ideal[i] ? ideal[i] / moving : 1.0);
     }
     return SizeTable(kFirstExponent, std::move(values));
@@ -155,8 +159,8 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   return ring;
 }
 
-// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the node is as busy: with
-// its share of the NICs, since the flows that share them are played.
+// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the
+// node is as busy: with its share of the NICs, since the flows that share them are played.
 std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
   const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
   const double members = ring.ranks;
@@ -175,7 +179,9 @@ std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& r
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
     : model_(model), cluster_(cluster), precision_(precision) {}
 
-void PriceBook::need(const ShardKey& key) { shards_.try_emplace(key); }
+void PriceBook::need(const ShardKey& key) {
+  shards_.try_emplace(key);
+}
 
 void PriceBook::need_rings(int group, int lanes, int data) {
   if (data < 2) return;
@@ -321,20 +327,23 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
-PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute) const {
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
+                                const Recompute& recompute) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
   switch (recompute.granularity) {
-    case RecomputeGranularity::none: break;
+    case RecomputeGranularity::none:
+      break;
     case RecomputeGranularity::selective:
       backward += cost.before[end].attention_core - cost.before[first].attention_core;
       break;
     case RecomputeGranularity::full: {
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
-      backward += cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
+      backward +=
+          cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
       break;
     }
   }
@@ -360,7 +369,8 @@ Seconds PriceBook::optimizer(int group, double parameters) const {
   return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
 }
 
-TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind, Bytes bytes) const {
+TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind,
+                                              Bytes bytes) const {
   if (data < 2) return {};
   const auto found = rings_.find({group, lanes, data, kind});
   ORRERY_ENSURE(found != rings_.end());
@@ -391,10 +401,12 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   PartReduction reduction;
   reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
   const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
-    return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind, bytes);
+    return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind,
+                           bytes);
   };
-  reduction.efficiency = efficiency(
-      strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, reduction.gradients);
+  reduction.efficiency =
+      efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                 reduction.gradients);
   if (strategy.distributed_optimizer) {
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
     reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
@@ -410,8 +422,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.context = strategy.context;
   for (int part = 0; part < strategy.part_count(); ++part) {
     const int stage = strategy.rank_of_part(part);
-    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)), strategy.parts[static_cast<std::size_t>(part)],
-                                    strategy.recompute));
+    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
+                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
     plan.reductions.push_back(part_reduction(strategy, part));
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
@@ -424,14 +436,17 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
-    plan.embedding_gradient = Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
+    plan.embedding_gradient =
+        Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
   plan.gradient_norm = true;
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
-    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways) elements.
-    plan.bucket = Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
+    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways)
+    // elements.
+    plan.bucket =
+        Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
     plan.overlap_slowdown = kOverlapSlowdown;
   }
   // Parameters gathered under the next forwards show in the second iteration.
@@ -441,8 +456,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  return {devices.group,        devices.tensor, strategy.context, strategy.expert, strategy.micro_batch,
-          strategy.sequence_parallel};
+  return {devices.group,   devices.tensor,       strategy.context,
+          strategy.expert, strategy.micro_batch, strategy.sequence_parallel};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
@@ -452,7 +467,8 @@ std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strat
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
                          ": some operators lie outside what was measured";
-    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) reasons.push_back(std::move(reason));
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
+      reasons.push_back(std::move(reason));
   }
   return reasons;
 }

@@ -1,4 +1,5 @@
-// Seconds for every block of every sharding a search may use, predicted in one batch, and plans priced from them.
+// Seconds for every block of every sharding a search may use, predicted in one batch, and plans priced from
+// them.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,8 @@ struct ShardCost {
   bool extrapolated = false;  // some operator lies outside what was measured
 };
 
-// A positive function of size, tabled at every second power of two and interpolated between in log-log; constant
-// outside the table.
+// A positive function of size, tabled at every second power of two and interpolated between in log-log;
+// constant outside the table.
 class SizeTable {
  public:
   SizeTable() = default;
@@ -78,20 +79,23 @@ class PriceBook {
   // First say what will be asked for; then predict, once; then ask.
   void need(const ShardKey&);
   void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
-                                                     // of `data` members, `lanes` of them side by side
-  void need(const ParallelStrategy&);  // all that `price` asks for one plan
+                                                    // of `data` members, `lanes` of them side by side
+  void need(const ParallelStrategy&);               // all that `price` asks for one plan
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&);
 
   [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
-  // Times of a part: layers `range` of the model, with the embedding before its first and the head after its last layer.
+  // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
+  // last layer.
   [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
-  [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind, Bytes) const;
+  [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
+                                                   Bytes) const;
 
   // The whole plan on the topology that has the strategy's nodes.
   [[nodiscard]] PricedPlan price(const ParallelStrategy&, const Topology&) const;
-  // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they are not.
+  // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they
+  // are not.
   [[nodiscard]] std::vector<std::string> extrapolations(const ParallelStrategy&) const;
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
@@ -112,7 +116,8 @@ class PriceBook {
   struct SizeSeries;
 
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<std::vector<BlockCost>> ask_layers(Batch&);  // [shard][shape]; embedding and head go into shards_
+  std::vector<std::vector<BlockCost>> ask_layers(
+      Batch&);  // [shard][shape]; embedding and head go into shards_
   std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
   std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
@@ -128,9 +133,9 @@ class PriceBook {
   ClusterSpec cluster_;
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
-  std::map<RingKey, SizeTable> rings_;     // efficiency by bytes
-  std::map<PathKey, SizeTable> paths_;     // efficiency by bytes
-  std::vector<SizeTable> optimizers_;      // [group] seconds by parameters
+  std::map<RingKey, SizeTable> rings_;  // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;  // efficiency by bytes
+  std::vector<SizeTable> optimizers_;   // [group] seconds by parameters
 };
 
 }  // namespace orrery

@@ -12,9 +12,8 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   TrafficShape traffic;
   traffic.iterations = plan.iterations;
   traffic.gradients = !plan.reductions.empty() && plan.replicas * plan.context > 1;
-  traffic.parameters = traffic.gradients && std::any_of(plan.reductions.begin(), plan.reductions.end(), [](const auto& r) {
-                         return r.gathered.value() > 0;
-                       });
+  traffic.parameters = traffic.gradients && std::any_of(plan.reductions.begin(), plan.reductions.end(),
+                                                        [](const auto& r) { return r.gathered.value() > 0; });
   traffic.overlap_grad_reduce = plan.overlap_grad_reduce;
   traffic.overlap_param_gather = plan.overlap_param_gather;
   traffic.embedding = plan.embedding_gradient.has_value();
@@ -28,7 +27,8 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   return traffic;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): noise that depends on what it is for, not on the order it is asked in.
+// SplitMix64 (Steele, Lea, Flood 2014): noise that depends on what it is for, not on the order it is asked
+// in.
 std::uint64_t mixed(std::uint64_t value) {
   value += 0x9E3779B97F4A7C15U;
   value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9U;
@@ -36,12 +36,15 @@ std::uint64_t mixed(std::uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11U) + 0.5) * 0x1.0p-53; }
+double uniform(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 11U) + 0.5) * 0x1.0p-53;
+}
 
 // Box and Muller 1958.
 double normal(std::uint64_t seed) {
   constexpr double kTwoPi = 6.283185307179586;
-  return std::sqrt(-2 * std::log(uniform(mixed(seed)))) * std::cos(kTwoPi * uniform(mixed(seed ^ 0x5555555555555555U)));
+  return std::sqrt(-2 * std::log(uniform(mixed(seed)))) *
+         std::cos(kTwoPi * uniform(mixed(seed ^ 0x5555555555555555U)));
 }
 
 }  // namespace
@@ -59,16 +62,19 @@ PlanPrograms make_programs(const PricedPlan& plan) {
     result.of_replica.push_back(static_cast<int>(known - counts.begin()));
     if (known != counts.end()) continue;
     counts.push_back(shape.microbatches);
-    result.programs.push_back(with_traffic(plan.given_schedule ? *plan.given_schedule : make_schedule(shape), traffic));
+    result.programs.push_back(
+        with_traffic(plan.given_schedule ? *plan.given_schedule : make_schedule(shape), traffic));
   }
   return result;
 }
 
 double duration_factor(const PricedPlan& plan, int rank, int iteration, std::size_t step) {
   double factor = 1.0;
-  if (!plan.slowness.empty() && iteration >= plan.slow_from) factor = plan.slowness[static_cast<std::size_t>(rank)];
+  if (!plan.slowness.empty() && iteration >= plan.slow_from)
+    factor = plan.slowness[static_cast<std::size_t>(rank)];
   if (plan.jitter > 0) {
-    const std::uint64_t what = mixed(mixed(plan.seed) ^ static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(step);
+    const std::uint64_t what =
+        mixed(mixed(plan.seed) ^ static_cast<std::uint64_t>(rank)) ^ static_cast<std::uint64_t>(step);
     // The mean of the noise is 1.
     factor *= std::exp(plan.jitter * normal(what) - plan.jitter * plan.jitter / 2);
   }

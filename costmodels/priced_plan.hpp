@@ -15,11 +15,11 @@ namespace orrery {
 // Durations of one microbatch in one part (a chunk of a pipeline rank), on every GPU of the part alike.
 struct PartTimes {
   Seconds forward;
-  Seconds backward;            // for the input and, where the schedule does not split it, for the weights
-  Seconds weight_gradient;     // 0 unless the schedule splits the backward
-  Seconds forward_tensor;      // of which exposed tensor-parallel communication
+  Seconds backward;         // for the input and, where the schedule does not split it, for the weights
+  Seconds weight_gradient;  // 0 unless the schedule splits the backward
+  Seconds forward_tensor;   // of which exposed tensor-parallel communication
   Seconds backward_tensor;
-  Flops forward_flops;         // of one GPU, recomputation included
+  Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
 };
 
@@ -36,31 +36,32 @@ struct PartReduction {
   TransferEfficiency gather_efficiency = {};  // of the parameters
 };
 
-// Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends to the same
-// lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
+// Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends
+// to the same lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
   std::optional<Schedule> given_schedule;  // from a file, in place of the one that `schedule` names
   int iterations = 1;
   int replicas = 1;
-  int context = 1;  // context ranks a stage has
-  std::vector<PartTimes> parts;              // P * v, in model order
-  std::vector<BoundaryMessage> boundaries;   // P * v - 1
-  std::vector<std::vector<int>> gpus;        // [replica * P + stage][lane] -> GPU of the topology
-  std::vector<PartReduction> reductions;     // P * v, or empty: nothing is reduced
-  bool distributed_optimizer = false;        // gradients are reduce-scattered, not all-reduced
+  int context = 1;                          // context ranks a stage has
+  std::vector<PartTimes> parts;             // P * v, in model order
+  std::vector<BoundaryMessage> boundaries;  // P * v - 1
+  std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
+  std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
+  bool distributed_optimizer = false;       // gradients are reduce-scattered, not all-reduced
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
-  Bytes bucket;                              // of gradients, for the overlaps; 0: one a part
-  std::optional<Bytes> embedding_gradient;   // tied word embedding, all-reduced between first and last stage; one lane
-  bool gradient_norm = false;                // the norm is reduced over all stages: nobody steps before all are there
-  std::vector<Seconds> optimizer;            // P, or empty
-  // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron, arXiv
-  // 2211.13878, its overlap coefficient).
+  Bytes bucket;  // of gradients, for the overlaps; 0: one a part
+  std::optional<Bytes>
+      embedding_gradient;          // tied word embedding, all-reduced between first and last stage; one lane
+  bool gradient_norm = false;      // the norm is reduced over all stages: nobody steps before all are there
+  std::vector<Seconds> optimizer;  // P, or empty
+  // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron,
+  // arXiv 2211.13878, its overlap coefficient).
   double overlap_slowdown = 1.0;
   std::optional<CollectiveAlgorithm> algorithm;  // of collectives, where it can; absent: NCCL's choice
-  // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of each
-  // [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
+  // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of
+  // each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<int> replica_microbatches;
   std::vector<double> slowness;
   int slow_from = 0;

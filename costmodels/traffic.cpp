@@ -58,11 +58,12 @@ void TrafficFlows::build_messages() {
 }
 
 const std::vector<Flow>& TrafficFlows::message(int replica, int boundary, bool gradient) const {
-  return messages_[static_cast<std::size_t>((replica * schedule_.boundaries() + boundary) * 2 + (gradient ? 1 : 0))];
+  return messages_[static_cast<std::size_t>((replica * schedule_.boundaries() + boundary) * 2 +
+                                            (gradient ? 1 : 0))];
 }
 
-// Where a ring's hop leaves the played replicas, its far end becomes the image of that end. Both links of such a route
-// belong to its two GPUs alone: folding_period has made sure.
+// Where a ring's hop leaves the played replicas, its far end becomes the image of that end. Both links of
+// such a route belong to its two GPUs alone: folding_period has made sure.
 Flow TrafficFlows::folded(Flow flow) const {
   const int image = image_[static_cast<std::size_t>(flow.to)];
   if (image == flow.to) return flow;
@@ -72,20 +73,21 @@ Flow TrafficFlows::folded(Flow flow) const {
   return flow;
 }
 
-// Phases of collectives that run side by side are played together, one after another; what unplayed replicas send is
-// left out.
+// Phases of collectives that run side by side are played together, one after another; what unplayed replicas
+// send is left out.
 void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phases) const {
   if (all.phases.size() < phases.size()) all.phases.resize(phases.size());
   for (std::size_t i = 0; i < phases.size(); ++i) {
     for (Flow& flow : phases[i].flows) {
-      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) all.phases[i].flows.push_back(folded(flow));
+      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks())
+        all.phases[i].flows.push_back(folded(flow));
     }
     all.phases[i].tail = std::max(all.phases[i].tail, phases[i].tail);
   }
 }
 
-PlayedCollective TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes, const TransferEfficiency& efficiency,
-                                             int stage) const {
+PlayedCollective TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes,
+                                             const TransferEfficiency& efficiency, int stage) const {
   PlayedCollective all{kind, {}};
   for (const int lane : lanes_) {
     if (lane >= tensor_ways(plan_)) continue;  // a collective holds all context ranks of its tensor rank
@@ -103,8 +105,10 @@ PlayedCollective TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& 
   PlayedCollective all;
   for (const int lane : lanes) {
     std::vector<int> gpus;
-    for (const int stage : stages) gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-    add_phases(all, collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, bytes, {}, gpus}));
+    for (const int stage : stages)
+      gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
+    add_phases(all,
+               collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, bytes, {}, gpus}));
   }
   return all;
 }
@@ -119,16 +123,21 @@ std::vector<int> TrafficFlows::all_stages() const {
   return stages;
 }
 
-// Flows are the same in every iteration: gradients by part, parameters by part, embedding and norm by replica.
+// Flows are the same in every iteration: gradients by part, parameters by part, embedding and norm by
+// replica.
 std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) const {
   const std::size_t parts = plan_.parts.size();
   const auto part = static_cast<std::size_t>(slot.part);
   const auto of_replica = static_cast<std::size_t>(replica);
   switch (slot.role) {
-    case CollectiveRole::gradients: return part;
-    case CollectiveRole::parameters: return parts + part;
-    case CollectiveRole::embedding: return 2 * parts + of_replica;
-    case CollectiveRole::gradient_norm: return 2 * parts + static_cast<std::size_t>(replicas_) + of_replica;
+    case CollectiveRole::gradients:
+      return part;
+    case CollectiveRole::parameters:
+      return parts + part;
+    case CollectiveRole::embedding:
+      return 2 * parts + of_replica;
+    case CollectiveRole::gradient_norm:
+      return 2 * parts + static_cast<std::size_t>(replicas_) + of_replica;
   }
   return 0;
 }
@@ -158,13 +167,17 @@ void TrafficFlows::build_collectives() {
             flows = over_stages(*plan_.embedding_gradient, end_stages(), replica, lanes_);
           }
           break;
-        case CollectiveRole::gradient_norm: flows = over_stages(Bytes(4), all_stages(), replica, {0}); break;
+        case CollectiveRole::gradient_norm:
+          flows = over_stages(Bytes(4), all_stages(), replica, {0});
+          break;
       }
     }
   }
 }
 
-int TrafficFlows::instances() const { return static_cast<int>(schedule_.collectives.size()) * replicas_; }
+int TrafficFlows::instances() const {
+  return static_cast<int>(schedule_.collectives.size()) * replicas_;
+}
 
 const CollectiveSlot& TrafficFlows::slot_of(int instance) const {
   return schedule_.collectives[static_cast<std::size_t>(instance / replicas_)];
@@ -185,9 +198,12 @@ std::vector<int> TrafficFlows::members(int instance) const {
   };
   switch (slot.role) {
     case CollectiveRole::gradients:
-    case CollectiveRole::parameters: break;
-    case CollectiveRole::embedding: return of_replica(end_stages());
-    case CollectiveRole::gradient_norm: return of_replica(all_stages());
+    case CollectiveRole::parameters:
+      break;
+    case CollectiveRole::embedding:
+      return of_replica(end_stages());
+    case CollectiveRole::gradient_norm:
+      return of_replica(all_stages());
   }
   std::vector<int> ranks;
   const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];

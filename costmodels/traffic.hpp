@@ -1,4 +1,5 @@
-// The flows behind messages and collectives, the same for the estimator and the replay, and who must be played.
+// The flows behind messages and collectives, the same for the estimator and the replay, and who must be
+// played.
 #pragma once
 
 #include <vector>
@@ -19,11 +20,12 @@ enum class Folding { on, off };
 
 // Which replicas and lanes are played, and the flows of everything they do.
 //
-// Folding plays the first p of D replicas when shifting every replica by p maps the cluster onto itself: GPU links and
-// NICs of one block of p replicas are shared with no other block, and every message and ring hop has the same path p
-// replicas on. A hop of a ring that leaves the block then ends on the link where, by the same symmetry, a hop enters it.
-// Only rings have this symmetry: with another algorithm for the gradients all replicas are played.
-// Lanes: those of tensor rank 0 alone when the other tensor ranks have links of their own that are alike.
+// Folding plays the first p of D replicas when shifting every replica by p maps the cluster onto itself: GPU
+// links and NICs of one block of p replicas are shared with no other block, and every message and ring hop
+// has the same path p replicas on. A hop of a ring that leaves the block then ends on the link where, by the
+// same symmetry, a hop enters it. Only rings have this symmetry: with another algorithm for the gradients all
+// replicas are played. Lanes: those of tensor rank 0 alone when the other tensor ranks have links of their
+// own that are alike.
 class TrafficFlows {
  public:
   TrafficFlows(const PricedPlan&, const PlanPrograms&, const Topology&, Folding);
@@ -31,8 +33,10 @@ class TrafficFlows {
   [[nodiscard]] int replicas() const { return replicas_; }  // played
   [[nodiscard]] int ranks() const { return replicas_ * plan_.stages(); }
   [[nodiscard]] const std::vector<int>& lanes() const { return lanes_; }
-  [[nodiscard]] int replicas_each() const { return plan_.replicas / replicas_; }  // that a played one stands for
-  [[nodiscard]] double lanes_each() const;                                        // likewise
+  [[nodiscard]] int replicas_each() const {
+    return plan_.replicas / replicas_;
+  }                                         // that a played one stands for
+  [[nodiscard]] double lanes_each() const;  // likewise
 
   // The flows, one a played lane, of a message over a boundary.
   [[nodiscard]] const std::vector<Flow>& message(int replica, int boundary, bool gradient) const;
@@ -48,7 +52,8 @@ class TrafficFlows {
   void build_messages();
   void build_collectives();
   PlayedCollective over_replicas(CollectiveKind, Bytes, const TransferEfficiency&, int stage) const;
-  PlayedCollective over_stages(Bytes, const std::vector<int>& stages, int replica, const std::vector<int>& lanes) const;
+  PlayedCollective over_stages(Bytes, const std::vector<int>& stages, int replica,
+                               const std::vector<int>& lanes) const;
   std::vector<int> end_stages() const;
   std::vector<int> all_stages() const;
   void add_phases(PlayedCollective&, std::vector<FlowPhase>) const;
@@ -61,9 +66,9 @@ class TrafficFlows {
   const Topology& topology_;
   int replicas_ = 1;
   std::vector<int> lanes_;
-  std::vector<int> rank_of_gpu_;              // replica * P + stage; -1: not of the plan
-  std::vector<int> image_;                    // the GPU of a played replica that a GPU is the image of
-  std::vector<std::vector<Flow>> messages_;   // [(replica * boundaries + boundary) * 2 + gradient]
+  std::vector<int> rank_of_gpu_;               // replica * P + stage; -1: not of the plan
+  std::vector<int> image_;                     // the GPU of a played replica that a GPU is the image of
+  std::vector<std::vector<Flow>> messages_;    // [(replica * boundaries + boundary) * 2 + gradient]
   std::vector<PlayedCollective> collectives_;  // by flows_index
 };
 

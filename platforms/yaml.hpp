@@ -43,7 +43,8 @@ class YamlValue {
   template <class Q>
   [[nodiscard]] Q positive_quantity() const {
     const Q value = quantity<Q>();
-    // What is so small is a slip of the pen, and times and sizes divided by it would leave the range of numbers.
+    // What is so small is a slip of the pen, and times and sizes divided by it would leave the range of
+    // numbers.
     if (!(value.value() >= 1e-15)) fail("a quantity above zero (1e-15 or more)");
     return value;
   }

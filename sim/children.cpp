@@ -15,7 +15,8 @@
 namespace orrery {
 namespace {
 
-// First byte of what a child sends: how its task ended. An InputError sends its three texts, zero bytes between.
+// First byte of what a child sends: how its task ended. An InputError sends its three texts, zero bytes
+// between.
 enum class Outcome : char { result = 'r', input_error = 'i', defect = 'd' };
 
 struct Child {
@@ -98,7 +99,8 @@ void wait_for(Child& child) {
   if (bytes[0] != static_cast<char>(Outcome::input_error)) throw Defect(text);
   const std::size_t first = text.find('\0');
   const std::size_t second = text.find('\0', first + 1);
-  throw InputError(text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1));
+  throw InputError(text.substr(0, first), text.substr(first + 1, second - first - 1),
+                   text.substr(second + 1));
 }
 
 }  // namespace
@@ -122,8 +124,10 @@ std::vector<std::string> run_in_children(const std::vector<ChildTask>& tasks, in
       wait_for(running[i]);
       answers[running[i].task] = std::move(running[i].bytes);
       running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
-      if (done) done(++ended);
-      else ++ended;
+      if (done)
+        done(++ended);
+      else
+        ++ended;
     }
   }
   for (std::string& answer : answers) {

@@ -14,7 +14,7 @@ namespace options = boost::program_options;
 namespace {
 constexpr const char* kStray = "arguments without an option";
 constexpr double kMostCount = 1e18;
-}
+}  // namespace
 
 struct CommandLine::Impl {
   std::string command, summary, example;
@@ -59,8 +59,8 @@ CommandLine& CommandLine::value(const std::string& name, const std::string& what
 }
 
 CommandLine& CommandLine::values(const std::string& name, const std::string& what, const std::string& help) {
-  impl_->own.add_options()(name.c_str(), options::value<std::vector<std::string>>()->value_name(what)->composing(),
-                           help.c_str());
+  impl_->own.add_options()(
+      name.c_str(), options::value<std::vector<std::string>>()->value_name(what)->composing(), help.c_str());
   return *this;
 }
 
@@ -120,7 +120,9 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
   return false;
 }
 
-bool CommandLine::has(const std::string& name) const { return impl_->given.count(name) > 0; }
+bool CommandLine::has(const std::string& name) const {
+  return impl_->given.count(name) > 0;
+}
 
 std::optional<std::string> CommandLine::text(const std::string& name) const {
   if (!has(name)) return std::nullopt;
@@ -159,7 +161,8 @@ std::optional<double> CommandLine::number(const std::string& name, double low, d
   if (!given) return std::nullopt;
   double value = 0;
   const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
-  if (trouble == std::errc() && end == given->data() + given->size() && value >= low && value <= high) return value;
+  if (trouble == std::errc() && end == given->data() + given->size() && value >= low && value <= high)
+    return value;
   std::ostringstream range;
   range << "a number from " << low << " to " << high;
   throw InputError("--" + name, quote_for_message(*given), range.str());
@@ -171,17 +174,20 @@ std::optional<double> CommandLine::count(const std::string& name) const {
   double value = 0;
   const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
   const std::string suffix(end, given->data() + given->size());
-  const std::vector<std::pair<std::string, double>> suffixes{{"", 1},     {"K", 1e3},  {"M", 1e6}, {"G", 1e9},
-                                                             {"B", 1e9},  {"T", 1e12}, {"P", 1e15}};
-  const auto scale = std::find_if(suffixes.begin(), suffixes.end(), [&](const auto& s) { return s.first == suffix; });
+  const std::vector<std::pair<std::string, double>> suffixes{{"", 1},    {"K", 1e3},  {"M", 1e6}, {"G", 1e9},
+                                                             {"B", 1e9}, {"T", 1e12}, {"P", 1e15}};
+  const auto scale =
+      std::find_if(suffixes.begin(), suffixes.end(), [&](const auto& s) { return s.first == suffix; });
   const double scaled = scale == suffixes.end() ? 0 : value * scale->second;
   if (trouble != std::errc() || !(scaled >= 1 && scaled <= kMostCount)) {
-    throw InputError("--" + name, quote_for_message(*given), "a count from 1 to 1e18 such as 1024, 300B or 1T");
+    throw InputError("--" + name, quote_for_message(*given),
+                     "a count from 1 to 1e18 such as 1024, 300B or 1T");
   }
   return scaled;
 }
 
-std::optional<std::size_t> CommandLine::choice(const std::string& name, const std::vector<std::string>& names) const {
+std::optional<std::size_t> CommandLine::choice(const std::string& name,
+                                               const std::vector<std::string>& names) const {
   const auto given = text(name);
   if (!given) return std::nullopt;
   const auto found = std::find(names.begin(), names.end(), *given);

@@ -1,4 +1,5 @@
-// Options of one command: declared, parsed, read with checks. Wrong ones are InputErrors that name the option.
+// Options of one command: declared, parsed, read with checks. Wrong ones are InputErrors that name the
+// option.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,14 @@ namespace orrery {
 
 class CommandLine {
  public:
-  // `example` is the first thing --help shows. The common options (--json, --quiet, --jobs, --seed, -o) are declared.
+  // `example` is the first thing --help shows. The common options (--json, --quiet, --jobs, --seed, -o) are
+  // declared.
   CommandLine(std::string command, std::string summary, std::string example);
   ~CommandLine();
 
   CommandLine& value(const std::string& name, const std::string& what, const std::string& help);
-  CommandLine& values(const std::string& name, const std::string& what, const std::string& help);  // may be repeated
+  CommandLine& values(const std::string& name, const std::string& what,
+                      const std::string& help);  // may be repeated
   CommandLine& flag(const std::string& name, const std::string& help);
   CommandLine& positional(const std::string& name, const std::string& help);  // any number
 
@@ -42,7 +45,8 @@ class CommandLine {
     return parse_quantity<Q>(*given, "--" + name);
   }
   // The value as one of `names`, as its index.
-  [[nodiscard]] std::optional<std::size_t> choice(const std::string& name, const std::vector<std::string>& names) const;
+  [[nodiscard]] std::optional<std::size_t> choice(const std::string& name,
+                                                  const std::vector<std::string>& names) const;
 
   // Common options.
   [[nodiscard]] bool json() const { return has("json"); }

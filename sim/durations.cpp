@@ -26,7 +26,8 @@ Enum one_of(const YamlValue& value, const std::vector<Enum>& choices) {
 PartTimes part_times(const YamlValue& row) {
   row.allow_keys({"forward", "backward", "weight_gradient"});
   PartTimes times;
-  if (const auto weights = row.find("weight_gradient")) times.weight_gradient = weights->positive_quantity<Seconds>();
+  if (const auto weights = row.find("weight_gradient"))
+    times.weight_gradient = weights->positive_quantity<Seconds>();
   times.forward = row.at("forward").positive_quantity<Seconds>();
   times.backward = row.at("backward").positive_quantity<Seconds>();
   return times;
@@ -71,7 +72,8 @@ ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
   shape.kind = one_of(root.at("schedule"), kinds);
   shape.transfers = default_transfers(shape.kind);
   if (const auto p2p = root.find("p2p")) {
-    shape.transfers = one_of(*p2p, std::vector{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
+    shape.transfers =
+        one_of(*p2p, std::vector{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
   }
   shape.ranks = stages;
   shape.chunks = chunks;
@@ -79,7 +81,8 @@ ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
   if (const auto group = root.find("microbatch_group")) {
     shape.microbatch_group = static_cast<int>(group->integer(1, kMostMicrobatches));
   }
-  if (const auto obstacle = schedule_obstacle(shape)) root.at("schedule").fail("a schedule that fits: " + *obstacle);
+  if (const auto obstacle = schedule_obstacle(shape))
+    root.at("schedule").fail("a schedule that fits: " + *obstacle);
   return shape;
 }
 
@@ -130,15 +133,19 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
   if (const auto parameters = root.find("parameters")) {
     if (plan.reductions.empty()) parameters->fail("a gradient beside it: the distributed optimizer has both");
     plan.distributed_optimizer = true;
-    for (PartReduction& part : plan.reductions) part.gathered = parameters->positive_quantity<Bytes>() / chunks;
+    for (PartReduction& part : plan.reductions)
+      part.gathered = parameters->positive_quantity<Bytes>() / chunks;
   }
-  if (const auto embedding = root.find("embedding")) plan.embedding_gradient = embedding->positive_quantity<Bytes>();
+  if (const auto embedding = root.find("embedding"))
+    plan.embedding_gradient = embedding->positive_quantity<Bytes>();
   if (const auto optimizer = root.find("optimizer")) {
     plan.optimizer.assign(static_cast<std::size_t>(plan.stages()), optimizer->positive_quantity<Seconds>());
   }
   if (const auto bucket = root.find("bucket")) plan.bucket = bucket->positive_quantity<Bytes>();
-  if (const auto slowdown = root.find("overlap_slowdown")) plan.overlap_slowdown = slowdown->number(1.0, 100.0);
-  if (const auto iterations = root.find("iterations")) plan.iterations = static_cast<int>(iterations->integer(1, 1000));
+  if (const auto slowdown = root.find("overlap_slowdown"))
+    plan.overlap_slowdown = slowdown->number(1.0, 100.0);
+  if (const auto iterations = root.find("iterations"))
+    plan.iterations = static_cast<int>(iterations->integer(1, 1000));
   if (const auto counts = root.find("replica_microbatches")) read_replica_microbatches(*counts, plan);
   plan.gradient_norm = is_on("gradient_norm");
   plan.overlap_grad_reduce = is_on("overlap_grad_reduce");
@@ -149,30 +156,36 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
 
 DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
-  root.allow_keys({"schedule", "microbatches", "microbatch_group", "p2p", "replicas", "replica_microbatches", "stages",
-                   "message", "gradient", "parameters", "embedding", "optimizer", "gradient_norm", "bucket",
-                   "overlap_grad_reduce", "overlap_param_gather", "overlap_slowdown", "iterations", "link"});
+  root.allow_keys({"schedule", "microbatches", "microbatch_group", "p2p", "replicas", "replica_microbatches",
+                   "stages", "message", "gradient", "parameters", "embedding", "optimizer", "gradient_norm",
+                   "bucket", "overlap_grad_reduce", "overlap_param_gather", "overlap_slowdown", "iterations",
+                   "link"});
   const auto times = stage_times(root.at("stages"));
   const int stages = static_cast<int>(times.size());
   const int chunks = static_cast<int>(times.front().size());
   PricedPlan plan;
   plan.schedule = schedule_shape(root, stages, chunks);
-  if (const auto replicas = root.find("replicas")) plan.replicas = static_cast<int>(replicas->integer(1, kMostReplicas));
+  if (const auto replicas = root.find("replicas"))
+    plan.replicas = static_cast<int>(replicas->integer(1, kMostReplicas));
   const std::int64_t steps = 2LL * stages * chunks * plan.schedule.microbatches * plan.replicas;
-  if (steps > kMostSteps) root.at("microbatches").fail("stages x chunks x microbatches x replicas of at most 100 million");
+  if (steps > kMostSteps)
+    root.at("microbatches").fail("stages x chunks x microbatches x replicas of at most 100 million");
 
   plan.parts = parts_in_model_order(root.at("stages"), plan.schedule.kind, times);
   const Bytes message = root.at("message").positive_quantity<Bytes>();
   plan.boundaries.assign(plan.parts.size() - 1, {message, {}});
   const YamlValue link = root.at("link");
   link.allow_keys({"bandwidth", "latency"});
-  const LinkSpec nic{link.at("bandwidth").positive_quantity<BytesPerSecond>(), link.at("latency").quantity<Seconds>()};
+  const LinkSpec nic{link.at("bandwidth").positive_quantity<BytesPerSecond>(),
+                     link.at("latency").quantity<Seconds>()};
   read_traffic(root, plan);
   const int ranks = stages * plan.replicas;
   for (int rank = 0; rank < ranks; ++rank) plan.gpus.push_back({rank});
   return {std::move(plan), Topology(one_switch(nic, ranks), {ranks})};
 }
 
-DurationsPlan read_durations(const std::string& path) { return parse_durations(read_text_file(path), path); }
+DurationsPlan read_durations(const std::string& path) {
+  return parse_durations(read_text_file(path), path);
+}
 
 }  // namespace orrery

@@ -76,20 +76,23 @@ std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strat
   return partition_layers(loads).value_or(std::vector<LayerRange>{});
 }
 
-// Interleaved: every part of a stage has as many layers as its others, as Megatron-LM's virtual stages have; the stages
-// of one GPU kind are alike. With two kinds, the split of layers between them that makes the slower faster.
+// Interleaved: every part of a stage has as many layers as its others, as Megatron-LM's virtual stages have;
+// the stages of one GPU kind are alike. With two kinds, the split of layers between them that makes the
+// slower faster.
 std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strategy) const {
   const int layers = book_.model().layer_count();
   if (layers % strategy.chunks != 0) return {};
   const int per_pass = layers / strategy.chunks;
   const int first_group = strategy.stages.front().group;
-  const auto first_count = static_cast<int>(
-      std::count_if(strategy.stages.begin(), strategy.stages.end(),
-                    [&](const StageDevices& stage) { return stage.group == first_group; }));
+  const auto first_count =
+      static_cast<int>(std::count_if(strategy.stages.begin(), strategy.stages.end(),
+                                     [&](const StageDevices& stage) { return stage.group == first_group; }));
   const int other_count = strategy.pipeline - first_count;
   const auto layer_seconds = [&](int stage) {
     const BlockCost& all = book_.shard(shard_key(strategy, stage)).before.back();
-    return (all.forward.compute + all.forward.communication + all.backward.compute + all.backward.communication).value();
+    return (all.forward.compute + all.forward.communication + all.backward.compute +
+            all.backward.communication)
+        .value();
   };
   const double first_seconds = layer_seconds(0), other_seconds = layer_seconds(strategy.pipeline - 1);
   int best_first = 0, best_other = 0;
@@ -108,7 +111,8 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
   std::vector<LayerRange> parts;
   int next = 0;
   for (int part = 0; best_first > 0 && part < strategy.part_count(); ++part) {
-    const bool is_first = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(part))].group == first_group;
+    const bool is_first =
+        strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(part))].group == first_group;
     parts.push_back({next, is_first ? best_first : best_other});
     next += parts.back().count;
   }
@@ -154,7 +158,8 @@ std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strate
   const int layers = book_.model().layer_count();
   strategy.parts = strategy.chunks > 1 ? equal_chunks(strategy)
                                        : fastest_split(strategy, std::vector<int>(stages, layers));
-  if (strategy.parts.empty()) return Infeasible{InfeasibleKind::shape, "layers do not divide over the chunks"};
+  if (strategy.parts.empty())
+    return Infeasible{InfeasibleKind::shape, "layers do not divide over the chunks"};
   std::vector<StageMemory> memory = memory_of(strategy);
   auto trouble = too_full(strategy, memory);
   if (trouble && strategy.chunks == 1 && strategy.pipeline > 1) {

@@ -22,9 +22,9 @@ class StageFitter {
  public:
   explicit StageFitter(const PriceBook& book) : book_(book) {}
 
-  // Splits the layers over the parts of `strategy` (whose parts are still empty) so that the slowest stage is fastest,
-  // and checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are moved
-  // off the stages that are too full.
+  // Splits the layers over the parts of `strategy` (whose parts are still empty) so that the slowest stage is
+  // fastest, and checks the memory of every stage against its own GPU. When the fastest split does not fit,
+  // layers are moved off the stages that are too full.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
   // Peak microbatches alive on each chunk of a stage.

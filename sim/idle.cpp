@@ -7,7 +7,8 @@ namespace orrery {
 void split_idle(Interval window, std::vector<Interval> transfers, SpanKind exposed, SpanKind bubble,
                 std::vector<IdlePiece>& pieces) {
   pieces.clear();
-  std::sort(transfers.begin(), transfers.end(), [](const Interval& a, const Interval& b) { return a.start < b.start; });
+  std::sort(transfers.begin(), transfers.end(),
+            [](const Interval& a, const Interval& b) { return a.start < b.start; });
   double at = window.start;
   const auto piece_until = [&](double end, SpanKind kind) {
     end = std::min(end, window.end);
@@ -24,9 +25,12 @@ void split_idle(Interval window, std::vector<Interval> transfers, SpanKind expos
 
 SpanKind bubble_of(Phase phase) {
   switch (phase) {
-    case Phase::warmup: return SpanKind::bubble_warmup;
-    case Phase::steady: return SpanKind::bubble_steady;
-    case Phase::drain: return SpanKind::bubble_drain;
+    case Phase::warmup:
+      return SpanKind::bubble_warmup;
+    case Phase::steady:
+      return SpanKind::bubble_steady;
+    case Phase::drain:
+      return SpanKind::bubble_drain;
   }
   return SpanKind::bubble_steady;
 }

@@ -18,8 +18,9 @@ struct IdlePiece {
   SpanKind kind = SpanKind::bubble_steady;
 };
 
-// Splits the idle window into pieces in order: while one of `transfers` is on its way it is `exposed`, else `bubble`.
-// The pieces cover the window without gap; empty pieces are left out. `transfers` may overlap and leave the window.
+// Splits the idle window into pieces in order: while one of `transfers` is on its way it is `exposed`, else
+// `bubble`. The pieces cover the window without gap; empty pieces are left out. `transfers` may overlap and
+// leave the window.
 void split_idle(Interval window, std::vector<Interval> transfers, SpanKind exposed, SpanKind bubble,
                 std::vector<IdlePiece>& pieces);
 

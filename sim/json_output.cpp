@@ -11,7 +11,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Paths may hold bytes that are no UTF-8: JSON cannot, so a mark stands for them.
-std::string text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 Json to_json(const Argument& argument) {
   if (const auto* number = std::get_if<double>(&argument)) {
@@ -57,7 +59,9 @@ Json totals_json(const Totals& totals) {
   json["iteration_s"] = totals.iteration.value();
   json["tokens_per_s"] = totals.tokens_per_s;
   json["mfu"] = totals.mfu;
-  const auto money = [&](Dollars RunCost::*column) { return totals.cost ? Json((*totals.cost.*column).value()) : Json(); };
+  const auto money = [&](Dollars RunCost::*column) {
+    return totals.cost ? Json((*totals.cost.*column).value()) : Json();
+  };
   json["usd_per_iteration"] = money(&RunCost::per_iteration);
   json["usd_per_mtoken"] = money(&RunCost::per_million_tokens);
   json["usd_total"] = money(&RunCost::total);
@@ -65,7 +69,9 @@ Json totals_json(const Totals& totals) {
   return json;
 }
 
-Json interval_json(const Interval& band) { return {band.low.value(), band.high.value()}; }
+Json interval_json(const Interval& band) {
+  return {band.low.value(), band.high.value()};
+}
 
 Json accounting_json(const Accounting& time) {
   Json json;
@@ -159,7 +165,9 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   return text(json);
 }
 
-std::string files_json(const std::vector<std::string>& paths) { return text(Json{{"files", paths}}); }
+std::string files_json(const std::vector<std::string>& paths) {
+  return text(Json{{"files", paths}});
+}
 
 std::string search_json(const SearchReport& report) {
   Json json;
@@ -177,9 +185,10 @@ std::string search_json(const SearchReport& report) {
 
 namespace {
 
-constexpr Seconds Accounting::*kColumns[] = {
-    &Accounting::compute,       &Accounting::exposed_tp,    &Accounting::exposed_p2p,   &Accounting::exposed_dp,
-    &Accounting::optimizer,     &Accounting::bubble_warmup, &Accounting::bubble_steady, &Accounting::bubble_drain};
+constexpr Seconds Accounting::*kColumns[] = {&Accounting::compute,       &Accounting::exposed_tp,
+                                             &Accounting::exposed_p2p,   &Accounting::exposed_dp,
+                                             &Accounting::optimizer,     &Accounting::bubble_warmup,
+                                             &Accounting::bubble_steady, &Accounting::bubble_drain};
 
 Json columns(const Accounting& accounting) {
   Json values = Json::array();
@@ -197,8 +206,9 @@ Accounting accounting(const Json& values) {
 }  // namespace
 
 std::string to_bytes(const ReplaySummary& summary) {
-  Json json{{"iteration", summary.iteration_s}, {"estimate", summary.estimate_s}, {"bubble", summary.bubble_fraction},
-            {"imbalance", summary.imbalance_s}, {"elapsed", summary.elapsed_s},   {"activities", summary.activities}};
+  Json json{{"iteration", summary.iteration_s},  {"estimate", summary.estimate_s},
+            {"bubble", summary.bubble_fraction}, {"imbalance", summary.imbalance_s},
+            {"elapsed", summary.elapsed_s},      {"activities", summary.activities}};
   json["stages"] = Json::array();
   for (const StageAccounting& stage : summary.stages) {
     json["stages"].push_back({stage.stage, columns(stage.mean), columns(stage.maximum)});

@@ -19,16 +19,16 @@ class EventSink {
 // SimGrid keeps one engine a process and never resets its clock: one Network a process, ever (see in_child).
 class Network {
  public:
-  // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give every flow
-  // all of it where the cluster's contention is ideal.
+  // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give
+  // every flow all of it where the cluster's contention is ideal.
   explicit Network(const Topology&);
   ~Network();
 
   [[nodiscard]] double now() const;  // s
 
   void after(double delay, std::uint32_t tag);  // s
-  // Waits for the latency, then moves `bytes` at the rate the links of the route give. A route without links takes no
-  // time beyond the latency.
+  // Waits for the latency, then moves `bytes` at the rate the links of the route give. A route without links
+  // takes no time beyond the latency.
   void start_flow(const Route& route, Seconds latency, Bytes bytes, std::uint32_t tag);
 
   // Returns when no event is left.

@@ -28,7 +28,8 @@ double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   return sum;
 }
 
-MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, int stage, const StageMemory& memory) {
+MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, int stage,
+                     const StageMemory& memory) {
   MemoryRow row;
   row.stage = stage;
   row.weights = memory.weights;
@@ -56,16 +57,19 @@ std::vector<std::vector<Bytes>> activations_by_part(const PriceBook& book, const
 
 }  // namespace
 
-Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration, double total_tokens) {
+Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration,
+              double total_tokens) {
   Totals result;
   result.iteration = iteration;
   const double tokens = tokens_per_iteration(book, strategy);
   result.tokens_per_s = tokens / iteration.value();
-  const double flops = model_flops(book.model(), strategy.global_batch, strategy.sequence, AttentionCounting::full);
+  const double flops =
+      model_flops(book.model(), strategy.global_batch, strategy.sequence, AttentionCounting::full);
   const double at_peak = peak_flops(book, strategy) * iteration.value();
   result.mfu = at_peak > 0 ? flops / at_peak : 0;
   if (total_tokens > 0) result.total_time = iteration * std::ceil(total_tokens / tokens);
-  result.cost = run_cost(book.cluster(), strategy.nodes, iteration, tokens, total_tokens > 0 ? total_tokens : tokens);
+  result.cost =
+      run_cost(book.cluster(), strategy.nodes, iteration, tokens, total_tokens > 0 ? total_tokens : tokens);
   return result;
 }
 
@@ -113,8 +117,9 @@ Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
   return trace;
 }
 
-Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy, const std::vector<StageMemory>& memory,
-                 ReplayResult& replay, const RunOrigin& origin, double total_tokens) {
+Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
+                 const std::vector<StageMemory>& memory, ReplayResult& replay, const RunOrigin& origin,
+                 double total_tokens) {
   const Totals run = totals(book, strategy, replay.iteration, total_tokens);
   Trace trace = make_trace(replay, origin);
   trace.run.push_back({"model", origin.model});

@@ -19,15 +19,17 @@ namespace orrery {
 struct Totals {
   Seconds iteration;
   double tokens_per_s = 0;
-  double mfu = 0;  // model FLOPs (SEMANTICS 5, full attention) over the dense peak of all GPUs of the plan's stages
+  double mfu =
+      0;  // model FLOPs (SEMANTICS 5, full attention) over the dense peak of all GPUs of the plan's stages
   std::optional<Seconds> total_time;  // of the whole job; absent when its tokens were not said
   std::optional<RunCost> cost;        // absent where a price is not known
 };
 // `total_tokens` 0: only one iteration is looked at; cost then has no meaning for the whole job.
 Totals totals(const PriceBook&, const ParallelStrategy&, Seconds iteration, double total_tokens);
 
-// Where the true time lies in most runs. Published runs, seen by nobody while fitting, came out within 12 % on GPUs
-// with measured operators, 20 % on extrapolated ones and 30 % for mixtures of experts (FIDELITY, part B, 9.9).
+// Where the true time lies in most runs. Published runs, seen by nobody while fitting, came out within 12 %
+// on GPUs with measured operators, 20 % on extrapolated ones and 30 % for mixtures of experts (FIDELITY, part
+// B, 9.9).
 struct Interval {
   Seconds low, high;
 };
@@ -56,15 +58,15 @@ ReplaySummary summarize(const ReplayResult&, double elapsed_s);
 struct RunOrigin {
   std::string command_line;
   std::uint64_t seed = 1;
-  std::string model;          // as given
-  std::string cluster;        // as given
-  std::string model_digest;   // SHA-256 of the model as read
-  std::string cost_models;    // digest
+  std::string model;         // as given
+  std::string cluster;       // as given
+  std::string model_digest;  // SHA-256 of the model as read
+  std::string cost_models;   // digest
 };
 
 // The trace of a replayed plan. `replay` is moved from.
-Trace make_trace(const PriceBook&, const ParallelStrategy&, const std::vector<StageMemory>&, ReplayResult& replay,
-                 const RunOrigin&, double total_tokens);
+Trace make_trace(const PriceBook&, const ParallelStrategy&, const std::vector<StageMemory>&,
+                 ReplayResult& replay, const RunOrigin&, double total_tokens);
 // The trace of explicit durations: no memory, no money.
 Trace make_trace(ReplayResult& replay, const RunOrigin&);
 

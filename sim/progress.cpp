@@ -17,7 +17,9 @@ std::optional<int> terminal_columns() {
 
 Progress::Progress(bool quiet) : silent_(quiet || ::isatty(STDERR_FILENO) == 0) {}
 
-Progress::~Progress() { clear(); }
+Progress::~Progress() {
+  clear();
+}
 
 void Progress::clear() {
   if (shown_) std::fputs("\r\033[K", stderr);

@@ -48,10 +48,10 @@ struct Running {
 // Where a pipeline rank of one replica stands.
 struct RankState {
   std::size_t step = 0;
-  double idle_since = 0;   // s, end of its last span
-  int exchange_left = 0;   // messages of the exchange it is in that are not over
-  bool busy = false;       // computing: an event of its own will come
-  bool entered = false;    // the exchange or collective of its step
+  double idle_since = 0;  // s, end of its last span
+  int exchange_left = 0;  // messages of the exchange it is in that are not over
+  bool busy = false;      // computing: an event of its own will come
+  bool entered = false;   // the exchange or collective of its step
   int last_collective = -1;
   int collectives_running = 0;  // on its GPUs
   int iteration = 0;
@@ -59,9 +59,13 @@ struct RankState {
 
 class Player : public EventSink {
  public:
-  Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows,
-         const ReplayOptions& options)
-      : plan_(plan), programs_(programs), flows_(flows), network_(topology), recorder_(plan, topology, flows, options) {
+  Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+         const TrafficFlows& flows, const ReplayOptions& options)
+      : plan_(plan),
+        programs_(programs),
+        flows_(flows),
+        network_(topology),
+        recorder_(plan, topology, flows, options) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     running_.resize(ranks_.size());
     std::size_t messages = 0;
@@ -87,10 +91,14 @@ class Player : public EventSink {
   void on_event(std::uint32_t tag) override {
     const std::size_t index = tag >> 2U;
     switch (static_cast<Subject>(tag & 3U)) {
-      case Subject::rank: return compute_may_have_ended(index);
-      case Subject::message: return flow_of_message_ended(index);
-      case Subject::collective: return flow_of_collective_ended(index);
-      case Subject::collective_end: return phase_ended(index);
+      case Subject::rank:
+        return compute_may_have_ended(index);
+      case Subject::message:
+        return flow_of_message_ended(index);
+      case Subject::collective:
+        return flow_of_collective_ended(index);
+      case Subject::collective_end:
+        return phase_ended(index);
     }
   }
 
@@ -127,8 +135,10 @@ class Player : public EventSink {
     switch (step.kind) {
       case StepKind::forward:
       case StepKind::backward:
-      case StepKind::weight_gradient: return start_compute(rank, step);
-      case StepKind::exchange: return advance_exchange(rank, step);
+      case StepKind::weight_gradient:
+        return start_compute(rank, step);
+      case StepKind::exchange:
+        return advance_exchange(rank, step);
       case StepKind::launch:
         enter(rank, instance(rank, step));
         next_step(rank);
@@ -139,8 +149,10 @@ class Player : public EventSink {
           enter(rank, instance(rank, step));
         }
         return pass_collective(rank, step);
-      case StepKind::await: return pass_collective(rank, step);
-      case StepKind::optimizer: return start_optimizer(rank);
+      case StepKind::await:
+        return pass_collective(rank, step);
+      case StepKind::optimizer:
+        return start_optimizer(rank);
     }
     return true;
   }
@@ -196,7 +208,8 @@ class Player : public EventSink {
   }
 
   double slowdown(std::size_t rank) const {
-    const bool slowed = ranks_[rank].collectives_running > 0 && running_[rank].span.kind != SpanKind::optimizer;
+    const bool slowed =
+        ranks_[rank].collectives_running > 0 && running_[rank].span.kind != SpanKind::optimizer;
     return slowed ? plan_.overlap_slowdown : 1.0;
   }
 
@@ -274,7 +287,9 @@ class Player : public EventSink {
     for (const Flow& flow : flows) start(flow, tag_of(Subject::message, index));
   }
 
-  void start(const Flow& flow, std::uint32_t tag) { network_.start_flow(flow.route, flow.path.latency, flow.wire, tag); }
+  void start(const Flow& flow, std::uint32_t tag) {
+    network_.start_flow(flow.route, flow.path.latency, flow.wire, tag);
+  }
 
   void flow_of_message_ended(std::size_t index) {
     MessageState& state = messages_[index];
@@ -312,7 +327,8 @@ class Player : public EventSink {
 
   void start_collective(std::size_t id) {
     collectives_[id].start = network_.now();
-    for (const int member : flows_.members(static_cast<int>(id))) change_collectives(static_cast<std::size_t>(member), 1);
+    for (const int member : flows_.members(static_cast<int>(id)))
+      change_collectives(static_cast<std::size_t>(member), 1);
     start_phase(id);
   }
 
@@ -363,7 +379,8 @@ class Player : public EventSink {
     const CollectiveState& collective = collectives_[instance(rank, step)];
     if (collective.end == kNever) return false;
     record_idle(rank, {{collective.start, collective.end}}, SpanKind::exposed_dp, bubble_of(step.phase));
-    if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role)) note_end(rank);
+    if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role))
+      note_end(rank);
     next_step(rank);
     return true;
   }
@@ -378,7 +395,8 @@ class Player : public EventSink {
   }
 
   // Records what the rank did from the end of its last span until now: nothing.
-  void record_idle(std::size_t rank, const std::vector<Interval>& transfers, SpanKind exposed, SpanKind bubble) {
+  void record_idle(std::size_t rank, const std::vector<Interval>& transfers, SpanKind exposed,
+                   SpanKind bubble) {
     RankState& state = ranks_[rank];
     split_idle({state.idle_since, network_.now()}, transfers, exposed, bubble, pieces_);
     for (const IdlePiece& piece : pieces_) {
@@ -394,8 +412,8 @@ class Player : public EventSink {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].step == program(rank).size()) continue;
       throw Defect("the schedule cannot finish: stage " + std::to_string(stage_of(rank)) + " of replica " +
-                   std::to_string(replica_of(rank)) + " is stuck at step " + std::to_string(ranks_[rank].step) +
-                   " of " + std::to_string(program(rank).size()));
+                   std::to_string(replica_of(rank)) + " is stuck at step " +
+                   std::to_string(ranks_[rank].step) + " of " + std::to_string(program(rank).size()));
     }
   }
 
@@ -404,20 +422,20 @@ class Player : public EventSink {
   const TrafficFlows& flows_;
   Network network_;
   ReplayRecorder recorder_;
-  std::vector<RankState> ranks_;   // [replica * P + stage]
-  std::vector<Running> running_;   // likewise
+  std::vector<RankState> ranks_;            // [replica * P + stage]
+  std::vector<Running> running_;            // likewise
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<MessageState> messages_;
   std::vector<CollectiveState> collectives_;
-  std::vector<double> ends_;  // [iteration], s
+  std::vector<double> ends_;         // [iteration], s
   std::vector<Interval> transfers_;  // scratch
   std::vector<IdlePiece> pieces_;    // scratch
 };
 
 }  // namespace
 
-Replay replay(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology, const TrafficFlows& flows,
-              const ReplayOptions& options) {
+Replay replay(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+              const TrafficFlows& flows, const ReplayOptions& options) {
   return Player(plan, programs, topology, flows, options).run();
 }
 

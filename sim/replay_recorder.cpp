@@ -8,10 +8,13 @@ namespace {
 
 SpanKind span_kind(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::reduce_scatter: return SpanKind::reduce_scatter;
-    case CollectiveKind::all_gather: return SpanKind::all_gather;
+    case CollectiveKind::reduce_scatter:
+      return SpanKind::reduce_scatter;
+    case CollectiveKind::all_gather:
+      return SpanKind::all_gather;
     case CollectiveKind::all_reduce:
-    case CollectiveKind::all_to_all: break;
+    case CollectiveKind::all_to_all:
+      break;
   }
   return SpanKind::all_reduce;
 }
@@ -20,7 +23,10 @@ SpanKind span_kind(CollectiveKind kind) {
 
 ReplayRecorder::ReplayRecorder(const PricedPlan& plan, const Topology& topology, const TrafficFlows& flows,
                                const ReplayOptions& options)
-    : plan_(plan), topology_(topology), flows_(flows), links_(topology, options.link_bins, options.expected) {}
+    : plan_(plan),
+      topology_(topology),
+      flows_(flows),
+      links_(topology, options.link_bins, options.expected) {}
 
 SpanRow ReplayRecorder::span(std::size_t rank, SpanKind kind) const {
   SpanRow span;

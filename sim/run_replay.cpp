@@ -17,7 +17,8 @@ bool is_idle(SpanKind kind) {
     case SpanKind::exposed_dp:
     case SpanKind::bubble_warmup:
     case SpanKind::bubble_steady:
-    case SpanKind::bubble_drain: return true;
+    case SpanKind::bubble_drain:
+      return true;
     case SpanKind::forward:
     case SpanKind::backward:
     case SpanKind::weight_gradient:
@@ -25,14 +26,16 @@ bool is_idle(SpanKind kind) {
     case SpanKind::send:
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
-    case SpanKind::all_gather: break;
+    case SpanKind::all_gather:
+      break;
   }
   return false;
 }
 
 bool is_balanced(const PricedPlan& plan) {
   for (const PartTimes& part : plan.parts) {
-    if (part.forward != plan.parts.front().forward || part.backward != plan.parts.front().backward) return false;
+    if (part.forward != plan.parts.front().forward || part.backward != plan.parts.front().backward)
+      return false;
   }
   return true;
 }

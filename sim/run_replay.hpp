@@ -9,15 +9,16 @@
 
 namespace orrery {
 
-// The same plan with the forward and backward of every part replaced by their means over the parts: perfect balance.
+// The same plan with the forward and backward of every part replaced by their means over the parts: perfect
+// balance.
 PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {
   Timeline timeline;
   RunAccounting accounting;
-  Seconds iteration;  // in the steady state; the makespan where only one iteration is played
-  Seconds estimate;   // of the same
-  Seconds imbalance;  // iteration less that of the balanced plan
+  Seconds iteration;           // in the steady state; the makespan where only one iteration is played
+  Seconds estimate;            // of the same
+  Seconds imbalance;           // iteration less that of the balanced plan
   std::size_t activities = 0;  // compute spans and transfers played
 };
 

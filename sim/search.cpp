@@ -30,7 +30,7 @@ struct Candidate {
 // A feasible candidate with the least time and money it can take.
 struct Bounded {
   Candidate candidate;
-  Seconds least_time;     // of one iteration
+  Seconds least_time;      // of one iteration
   double least_money = 0;  // USD of one iteration; 0 where a price is not known
 };
 
@@ -60,8 +60,9 @@ class Best {
 
  private:
   std::size_t top_;
-  std::vector<Seconds> times_;                     // the fastest, ascending
-  std::vector<std::pair<Seconds, double>> front_;  // (time, money) of one iteration; same order as for the whole job
+  std::vector<Seconds> times_;  // the fastest, ascending
+  std::vector<std::pair<Seconds, double>>
+      front_;  // (time, money) of one iteration; same order as for the whole job
 };
 
 class Searcher {
@@ -115,8 +116,8 @@ class Searcher {
       return;
     }
     for (const auto& [group, stages] : allocation.runs) {
-      book_.need(ShardKey{group, allocation.tensor, allocation.context, allocation.expert, setting.micro_batch,
-                  setting.sequence_parallel});
+      book_.need(ShardKey{group, allocation.tensor, allocation.context, allocation.expert,
+                          setting.micro_batch, setting.sequence_parallel});
       book_.need_rings(group, allocation.tensor, allocation.data * allocation.context);
     }
     candidates_.push_back({static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(s)});
@@ -164,8 +165,8 @@ class Searcher {
     if (!result_.nearest) result_.nearest = trouble;
   }
 
-  // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and its
-  // gradients have gone back through them and its parameters are updated.
+  // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
+  // its gradients have gone back through them and its parameters are updated.
   Seconds least_time(const ParallelStrategy& plan) const {
     Seconds lead, most;
     for (int stage = 0; stage < plan.pipeline; ++stage) {
@@ -194,8 +195,12 @@ class Searcher {
 
   // Programs of one shape serve many plans: bytes and seconds are not in them.
   const PlanPrograms& programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
-    const ProgramKey key{plan.schedule, plan.replicas, strategy.context > 1, strategy.distributed_optimizer,
-                         strategy.overlap_grad_reduce, strategy.overlap_param_gather};
+    const ProgramKey key{plan.schedule,
+                         plan.replicas,
+                         strategy.context > 1,
+                         strategy.distributed_optimizer,
+                         strategy.overlap_grad_reduce,
+                         strategy.overlap_param_gather};
     if (key.overlap_grad_reduce) programs_.clear();  // buckets differ from plan to plan
     for (const auto& [known, programs] : programs_) {
       if (known == key) return programs;

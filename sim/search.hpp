@@ -28,7 +28,7 @@ struct SearchJob {
   std::int64_t sequence = 0;      // tokens
   double total_tokens = 0;        // of the whole training
   DataType type = DataType::bf16;
-  std::optional<Dollars> budget;   // on the whole job
+  std::optional<Dollars> budget;  // on the whole job
   std::optional<Seconds> deadline;
   int top = 10;
 
@@ -42,16 +42,16 @@ struct RatedPlan {
   std::vector<StageMemory> memory;  // of one GPU of each stage
   Seconds iteration;                // by the exact recurrence
   Seconds total_time;
-  std::optional<RunCost> cost;      // absent where a price is not known
-  bool on_front = false;            // of (total time, total money)
-  bool among_fastest = false;       // of SearchJob::top
+  std::optional<RunCost> cost;  // absent where a price is not known
+  bool on_front = false;        // of (total time, total money)
+  bool among_fastest = false;   // of SearchJob::top
 };
 
 struct SearchSpaceCounts {
   std::size_t enumerated = 0;
   std::map<InfeasibleKind, std::size_t> rejected;
   std::map<std::string, std::size_t> reasons;  // of the rejected, in words
-  std::size_t evaluated = 0;  // feasible: priced and bounded from below
+  std::size_t evaluated = 0;                   // feasible: priced and bounded from below
   std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best
   std::size_t operators = 0;  // operator shapes priced in the one batch
 };

@@ -47,7 +47,8 @@ class UnrankedTraces {
 std::string replay_one(const ReplayOrder& order, const RatedPlan& plan, const std::string& path) {
   const double start = now_s();
   const Topology topology(order.job.cluster, plan.strategy.nodes);
-  ReplayResult replay = run_replay(order.book.price(plan.strategy, topology), topology, {kLinkBins, Folding::on});
+  ReplayResult replay =
+      run_replay(order.book.price(plan.strategy, topology), topology, {kLinkBins, Folding::on});
   const ReplaySummary summary = summarize(replay, now_s() - start);
   write_trace(
       path, make_trace(order.book, plan.strategy, plan.memory, replay, order.origin, order.job.total_tokens));

@@ -19,9 +19,13 @@ std::string grouped(std::size_t number) {
 }
 
 // Whole from 100 on, three digits below.
-std::string short_number(double value) { return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3); }
+std::string short_number(double value) {
+  return fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3);
+}
 
-std::string percent(double share) { return fixed(100 * share, 1) + " %"; }
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
 
 std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column, int digits) {
   return cost ? fixed((*cost.*column).value(), digits) : std::string("?");
@@ -41,7 +45,8 @@ std::string memory_text(const ClusterSpec& cluster, const RatedPlan& plan) {
 }
 
 std::string recompute_text(const Recompute& recompute) {
-  return recompute.granularity == RecomputeGranularity::none ? "-" : std::string(to_text(recompute.granularity));
+  return recompute.granularity == RecomputeGranularity::none ? "-"
+                                                             : std::string(to_text(recompute.granularity));
 }
 
 std::string switches_text(const ParallelStrategy& strategy) {
@@ -91,76 +96,125 @@ std::string layers_text(const ParallelStrategy& strategy) {
 Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) {
   bool money_in_thousands = false;
   for (const ReportedPlan& plan : report.plans) {
-    money_in_thousands = money_in_thousands || (plan.replayed.cost && plan.replayed.cost->total.value() >= 1e5);
+    money_in_thousands =
+        money_in_thousands || (plan.replayed.cost && plan.replayed.cost->total.value() >= 1e5);
   }
   Table table;
-  table.columns = {{"#", Align::right},        {"stages"},
-                   {"layers"},                 {"T", Align::right},
-                   {"C", Align::right},        {"D", Align::right},
-                   {"v", Align::right},        {"mbs", Align::right},
-                   {"switches"},               {"s/iter", Align::right},
-                   {"tokens/s", Align::right}, {"MFU", Align::right},
-                   {"bubble", Align::right},   {"imbal. s", Align::right},
-                   {"memory", Align::right},   {"$/Mtok", Align::right},
-                   {"hours", Align::right},    {money_in_thousands ? "k$ total" : "$ total", Align::right}};
+  table.columns = {{"#", Align::right},
+                   {"stages"},
+                   {"layers"},
+                   {"T", Align::right},
+                   {"C", Align::right},
+                   {"D", Align::right},
+                   {"v", Align::right},
+                   {"mbs", Align::right},
+                   {"switches"},
+                   {"s/iter", Align::right},
+                   {"tokens/s", Align::right},
+                   {"MFU", Align::right},
+                   {"bubble", Align::right},
+                   {"imbal. s", Align::right},
+                   {"memory", Align::right},
+                   {"$/Mtok", Align::right},
+                   {"hours", Align::right},
+                   {money_in_thousands ? "k$ total" : "$ total", Align::right}};
   for (const int rank : ranks) {
     const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
     const ParallelStrategy& strategy = row.plan.strategy;
-    table.rows.push_back({std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
-                          std::to_string(strategy.tensor(0)), std::to_string(strategy.context),
-                          std::to_string(strategy.data), std::to_string(strategy.chunks),
-                          std::to_string(strategy.micro_batch), switches_text(strategy),
-                          fixed(row.replayed.iteration.value(), 3), fixed(row.replayed.tokens_per_s, 0),
-                          percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
-                          fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
-                          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
-                          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
-                          row.replayed.cost ? short_number(row.replayed.cost->total.value() /
-                                                           (money_in_thousands ? 1000 : 1))
-                                            : "?"});
+    table.rows.push_back(
+        {std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
+         std::to_string(strategy.tensor(0)), std::to_string(strategy.context), std::to_string(strategy.data),
+         std::to_string(strategy.chunks), std::to_string(strategy.micro_batch), switches_text(strategy),
+         fixed(row.replayed.iteration.value(), 3), fixed(row.replayed.tokens_per_s, 0),
+         percent(row.replayed.mfu), percent(row.replay.bubble_fraction), fixed(row.replay.imbalance_s, 3),
+         memory_text(report.job->cluster, row.plan),
+         dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
+         row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
+         row.replayed.cost ? short_number(row.replayed.cost->total.value() / (money_in_thousands ? 1000 : 1))
+                           : "?"});
   }
   return table;
 }
 
 Table csv_table(const SearchReport& report) {
   Table table;
-  for (const char* name :
-       {"rank", "pareto", "stages", "layers", "gpus", "tensor_model_parallel_size", "pipeline_model_parallel_size",
-        "data_parallel_size", "context_parallel_size", "num_virtual_stages_per_pipeline_rank", "micro_batch_size",
-        "sequence_parallel", "use_distributed_optimizer", "recompute_granularity", "estimate_s", "replay_s",
-        "interval_low_s", "interval_high_s", "tokens_per_s", "mfu", "bubble_fraction", "imbalance_s", "memory_gib",
-        "usd_per_iteration", "usd_per_mtoken", "hours_total", "usd_total", "trace"}) {
+  for (const char* name : {"rank",
+                           "pareto",
+                           "stages",
+                           "layers",
+                           "gpus",
+                           "tensor_model_parallel_size",
+                           "pipeline_model_parallel_size",
+                           "data_parallel_size",
+                           "context_parallel_size",
+                           "num_virtual_stages_per_pipeline_rank",
+                           "micro_batch_size",
+                           "sequence_parallel",
+                           "use_distributed_optimizer",
+                           "recompute_granularity",
+                           "estimate_s",
+                           "replay_s",
+                           "interval_low_s",
+                           "interval_high_s",
+                           "tokens_per_s",
+                           "mfu",
+                           "bubble_fraction",
+                           "imbalance_s",
+                           "memory_gib",
+                           "usd_per_iteration",
+                           "usd_per_mtoken",
+                           "hours_total",
+                           "usd_total",
+                           "trace"}) {
     table.columns.push_back({name});
   }
   for (const ReportedPlan& row : report.plans) {
     const ParallelStrategy& strategy = row.plan.strategy;
     double memory = 0;
     for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
-    const bool on_front = std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
+    const bool on_front =
+        std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
     const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
-    table.rows.push_back(
-        {std::to_string(row.rank), yes(on_front), stages_text(report.job->cluster, strategy), layers_text(strategy),
-         std::to_string(strategy.gpus()), std::to_string(strategy.tensor(0)), std::to_string(strategy.pipeline),
-         std::to_string(strategy.data), std::to_string(strategy.context), std::to_string(strategy.chunks),
-         std::to_string(strategy.micro_batch), yes(strategy.sequence_parallel), yes(strategy.distributed_optimizer),
-         recompute_text(strategy.recompute), fixed(row.estimate.iteration.value(), 6),
-         fixed(row.replayed.iteration.value(), 6), fixed(row.estimate_interval.low.value(), 6),
-         fixed(row.estimate_interval.high.value(), 6), fixed(row.replayed.tokens_per_s, 1),
-         fixed(row.replayed.mfu, 5), fixed(row.replay.bubble_fraction, 5), fixed(row.replay.imbalance_s, 6),
-         fixed(memory, 3), dollars(row.replayed.cost, &RunCost::per_iteration, 4),
-         dollars(row.replayed.cost, &RunCost::per_million_tokens, 6),
-         row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : "",
-         dollars(row.replayed.cost, &RunCost::total, 2), row.trace});
+    table.rows.push_back({std::to_string(row.rank),
+                          yes(on_front),
+                          stages_text(report.job->cluster, strategy),
+                          layers_text(strategy),
+                          std::to_string(strategy.gpus()),
+                          std::to_string(strategy.tensor(0)),
+                          std::to_string(strategy.pipeline),
+                          std::to_string(strategy.data),
+                          std::to_string(strategy.context),
+                          std::to_string(strategy.chunks),
+                          std::to_string(strategy.micro_batch),
+                          yes(strategy.sequence_parallel),
+                          yes(strategy.distributed_optimizer),
+                          recompute_text(strategy.recompute),
+                          fixed(row.estimate.iteration.value(), 6),
+                          fixed(row.replayed.iteration.value(), 6),
+                          fixed(row.estimate_interval.low.value(), 6),
+                          fixed(row.estimate_interval.high.value(), 6),
+                          fixed(row.replayed.tokens_per_s, 1),
+                          fixed(row.replayed.mfu, 5),
+                          fixed(row.replay.bubble_fraction, 5),
+                          fixed(row.replay.imbalance_s, 6),
+                          fixed(memory, 3),
+                          dollars(row.replayed.cost, &RunCost::per_iteration, 4),
+                          dollars(row.replayed.cost, &RunCost::per_million_tokens, 6),
+                          row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : "",
+                          dollars(row.replayed.cost, &RunCost::total, 2),
+                          row.trace});
   }
   return table;
 }
 
 std::string counts_text(const SearchSpaceCounts& counts) {
-  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) + " feasible; " +
-                     grouped(counts.estimated) + " played by the exact recurrence, the others cannot be among the best; " +
+  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) +
+                     " feasible; " + grouped(counts.estimated) +
+                     " played by the exact recurrence, the others cannot be among the best; " +
                      grouped(counts.operators) + " operators priced\n";
   std::vector<std::pair<std::string, std::size_t>> reasons(counts.reasons.begin(), counts.reasons.end());
-  std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   if (reasons.empty()) return text + "none rejected\n";
   const std::size_t width = grouped(reasons.front().second).size();
   text += "rejected:\n";

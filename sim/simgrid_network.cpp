@@ -1,10 +1,10 @@
-// Every SimGrid call of a replay is in this file (xml_platform.cpp reads platform files). Written for SimGrid 3.32;
-// it builds with 4.0 too.
+// Every SimGrid call of a replay is in this file (xml_platform.cpp reads platform files). Written for
+// SimGrid 3.32; it builds with 4.0 too.
+#include <simgrid/version.h>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 #include <simgrid/s4u.hpp>
-#include <simgrid/version.h>
 
 #include <unordered_map>
 #include <vector>
@@ -18,8 +18,8 @@ namespace {
 namespace sg4 = simgrid::s4u;
 namespace routing = simgrid::kernel::routing;
 
-// A zone with two hosts that stand for every sender and every receiver: each flow brings its own links along, so there
-// are no routing tables and no host a GPU, whatever the size of the cluster.
+// A zone with two hosts that stand for every sender and every receiver: each flow brings its own links along,
+// so there are no routing tables and no host a GPU, whatever the size of the cluster.
 class FlowZone : public routing::NetZoneImpl {
  public:
   explicit FlowZone(const std::string& name) : NetZoneImpl(name) {}
@@ -29,8 +29,8 @@ class FlowZone : public routing::NetZoneImpl {
   void set_route(const orrery::Route& route) { next_ = &route; }
 
  private:
-  void get_local_route(const routing::NetPoint* /*from*/, const routing::NetPoint* /*to*/, routing::Route* into,
-                       double* /*latency*/) override {
+  void get_local_route(const routing::NetPoint* /*from*/, const routing::NetPoint* /*to*/,
+                       routing::Route* into, double* /*latency*/) override {
     ORRERY_ENSURE(next_ != nullptr);
     for (int i = 0; i < next_->count; ++i) {
       into->link_list_.push_back(links_[static_cast<std::size_t>(next_->links[static_cast<std::size_t>(i)])]);
@@ -41,8 +41,8 @@ class FlowZone : public routing::NetZoneImpl {
   std::vector<simgrid::kernel::resource::StandardLinkImpl*> links_;
 };
 
-// SimGrid's defaults model TCP: 9 GB over 900 GB/s and 5 us would take 22.2 ms instead of 10.005 ms. Dates are
-// compared to a picosecond, or flows that end within 10 us of each other would end together.
+// SimGrid's defaults model TCP: 9 GB over 900 GB/s and 5 us would take 22.2 ms instead of 10.005 ms. Dates
+// are compared to a picosecond, or flows that end within 10 us of each other would end together.
 void configure(sg4::Engine& engine) {
   engine.set_config("network/model:CM02");
   engine.set_config("network/crosstraffic:0");
@@ -141,7 +141,9 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
 
 Network::~Network() = default;
 
-double Network::now() const { return sg4::Engine::get_clock(); }
+double Network::now() const {
+  return sg4::Engine::get_clock();
+}
 
 void Network::after(double delay, std::uint32_t tag) {
   Impl* impl = impl_.get();

@@ -31,7 +31,8 @@ void slow_down(PricedPlan& plan, const SlowGpu& slow, const std::string& text) {
 
 void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode transfers) {
   Schedule schedule = read_schedule_csv(read_text_file(path), path, transfers);
-  const bool fits = schedule.shape.ranks == plan.schedule.ranks && schedule.shape.chunks == plan.schedule.chunks &&
+  const bool fits = schedule.shape.ranks == plan.schedule.ranks &&
+                    schedule.shape.chunks == plan.schedule.chunks &&
                     schedule.shape.microbatches == plan.schedule.microbatches;
   if (!fits) {
     const auto shape = [](const ScheduleShape& of) {
@@ -41,7 +42,8 @@ void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode t
     throw InputError(path, shape(schedule.shape), shape(plan.schedule) + ", as the plan has");
   }
   if (schedule.split_backward && plan.parts.front().weight_gradient.value() == 0) {
-    throw InputError(path, "a backward in two parts (I and W)", "a plan with a weight_gradient time of its own");
+    throw InputError(path, "a backward in two parts (I and W)",
+                     "a plan with a weight_gradient time of its own");
   }
   plan.schedule = schedule.shape;
   plan.given_schedule = std::move(schedule);
@@ -53,7 +55,8 @@ SlowGpu parse_slow_gpu(const std::string& text, const std::string& place) {
   static const std::regex form(R"((\d{1,6})(?:\.(\d{1,6}))?=(\d{1,6}(?:\.\d{1,9})?)(?:@(\d{1,6}))?)");
   std::smatch match;
   if (!std::regex_match(text, match, form)) {
-    throw InputError(place, "'" + text + "'", "STAGE=FACTOR, STAGE.REPLICA=FACTOR or STAGE.REPLICA=FACTOR@ITERATION");
+    throw InputError(place, "'" + text + "'",
+                     "STAGE=FACTOR, STAGE.REPLICA=FACTOR or STAGE.REPLICA=FACTOR@ITERATION");
   }
   SlowGpu slow;
   slow.stage = std::stoi(match[1]);
@@ -66,11 +69,15 @@ SlowGpu parse_slow_gpu(const std::string& text, const std::string& place) {
 
 void declare_what_ifs(CommandLine& line) {
   line.value("iterations", "N", "iterations played one after another; times are of the steady state (1)")
-      .values("slow", "S[.R]=F[@I]", "stage S [of replica R] takes F times as long [from iteration I]; may be repeated")
-      .value("jitter", "SIGMA", "log-normal noise on every duration: deviation of its logarithm, such as 0.03")
+      .values("slow", "S[.R]=F[@I]",
+              "stage S [of replica R] takes F times as long [from iteration I]; may be repeated")
+      .value("jitter", "SIGMA",
+             "log-normal noise on every duration: deviation of its logarithm, such as 0.03")
       .value("runs", "N", "replays with other noise; mean, deviation and quantiles of the iteration (1)")
-      .value("algorithm", "NAME", "of gradient collectives: ring, double_binary_tree, hierarchical, direct (NCCL's choice)")
-      .value("schedule-file", "FILE", "order of operations of each rank, as torch.distributed.pipelining writes it (CSV)");
+      .value("algorithm", "NAME",
+             "of gradient collectives: ring, double_binary_tree, hierarchical, direct (NCCL's choice)")
+      .value("schedule-file", "FILE",
+             "order of operations of each rank, as torch.distributed.pipelining writes it (CSV)");
 }
 
 void apply_what_ifs(const CommandLine& line, PricedPlan& plan) {
@@ -80,7 +87,8 @@ void apply_what_ifs(const CommandLine& line, PricedPlan& plan) {
     use_schedule_file(plan, *file, blocking ? TransferMode::overlapped : plan.schedule.transfers);
   }
   for (const std::string& text : line.list("slow")) slow_down(plan, parse_slow_gpu(text, "--slow"), text);
-  if (const auto name = line.text("algorithm")) plan.algorithm = parse_collective_algorithm(*name, "--algorithm");
+  if (const auto name = line.text("algorithm"))
+    plan.algorithm = parse_collective_algorithm(*name, "--algorithm");
   plan.jitter = line.number("jitter", 0, 2).value_or(plan.jitter);
   plan.seed = line.seed();
 }

@@ -1,4 +1,5 @@
-// Changes a user asks for on top of a priced plan: slow GPUs, noise, iterations, another collective algorithm.
+// Changes a user asks for on top of a priced plan: slow GPUs, noise, iterations, another collective
+// algorithm.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,8 @@ namespace orrery {
 
 void declare_what_ifs(CommandLine&);
 
-// Reads the options declared above into the plan. Throws InputError for stages and replicas the plan does not have.
+// Reads the options declared above into the plan. Throws InputError for stages and replicas the plan does not
+// have.
 void apply_what_ifs(const CommandLine&, PricedPlan&);
 
 // "2=1.5", "2.0=1.5", "2.0=1.5@3": stage [. replica] = factor on its durations [@ first iteration].

@@ -21,9 +21,12 @@ std::vector<int> divisors(std::int64_t number, int most) {
 // Far more than anybody waits for; each is looked at with every setting.
 constexpr std::size_t kMostAllocations = 4'000'000;
 
-int gpus_of(const NodeGroup& group) { return group.count.maximum * group.gpus_per_node; }
+int gpus_of(const NodeGroup& group) {
+  return group.count.maximum * group.gpus_per_node;
+}
 
-// Calls visit(stages of each group) for every way to give 1 to `most` stages to the groups, at most caps[g] each.
+// Calls visit(stages of each group) for every way to give 1 to `most` stages to the groups, at most caps[g]
+// each.
 void for_each_stage_split(const std::vector<int>& caps, int most, SearchMode mode,
                           const std::function<void(const std::vector<int>&)>& visit) {
   std::vector<int> stages(caps.size(), 0);
@@ -56,7 +59,8 @@ void append_orders(const ClusterSpec& cluster, Allocation allocation, const std:
   }
   do {
     allocation.runs.clear();
-    for (const int group : order) allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
+    for (const int group : order)
+      allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
     into.push_back(allocation);
     if (into.size() > kMostAllocations) {
       throw InputError("cluster " + cluster.name, "more than four million ways to give its GPUs to stages",
@@ -115,15 +119,19 @@ Obstacle microbatch_obstacle(const Setting& setting, int stages, std::int64_t mi
 
 std::string_view to_text(SearchMode mode) {
   switch (mode) {
-    case SearchMode::homogeneous: return "homogeneous";
-    case SearchMode::heterogeneous: return "heterogeneous";
-    case SearchMode::cost: return "cost";
+    case SearchMode::homogeneous:
+      return "homogeneous";
+    case SearchMode::heterogeneous:
+      return "heterogeneous";
+    case SearchMode::cost:
+      return "cost";
   }
   return "";
 }
 
 int Allocation::stages() const {
-  return std::accumulate(runs.begin(), runs.end(), 0, [](int sum, const auto& run) { return sum + run.second; });
+  return std::accumulate(runs.begin(), runs.end(), 0,
+                         [](int sum, const auto& run) { return sum + run.second; });
 }
 
 std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
@@ -134,11 +142,13 @@ std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpac
   std::vector<Allocation> all;
   const auto add = [&](int tensor, int context, int expert, int data) {
     std::vector<int> caps;
-    const std::int64_t unit = std::int64_t{tensor} * context * data;  // GPUs of a stage; may be more than 32 bits count
+    const std::int64_t unit =
+        std::int64_t{tensor} * context * data;  // GPUs of a stage; may be more than 32 bits count
     for (const NodeGroup& group : cluster.groups) caps.push_back(static_cast<int>(gpus_of(group) / unit));
     const Allocation allocation{tensor, context, expert, data, {}, {}, true};
-    for_each_stage_split(caps, space.most_stages, mode,
-                         [&](const std::vector<int>& stages) { append_orders(cluster, allocation, stages, all); });
+    for_each_stage_split(caps, space.most_stages, mode, [&](const std::vector<int>& stages) {
+      append_orders(cluster, allocation, stages, all);
+    });
   };
   for (const int tensor : space.tensor) {
     for (const int context : space.context) {
@@ -196,7 +206,8 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
   if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
     return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
   }
-  if (setting.sequence_parallel && allocation.tensor == 1) return "sequence parallelism without tensor parallelism";
+  if (setting.sequence_parallel && allocation.tensor == 1)
+    return "sequence parallelism without tensor parallelism";
   if (model.learned_positions > 0 && sequence > model.learned_positions) {
     return "the sequence is longer than the model's position table";
   }
@@ -205,10 +216,12 @@ std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterS
   for (const LayerShape& shape : model.shapes) {
     if (auto obstacle = tensor_obstacle(shape, allocation.tensor)) return obstacle;
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
-    if (!sequence_divides(tokens, allocation, setting.sequence_parallel)) return "the sequence does not divide";
+    if (!sequence_divides(tokens, allocation, setting.sequence_parallel))
+      return "the sequence does not divide";
   }
   if (!experts_divide(model, allocation.expert)) return "experts do not divide";
-  return microbatch_obstacle(setting, allocation.stages(), global_batch / (setting.micro_batch * allocation.data));
+  return microbatch_obstacle(setting, allocation.stages(),
+                             global_batch / (setting.micro_batch * allocation.data));
 }
 
 ParallelStrategy strategy_of(const Allocation& allocation, const Setting& setting, std::int64_t global_batch,
@@ -224,15 +237,15 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.sequence = sequence;
   strategy.type = type;
   strategy.schedule = setting.schedule;
-  strategy.transfers =
-      default_transfers(setting.schedule);
+  strategy.transfers = default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
   strategy.overlap_param_gather = setting.overlap_param_gather;
   strategy.recompute = setting.recompute;
   for (const auto& [group, stages] : allocation.runs) {
-    strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages), {group, allocation.tensor});
+    strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages),
+                           {group, allocation.tensor});
   }
   strategy.nodes = allocation.nodes;
   return strategy;

@@ -41,18 +41,20 @@ struct Setting {
   bool overlap_param_gather = false;
 };
 
-// Every (tensor, context, data, stages of each group, order of groups) that the cluster's largest counts allow; groups
-// with a fixed count are paid for whether used or not. homogeneous: one group a plan. Data-parallel ways divide
-// `global_batch`. In a fixed order.
-std::vector<Allocation> allocations(const ClusterSpec&, const SearchSpace&, SearchMode, std::int64_t global_batch);
+// Every (tensor, context, data, stages of each group, order of groups) that the cluster's largest counts
+// allow; groups with a fixed count are paid for whether used or not. homogeneous: one group a plan.
+// Data-parallel ways divide `global_batch`. In a fixed order.
+std::vector<Allocation> allocations(const ClusterSpec&, const SearchSpace&, SearchMode,
+                                    std::int64_t global_batch);
 std::vector<Setting> settings(const SearchSpace&);
 
-// Why a candidate has no shape (heads, sequence, batch, chunks, ... do not divide), in words; absent when it has one.
-std::optional<std::string> shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&, const Setting&,
-                                          std::int64_t global_batch, std::int64_t sequence);
+// Why a candidate has no shape (heads, sequence, batch, chunks, ... do not divide), in words; absent when it
+// has one.
+std::optional<std::string> shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&,
+                                          const Setting&, std::int64_t global_batch, std::int64_t sequence);
 
 // The strategy without its parts.
-ParallelStrategy strategy_of(const Allocation&, const Setting&, std::int64_t global_batch, std::int64_t sequence,
-                             DataType);
+ParallelStrategy strategy_of(const Allocation&, const Setting&, std::int64_t global_batch,
+                             std::int64_t sequence, DataType);
 
 }  // namespace orrery

@@ -9,7 +9,11 @@ namespace {
 class RankProgram {
  public:
   RankProgram(const Schedule& one, const TrafficShape& traffic, Schedule& all, int rank)
-      : one_(one), traffic_(traffic), all_(all), rank_(rank), launched_(static_cast<std::size_t>(one.shape.chunks)) {
+      : one_(one),
+        traffic_(traffic),
+        all_(all),
+        rank_(rank),
+        launched_(static_cast<std::size_t>(one.shape.chunks)) {
     for (const Step& step : one.programs[static_cast<std::size_t>(rank)]) {
       if (step.kind == last_kind()) order_of_backwards_.push_back(&step);
     }
@@ -36,7 +40,8 @@ class RankProgram {
     return traffic_.buckets.empty() ? 1 : traffic_.buckets[static_cast<std::size_t>(part)];
   }
   bool is_end_stage() const {
-    return one_.shape.ranks > 1 && (rank_ == one_.rank_of_part.front() || rank_ == one_.rank_of_part.back()) &&
+    return one_.shape.ranks > 1 &&
+           (rank_ == one_.rank_of_part.front() || rank_ == one_.rank_of_part.back()) &&
            one_.rank_of_part.front() != one_.rank_of_part.back();
   }
 
@@ -82,18 +87,25 @@ class RankProgram {
 
   void schedule_step(const Step& step) {
     if (step.kind == StepKind::forward && step.microbatch == 0 && awaits_parameters()) {
-      cut(moved(step), buckets(part(step.chunk)),
-          [&](int bucket) { collective(StepKind::await, slot(CollectiveRole::parameters, part(step.chunk), bucket, 1), step.phase); },
+      cut(
+          moved(step), buckets(part(step.chunk)),
+          [&](int bucket) {
+            collective(StepKind::await, slot(CollectiveRole::parameters, part(step.chunk), bucket, 1),
+                       step.phase);
+          },
           [](int) {});
       return;
     }
-    const bool cut_last_backward = traffic_.gradients && traffic_.overlap_grad_reduce && step.kind == last_kind() &&
-                                   one_.shape.chunks == 1 && rank_ == 0 &&
+    const bool cut_last_backward = traffic_.gradients && traffic_.overlap_grad_reduce &&
+                                   step.kind == last_kind() && one_.shape.chunks == 1 && rank_ == 0 &&
                                    step.microbatch == one_.shape.microbatches - 1;
     if (cut_last_backward) {
       launched_[0] = true;
-      cut(moved(step), buckets(part(0)), [](int) {},
-          [&](int bucket) { collective(StepKind::launch, slot(CollectiveRole::gradients, part(0), bucket)); });
+      cut(
+          moved(step), buckets(part(0)), [](int) {},
+          [&](int bucket) {
+            collective(StepKind::launch, slot(CollectiveRole::gradients, part(0), bucket));
+          });
       return;
     }
     steps_.push_back(moved(step));
@@ -118,7 +130,8 @@ class RankProgram {
     }
   }
 
-  // After backward k of this rank: the chunk whose last backward was number k - rank, so that all ranks launch together.
+  // After backward k of this rank: the chunk whose last backward was number k - rank, so that all ranks
+  // launch together.
   void launch_finished_chunk() {
     const int aligned = backwards_ - rank_;
     ++backwards_;
@@ -196,7 +209,8 @@ Schedule with_traffic(const Schedule& one, const TrafficShape& traffic) {
   for (int iteration = 0; iteration < traffic.iterations; ++iteration) {
     all.collectives.insert(all.collectives.end(), slots.begin(), slots.end());
   }
-  for (int rank = 0; rank < one.shape.ranks; ++rank) all.programs.push_back(RankProgram(one, traffic, all, rank).write());
+  for (int rank = 0; rank < one.shape.ranks; ++rank)
+    all.programs.push_back(RankProgram(one, traffic, all, rank).write());
   return all;
 }
 

@@ -11,13 +11,14 @@ namespace {
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 double load(const StageLoad& stage, int first, int end) {
-  return (*stage.before)[static_cast<std::size_t>(end)] - (*stage.before)[static_cast<std::size_t>(first)] + stage.extra;
+  return (*stage.before)[static_cast<std::size_t>(end)] - (*stage.before)[static_cast<std::size_t>(first)] +
+         stage.extra;
 }
 
 using Table = std::vector<std::vector<double>>;
 
-// [stage][i]: the least possible slowest load of stages 0 .. stage - 1 over layers 0 .. i - 1; infinite where there is
-// no such split.
+// [stage][i]: the least possible slowest load of stages 0 .. stage - 1 over layers 0 .. i - 1; infinite where
+// there is no such split.
 Table least_slowest(const std::vector<StageLoad>& stages, int layers) {
   Table least(stages.size() + 1, std::vector<double>(static_cast<std::size_t>(layers) + 1, kImpossible));
   least[0][0] = 0.0;
@@ -35,8 +36,10 @@ Table least_slowest(const std::vector<StageLoad>& stages, int layers) {
   return least;
 }
 
-// From the last stage back, each takes as many layers as leave a split within `limit` to the stages before it.
-std::vector<LayerRange> fill_from_the_back(const std::vector<StageLoad>& stages, const Table& least, int layers) {
+// From the last stage back, each takes as many layers as leave a split within `limit` to the stages before
+// it.
+std::vector<LayerRange> fill_from_the_back(const std::vector<StageLoad>& stages, const Table& least,
+                                           int layers) {
   const double limit = least.back().back();
   std::vector<LayerRange> ranges(stages.size());
   int end = layers;

@@ -8,9 +8,9 @@
 
 namespace orrery {
 
-// [replica * P + stage][lane] -> GPU number; lane = context rank * T + tensor rank. The stages of a cluster group fill
-// the GPUs of that group in order: all replicas of its first stage, then of its second, and so on. The strategy must
-// fit the topology (check_shape).
+// [replica * P + stage][lane] -> GPU number; lane = context rank * T + tensor rank. The stages of a cluster
+// group fill the GPUs of that group in order: all replicas of its first stage, then of its second, and so on.
+// The strategy must fit the topology (check_shape).
 std::vector<std::vector<int>> place(const ParallelStrategy&, const Topology&);
 
 }  // namespace orrery

@@ -245,7 +245,8 @@ struct Rule::Program {
     try {
       const mup::IValue& result = parser.Eval();
       if (kind_of(result) == Kind::boolean) return result.GetBool();
-      throw InputError(orrery::rule_place(place, 0), quote_for_message(text) + ", which is " + describe(result),
+      throw InputError(orrery::rule_place(place, 0),
+                       quote_for_message(text) + ", which is " + describe(result),
                        "a rule that is true or false, such as one with a comparison");
     } catch (mup::ParserError& error) {
       rethrow(error, text);

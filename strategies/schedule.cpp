@@ -10,7 +10,9 @@
 namespace orrery {
 namespace {
 
-std::optional<std::string> no_obstacle(const ScheduleShape&) { return std::nullopt; }
+std::optional<std::string> no_obstacle(const ScheduleShape&) {
+  return std::nullopt;
+}
 
 // Part p's neighbours on the same rank need no message: the order of the rank's program is enough.
 bool crosses(const Schedule& schedule, int boundary) {
@@ -64,8 +66,9 @@ std::vector<Step> asynchronous_program(const Schedule& schedule, const TaskOrder
   return program;
 }
 
-// Megatron-LM joins a send and a receive with the same neighbour into one call: the output of a steady forward with
-// the gradient that its backward needs, and the gradient of a steady backward with the next steady forward's input.
+// Megatron-LM joins a send and a receive with the same neighbour into one call: the output of a steady
+// forward with the gradient that its backward needs, and the gradient of a steady backward with the next
+// steady forward's input.
 bool joins_next(const Task& task, const Task& next) {
   const bool steady_pair = task.phase != Phase::drain && next.phase == Phase::steady;
   if (task.kind == StepKind::forward) return steady_pair && next.kind == StepKind::backward;
@@ -74,7 +77,8 @@ bool joins_next(const Task& task, const Task& next) {
 
 std::vector<Step> blocking_program(const Schedule& schedule, const TaskOrder& order, int rank) {
   std::vector<Step> program;
-  const auto exchange = [&program](std::optional<MessageId> send, std::optional<MessageId> receive, Phase phase) {
+  const auto exchange = [&program](std::optional<MessageId> send, std::optional<MessageId> receive,
+                                   Phase phase) {
     if (!send && !receive) return;
     Step step;
     step.kind = StepKind::exchange;
@@ -120,16 +124,16 @@ void lay_out_parts(Schedule& schedule) {
 const std::vector<ScheduleRow>& schedule_table() {
   static const std::vector<ScheduleRow> table{
       {ScheduleKind::gpipe, "all forwards, then all backwards", false, 1, true, gpipe_order, no_obstacle},
-      {ScheduleKind::one_f_one_b, "one forward, one backward after a warm-up (Megatron-LM's default)", false, 1, true,
-       one_f_one_b_order, no_obstacle},
-      {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)", false, 0, false,
-       interleaved_order, interleaved_obstacle},
+      {ScheduleKind::one_f_one_b, "one forward, one backward after a warm-up (Megatron-LM's default)", false,
+       1, true, one_f_one_b_order, no_obstacle},
+      {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)",
+       false, 0, false, interleaved_order, interleaved_obstacle},
       {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1, false,
        zb_h1_order, no_obstacle},
-      {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1, false,
-       zb_h2_order, no_obstacle},
-      {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2, false,
-       zb_v_order, no_obstacle},
+      {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1,
+       false, zb_h2_order, no_obstacle},
+      {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2,
+       false, zb_v_order, no_obstacle},
   };
   return table;
 }
@@ -172,7 +176,8 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape& shape) {
   const ScheduleRow& row = schedule_row(shape.kind);
   const std::string name(to_text(shape.kind));
   if (row.chunks > 0 && shape.chunks != row.chunks) {
-    return name + " has " + std::to_string(row.chunks) + " chunk(s) a rank, not " + std::to_string(shape.chunks);
+    return name + " has " + std::to_string(row.chunks) + " chunk(s) a rank, not " +
+           std::to_string(shape.chunks);
   }
   if (row.chunks == 0 && shape.chunks < 2) return name + " needs 2 chunks a rank or more";
   if (shape.transfers == TransferMode::blocking && !row.blocking) {

@@ -1,8 +1,9 @@
 // A pipeline schedule as a program of steps for each pipeline rank; no times, no platform.
 //
-// The engines (estimator and replay) know only steps. A compute step starts when the messages it awaits have arrived
-// and lets its sends go when it ends. An exchange step posts its sends and receives together and ends when all of
-// them are over; each of its messages starts when both ends have posted it (a rendezvous, as NCCL's).
+// The engines (estimator and replay) know only steps. A compute step starts when the messages it awaits have
+// arrived and lets its sends go when it ends. An exchange step posts its sends and receives together and ends
+// when all of them are over; each of its messages starts when both ends have posted it (a rendezvous, as
+// NCCL's).
 #pragma once
 
 #include <array>
@@ -20,12 +21,14 @@ enum class StepKind : std::uint8_t {
   backward,         // for the input and, unless the schedule splits it, for the weights
   weight_gradient,  // for the weights
   exchange,
-  join,       // enters a collective and waits for its end
-  launch,     // enters a collective and goes on
-  await,      // waits for the end of a collective that was launched
+  join,    // enters a collective and waits for its end
+  launch,  // enters a collective and goes on
+  await,   // waits for the end of a collective that was launched
   optimizer,
 };
-constexpr bool is_compute(StepKind kind) { return kind <= StepKind::weight_gradient; }
+constexpr bool is_compute(StepKind kind) {
+  return kind <= StepKind::weight_gradient;
+}
 
 using MessageId = std::int32_t;
 
@@ -48,9 +51,10 @@ struct Step {
   std::int16_t chunk = 0;       // of compute steps
   std::int32_t microbatch = 0;  // of compute steps; counted on over the iterations
   std::int32_t slot = 0;        // of join, launch and await: index into Schedule::collectives
-  std::int32_t pieces = 1;      // a task may be cut into so many equal steps, where buckets of gradients are ready
-  MessageList awaits;           // compute: must have arrived before it starts. exchange: received by it
-  MessageList sends;            // compute: set off when it ends. exchange: sent by it
+  std::int32_t pieces =
+      1;               // a task may be cut into so many equal steps, where buckets of gradients are ready
+  MessageList awaits;  // compute: must have arrived before it starts. exchange: received by it
+  MessageList sends;   // compute: set off when it ends. exchange: sent by it
   bool operator==(const Step&) const = default;
 };
 
@@ -79,8 +83,8 @@ struct ScheduleShape {
 
 enum class CollectiveRole : std::uint8_t { gradients, embedding, gradient_norm, parameters };
 
-// A collective of a program. Gradients and parameters: the rank of the part, in every replica. Embedding: first and last
-// stage of each replica by itself. Norm: all stages of each replica by itself.
+// A collective of a program. Gradients and parameters: the rank of the part, in every replica. Embedding:
+// first and last stage of each replica by itself. Norm: all stages of each replica by itself.
 struct CollectiveSlot {
   CollectiveRole role = CollectiveRole::gradients;
   int part = 0;
@@ -89,8 +93,8 @@ struct CollectiveSlot {
 };
 
 struct Schedule {
-  ScheduleShape shape;      // of one iteration
-  int iterations = 1;       // message and step microbatches count on: iteration * M + microbatch
+  ScheduleShape shape;  // of one iteration
+  int iterations = 1;   // message and step microbatches count on: iteration * M + microbatch
   std::vector<CollectiveSlot> collectives;  // what the steps' slots mean
   bool split_backward = false;
   std::vector<std::vector<Step>> programs;  // one a rank, in program order
@@ -118,16 +122,17 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape&);
 // Throws InputError where schedule_obstacle speaks.
 Schedule make_schedule(const ScheduleShape&);
 
-// Why the ranks would wait for each other for ever, or for work that never comes, as "rank 0 at 0B0 waits for 1B0 of
-// rank 1; rank 1 at ..."; absent when every rank gets through. Holds for all times that steps and messages may take.
-// Operations are named as in schedule files: part, F, B (split: I and W), microbatch.
+// Why the ranks would wait for each other for ever, or for work that never comes, as "rank 0 at 0B0 waits for
+// 1B0 of rank 1; rank 1 at ..."; absent when every rank gets through. Holds for all times that steps and
+// messages may take. Operations are named as in schedule files: part, F, B (split: I and W), microbatch.
 std::optional<std::string> schedule_deadlock(const Schedule&);
 
-// How messages travel in a plan that does not say: blocking where Megatron-LM has blocking calls, else overlapped.
+// How messages travel in a plan that does not say: blocking where Megatron-LM has blocking calls, else
+// overlapped.
 TransferMode default_transfers(ScheduleKind);
 
-// How many microbatches have their activations alive on a rank when most have: from the start of their forward to
-// the end of their backward, counted over the program.
+// How many microbatches have their activations alive on a rank when most have: from the start of their
+// forward to the end of their backward, counted over the program.
 struct InFlight {
   std::vector<int> per_chunk;  // at the moment of the peak
   int total = 0;               // sum over chunks

@@ -1,4 +1,5 @@
-// gpipe (arXiv 1811.06965) and 1f1b (arXiv 2006.09503, Megatron-LM's forward_backward_pipelining_without_interleaving).
+// gpipe (arXiv 1811.06965) and 1f1b (arXiv 2006.09503, Megatron-LM's
+// forward_backward_pipelining_without_interleaving).
 #include <algorithm>
 
 #include "strategies/task_order.hpp"

@@ -1,4 +1,5 @@
-// 1f1b over several model parts a rank (arXiv 2104.04473, Megatron-LM's forward_backward_pipelining_with_interleaving).
+// 1f1b over several model parts a rank (arXiv 2104.04473, Megatron-LM's
+// forward_backward_pipelining_with_interleaving).
 #include <algorithm>
 
 #include "strategies/task_order.hpp"
@@ -6,7 +7,8 @@
 namespace orrery {
 namespace {
 
-// (chunk, microbatch) of every virtual microbatch: groups of `group` microbatches, in a group chunk after chunk.
+// (chunk, microbatch) of every virtual microbatch: groups of `group` microbatches, in a group chunk after
+// chunk.
 std::vector<std::pair<int, int>> schedule_of_virtual_microbatches(int microbatches, int chunks, int group) {
   std::vector<std::pair<int, int>> table;
   for (int first = 0; first < microbatches; first += group) {
@@ -38,8 +40,9 @@ std::optional<std::string> interleaved_obstacle(const ScheduleShape& shape) {
   const int group = shape.group();
   const std::string numbers = "microbatches (" + std::to_string(shape.microbatches) + ")";
   if (group < shape.ranks || group > shape.microbatches) {
-    return "interleaved needs microbatch groups (" + std::to_string(group) + ") of at least as many as stages (" +
-           std::to_string(shape.ranks) + ") and at most as many as " + numbers;
+    return "interleaved needs microbatch groups (" + std::to_string(group) +
+           ") of at least as many as stages (" + std::to_string(shape.ranks) + ") and at most as many as " +
+           numbers;
   }
   const int ragged = shape.microbatches % group;
   if (ragged != 0 && ragged < shape.ranks) {

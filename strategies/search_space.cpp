@@ -70,6 +70,8 @@ SearchSpace parse_space(std::string_view yaml, const std::string& file) {
   return space;
 }
 
-SearchSpace read_space(const std::string& path) { return parse_space(read_text_file(path), path); }
+SearchSpace read_space(const std::string& path) {
+  return parse_space(read_text_file(path), path);
+}
 
 }  // namespace orrery

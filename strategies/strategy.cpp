@@ -4,39 +4,54 @@ namespace orrery {
 
 std::string_view to_text(ScheduleKind kind) {
   switch (kind) {
-    case ScheduleKind::gpipe: return "gpipe";
-    case ScheduleKind::one_f_one_b: return "1f1b";
-    case ScheduleKind::interleaved: return "interleaved";
-    case ScheduleKind::zb_h1: return "zb-h1";
-    case ScheduleKind::zb_h2: return "zb-h2";
-    case ScheduleKind::zb_v: return "zb-v";
-    case ScheduleKind::from_file: return "file";
+    case ScheduleKind::gpipe:
+      return "gpipe";
+    case ScheduleKind::one_f_one_b:
+      return "1f1b";
+    case ScheduleKind::interleaved:
+      return "interleaved";
+    case ScheduleKind::zb_h1:
+      return "zb-h1";
+    case ScheduleKind::zb_h2:
+      return "zb-h2";
+    case ScheduleKind::zb_v:
+      return "zb-v";
+    case ScheduleKind::from_file:
+      return "file";
   }
   return "";
 }
 
 std::string_view to_text(TransferMode mode) {
   switch (mode) {
-    case TransferMode::eager: return "eager";
-    case TransferMode::blocking: return "blocking";
-    case TransferMode::overlapped: return "overlapped";
+    case TransferMode::eager:
+      return "eager";
+    case TransferMode::blocking:
+      return "blocking";
+    case TransferMode::overlapped:
+      return "overlapped";
   }
   return "";
 }
 
 std::string_view to_text(RecomputeGranularity granularity) {
   switch (granularity) {
-    case RecomputeGranularity::none: return "none";
-    case RecomputeGranularity::selective: return "selective";
-    case RecomputeGranularity::full: return "full";
+    case RecomputeGranularity::none:
+      return "none";
+    case RecomputeGranularity::selective:
+      return "selective";
+    case RecomputeGranularity::full:
+      return "full";
   }
   return "";
 }
 
 std::string_view to_text(RecomputeMethod method) {
   switch (method) {
-    case RecomputeMethod::uniform: return "uniform";
-    case RecomputeMethod::block: return "block";
+    case RecomputeMethod::uniform:
+      return "uniform";
+    case RecomputeMethod::block:
+      return "block";
   }
   return "";
 }

@@ -21,8 +21,8 @@ std::string_view to_text(TransferMode);
 std::string_view to_text(RecomputeGranularity);
 std::string_view to_text(RecomputeMethod);
 
-// The model part that is chunk `chunk` of pipeline rank `rank`. Parts go round the ranks chunk after chunk, c P + s; in
-// zb-v they go down and come back: s, then 2 P - 1 - s.
+// The model part that is chunk `chunk` of pipeline rank `rank`. Parts go round the ranks chunk after chunk, c
+// P + s; in zb-v they go down and come back: s, then 2 P - 1 - s.
 constexpr int part_of(ScheduleKind kind, int ranks, int rank, int chunk) {
   return kind == ScheduleKind::zb_v && chunk % 2 == 1 ? (chunk + 1) * ranks - 1 - rank : chunk * ranks + rank;
 }
@@ -33,7 +33,8 @@ constexpr int rank_holding(ScheduleKind kind, int ranks, int part) {
 struct Recompute {
   RecomputeGranularity granularity = RecomputeGranularity::none;
   RecomputeMethod method = RecomputeMethod::uniform;
-  // full only. block: the first `layers` layers of each part are recomputed. uniform: all are, in groups of `layers`.
+  // full only. block: the first `layers` layers of each part are recomputed. uniform: all are, in groups of
+  // `layers`.
   int layers = 1;
   bool operator==(const Recompute&) const = default;
 };
@@ -53,21 +54,22 @@ struct StageDevices {
 };
 
 struct ParallelStrategy {
-  int pipeline = 1;  // P: pipeline ranks
-  int data = 1;      // D: data-parallel replicas of the pipeline
-  int context = 1;   // context-parallel ways
-  int expert = 1;    // expert-parallel ways, within data
-  int chunks = 1;    // v: model parts a pipeline rank holds (virtual stages)
-  std::int64_t micro_batch = 1;   // sequences
-  std::int64_t global_batch = 1;  // sequences an iteration
-  std::int64_t sequence = 0;      // tokens
+  int pipeline = 1;                // P: pipeline ranks
+  int data = 1;                    // D: data-parallel replicas of the pipeline
+  int context = 1;                 // context-parallel ways
+  int expert = 1;                  // expert-parallel ways, within data
+  int chunks = 1;                  // v: model parts a pipeline rank holds (virtual stages)
+  std::int64_t micro_batch = 1;    // sequences
+  std::int64_t global_batch = 1;   // sequences an iteration
+  std::int64_t sequence = 0;       // tokens
   DataType type = DataType::bf16;  // of weights and activations
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   TransferMode transfers = TransferMode::blocking;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
-  bool overlap_param_gather = false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
+  bool overlap_param_gather =
+      false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P

@@ -16,8 +16,8 @@ struct Task {
   Phase phase = Phase::warmup;
   int chunk = 0;
   int microbatch = 0;
-  // Of a backward and the weight gradient right after it: they are one operation of a schedule that splits others
-  // (cell B of a file that has cells I and W), so that the gradient leaves when both are over.
+  // Of a backward and the weight gradient right after it: they are one operation of a schedule that splits
+  // others (cell B of a file that has cells I and W), so that the gradient leaves when both are over.
   bool whole = false;
   bool operator==(const Task&) const = default;
 };
@@ -49,8 +49,9 @@ TaskOrder zb_v_order(const ScheduleShape&, int rank);
 // `layout`, a schedule without programs, with the steps and messages of one order a rank.
 Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders);
 
-// The common form of 1f1b and interleaved: `warmup` forwards, then pairs of a forward and a backward, then the backwards
-// that are left. forward(k) and backward(k) give the (chunk, microbatch) of the k-th of their kind.
+// The common form of 1f1b and interleaved: `warmup` forwards, then pairs of a forward and a backward, then
+// the backwards that are left. forward(k) and backward(k) give the (chunk, microbatch) of the k-th of their
+// kind.
 template <class ForwardTask, class BackwardTask>
 TaskOrder warmup_pairs_drain(int total, int warmup, ForwardTask forward, BackwardTask backward) {
   TaskOrder order;

@@ -7,11 +7,15 @@
 #include <catch2/catch_all.hpp>
 using Catch::Approx;
 namespace orrery {
-inline auto contains_text(const std::string& part) { return Catch::Matchers::ContainsSubstring(part); }
+inline auto contains_text(const std::string& part) {
+  return Catch::Matchers::ContainsSubstring(part);
+}
 }  // namespace orrery
 #else
 #include <catch2/catch.hpp>
 namespace orrery {
-inline auto contains_text(const std::string& part) { return Catch::Contains(part); }
+inline auto contains_text(const std::string& part) {
+  return Catch::Contains(part);
+}
 }  // namespace orrery
 #endif

@@ -22,8 +22,12 @@ std::string number(double value) {
   return text;
 }
 
-std::string number(const std::optional<FlopsPerSecond>& peak) { return peak ? number(peak->value() / kTera) : ""; }
-std::string number(const std::optional<DollarsPerHour>& price) { return price ? number(price->value()) : ""; }
+std::string number(const std::optional<FlopsPerSecond>& peak) {
+  return peak ? number(peak->value() / kTera) : "";
+}
+std::string number(const std::optional<DollarsPerHour>& price) {
+  return price ? number(price->value()) : "";
+}
 
 Table gpus_table() {
   Table table;
@@ -64,9 +68,9 @@ Table instances_table() {
   for (const InstanceSpec& instance : instance_catalog()) {
     for (const InstancePrice& price : instance.prices) {
       table.rows.push_back({instance.name, instance.provider, instance.gpu, std::to_string(instance.gpus),
-                            instance.network ? number(instance.network->value() * 8 / kGiga) : "", price.region,
-                            number(price.on_demand), number(price.reserved_1y), number(price.spot), price.date,
-                            price.source});
+                            instance.network ? number(instance.network->value() * 8 / kGiga) : "",
+                            price.region, number(price.on_demand), number(price.reserved_1y),
+                            number(price.spot), price.date, price.source});
     }
   }
   return table;
@@ -93,7 +97,8 @@ Table clusters_table() {
   for (const std::string& name : builtin_cluster_names()) {
     std::string nodes;
     for (const NodeGroup& group : read_cluster(name).groups) {
-      const std::string least = std::to_string(group.count.minimum), most = std::to_string(group.count.maximum);
+      const std::string least = std::to_string(group.count.minimum),
+                        most = std::to_string(group.count.maximum);
       nodes += (nodes.empty() ? "" : " + ") + (least == most ? most : least + ".." + most) + " of " +
                std::to_string(group.gpus_per_node) + " " + group.gpu.name;
     }
@@ -116,7 +121,8 @@ Table schedules_table() {
 }
 
 Table estimators_table() {
-  return names_table("estimator", {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
+  return names_table("estimator",
+                     {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
 }
 
 // Columns of numbers are aligned right; what is not known of them is null.
@@ -129,7 +135,8 @@ std::string to_json(const Table& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& cells : table.rows) {
     nlohmann::ordered_json row;
-    for (std::size_t i = 0; i < cells.size(); ++i) row[table.columns[i].title] = json_cell(table.columns[i], cells[i]);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      row[table.columns[i].title] = json_cell(table.columns[i], cells[i]);
     rows.push_back(std::move(row));
   }
   return rows.dump(2) + "\n";
@@ -146,7 +153,8 @@ int run_catalog(const Arguments& arguments) {
       {"clusters", clusters_table}, {"estimators", estimators_table}, {"schedules", schedules_table}};
   const std::vector<std::string> wanted = line.list("what");
   if (wanted.size() != 1) {
-    throw InputError("orrery catalog", wanted.empty() ? "nothing" : std::to_string(wanted.size()) + " arguments",
+    throw InputError("orrery catalog",
+                     wanted.empty() ? "nothing" : std::to_string(wanted.size()) + " arguments",
                      std::string("one of ") + kLists);
   }
   std::vector<std::string> names;

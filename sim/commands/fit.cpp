@@ -8,13 +8,16 @@
 namespace orrery {
 
 int run_fit(const Arguments& arguments) {
-  CommandLine line("fit", "Fits the efficiency models to measured operators and prints how wrong each is on what it did not see.",
-                   "orrery fit --profiles measured/ -o my-costs");
+  CommandLine line(
+      "fit",
+      "Fits the efficiency models to measured operators and prints how wrong each is on what it did not see.",
+      "orrery fit --profiles measured/ -o my-costs");
   line.values("profiles", "FOLDER", "measured operator tables (README of traces); may be repeated");
   if (!line.parse(arguments)) return 0;
   FitOptions options;
   options.profiles = line.list("profiles");
-  if (options.profiles.empty()) throw InputError("orrery fit", "no --profiles", "a folder of measured operator tables");
+  if (options.profiles.empty())
+    throw InputError("orrery fit", "no --profiles", "a folder of measured operator tables");
   options.output = line.required("output");
   options.seed = line.seed();
   const FitReport report = fit(options);

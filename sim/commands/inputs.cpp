@@ -7,8 +7,8 @@
 
 #include "costmodels/sha256.hpp"
 #include "sim/progress.hpp"
-#include "traces/output_file.hpp"
 #include "sim/xml_platform.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
 
@@ -16,8 +16,7 @@ namespace {
 
 // As a shell reads it back.
 std::string shell_word(const std::string& word) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -54,8 +53,9 @@ ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name
   return cluster;
 }
 
-RunOrigin origin_of(const CommandLine& line, const std::string& command, const std::vector<std::string>& arguments,
-                    const std::string& model, const std::string& cluster, const CostModels& costs) {
+RunOrigin origin_of(const CommandLine& line, const std::string& command,
+                    const std::vector<std::string>& arguments, const std::string& model,
+                    const std::string& cluster, const CostModels& costs) {
   RunOrigin origin;
   origin.command_line = command_line_text(command, arguments);
   origin.seed = line.seed();
@@ -66,7 +66,9 @@ RunOrigin origin_of(const CommandLine& line, const std::string& command, const s
   return origin;
 }
 
-void require_writable(const std::string& path) { const OutputFile tried(path); }
+void require_writable(const std::string& path) {
+  const OutputFile tried(path);
+}
 
 int picture_columns() {
   constexpr int kLeast = 60, kUsual = 110, kMost = 180;
@@ -77,9 +79,11 @@ void make_output_folder(const std::string& path) {
   std::error_code trouble;
   std::filesystem::create_directories(path, trouble);
   if (trouble || !std::filesystem::is_directory(path)) {
-    throw InputError(path, trouble ? trouble.message() : "a file", "a folder that can be made or written to (-o)");
+    throw InputError(path, trouble ? trouble.message() : "a file",
+                     "a folder that can be made or written to (-o)");
   }
-  if (::access(path.c_str(), W_OK) != 0) throw InputError(path, "no leave to write", "a folder that can be written to (-o)");
+  if (::access(path.c_str(), W_OK) != 0)
+    throw InputError(path, "no leave to write", "a folder that can be written to (-o)");
 }
 
 }  // namespace orrery

@@ -19,8 +19,8 @@ ClusterSpec read_any_cluster(const std::string& name);
 // --no-contention makes the links ideal.
 ClusterSpec read_cluster_option(const CommandLine&, const std::string& name);
 
-// The command as a shell reads it, for the trace. Without what cannot change a result (--jobs, --quiet), so that the
-// same search leaves the same bytes.
+// The command as a shell reads it, for the trace. Without what cannot change a result (--jobs, --quiet), so
+// that the same search leaves the same bytes.
 std::string command_line_text(const std::string& command, const std::vector<std::string>& arguments);
 RunOrigin origin_of(const CommandLine&, const std::string& command, const std::vector<std::string>& arguments,
                     const std::string& model, const std::string& cluster, const CostModels&);

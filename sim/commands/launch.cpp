@@ -49,7 +49,8 @@ int run_launch(const Arguments& arguments) {
   write_file(*stem + ".args", files.arguments);
   write_file(*stem + ".sh", files.script);
   write_file(*stem + ".ranks", files.rank_map);
-  if (!line.quiet()) std::cerr << "wrote " << *stem << ".args, " << *stem << ".sh and " << *stem << ".ranks\n";
+  if (!line.quiet())
+    std::cerr << "wrote " << *stem << ".args, " << *stem << ".sh and " << *stem << ".ranks\n";
   return 0;
 }
 

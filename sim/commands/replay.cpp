@@ -5,12 +5,12 @@
 #include "analysis/gantt.hpp"
 #include "analysis/statistics.hpp"
 #include "analysis/table.hpp"
+#include "costmodels/estimate.hpp"
+#include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/durations.hpp"
 #include "sim/feasibility.hpp"
-#include "costmodels/estimate.hpp"
-#include "sim/children.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
@@ -22,7 +22,9 @@ namespace {
 
 constexpr int kLinkBins = 200;
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string milliseconds_text(Seconds time) {
   char text[32];
@@ -34,34 +36,37 @@ std::string spread_text(const std::vector<double>& runs) {
   if (runs.empty()) return {};
   const Spread spread = spread_of(runs);
   char text[256];
-  std::snprintf(text, sizeof text, "%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n",
-                runs.size(), milliseconds_text(Seconds(spread.mean)).c_str(),
-                milliseconds_text(Seconds(spread.deviation)).c_str(), milliseconds_text(Seconds(spread.p05)).c_str(),
-                milliseconds_text(Seconds(spread.p50)).c_str(), milliseconds_text(Seconds(spread.p95)).c_str());
+  std::snprintf(
+      text, sizeof text, "%zu runs    mean %s ms, deviation %s ms, 5 %% %s, 50 %% %s, 95 %% %s ms\n",
+      runs.size(), milliseconds_text(Seconds(spread.mean)).c_str(),
+      milliseconds_text(Seconds(spread.deviation)).c_str(), milliseconds_text(Seconds(spread.p05)).c_str(),
+      milliseconds_text(Seconds(spread.p50)).c_str(), milliseconds_text(Seconds(spread.p95)).c_str());
   return text;
 }
 
 std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
   char text[512];
-  std::snprintf(text, sizeof text,
-                "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
-                milliseconds_text(Seconds(summary.iteration_s)).c_str(),
-                milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-                milliseconds_text(Seconds(summary.imbalance_s)).c_str());
+  std::snprintf(
+      text, sizeof text,
+      "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
+      milliseconds_text(Seconds(summary.iteration_s)).c_str(),
+      milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
+      milliseconds_text(Seconds(summary.imbalance_s)).c_str());
   return text + spread_text(summary.runs) + "activities  " + std::to_string(summary.activities) + " on " +
          std::to_string(ranks) + " ranks\n";
 }
 
 Table stages_table(const std::vector<StageAccounting>& stages) {
   Table table;
-  for (const char* title : {"stage", "compute", "tensor", "p2p", "data", "optimizer", "warm-up", "steady", "drain"}) {
+  for (const char* title :
+       {"stage", "compute", "tensor", "p2p", "data", "optimizer", "warm-up", "steady", "drain"}) {
     table.columns.push_back({title, Align::right});
   }
   for (const StageAccounting& stage : stages) {
     const Accounting& mean = stage.mean;
     std::vector<std::string> row{std::to_string(stage.stage)};
-    for (const Seconds time : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp, mean.optimizer,
-                               mean.bubble_warmup, mean.bubble_steady, mean.bubble_drain}) {
+    for (const Seconds time : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp,
+                               mean.optimizer, mean.bubble_warmup, mean.bubble_steady, mean.bubble_drain}) {
       row.push_back(milliseconds_text(time));
     }
     table.rows.push_back(std::move(row));
@@ -73,8 +78,8 @@ std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) 
   return facts_text(summary, timeline.ranks.size()) +
          "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
          "warm-up, steady, drain: bubble\n\n" +
-         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) + "\n" +
-         gantt_legend(GanttLetters::microbatch);
+         to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) +
+         "\n" + gantt_legend(GanttLetters::microbatch);
 }
 
 ReplayChoices choices(const CommandLine& line) {
@@ -85,7 +90,8 @@ ReplayChoices choices(const CommandLine& line) {
 std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, const Topology& topology) {
   const auto count = static_cast<std::size_t>(line.integer("runs", 1, 100'000, 1));
   if (count < 2) return {};
-  if (plan.jitter == 0) throw InputError("--runs", "no --jitter", "--jitter too: without noise all runs are the same");
+  if (plan.jitter == 0)
+    throw InputError("--runs", "no --jitter", "--jitter too: without noise all runs are the same");
   std::vector<ChildTask> tasks;
   for (std::size_t run = 0; run < count; ++run) {
     tasks.push_back([&, run] {
@@ -110,8 +116,7 @@ std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, 
 
 // The trace is written first: nothing is said of a run that then fails.
 void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, const std::vector<double>& runs,
-            const ReplayedPlan& plan,
-            const std::function<Trace(ReplayResult&)>& trace) {
+            const ReplayedPlan& plan, const std::function<Trace(ReplayResult&)>& trace) {
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
@@ -124,7 +129,8 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
   for (const char* option : {"tokens", "costs"}) {
-    if (line.has(option)) throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
+    if (line.has(option))
+      throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
   DurationsPlan given = read_durations(line.required("durations"));
   if (line.has("no-contention")) {
@@ -155,8 +161,8 @@ std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStr
     const auto group = static_cast<std::size_t>(strategy.stages[static_cast<std::size_t>(stage)].group);
     const Bytes usable = usable_memory(book.cluster().groups[group].gpu.memory);
     if (quiet || memory.back().total() <= usable) continue;
-    std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n", stage,
-                 to_text(memory.back().total()).c_str(), to_text(usable).c_str(),
+    std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
+                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(),
                  book.cluster().groups[group].gpu.name.c_str());
   }
   return memory;
@@ -206,7 +212,8 @@ int run_replay_command(const Arguments& arguments) {
   declare_what_ifs(line);
   if (!line.parse(arguments)) return 0;
   if (line.has("plan") == line.has("durations")) {
-    throw InputError("orrery replay", line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
+    throw InputError("orrery replay",
+                     line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
                      "one of them");
   }
   if (const auto path = line.text("output")) require_writable(*path);

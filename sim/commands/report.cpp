@@ -20,7 +20,8 @@ std::vector<std::string> traces_in(const std::string& folder) {
     if (entry->path().extension() == ".h5") paths.push_back(entry->path().string());
   }
   std::sort(paths.begin(), paths.end());
-  if (paths.empty()) throw InputError(folder, "a folder without traces", "a folder of `orrery search`, or trace files (.h5)");
+  if (paths.empty())
+    throw InputError(folder, "a folder without traces", "a folder of `orrery search`, or trace files (.h5)");
   return paths;
 }
 
@@ -33,7 +34,8 @@ int run_report(const Arguments& arguments) {
   if (!line.parse(arguments)) return 0;
   std::vector<std::string> traces;
   for (const std::string& path : line.list("trace")) {
-    const std::vector<std::string> all = std::filesystem::is_directory(path) ? traces_in(path) : std::vector{path};
+    const std::vector<std::string> all =
+        std::filesystem::is_directory(path) ? traces_in(path) : std::vector{path};
     traces.insert(traces.end(), all.begin(), all.end());
   }
   if (traces.empty()) throw InputError("orrery report", "no trace", "one trace file (.h5) or several");

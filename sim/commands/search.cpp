@@ -31,7 +31,8 @@ void declare_options(CommandLine& line) {
       .value("sequence", "TOKENS", "tokens of a sequence (the model's own)")
       .value("global-batch", "N", "sequences of an iteration")
       .value("tokens", "COUNT", "tokens of the whole training, such as 300B or 1T (one iteration)")
-      .value("mode", "MODE", "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
+      .value("mode", "MODE",
+             "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
       .value("precision", "TYPE", "fp32, fp16, bf16 or fp8 (bf16 where all GPUs have it, else fp16)")
@@ -72,7 +73,8 @@ SearchJob read_job(const CommandLine& line) {
   const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
   job.mode = static_cast<SearchMode>(line.choice("mode", modes).value_or(otherwise));
   job.sequence = line.integer("sequence", 1, 100'000'000, job.model.default_sequence);
-  if (job.sequence == 0) throw InputError("orrery search", "no --sequence", "--sequence, which the model file does not say");
+  if (job.sequence == 0)
+    throw InputError("orrery search", "no --sequence", "--sequence, which the model file does not say");
   static_cast<void>(line.required("global-batch"));
   job.global_batch = line.integer("global-batch", 1, 10'000'000, 1);
   job.total_tokens = line.count("tokens").value_or(job.tokens_per_iteration());
@@ -81,7 +83,8 @@ SearchJob read_job(const CommandLine& line) {
   job.deadline = line.quantity<Seconds>("deadline");
   for (const char* limit : {"budget", "deadline"}) {
     if (line.has(limit) && !line.has("tokens")) {
-      throw InputError(std::string("--") + limit, "no --tokens", "--tokens beside it: it binds the whole training");
+      throw InputError(std::string("--") + limit, "no --tokens",
+                       "--tokens beside it: it binds the whole training");
     }
   }
   if (job.mode == SearchMode::cost && !job.budget && !job.deadline) {
@@ -126,14 +129,15 @@ ReportInput report_input(const SearchReport& report) {
   }
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(input.traces.size()) == kReportedTraces) break;
-    input.traces.push_back({"Plan " + std::to_string(plan.rank) + ": " +
-                                stages_text(report.job->cluster, plan.plan.strategy),
-                            read_trace(plan.trace)});
+    input.traces.push_back(
+        {"Plan " + std::to_string(plan.rank) + ": " + stages_text(report.job->cluster, plan.plan.strategy),
+         read_trace(plan.trace)});
   }
   return input;
 }
 
-// What an earlier search left in the folder and this one has not written again would pass for a result of this one.
+// What an earlier search left in the folder and this one has not written again would pass for a result of
+// this one.
 void remove_older(const std::string& folder, int plans) {
   std::error_code ignored;
   for (int rank = plans + 1;; ++rank) {
@@ -143,16 +147,18 @@ void remove_older(const std::string& folder, int plans) {
   }
 }
 
-// Plan files, and launch files of the fastest plan; returns the paths of the latter, and what Megatron-LM cannot run.
-std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin, const std::string& folder,
-                                      std::vector<std::string>& gaps) {
+// Plan files, and launch files of the fastest plan; returns the paths of the latter, and what Megatron-LM
+// cannot run.
+std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin,
+                                      const std::string& folder, std::vector<std::string>& gaps) {
   for (const ReportedPlan& plan : report.plans) {
     const Plan file{origin.model, origin.cluster, plan.plan.strategy};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
   const std::string stem = folder + "/launch-01";
   const std::vector<std::string> paths{stem + ".args", stem + ".sh", stem + ".ranks"};
-  const auto launch = launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
+  const auto launch =
+      launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
   if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
     write_file(paths[0], files->arguments);
     write_file(paths[1], files->script);
@@ -170,16 +176,16 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   Table table = terminal_table(report, ranks);
   const auto width = terminal_columns();
   if (!width) return to_text(table);
-  const std::vector<std::string> gone = narrow(
-      table, static_cast<std::size_t>(*width),
-      {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches", "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
+  const std::vector<std::string> gone = narrow(table, static_cast<std::size_t>(*width),
+                                               {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches",
+                                                "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";
 }
 
-void print_report(const SearchReport& report, const std::string& folder, const std::vector<std::string>& launch,
-                  const std::vector<std::string>& gaps) {
+void print_report(const SearchReport& report, const std::string& folder,
+                  const std::vector<std::string>& launch, const std::vector<std::string>& gaps) {
   std::vector<int> fastest;
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
@@ -197,7 +203,8 @@ void print_report(const SearchReport& report, const std::string& folder, const s
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
             << gantt_legend(GanttLetters::microbatch) << "\n"
             << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
-            << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace << " ...\n";
+            << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
+            << " ...\n";
   for (const std::string& path : launch) std::cout << "launch   " << path << "\n";
   for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
@@ -214,9 +221,10 @@ int nothing_found(const SearchResult& result, const CommandLine& line, SearchRep
 
 int run_search(const Arguments& arguments) {
   const Seconds start = now();
-  CommandLine line("search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
-                   "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
-                   "--tokens 1T -o out");
+  CommandLine line(
+      "search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
+      "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
+      "--tokens 1T -o out");
   declare_options(line);
   if (!line.parse(arguments)) return 0;
   const SearchJob job = read_job(line);
@@ -228,8 +236,10 @@ int run_search(const Arguments& arguments) {
       origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
   Progress progress(line.quiet());
-  SearchResult result = search(job, rules, costs, book, [&](const std::string& phase, std::size_t done,
-                                                            std::size_t total) { progress.update(phase, done, total); });
+  SearchResult result =
+      search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {
+        progress.update(phase, done, total);
+      });
   SearchReport report;
   report.job = &job;
   report.book = &book;
@@ -242,7 +252,8 @@ int run_search(const Arguments& arguments) {
   }
 
   const Seconds before_replay = now();
-  report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans), report.counts, progress);
+  report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans),
+                              report.counts, progress);
   progress.clear();
   if (report.plans.empty()) return nothing_found(result, line, report);
   report.pareto = pareto_ranks(report.plans);

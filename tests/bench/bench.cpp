@@ -31,13 +31,15 @@ struct Sample {
 
 struct Row {
   std::string name;
-  std::string unit;                // of Sample::work
-  std::function<double()> run;     // returns the amount of work
-  std::string bar;                 // figure to meet or beat
+  std::string unit;             // of Sample::work
+  std::function<double()> run;  // returns the amount of work
+  std::string bar;              // figure to meet or beat
 };
 
 double cpu_seconds(const rusage& usage) {
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -62,7 +64,8 @@ Sample median(const Row& row, int runs) {
     std::memcpy(&sample, bytes.data(), sizeof sample);
     samples.push_back(sample);
   }
-  std::sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) { return a.wall_s < b.wall_s; });
+  std::sort(samples.begin(), samples.end(),
+            [](const Sample& a, const Sample& b) { return a.wall_s < b.wall_s; });
   return samples[samples.size() / 2];
 }
 
@@ -70,7 +73,8 @@ Sample median(const Row& row, int runs) {
 DurationsPlan pipe(int stages, int replicas, int microbatches, const std::string& more) {
   std::string yaml = "schedule: 1f1b\np2p: eager\nmicrobatches: " + std::to_string(microbatches) +
                      "\nreplicas: " + std::to_string(replicas) +
-                     "\nmessage: 16MiB\nlink: {bandwidth: 53687091200Bps, latency: 1us}\n" + more + "stages:\n";
+                     "\nmessage: 16MiB\nlink: {bandwidth: 53687091200Bps, latency: 1us}\n" + more +
+                     "stages:\n";
   for (int stage = 0; stage < stages; ++stage) yaml += "  - {forward: 1ms, backward: 2ms}\n";
   return parse_durations(yaml, "bench");
 }
@@ -85,9 +89,12 @@ double play(const PricedPlan& plan, const Topology& topology, Folding folding) {
   return ranks;
 }
 
-double play(const DurationsPlan& given, Folding folding) { return play(given.plan, given.topology, folding); }
+double play(const DurationsPlan& given, Folding folding) {
+  return play(given.plan, given.topology, folding);
+}
 
-// Llama-3-405B on 8 x `nodes` H100: tensor 8, pipeline 16, batch of 16 sequences a replica; priced by the cost models.
+// Llama-3-405B on 8 x `nodes` H100: tensor 8, pipeline 16, batch of 16 sequences a replica; priced by the
+// cost models.
 struct LargePlan {
   PricedPlan plan;
   Topology topology;
@@ -120,7 +127,8 @@ LargePlan large_plan(int nodes) {
   return {std::move(plan), std::move(topology)};
 }
 
-// Candidates of the demo's model on 64 nodes of 8 A100, priced and replayed one after another, each in its child.
+// Candidates of the demo's model on 64 nodes of 8 A100, priced and replayed one after another, each in its
+// child.
 double replay_many(int count) {
   const LargePlan given = large_plan(64);
   std::vector<ChildTask> tasks;
@@ -159,7 +167,8 @@ double estimate_many() {
   double steps = 0;
   for (int i = 0; i < kRounds; ++i) {
     if (estimate_iteration(given.plan, programs, given.topology).value() <= 0) return 0;
-    for (const auto& program : programs.programs.front().programs) steps += static_cast<double>(program.size());
+    for (const auto& program : programs.programs.front().programs)
+      steps += static_cast<double>(program.size());
   }
   return steps;
 }
@@ -202,7 +211,8 @@ std::vector<Row> rows() {
                     return play(given.plan, given.topology, Folding::on);
                   },
                   "0.2 s"});
-  rows.push_back({"1,000 plans of 512 GPUs replayed, folded, two at once", "plans", [] { return replay_many(1000); }, "20 s"});
+  rows.push_back({"1,000 plans of 512 GPUs replayed, folded, two at once", "plans",
+                  [] { return replay_many(1000); }, "20 s"});
   rows.push_back({"exact recurrence, 16 stages x 64 microbatches, 200 times", "steps", estimate_many, ""});
   rows.push_back({"search of the demo, without replays", "candidates", search_demo,
                   "AMP 0.2, Metis 250, Sailor 460 plans / CPU s"});
@@ -245,12 +255,15 @@ int main() {
   std::vector<std::pair<double, double>> growth;
   for (const Row& row : rows()) {
     const Sample sample = median(row, 3);
-    if (row.name.find("every GPU played") != std::string::npos) growth.emplace_back(sample.work, sample.cpu_s);
-    table.rows.push_back({row.name, fixed(sample.wall_s, 3), fixed(sample.cpu_s, 3), fixed(sample.memory_mb, 0),
-                          fixed(sample.work, 0), row.unit, fixed(sample.work / sample.cpu_s, 0), row.bar});
+    if (row.name.find("every GPU played") != std::string::npos)
+      growth.emplace_back(sample.work, sample.cpu_s);
+    table.rows.push_back({row.name, fixed(sample.wall_s, 3), fixed(sample.cpu_s, 3),
+                          fixed(sample.memory_mb, 0), fixed(sample.work, 0), row.unit,
+                          fixed(sample.work / sample.cpu_s, 0), row.bar});
   }
   std::cout << "median of three runs, each in a process of its own\n\n"
-            << to_text(table) << "\nCPU time of the unfolded replays grows with the number of GPUs to the power "
+            << to_text(table)
+            << "\nCPU time of the unfolded replays grows with the number of GPUs to the power "
             << fixed(exponent(growth), 2) << "\n";
   return 0;
 }

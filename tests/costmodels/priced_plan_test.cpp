@@ -5,8 +5,8 @@
 #include "costmodels/traffic.hpp"
 #include "strategies/plan.hpp"
 #include "tests/catch.hpp"
-#include "tests/costmodels/ring.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
+#include "tests/costmodels/ring.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 #include "tests/strategies/random_schedule.hpp"
 

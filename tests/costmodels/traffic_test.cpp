@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "tests/catch.hpp"
-#include "tests/costmodels/ring.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
+#include "tests/costmodels/ring.hpp"
 #include "tests/strategies/random_schedule.hpp"
 
 namespace orrery {

@@ -68,7 +68,8 @@ void cluster(std::string_view yaml) {
 void check_model(const ModelSpec& model) {
   require(model.layer_count() > 0, "a model has layers");
   require(total_parameters(model) > 0, "a model has parameters");
-  const double flops = model_flops(model, 1, std::max<std::int64_t>(model.default_sequence, 1), AttentionCounting::full);
+  const double flops =
+      model_flops(model, 1, std::max<std::int64_t>(model.default_sequence, 1), AttentionCounting::full);
   require(std::isfinite(flops) && flops > 0, "a model takes work");
 }
 
@@ -115,7 +116,8 @@ std::string write_scratch(const ScratchFolder& folder, const std::string& name, 
 
 Trace small_trace() {
   Trace trace = sample_trace();
-  for (RunAttribute& attribute : trace.run) attribute.value.resize(std::min<std::size_t>(attribute.value.size(), 40));
+  for (RunAttribute& attribute : trace.run)
+    attribute.value.resize(std::min<std::size_t>(attribute.value.size(), 40));
   return trace;
 }
 
@@ -147,7 +149,8 @@ void seal(std::string_view edits) {
 // The cells of a trace, numbered; one of them is overwritten by the bytes of an edit.
 class CellEditor {
  public:
-  CellEditor(std::size_t column, std::size_t row, std::string_view bytes) : column_(column), row_(row), bytes_(bytes) {}
+  CellEditor(std::size_t column, std::size_t row, std::string_view bytes)
+      : column_(column), row_(row), bytes_(bytes) {}
 
   template <class Cells>
   void operator()(const char*, Cells& cells, ColumnLabel) {
@@ -161,7 +164,8 @@ class CellEditor {
  private:
   template <class Cell>
   void set(Cell& cell) const {
-    if constexpr (std::is_trivially_copyable_v<Cell>) std::memcpy(&cell, bytes_.data(), std::min(sizeof cell, bytes_.size()));
+    if constexpr (std::is_trivially_copyable_v<Cell>)
+      std::memcpy(&cell, bytes_.data(), std::min(sizeof cell, bytes_.size()));
   }
 
   std::size_t column_;
@@ -169,7 +173,8 @@ class CellEditor {
   std::string_view bytes_;
 };
 
-// A whole file of odd numbers. Edits: column, row, eight bytes of value. What is read can be written and shown.
+// A whole file of odd numbers. Edits: column, row, eight bytes of value. What is read can be written and
+// shown.
 void trace(std::string_view edits) {
   static const ScratchFolder folder;
   constexpr std::size_t kEditBytes = 10;
@@ -212,9 +217,10 @@ void csv(std::string_view bytes) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
-      {"quantity", quantity}, {"cluster", cluster},     {"huggingface", huggingface}, {"blocks", blocks},
-      {"plan", plan},         {"rules", rules},         {"durations", durations},     {"space", space},
-      {"trace", trace},       {"seal", seal},           {"csv", csv},
+      {"quantity", quantity},   {"cluster", cluster}, {"huggingface", huggingface},
+      {"blocks", blocks},       {"plan", plan},       {"rules", rules},
+      {"durations", durations}, {"space", space},     {"trace", trace},
+      {"seal", seal},           {"csv", csv},
   };
   return all;
 }

@@ -1,5 +1,5 @@
-// libFuzzer's entry; ORRERY_FUZZ_TARGET names the reader. An exception that leaves it stops the fuzzer, which keeps
-// the input.
+// libFuzzer's entry; ORRERY_FUZZ_TARGET names the reader. An exception that leaves it stops the fuzzer, which
+// keeps the input.
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>

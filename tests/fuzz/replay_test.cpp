@@ -14,7 +14,8 @@ namespace {
 std::vector<std::filesystem::path> inputs(const std::string& name) {
   const std::filesystem::path here = std::filesystem::path(ORRERY_SOURCE_DIR) / "tests/fuzz";
   std::vector<std::filesystem::path> files;
-  for (const auto& file : std::filesystem::directory_iterator(here / "corpus" / name)) files.push_back(file.path());
+  for (const auto& file : std::filesystem::directory_iterator(here / "corpus" / name))
+    files.push_back(file.path());
   for (const auto& file : std::filesystem::directory_iterator(here / "found")) {
     if (file.path().filename().string().rfind(name + "-", 0) == 0) files.push_back(file.path());
   }

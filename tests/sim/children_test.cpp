@@ -1,7 +1,7 @@
 #include "sim/children.hpp"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
@@ -40,7 +40,12 @@ TEST_CASE("an input error of a child is thrown again whole") {
 
 TEST_CASE("a defect of a child, its death by a signal and its silent exit are defects that say so") {
   CHECK_THROWS_AS(run_in_children({[]() -> std::string { throw Defect("broken"); }}, 1), Defect);
-  CHECK_THROWS_WITH(run_in_children({[]() -> std::string { ::raise(SIGKILL); return ""; }}, 1),
+  CHECK_THROWS_WITH(run_in_children({[]() -> std::string {
+                                      ::raise(SIGKILL);
+                                      return "";
+                                    }},
+                                    1),
                     contains_text("signal 9"));
-  CHECK_THROWS_WITH(run_in_children({[]() -> std::string { ::_exit(0); }}, 1), contains_text("without an answer"));
+  CHECK_THROWS_WITH(run_in_children({[]() -> std::string { ::_exit(0); }}, 1),
+                    contains_text("without an answer"));
 }

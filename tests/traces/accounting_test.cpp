@@ -74,7 +74,8 @@ Timeline two_spans(double first_start, double first_end, double second_start, do
 TEST_CASE("spans that do not fill the makespan are a defect that names rank and difference") {
   CHECK(complaint(two_spans(0, 2, 2, 4)) == "no complaint");
   CHECK(complaint(two_spans(0, 2, 2 + 3e-9, 4)) == "no complaint");
-  CHECK_THAT(complaint(two_spans(0, 2, 2.5, 4)), contains_text("rank 1") && contains_text("gap") && contains_text("0.5 s"));
+  CHECK_THAT(complaint(two_spans(0, 2, 2.5, 4)),
+             contains_text("rank 1") && contains_text("gap") && contains_text("0.5 s"));
   CHECK_THAT(complaint(two_spans(0, 2, 1.75, 4)),
              contains_text("rank 1") && contains_text("overlap") && contains_text("0.25 s"));
   CHECK_THAT(complaint(two_spans(0, 2, 2, 3)),

@@ -74,11 +74,12 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
     CHECK(on.makespan == Approx(off.makespan).epsilon(1e-9));
     CHECK(on.iteration == Approx(off.iteration).epsilon(1e-9));
   }
-  // The claim is not empty: half of the aligned plans of several replicas fold (the others share NICs).
+  // The claim is not empty: many aligned plans of several replicas fold (the others share NICs, or reduce in
+  // trees).
   INFO(several << " plans of several replicas, " << folded << " fold, " << fewer_lanes
                << " play fewer lanes");
   CHECK(several > 180);
-  CHECK(folded > 90);
+  CHECK(folded > 70);
   CHECK(fewer_lanes > 60);
 }
 

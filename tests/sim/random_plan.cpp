@@ -217,9 +217,10 @@ RandomPlan with_overlaps(RandomPlan drawn, std::uint32_t seed) {
   plan.overlap_param_gather = draw.coin();
   if (draw.coin()) plan.bucket = Bytes(draw.real(5e6, 5e7));
   if (draw.coin()) plan.overlap_slowdown = draw.real(1, 1.3);
+  if (draw.coin()) plan.algorithm = static_cast<CollectiveAlgorithm>(draw.coin() ? 0 : draw.whole(1, 3));
   std::ostringstream text;
   text << " iterations " << plan.iterations << " bucket " << plan.bucket.value() << " slowdown "
-       << plan.overlap_slowdown;
+       << plan.overlap_slowdown << " " << (plan.algorithm ? to_text(*plan.algorithm) : "NCCL's choice");
   if (plan.overlap_grad_reduce) text << " overlap-grad-reduce";
   if (plan.overlap_param_gather) text << " overlap-param-gather";
   drawn.text += text.str();

@@ -26,8 +26,8 @@ RandomPlan random_symmetric_plan(std::uint32_t seed, Contention);
 // Its ranks trade places, or some of their lanes, or all GPUs do.
 RandomPlan shuffled(RandomPlan, std::uint32_t seed);
 
-// 1 to 3 iterations, gradients reduced and parameters gathered bucket by bucket under compute that may be
-// slower meanwhile.
+// 1 to 3 iterations, any collective algorithm, gradients reduced and parameters gathered bucket by bucket
+// under compute that may be slower meanwhile.
 RandomPlan with_overlaps(RandomPlan, std::uint32_t seed);
 
 // Replicas with microbatches of their own, slow ranks from some iteration on, noise.

@@ -408,12 +408,29 @@ class Player : public EventSink {
     state.idle_since = std::max(state.idle_since, network_.now());
   }
 
+  // What a rank that never finished was waiting for.
+  std::string awaited(std::size_t rank) const {
+    const Step& step = program(rank)[ranks_[rank].step];
+    if (step.kind == StepKind::join || step.kind == StepKind::await) return "the other ranks of a collective";
+    MessageList ids = step.awaits;
+    if (step.kind == StepKind::exchange) ids = step.awaits.count > 0 ? step.awaits : step.sends;
+    for (const MessageId id : ids) {
+      if (messages_[message_index(rank, id)].end != kNever) continue;
+      const Message what = schedule(rank).message(id);
+      return std::string(what.gradient ? "the gradient" : "the activation") + " of microbatch " +
+             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) + " to stage " +
+             std::to_string(what.to_rank);
+    }
+    return "nothing known";
+  }
+
   void check_finished() const {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].step == program(rank).size()) continue;
       throw Defect("the schedule cannot finish: stage " + std::to_string(stage_of(rank)) + " of replica " +
                    std::to_string(replica_of(rank)) + " is stuck at step " +
-                   std::to_string(ranks_[rank].step) + " of " + std::to_string(program(rank).size()));
+                   std::to_string(ranks_[rank].step) + " of " + std::to_string(program(rank).size()) +
+                   ", waiting for " + awaited(rank));
     }
   }
 

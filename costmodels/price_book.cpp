@@ -18,44 +18,7 @@ constexpr Seconds kOptimizerHost = milliseconds(3);
 // Compute beside a collective, measured on A100 (Galvatron, arXiv 2211.13878, its overlap coefficient).
 constexpr double kOverlapSlowdown = 1.1256;
 
-// Size tables: every second power of two, in bytes or parameters.
-constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;
-
 }  // namespace
-
-PassCost& PassCost::operator+=(const PassCost& other) {
-  compute += other.compute;
-  communication += other.communication;
-  flops += other.flops;
-  return *this;
-}
-
-PassCost operator-(PassCost a, const PassCost& b) {
-  a.compute -= b.compute;
-  a.communication -= b.communication;
-  a.flops -= b.flops;
-  return a;
-}
-
-BlockCost& BlockCost::operator+=(const BlockCost& other) {
-  forward += other.forward;
-  backward += other.backward;
-  attention_core += other.attention_core;
-  return *this;
-}
-
-SizeTable::SizeTable(int first_exponent, std::vector<double> values) : first_exponent_(first_exponent) {
-  for (const double value : values) log_values_.push_back(std::log2(value));
-}
-
-double SizeTable::at(double size) const {
-  const double position = (std::log2(std::max(size, 1.0)) - first_exponent_) / kStride;
-  const double last = static_cast<double>(log_values_.size()) - 1;
-  const double clamped = std::clamp(position, 0.0, last);
-  const auto below = static_cast<std::size_t>(std::min(std::floor(clamped), last - 1));
-  const double share = clamped - static_cast<double>(below);
-  return std::exp2(log_values_[below] * (1 - share) + log_values_[below + 1] * share);
-}
 
 // Collects the operators of all tables, asks once, and hands every answer to whoever asked.
 class PriceBook::Batch {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/block_cost.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/layer_operators.hpp"
 #include "costmodels/priced_plan.hpp"
@@ -29,41 +30,11 @@ struct ShardKey {
 
 ShardKey shard_key(const ParallelStrategy&, int stage);
 
-// One pass of one microbatch on one GPU.
-struct PassCost {
-  Seconds compute;
-  Seconds communication;  // exposed, over the tensor, context and expert groups
-  Flops flops;
-  PassCost& operator+=(const PassCost& other);
-  friend PassCost operator-(PassCost a, const PassCost& b);
-  bool operator==(const PassCost&) const = default;
-};
-struct BlockCost {
-  PassCost forward;
-  PassCost backward;
-  PassCost attention_core;  // repeated by selective recomputation
-  BlockCost& operator+=(const BlockCost& other);
-  bool operator==(const BlockCost&) const = default;
-};
-
 struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
   BlockCost embedding;
   BlockCost head;
   bool extrapolated = false;  // some operator lies outside what was measured
-};
-
-// A positive function of size, tabled at every second power of two and interpolated between in log-log;
-// constant outside the table.
-class SizeTable {
- public:
-  SizeTable() = default;
-  SizeTable(int first_exponent, std::vector<double> values);
-  [[nodiscard]] double at(double size) const;
-
- private:
-  int first_exponent_ = 0;
-  std::vector<double> log_values_;
 };
 
 struct JobPrecision {

@@ -1,10 +1,12 @@
 // Every SimGrid call of a replay is in this file (xml_platform.cpp reads platform files). Written for
 // SimGrid 3.32; it builds with 4.0 too.
+#include <simgrid/s4u.hpp>
+// The headers below need what s4u.hpp declares.
 #include <simgrid/version.h>
+
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
-#include <simgrid/s4u.hpp>
 
 #include <unordered_map>
 #include <vector>

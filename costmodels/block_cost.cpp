@@ -1,0 +1,42 @@
+#include "costmodels/block_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+
+PassCost& PassCost::operator+=(const PassCost& other) {
+  compute += other.compute;
+  communication += other.communication;
+  flops += other.flops;
+  return *this;
+}
+
+PassCost operator-(PassCost a, const PassCost& b) {
+  a.compute -= b.compute;
+  a.communication -= b.communication;
+  a.flops -= b.flops;
+  return a;
+}
+
+BlockCost& BlockCost::operator+=(const BlockCost& other) {
+  forward += other.forward;
+  backward += other.backward;
+  attention_core += other.attention_core;
+  return *this;
+}
+
+SizeTable::SizeTable(int first_exponent, std::vector<double> values) : first_exponent_(first_exponent) {
+  for (const double value : values) log_values_.push_back(std::log2(value));
+}
+
+double SizeTable::at(double size) const {
+  const double position = (std::log2(std::max(size, 1.0)) - first_exponent_) / kStride;
+  const double last = static_cast<double>(log_values_.size()) - 1;
+  const double clamped = std::clamp(position, 0.0, last);
+  const auto below = static_cast<std::size_t>(std::min(std::floor(clamped), last - 1));
+  const double share = clamped - static_cast<double>(below);
+  return std::exp2(log_values_[below] * (1 - share) + log_values_[below + 1] * share);
+}
+
+}  // namespace orrery

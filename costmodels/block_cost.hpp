@@ -1,0 +1,43 @@
+// Times of blocks of a model, and functions of size: what a price book is made of.
+#pragma once
+
+#include <vector>
+
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+// One pass of one microbatch on one GPU.
+struct PassCost {
+  Seconds compute;
+  Seconds communication;  // exposed, over the tensor, context and expert groups
+  Flops flops;
+  PassCost& operator+=(const PassCost& other);
+  friend PassCost operator-(PassCost a, const PassCost& b);
+  bool operator==(const PassCost&) const = default;
+};
+struct BlockCost {
+  PassCost forward;
+  PassCost backward;
+  PassCost attention_core;  // repeated by selective recomputation
+  BlockCost& operator+=(const BlockCost& other);
+  bool operator==(const BlockCost&) const = default;
+};
+
+// Size tables hold every second power of two from 2^10 to 2^40, in bytes or parameters.
+inline constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;
+
+// A positive function of size, tabled at every second power of two and interpolated between in log-log;
+// constant outside the table.
+class SizeTable {
+ public:
+  SizeTable() = default;
+  SizeTable(int first_exponent, std::vector<double> values);
+  [[nodiscard]] double at(double size) const;
+
+ private:
+  int first_exponent_ = 0;
+  std::vector<double> log_values_;
+};
+
+}  // namespace orrery

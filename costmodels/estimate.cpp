@@ -31,6 +31,7 @@ Seconds duration(const PartTimes& part, StepKind kind) {
 
 struct RankState {
   std::size_t step = 0;
+  int iteration = 0;          // of its last compute step: what follows the pipeline belongs to it
   double now = 0;             // s
   bool entered = false;       // the exchange or collective of its step
   int last_collective = -1;   // that it entered: the next one runs after it
@@ -140,13 +141,13 @@ class Recurrence {
     for (const MessageId id : step.awaits) start = std::max(start, arrival_[message_index(rank, id)]);
     if (start == kUnknown) return false;
     const auto part = static_cast<std::size_t>(schedule(rank).part(stage_of(rank), step.chunk));
-    const int iteration = iteration_of(step, rank);
+    at.iteration = iteration_of(step, rank);
     const double work = duration(plan_.parts[part], step.kind).value() / step.pieces *
-                        duration_factor(plan_, rank, iteration, at.step);
+                        duration_factor(plan_, rank, at.iteration, at.step);
     const double end = computed_by(rank, start, work);
     if (end == kUnknown) return false;
     at.now = end;
-    auto& iteration_end = ends_[static_cast<std::size_t>(iteration)];
+    auto& iteration_end = ends_[static_cast<std::size_t>(at.iteration)];
     iteration_end = std::max(iteration_end, end);
     for (const MessageId id : step.sends) arrive(rank, id, end, schedule(rank).message(id).to_rank);
     return true;
@@ -183,25 +184,14 @@ class Recurrence {
 
   bool optimizer(int rank) {
     RankState& at = state(rank);
-    const int iteration = finished_iterations(rank);
     at.now += plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() *
-              duration_factor(plan_, rank, iteration, at.step);
+              duration_factor(plan_, rank, at.iteration, at.step);
     note_end(rank, at.now);
     return true;
   }
 
-  // Steps after the pipeline of an iteration carry no microbatch: their iteration is that of the last compute
-  // step.
-  int finished_iterations(int rank) {
-    const std::vector<Step>& steps = program(rank);
-    for (std::size_t i = state(rank).step; i-- > 0;) {
-      if (is_compute(steps[i].kind)) return iteration_of(steps[i], rank);
-    }
-    return 0;
-  }
-
   void note_end(int rank, double end) {
-    auto& iteration_end = ends_[static_cast<std::size_t>(finished_iterations(rank))];
+    auto& iteration_end = ends_[static_cast<std::size_t>(state(rank).iteration)];
     iteration_end = std::max(iteration_end, end);
   }
 

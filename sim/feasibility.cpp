@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/partition.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -16,8 +17,7 @@ std::string gibibytes_text(Bytes bytes) {
 }  // namespace
 
 Bytes StageFitter::capacity(const ParallelStrategy& strategy, int stage) const {
-  const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
-  return usable_memory(book_.cluster().groups[static_cast<std::size_t>(group)].gpu.memory);
+  return usable_memory(group_of_stage(book_.cluster(), strategy, stage).gpu.memory);
 }
 
 const InFlight& StageFitter::alive(const ParallelStrategy& strategy, int stage) {
@@ -132,11 +132,10 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
     if (needed <= capacity(strategy, stage)) continue;
-    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
-    return Infeasible{InfeasibleKind::memory,
-                      "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed) + " of the " +
-                          gibibytes_text(capacity(strategy, stage)) + " usable on " +
-                          book_.cluster().groups[static_cast<std::size_t>(group)].gpu.name};
+    return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
+                                                  gibibytes_text(needed) + " of the " +
+                                                  gibibytes_text(capacity(strategy, stage)) + " usable on " +
+                                                  group_of_stage(book_.cluster(), strategy, stage).gpu.name};
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include "platforms/errors.hpp"
 #include "sim/network.hpp"
 #include "sim/version.hpp"
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
@@ -21,8 +22,7 @@ double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strat
 double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   double sum = 0;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
-    const auto of_gpu = peak(book.cluster().groups[static_cast<std::size_t>(group)].gpu, strategy.type);
+    const auto of_gpu = peak(group_of_stage(book.cluster(), strategy, stage).gpu, strategy.type);
     if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.data;
   }
   return sum;
@@ -39,8 +39,7 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   row.logits = memory.logits;
   row.communication = memory.communication;
   row.reserve = memory.reserve;
-  const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
-  row.capacity = book.cluster().groups[static_cast<std::size_t>(group)].gpu.memory;
+  row.capacity = group_of_stage(book.cluster(), strategy, stage).gpu.memory;
   return row;
 }
 

@@ -1,4 +1,5 @@
 #include "sim/search_report.hpp"
+#include "strategies/placement.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -36,10 +37,9 @@ std::string memory_text(const ClusterSpec& cluster, const RatedPlan& plan) {
   double most = 0, share = 0;
   for (int stage = 0; stage < plan.strategy.pipeline; ++stage) {
     const auto at = static_cast<std::size_t>(stage);
-    const auto group = static_cast<std::size_t>(plan.strategy.stages[at].group);
     const double bytes = plan.memory[at].total().value();
     most = std::max(most, bytes);
-    share = std::max(share, bytes / cluster.groups[group].gpu.memory.value());
+    share = std::max(share, bytes / group_of_stage(cluster, plan.strategy, stage).gpu.memory.value());
   }
   return fixed(most / kGibi, 1) + " GiB " + fixed(100 * share, 0) + " %";
 }

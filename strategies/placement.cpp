@@ -23,4 +23,9 @@ std::vector<std::vector<int>> place(const ParallelStrategy& strategy, const Topo
   return gpus;
 }
 
+const NodeGroup& group_of_stage(const ClusterSpec& cluster, const ParallelStrategy& strategy, int stage) {
+  const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+  return cluster.groups[static_cast<std::size_t>(group)];
+}
+
 }  // namespace orrery

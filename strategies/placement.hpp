@@ -13,4 +13,7 @@ namespace orrery {
 // The strategy must fit the topology (check_shape).
 std::vector<std::vector<int>> place(const ParallelStrategy&, const Topology&);
 
+// The node group whose GPUs play a stage.
+const NodeGroup& group_of_stage(const ClusterSpec&, const ParallelStrategy&, int stage);
+
 }  // namespace orrery

@@ -15,6 +15,7 @@
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
 #include "sim/what_if.hpp"
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
@@ -158,12 +159,11 @@ std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStr
   std::vector<StageMemory> memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
-    const auto group = static_cast<std::size_t>(strategy.stages[static_cast<std::size_t>(stage)].group);
-    const Bytes usable = usable_memory(book.cluster().groups[group].gpu.memory);
+    const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
+    const Bytes usable = usable_memory(gpu.memory);
     if (quiet || memory.back().total() <= usable) continue;
     std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
-                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(),
-                 book.cluster().groups[group].gpu.name.c_str());
+                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(), gpu.name.c_str());
   }
   return memory;
 }

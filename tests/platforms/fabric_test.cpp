@@ -5,12 +5,11 @@
 #include "platforms/topology.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
+#include "tests/platforms/route_names.hpp"
 
 using namespace orrery;
 
 namespace {
-
-using Names = std::vector<std::string>;
 
 // Nodes of four GPUs behind four NICs (a) or two (b).
 ClusterSpec cluster_of(const std::string& fabric, const std::string& gpu = "H100") {
@@ -19,15 +18,6 @@ ClusterSpec cluster_of(const std::string& fabric, const std::string& gpu = "H100
   return parse_cluster("groups: [{name: a, gpu: " + gpu + keys + "nics_per_node: 4}, {name: b, gpu: " + gpu +
                            keys + "nics_per_node: 2}]\nfabric: " + fabric,
                        "c.yaml");
-}
-
-Names names(const Topology& topology, int from, int to) {
-  Names result;
-  const Route route = topology.route(from, to);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(route.count); ++i) {
-    result.push_back(topology.links()[static_cast<std::size_t>(route.links[i])].name);
-  }
-  return result;
 }
 
 LinkSpec link_named(const Topology& topology, const std::string& name) {

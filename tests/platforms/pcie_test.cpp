@@ -5,12 +5,11 @@
 #include "platforms/topology.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
+#include "tests/platforms/route_names.hpp"
 
 using namespace orrery;
 
 namespace {
-
-using Names = std::vector<std::string>;
 
 NodeGroup group_of(const std::string& keys) {
   return parse_cluster(
@@ -31,15 +30,6 @@ ClusterSpec mixed(int nics_per_node) {
           ", nic_bandwidth: 100Gbps, nic_latency: 2us}\n"
           "  - {name: h, gpu: H100, gpus_per_node: 4, count: 1, nic_bandwidth: 400Gbps, nic_latency: 3us}",
       "c.yaml");
-}
-
-Names names(const Topology& topology, int from, int to) {
-  Names result;
-  const Route route = topology.route(from, to);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(route.count); ++i) {
-    result.push_back(topology.links()[static_cast<std::size_t>(route.links[i])].name);
-  }
-  return result;
 }
 
 }  // namespace

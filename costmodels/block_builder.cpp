@@ -7,8 +7,8 @@ namespace orrery {
 BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
 
-void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) {
-  if (bytes > 0) pass.compute.push_back(MemoryBound{.kernel = kernel, .bytes = Bytes(bytes)});
+void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) const {
+  if (bytes > 0) pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
@@ -101,8 +101,8 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   // The weight-gradient GEMM adds in place: the sum is read and written once more. A gradient kept in the
   // type of the weights is added by a kernel of its own, which also reads the new one (FIDELITY B.9.3: 8 B,
   // A.3: 6 B).
-  const double sum = gradient_bytes(sharding_.type);
-  const double bytes = sum == 4.0 ? 2.0 * sum : 3.0 * sum;
+  const double sum = sharding_.stack.gradient.value_or(gradient_bytes(sharding_.type));
+  const double bytes = sharding_.stack.accumulation.value_or(sum == 4.0 ? 2.0 * sum : 3.0 * sum);
   push(out_.backward, MemoryKernel::copy, parameters * bytes);
 }
 

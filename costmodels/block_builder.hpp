@@ -43,7 +43,7 @@ class BlockBuilder {
     int ranks;
     int stride;
   };
-  static void push(PassOperators& pass, MemoryKernel kernel, double bytes);
+  void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
   [[nodiscard]] Group tensor_group() const { return {sharding_.tensor, 1}; }
 

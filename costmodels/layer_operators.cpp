@@ -68,7 +68,7 @@ Bias bias_if(bool present) {
 
 void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   Traffic traffic = kResidual;
-  if (has_dropout(layer.shape)) {
+  if (has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model) {
     traffic.forward += kDropout.forward;
     traffic.backward += kDropout.backward;
   }
@@ -219,7 +219,7 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   block.enter_tensor_region(layer.hidden_elements());
   block.linear({.m = layer.local.tokens, .n = logits, .k = model.hidden, .type = outside_fp8(sharding.type)},
                InputCast::fused);
-  const bool fused = sharding.cross_entropy == CrossEntropyKernel::fused;
+  const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;
   add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits),
       fused ? kLossFused : kLossSeparate);
   // Maximum, predicted logit and sum of exponentials of each token, in fp32 (vocab_parallel_cross_entropy).

@@ -5,14 +5,11 @@
 #include <vector>
 
 #include "costmodels/operator.hpp"
+#include "costmodels/software_stack.hpp"
 #include "strategies/model.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
-
-// Megatron-LM's vocabulary-parallel cross entropy: a chain of elementwise kernels over fp32 logits, or those
-// compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
-enum class CrossEntropyKernel { fused, separate };
 
 // How one stage shards a microbatch. Ranks are numbered tp-cp-ep-dp-pp, tensor fastest, and fill the nodes in
 // order.
@@ -28,7 +25,7 @@ struct Sharding {
   int gpus_per_node = 8;
   LinkSpec gpu_link;
   LinkSpec network;  // share of one GPU in its node's NICs
-  CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
+  SoftwareStack stack = {};  // whose kernels run
   bool operator==(const Sharding&) const = default;
 };
 

@@ -5,6 +5,7 @@
 
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/placement.hpp"
 
@@ -50,7 +51,8 @@ class PriceBook::Batch {
     const std::vector<Prediction> answers = models.predict(gpus, queries_);
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const Sink& sink = sinks_[i];
-      *sink.seconds += answers[i].time;
+      const OperatorQuery& query = queries_[i];
+      *sink.seconds += under_power(query.op, gpus[static_cast<std::size_t>(query.gpu)], answers[i].time);
       if (sink.flops != nullptr) *sink.flops += flops_of(queries_[i].op);
       if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
     }
@@ -171,7 +173,8 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
-  sharding.attention = precision_.flash_attention ? AttentionKernel::flash : AttentionKernel::unfused;
+  sharding.attention = precision_.flash_attention ? precision_.stack.attention : AttentionKernel::unfused;
+  sharding.stack = precision_.stack;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_link = group.gpu_link;

@@ -40,15 +40,6 @@ double count(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) * static_cast<double>(b);
 }
 
-LayerSplit split_of(const Sharding& sharding) {
-  return {.tensor = sharding.tensor,
-          .context = sharding.context,
-          .expert = sharding.expert,
-          .micro_batch = sharding.micro_batch,
-          .sequence = sharding.sequence,
-          .sequence_parallel = sharding.sequence_parallel};
-}
-
 struct Layer {
   const LayerShape& shape;
   const Sharding& sharding;
@@ -59,6 +50,11 @@ struct Layer {
 
 void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traffic) {
   block.elementwise(kernel, elements, traffic.forward, traffic.backward);
+}
+
+void add_norms(BlockBuilder& block, const Layer& layer, int norms) {
+  for (int norm = 0; norm < norms; ++norm)
+    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
 }
 
 enum class Bias { absent, present };
@@ -165,6 +161,15 @@ Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
 
 }  // namespace
 
+LayerSplit split_of(const Sharding& sharding) {
+  return {.tensor = sharding.tensor,
+          .context = sharding.context,
+          .expert = sharding.expert,
+          .micro_batch = sharding.micro_batch,
+          .sequence = sharding.sequence,
+          .sequence_parallel = sharding.sequence_parallel};
+}
+
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
   const Layer layer = layer_of(shape, sharding);
   const LocalLayer& local = layer.local;
@@ -172,12 +177,13 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   // Parallel attention and MLP enter and leave the tensor group together (GPT-NeoX, gpt_j_residual).
   const bool together = shape.parallel_residual && dense;
   BlockBuilder block(sharding);
-  for (int norm = 0; norm < shape.norms; ++norm)
-    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+  const int before_attention = (shape.norms + 1) / 2;
+  add_norms(block, layer, before_attention);
   block.enter_tensor_region(layer.hidden_elements());
   add_attention(block, layer, causal);
   if (!together) block.leave_tensor_region(layer.hidden_elements());
   add_residual(block, layer, bias_if(has_projection_bias(shape)));
+  add_norms(block, layer, shape.norms - before_attention);
   if (dense) {
     if (!together) block.enter_tensor_region(layer.hidden_elements());
     add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});

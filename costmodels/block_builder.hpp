@@ -26,7 +26,7 @@ class BlockBuilder {
   // tensor.
   void enter_tensor_region(double elements);
   void leave_tensor_region(double elements);
-  void expert_exchange(double elements);
+  void expert_exchange(double elements, double copies);  // `copies` of each token are in them
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 

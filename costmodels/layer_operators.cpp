@@ -140,13 +140,13 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
                 .type = outside_fp8(layer.sharding.type)},
                InputCast::fused);
   add(block, MemoryKernel::copy, routed, kPermute);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   block.enter_tensor_region(gathered);
   add_mlp(
       block, layer,
       {.rows = local.routed_tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = local.experts});
   block.leave_tensor_region(gathered);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   if (shape.shared_ffn == 0) return;
   block.enter_tensor_region(layer.hidden_elements());

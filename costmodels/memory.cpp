@@ -285,6 +285,8 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     // fp32 weights, gradients and moments are all sharded; whole layers exist while they are computed.
     const double shard = optimizer_shard(strategy, parameters) / count;
     state = {4 * shard, 4 * shard, 8};
+    // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
+    if (strategy.pipeline > 1) state.weight += 2, state.gradient += 4;
   }
   StageMemory memory;
   memory.weights = Bytes(state.weight * count);

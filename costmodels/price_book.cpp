@@ -34,7 +34,7 @@ struct PriceBook::AskedBlock {
   [[nodiscard]] BlockCost cost() const {
     BlockCost cost{cost_under(operators.forward, forward, sharding),
                    cost_under(operators.backward, backward, sharding),
-                   cost_under({operators.attention_core, {}, {}}, attention_core, sharding)};
+                   selective_repeats(operators, forward, attention_core, sharding)};
     cost.forward.weights = gather;
     cost.backward.weights = gather + reduce;
     return cost;
@@ -57,23 +57,23 @@ class PriceBook::Batch {
   }
 
   void add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated,
-                double gemm_factor = 1.0) {
+                const KernelFactors& factors) {
     const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
       seconds->resize(asked.size());
-      for (std::size_t i = 0; i < asked.size(); ++i) {
-        const double factor = std::holds_alternative<Gemm>(asked[i]) ? gemm_factor : 1.0;
-        add(group, asked[i], &(*seconds)[i], extrapolated, factor);
-      }
+      for (std::size_t i = 0; i < asked.size(); ++i)
+        add(group, asked[i], &(*seconds)[i], extrapolated, factors.of(asked[i]));
     };
     ask(operators.compute, &times->compute);
     ask(operators.communication, &times->communication);
   }
 
   void add_block(int group, AskedBlock* block, bool* extrapolated) {
-    add_pass(group, block->operators.forward, &block->forward, extrapolated);
+    const SoftwareStack& stack = block->sharding.stack;
+    const KernelFactors forward{1.0, stack.attention_time};
+    add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
     add_pass(group, block->operators.backward, &block->backward, extrapolated,
-             block->sharding.stack.backward_gemm);
-    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated);
+             {stack.backward_gemm, stack.attention_time});
+    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
     for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated);
     for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated);
   }

@@ -26,6 +26,10 @@ struct HostCost {
   bool operator==(const HostCost&) const = default;
 };
 
+// What selective recomputation repeats: Megatron's the attention core; torchtitan's every second GEMM and all
+// elementwise kernels (its per-operator policy).
+enum class SelectiveRecompute { attention, every_second_gemm };
+
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
@@ -41,6 +45,7 @@ struct SoftwareStack {
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
   HostCost host;
+  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
   double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent
@@ -48,6 +53,9 @@ struct SoftwareStack {
   std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
+  SelectiveRecompute selective = SelectiveRecompute::attention;
+  bool deduplicated_experts = false;  // a token goes once to each node, whatever experts it visits there
+  bool may_interleave = false;  // its runs have virtual stages that their reports do not always mention
   bool scatter_gather = false;    // the boundary message is split over the tensor ranks
   bool embedding_counts = false;  // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.

@@ -26,6 +26,30 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, cons
   return cost;
 }
 
+PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward,
+                           const PassTimes& attention_core, const Sharding& sharding) {
+  if (sharding.stack.selective == SelectiveRecompute::attention) {
+    return cost_of({block.attention_core, {}, {}}, attention_core);
+  }
+  PassCost cost;
+  for (std::size_t i = 0; i < block.forward.compute.size(); ++i) {
+    const Operator& op = block.forward.compute[i];
+    if (std::holds_alternative<Attention>(op)) continue;  // its output is kept
+    const double share = std::holds_alternative<Gemm>(op) ? 0.5 : 1.0;
+    cost.compute += forward.compute[i] * share;
+    cost.flops += flops_of(op) * share;
+  }
+  return cost;
+}
+
+double KernelFactors::of(const Operator& op) const {
+  if (std::holds_alternative<Gemm>(op)) return gemm;
+  if (const auto* core = std::get_if<Attention>(&op)) {
+    return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
+  }
+  return 1.0;
+}
+
 WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {
   if (sharding.sharded < 2) return {};
   Collective gather;

@@ -10,6 +10,16 @@ namespace orrery {
 // Sums of a pass. Tensor collectives count as far as the stack's overlap leaves them exposed.
 PassCost cost_under(const PassOperators&, const PassTimes&, const Sharding&);
 
+// What selective recomputation repeats, by the stack's policy.
+PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, const PassTimes& attention_core,
+                           const Sharding&);
+
+// Times of a stack's kernels over those of the kernels that were measured.
+struct KernelFactors {
+  double gemm = 1.0, attention = 1.0;
+  [[nodiscard]] double of(const Operator&) const;
+};
+
 // Of tensor collectives that the stack splits into as many chunks as there are ranks and computes beside (user
 // buffers, asynchronous tensor parallelism): the first chunk, what the GEMMs are too short for, and how much
 // slower these get meanwhile (FIDELITY B 9.5).

@@ -109,10 +109,15 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
 }
 
 // What a row leaves open takes the least and the most it can have been.
-std::vector<int> possible_chunks(const MeasuredRun& run, int layers, int pipeline,
+std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
                                  std::vector<std::string>& assumptions) {
+  const int layers = plan.model.layer_count();
   if (pipeline == 1) return {1};
   if (const auto given = run.integer("vpp")) return {static_cast<int>(*given)};
+  if (!plan.stack.may_interleave) {
+    assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
+    return {1};
+  }
   const std::string schedule = run.text("schedule");
   if (schedule.rfind("1f1b", 0) == 0 || !run.text("layer_partition").empty()) return {1};
   const int most = std::max(1, layers / pipeline);
@@ -217,7 +222,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   std::string trouble;
   for (const std::int64_t micro_batch :
        possible_micro_batches(run, std::max<std::int64_t>(1, *batch / degrees.data), plan.assumptions)) {
-    for (const int chunks : possible_chunks(run, layers, degrees.pipeline, plan.assumptions)) {
+    for (const int chunks : possible_chunks(run, plan, degrees.pipeline, plan.assumptions)) {
       ParallelStrategy one = strategy;
       one.micro_batch = micro_batch;
       one.chunks = chunks;

@@ -129,7 +129,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
-  for (const char* option : {"tokens", "costs"}) {
+  for (const char* option : {"tokens", "costs", "stack"}) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
@@ -158,7 +158,7 @@ std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStr
   StageFitter fitter(book);
   std::vector<StageMemory> memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
+    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk, book.stack()));
     const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
     const Bytes usable = usable_memory(gpu.memory);
     if (quiet || memory.back().total() <= usable) continue;
@@ -179,7 +179,9 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
     throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
   }
   const CostModels costs = read_costs(line);
-  PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
+  if (const auto stack = line.text("stack")) plan.stack = *stack;
+  const SoftwareStack stack = read_stack(plan.stack.empty() ? std::string(kDefaultStack) : plan.stack);
+  PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence, stack});
   book.need(strategy);
   static_cast<void>(book.predict(costs));
   const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
@@ -192,7 +194,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   ReplayResult replay = run_replay(priced, topology, choices(line));
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, runs, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
-    const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
+    RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
+    origin.stack = plan.stack;
     return make_trace(book, strategy, memory, played, origin, total_tokens);
   });
   return 0;
@@ -206,6 +209,7 @@ int run_replay_command(const Arguments& arguments) {
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)")
       .value("durations", "FILE", "durations of stages given by hand (YAML)")
       .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")
+      .value("stack", "NAME|FILE", "another software stack than the plan's")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");

@@ -40,6 +40,7 @@ void declare_options(CommandLine& line) {
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
+      .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
 }
@@ -152,7 +153,7 @@ void remove_older(const std::string& folder, int plans) {
 std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin,
                                       const std::string& folder, std::vector<std::string>& gaps) {
   for (const ReportedPlan& plan : report.plans) {
-    const Plan file{origin.model, origin.cluster, plan.plan.strategy};
+    const Plan file{origin.model, origin.cluster, plan.plan.strategy, origin.stack};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
   const std::string stem = folder + "/launch-01";
@@ -232,9 +233,11 @@ int run_search(const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   const std::string folder = line.text("output").value_or("orrery-out");
   make_output_folder(folder);
-  const RunOrigin origin =
+  RunOrigin origin =
       origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  origin.stack = line.text("stack").value_or("");
+  PriceBook book(job.model, job.cluster,
+                 {job.type, true, job.sequence, read_stack(line.text("stack").value_or(std::string(kDefaultStack)))});
   Progress progress(line.quiet());
   SearchResult result =
       search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {

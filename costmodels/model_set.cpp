@@ -40,9 +40,6 @@ double time_over_reference(float answer, double cap) {
   return 1.0 / std::min(std::exp(static_cast<double>(answer)), cap);
 }
 
-// MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering;
-// FIDELITY B 9.2).
-constexpr double kFp8Share = 0.883;
 constexpr std::int64_t kUsualAlignment = 64;  // of N and K in what was measured
 
 // What the GEMM is asked as: its extents pulled into the measured domain, in the data type that was measured.
@@ -171,7 +168,7 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
     const bool fp8 = real->type == DataType::fp8;
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
-    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (fp8 ? 1 / kFp8Share : 1.0),
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (fp8 ? 1 / gpu.fp8_share : 1.0),
                           !choice->measured || !inside || !(sixteen_bit || fp32)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {

@@ -63,7 +63,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "backward_gemm", "gradient", "reduced_gradient", "accumulation", "optimizer",
                   "tensor_overlap", "overlap_slowdown", "scatter_gather", "embedding_counts",
                   "flash_attention", "sequence_parallel", "distributed_optimizer", "fully_sharded",
-                  "overlap_grad_reduce", "overlap_param_gather", "attention_time", "selective",
+                  "overlap_grad_reduce", "overlap_param_gather", "attention_time", "elementwise_time", "selective",
                   "deduplicated_experts", "may_interleave"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
@@ -85,6 +85,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                                 stack.selective);
   read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
   read_switch(map, "may_interleave", stack.may_interleave);
+  read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
   read_number(map, "gradient", 1, 4, stack.gradient);

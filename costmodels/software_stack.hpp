@@ -46,6 +46,7 @@ struct SoftwareStack {
   Dropout dropout = Dropout::of_model;
   HostCost host;
   double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
+  double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
   double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent

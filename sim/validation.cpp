@@ -88,6 +88,9 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   const MeasuredRun& run = *mapped.run;
   result.id = run.id();
   result.group = run.group();
+  const auto& shapes = mapped.plan.model.shapes;
+  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
+  result.kind = run.text("gpu") + (experts ? " experts" : "");
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");
@@ -162,10 +165,11 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   return validation;
 }
 
-GroupAccuracy accuracy(const Validation& validation, const std::string& group) {
+GroupAccuracy accuracy(const Validation& validation, const std::string& group, const std::string& kind) {
   PredictedAndMeasured all;
   std::map<std::string, PredictedAndMeasured> sets;
   for_each_timed(validation, group, [&](const ValidatedRun& run) {
+    if (!kind.empty() && run.kind != kind) return;
     for (PredictedAndMeasured* table : {&all, &sets[run.set]}) {
       table->predicted.push_back(run.predicted);
       table->measured.push_back(*run.measured);
@@ -200,6 +204,15 @@ MemoryAccuracy memory_accuracy(const Validation& validation, const std::string& 
   result.runs = peaks.measured.size();
   result.errors = summarize_errors(peaks);
   return result;
+}
+
+std::vector<std::string> kinds_of(const Validation& validation, const std::string& group) {
+  std::vector<std::string> kinds;
+  for_each_timed(validation, group, [&](const ValidatedRun& run) {
+    if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end()) kinds.push_back(run.kind);
+  });
+  std::sort(kinds.begin(), kinds.end());
+  return kinds;
 }
 
 std::vector<std::string> groups_of(const Validation& validation) {

@@ -32,16 +32,21 @@ Table groups_table(const Validation& validation) {
   table.columns.push_back({"group"});
   for (const char* title : {"runs", "mean %", "median %", "p90 %", "worst %", "bias %", "rank", "regret %", "sets"})
     table.columns.push_back({title, Align::right});
-  auto groups = groups_of(validation);
-  groups.emplace_back();
-  for (const std::string& group : groups) {
-    const GroupAccuracy all = accuracy(validation, group);
-    if (all.runs == 0) continue;
-    table.rows.push_back({group.empty() ? "all" : group, std::to_string(all.runs), percent(all.errors.mean),
-                          percent(all.errors.median), percent(all.errors.p90), percent(all.errors.maximum),
-                          signed_percent(all.errors.bias), fixed(all.spearman, 3),
-                          all.sets > 0 ? percent(all.mean_regret) : "-", std::to_string(all.sets)});
+  const auto add = [&](const std::string& name, const GroupAccuracy& all) {
+    if (all.runs == 0) return;
+    table.rows.push_back({name, std::to_string(all.runs), percent(all.errors.mean), percent(all.errors.median),
+                          percent(all.errors.p90), percent(all.errors.maximum), signed_percent(all.errors.bias),
+                          fixed(all.spearman, 3), all.sets > 0 ? percent(all.mean_regret) : "-",
+                          std::to_string(all.sets)});
+  };
+  for (const std::string& group : groups_of(validation)) {
+    add(group, accuracy(validation, group));
+    const auto kinds = kinds_of(validation, group);
+    for (const std::string& kind : kinds) {
+      if (kinds.size() > 1) add("  " + kind, accuracy(validation, group, kind));
+    }
   }
+  add("all", accuracy(validation, ""));
   return table;
 }
 
@@ -133,6 +138,13 @@ std::string validation_json(const Validation& validation) {
     row["name"] = name;
     row["rows"] = group.runs;
     errors_of(row, group);
+    row["kinds"] = Json::array();
+    for (const std::string& kind : kinds_of(validation, name)) {
+      const GroupAccuracy part = accuracy(validation, name, kind);
+      Json of_kind{{"name", kind}, {"rows", part.runs}};
+      errors_of(of_kind, part);
+      row["kinds"].push_back(std::move(of_kind));
+    }
     json["groups"].push_back(std::move(row));
   }
   const MemoryAccuracy memory = memory_accuracy(validation, "");

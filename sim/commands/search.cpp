@@ -9,6 +9,7 @@
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
@@ -218,6 +219,18 @@ int nothing_found(const SearchResult& result, const CommandLine& line, SearchRep
 }
 
 }  // namespace
+
+void declare_search_options(CommandLine& line) {
+  declare_options(line);
+}
+
+SearchJob read_search_job(const CommandLine& line) {
+  return read_job(line);
+}
+
+std::vector<Rule> read_search_rules(const CommandLine& line) {
+  return read_all_rules(line);
+}
 
 int run_search(const Arguments& arguments) {
   const Seconds start = now();

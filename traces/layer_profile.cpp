@@ -42,18 +42,21 @@ std::string family(const std::string& gpu) {
   return gpu.substr(0, gpu.find_first_of(" -"));
 }
 
-bool is_for_gpu(const LayerProfile& profile, const LayerTable& table, const std::string& gpu) {
-  const bool one_kind = std::all_of(profile.tables.begin(), profile.tables.end(),
-                                    [&](const LayerTable& each) { return each.gpu == table.gpu; });
-  return one_kind || same_name(family(table.gpu), family(gpu));
+// Names are looked at only where the profile has several.
+bool is_for(const LayerProfile& profile, const LayerTable& table, std::string LayerTable::*name,
+            const std::string& wanted) {
+  const bool one_name = std::all_of(profile.tables.begin(), profile.tables.end(),
+                                    [&](const LayerTable& each) { return each.*name == table.*name; });
+  return one_name || same_name(family(table.*name), family(wanted));
 }
 
 std::string measured(const LayerProfile& profile) {
   std::string text;
   for (const LayerTable& table : profile.tables) {
-    const std::string each = (table.gpu.empty() ? "" : table.gpu + ", ") +
-                             std::to_string(table.layers.size()) + " layers, tensor " +
-                             std::to_string(table.tensor);
+    std::string each =
+        std::to_string(table.layers.size()) + " layers, tensor " + std::to_string(table.tensor);
+    if (!table.model.empty()) each += ", of " + table.model;
+    if (!table.gpu.empty()) each += " on " + table.gpu;
     if (text.find(each) == std::string::npos) text += (text.empty() ? "" : "; ") + each;
   }
   return text;
@@ -70,7 +73,6 @@ LayerTimes scaled(LayerTimes times, double factor) {
 LayerTimes& LayerTimes::operator+=(const LayerTimes& other) {
   forward += other.forward;
   backward += other.backward;
-  optimizer += other.optimizer;
   if (other.memory) memory = memory.value_or(Bytes(0)) + *other.memory;
   return *this;
 }
@@ -96,7 +98,8 @@ LayerTable layer_times(const LayerProfile& profile, const LayerQuery& query) {
   const LayerTable* best = nullptr;
   const auto below = [&](const LayerTable& table) { return table.micro_batch <= query.micro_batch; };
   for (const LayerTable& table : profile.tables) {
-    const bool fits = table.tensor == query.tensor && is_for_gpu(profile, table, query.gpu) &&
+    const bool fits = table.tensor == query.tensor && is_for(profile, table, &LayerTable::gpu, query.gpu) &&
+                      is_for(profile, table, &LayerTable::model, query.model) &&
                       (table.layers.size() == 1 || static_cast<int>(table.layers.size()) == query.layers);
     if (!fits) continue;
     const bool better =
@@ -108,7 +111,7 @@ LayerTable layer_times(const LayerProfile& profile, const LayerQuery& query) {
   if (best == nullptr) {
     throw InputError(profile.path,
                      "no times of " + std::to_string(query.layers) + " layers, tensor " +
-                         std::to_string(query.tensor) + ", on " + query.gpu,
+                         std::to_string(query.tensor) + ", of " + query.model + " on " + query.gpu,
                      "a plan of what was measured: " + measured(profile));
   }
   LayerTable table = *best;

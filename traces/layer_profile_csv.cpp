@@ -71,7 +71,7 @@ std::vector<std::pair<std::size_t, std::size_t>> amp_blocks(const std::string& p
 }
 
 LayerTimes amp_times(double forward) {
-  return {Seconds(forward), Seconds(2 * forward), Seconds(0), std::nullopt};
+  return {Seconds(forward), Seconds(2 * forward), std::nullopt};
 }
 
 LayerTable amp_table(const std::string& path, const AmpRows& rows) {

@@ -49,7 +49,7 @@ LayerTable metis_table(const std::string& path, const YamlValue& root) {
   const YamlValue times = root.at("execution_time").at("layer_compute_total_ms");
   for (const YamlValue& time : times.items()) {
     const Seconds both(time.number(0, kLongestLayer / kMilli) * kMilli);
-    table.layers.push_back({both / 3.0, both * (2.0 / 3.0), Seconds(0), std::nullopt});
+    table.layers.push_back({both / 3.0, both * (2.0 / 3.0), std::nullopt});
   }
   const auto memory = root.find("execution_memory");
   const auto megabytes = memory ? memory->find("layer_memory_total_mb") : std::nullopt;
@@ -73,7 +73,7 @@ LayerTable sailor_table(const YamlValue& layers) {
     const std::vector<YamlValue> times = row.items();
     if (times.size() != 3) row.fail("[forward, backward, optimizer] in seconds");
     const auto seconds = [&](std::size_t at) { return Seconds(times[at].number(0, kLongestLayer)); };
-    table.layers.push_back({seconds(0), seconds(1), seconds(2), std::nullopt});
+    table.layers.push_back({seconds(0), seconds(1), std::nullopt});
   }
   split_ends(table, layers);
   return table;

@@ -47,8 +47,8 @@ int compare_sample(const CommandLine& line) {
   }
   const SearchJob job = read_search_job(line);
   std::vector<Rule> rules = read_search_rules(line);
-  const GroupProfiles profiles = read_layer_profiles(line, job.cluster);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  use_layer_profiles(line, book);
   const PlanSample sample{static_cast<std::size_t>(line.integer("plans", 2, 100'000, 200)), line.seed()};
   const std::vector<ParallelStrategy> plans = sample_plans(job, rules, read_costs(line), book, sample);
   if (plans.empty()) {
@@ -57,9 +57,7 @@ int compare_sample(const CommandLine& line) {
   }
   print_errors(line, compared(line, plans.size(), [&](std::size_t i) {
                  const Topology topology(job.cluster, plans[i].nodes);
-                 PricedPlan priced = book.price(plans[i], topology);
-                 price_by_profiles(priced, job.model, job.cluster, plans[i], profiles);
-                 return PlayablePlan{topology, std::move(priced)};
+                 return PlayablePlan{topology, book.price(plans[i], topology)};
                }));
   return 0;
 }
@@ -122,7 +120,6 @@ int run_compare(const Arguments& arguments) {
       "--global-batch 1024 --plans 200\n  orrery compare out/plan-01.yaml out/plan-02.yaml");
   declare_search_options(line);
   line.value("plans", "N", "how many plans to draw (200), by --seed");
-  declare_layer_profiles(line);
   line.positional("plan", "The arguments are plan files, as `orrery search` writes them.");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::string> paths = line.list("plan");

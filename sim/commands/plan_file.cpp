@@ -22,7 +22,7 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
 std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
                                         const GroupProfiles& profiles, bool quiet) {
   StageFitter fitter(book);
-  const auto profiled = profiled_memory(book.model(), book.cluster(), strategy, profiles);
+  const auto profiled = profiled_memory(book, strategy, profiles);
   std::vector<StageMemory> memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
@@ -70,6 +70,11 @@ GroupProfiles read_layer_profiles(const CommandLine& line, const ClusterSpec& cl
   return profiles;
 }
 
+void use_layer_profiles(const CommandLine& line, PriceBook& book) {
+  for (const auto& [group, profile] : read_layer_profiles(line, book.cluster()))
+    book.use_layers(group, profile);
+}
+
 PlayableFile load_plan(const CommandLine& line, const std::string& path, const CostModels& costs) {
   Plan plan = read_plan(path);
   const ModelSpec model = read_model(plan.model);
@@ -82,12 +87,12 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   const GroupProfiles profiles = read_layer_profiles(line, cluster);
   auto book = std::make_unique<PriceBook>(
       model, cluster, JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence});
+  for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));
   std::vector<StageMemory> memory = stage_memories(*book, strategy, profiles, line.quiet());
   Topology topology(cluster, strategy.nodes);
   PricedPlan priced = book->price(strategy, topology);
-  price_by_profiles(priced, model, cluster, strategy, profiles);
   return {path, std::move(plan), std::move(book), std::move(memory), std::move(topology), std::move(priced)};
 }
 

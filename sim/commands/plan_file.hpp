@@ -31,5 +31,7 @@ PlayableFile load_plan(const CommandLine&, const std::string& path, const CostMo
 // --layer-profile [GROUP=]PATH: measured times of layers, of one node group or of all.
 void declare_layer_profiles(CommandLine&);
 GroupProfiles read_layer_profiles(const CommandLine&, const ClusterSpec&);
+// Reads it into a book that has not predicted yet.
+void use_layer_profiles(const CommandLine&, PriceBook&);
 
 }  // namespace orrery

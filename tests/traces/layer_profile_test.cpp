@@ -63,7 +63,7 @@ TEST_CASE("a profile of Metis gives forward and backward together, in millisecon
   CHECK(table.layers[0].memory->value() == 20 * kMebi);
 }
 
-TEST_CASE("a profile of Sailor gives forward, backward and optimizer by microbatch and tensor ways") {
+TEST_CASE("a profile of Sailor gives forward and backward by microbatch and tensor ways") {
   const ScratchFolder folder;
   const LayerProfile profile = profile_of(folder, "profile.json", kSailor);
   REQUIRE(profile.tables.size() == 1);
@@ -73,7 +73,6 @@ TEST_CASE("a profile of Sailor gives forward, backward and optimizer by microbat
   REQUIRE(table.layers.size() == 2);
   check_times(table.embedding, 0.1, 0.2);
   check_times(table.layers[1], 3, 4);
-  CHECK(table.layers[1].optimizer.value() == 0.5);
   CHECK_FALSE(table.head.memory);
 }
 
@@ -95,7 +94,7 @@ TEST_CASE(
   check_times(table.layers[0], 40e-6, 70e-6);
   check_times(table.head, 5e-6, 7e-6);
   // One layer stands for all.
-  CHECK(layer_times(profile, {"any", 7, 1, 2}).layers == std::vector<LayerTimes>(7, table.layers[0]));
+  CHECK(layer_times(profile, {"", "any", 7, 1, 2}).layers == std::vector<LayerTimes>(7, table.layers[0]));
 }
 
 TEST_CASE("AMP's rows are embedding, layers and head of one sequence, a backward twice a forward") {
@@ -110,8 +109,15 @@ TEST_CASE("AMP's rows are embedding, layers and head of one sequence, a backward
   check_times(table.layers[1], 20, 40);
   check_times(table.head, 18, 36);
   // The GPU is told by its name, and three sequences take three times one.
-  check_times(layer_times(profile, {"V100-SXM2-16GB", 2, 1, 3}).layers[0], 15, 30);
-  CHECK_THROWS_WITH(layer_times(profile, {"A100", 2, 1, 1}), Contains("V100 (y), 2 layers, tensor 1"));
+  check_times(layer_times(profile, {"gpt2", "V100-SXM2-16GB", 2, 1, 3}).layers[0], 15, 30);
+  // A profile of one model serves any, one of several the model of its name.
+  check_times(layer_times(profile, {"other", "T4", 2, 1, 1}).layers[0], 10, 20);
+  LayerProfile two = profile;
+  two.tables[0].model = "bert";
+  check_times(layer_times(two, {"bert-large", "T4", 2, 1, 1}).layers[0], 10, 20);
+  CHECK_THROWS_AS(layer_times(two, {"gpt2-345m", "T4", 2, 1, 1}), InputError);
+  CHECK_THROWS_WITH(layer_times(profile, {"gpt2", "A100", 2, 1, 1}),
+                    Contains("2 layers, tensor 1, of gpt2 on V100 (y)"));
 }
 
 TEST_CASE("a microbatch that was not measured is scaled from the next smaller one, else from the smallest") {
@@ -123,13 +129,14 @@ TEST_CASE("a microbatch that was not measured is scaled from the next smaller on
     write_file(folder.file("p" + std::to_string(size) + ".json"), text);
   }
   const LayerProfile profile = read_layer_profile(folder.file(""));
-  const auto first = [&](int micro_batch) { return layer_times(profile, {"", 2, 1, micro_batch}).layers[0]; };
+  const auto first = [&](int micro_batch) {
+    return layer_times(profile, {"", "", 2, 1, micro_batch}).layers[0];
+  };
   check_times(first(2), 1, 2);
   check_times(first(4), 8, 9);
-  check_times(first(3), 1.5, 3);             // of 2
-  check_times(first(8), 16, 18);             // of 4
-  check_times(first(1), 0.5, 1);             // of 2
-  CHECK(first(1).optimizer.value() == 0.5);  // a step knows no microbatch
+  check_times(first(3), 1.5, 3);  // of 2
+  check_times(first(8), 16, 18);  // of 4
+  check_times(first(1), 0.5, 1);  // of 2
 }
 
 TEST_CASE("broken layer profiles are wrong input that names file, place and remedy") {

@@ -9,6 +9,8 @@
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
+#include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
@@ -224,13 +226,26 @@ int nothing_found(const SearchResult& result, const CommandLine& line, SearchRep
 
 }  // namespace
 
+void declare_search_options(CommandLine& line) {
+  declare_options(line);
+  declare_layer_profiles(line);
+}
+
+SearchJob read_search_job(const CommandLine& line) {
+  return read_job(line);
+}
+
+std::vector<Rule> read_search_rules(const CommandLine& line) {
+  return read_all_rules(line);
+}
+
 int run_search(const Arguments& arguments) {
   const Seconds start = now();
   CommandLine line(
       "search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
       "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
       "--tokens 1T -o out");
-  declare_options(line);
+  declare_search_options(line);
   if (!line.parse(arguments)) return 0;
   const SearchJob job = read_job(line);
   std::vector<Rule> rules = read_all_rules(line);
@@ -240,6 +255,7 @@ int run_search(const Arguments& arguments) {
   const RunOrigin origin =
       origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  use_layer_profiles(line, book);
   Progress progress(line.quiet());
   SearchResult result =
       search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {

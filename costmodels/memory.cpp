@@ -196,8 +196,7 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
 }
 
 PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split,
-                               SelectiveRecompute policy) {
+                               const LayerRange& range, const LayerSplit& split, SelectiveRecompute policy) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
     return full_recompute(model, strategy, range, split);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/stack_effects.hpp"
@@ -51,7 +52,8 @@ struct PriceBook::AskedShard {
 class PriceBook::Batch {
  public:
   // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr, double factor = 1.0) {
+  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr,
+           double factor = 1.0) {
     queries_.push_back({group, op});
     sinks_.push_back({seconds, extrapolated, factor});
   }
@@ -299,17 +301,34 @@ void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
   auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
     const AskedShard& shard = *next++;
+    const std::optional<LayerTable> measured = measured_table(key);
     std::vector<BlockCost> shapes;
     for (const AskedBlock& block : shard.shapes) shapes.push_back(block.cost());
     cost.embedding = shard.embedding.cost();
     cost.head = shard.head.cost();
     cost.before.assign(1, BlockCost{});
-    for (const int shape : model_.layers) {
+    for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+      const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
       BlockCost sum = cost.before.back();
-      sum += shapes[static_cast<std::size_t>(shape)];
+      sum += measured ? as_measured(layer, measured->layers[i]) : layer;
       cost.before.push_back(sum);
     }
+    if (!measured) continue;
+    cost.embedding = as_measured(cost.embedding, measured->embedding);
+    cost.head = as_measured(cost.head, measured->head);
+    cost.extrapolated = false;
+    cost.measured = true;
   }
+}
+
+void PriceBook::use_layers(int group, LayerProfile profile) {
+  measured_.insert_or_assign(group, std::move(profile));
+}
+
+std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
+  const auto profile = measured_.find(key.group);
+  if (profile == measured_.end()) return std::nullopt;
+  return measured_layers(profile->second, model_, cluster_.groups[static_cast<std::size_t>(key.group)], key);
 }
 
 std::size_t PriceBook::predict(const CostModels& models) {
@@ -343,7 +362,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
-  const HostCost& host = precision_.stack.host;
+  const HostCost host = cost.measured ? HostCost{} : precision_.stack.host;
   const Seconds forward_host = host.forward * range.count + host.collective * forward.calls;
   Seconds backward_host = host.backward * range.count;
   switch (recompute.granularity) {
@@ -487,9 +506,12 @@ bool gathered_in_passes(const ParallelStrategy& strategy) {
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  return {devices.group,        devices.tensor,
-          strategy.context,     strategy.expert,
-          strategy.micro_batch, strategy.sequence_parallel,
+  return {devices.group,
+          devices.tensor,
+          strategy.context,
+          strategy.expert,
+          strategy.micro_batch,
+          strategy.sequence_parallel,
           gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
 }
 

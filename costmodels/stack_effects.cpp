@@ -67,8 +67,7 @@ WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {
   gather.network = sharding.network;
   Collective reduce = gather;
   reduce.kind = CollectiveKind::reduce_scatter;
-  reduce.bytes =
-      Bytes(parameters * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
+  reduce.bytes = Bytes(parameters * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
   return {{gather}, {reduce}};
 }
 

@@ -20,9 +20,9 @@ struct KernelFactors {
   [[nodiscard]] double of(const Operator&) const;
 };
 
-// Of tensor collectives that the stack splits into as many chunks as there are ranks and computes beside (user
-// buffers, asynchronous tensor parallelism): the first chunk, what the GEMMs are too short for, and how much
-// slower these get meanwhile (FIDELITY B 9.5).
+// Of tensor collectives that the stack splits into as many chunks as there are ranks and computes beside
+// (user buffers, asynchronous tensor parallelism): the first chunk, what the GEMMs are too short for, and how
+// much slower these get meanwhile (FIDELITY B 9.5).
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack&);
 
 // Gathering the weights of a block and reducing its gradients, where they are sharded (FSDP). Empty operators
@@ -32,8 +32,8 @@ struct WeightTraffic {
 };
 WeightTraffic weight_traffic(const Sharding&, double parameters);
 
-// Time of a pass over a part of `layers` layers: compute and exposed collectives, or what runs beside them and
-// takes longer: the host launching kernels, or the weights of the next layer on their way.
+// Time of a pass over a part of `layers` layers: compute and exposed collectives, or what runs beside them
+// and takes longer: the host launching kernels, or the weights of the next layer on their way.
 struct PassTime {
   Seconds time;
   bool host_bound = false;

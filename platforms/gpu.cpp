@@ -94,7 +94,8 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
-                  "bf16", "fp8", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power", "sustained", "fp8_share", "power_limit", "source",
+                  "bf16", "fp8", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
+                  "sustained", "fp8_share", "power_limit", "source",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "pcie", "evidence", "note"});
   GpuSpec gpu;

@@ -122,8 +122,8 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy) {
   std::vector<StageMemory> memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book_.model(), strategy, stage, alive(strategy, stage).per_chunk,
-                                  book_.stack()));
+    memory.push_back(
+        stage_memory(book_.model(), strategy, stage, alive(strategy, stage).per_chunk, book_.stack()));
   }
   return memory;
 }
@@ -147,8 +147,8 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
   while (too_many - fits > 1) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
-    const StageMemory memory = stage_memory(book_.model(), strategy, stage,
-                                            alive(strategy, stage).per_chunk, book_.stack());
+    const StageMemory memory =
+        stage_memory(book_.model(), strategy, stage, alive(strategy, stage).per_chunk, book_.stack());
     (memory.total() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;

@@ -40,10 +40,10 @@ SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan) {
         known.model == plan.model && known.cluster == cluster && known.stack == plan.stack)
       return known;
   }
-  books.push_back({plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
-                   std::make_unique<PriceBook>(
-                       plan.model, cluster,
-                       JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
+  books.push_back(
+      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
+       std::make_unique<PriceBook>(plan.model, cluster,
+                                   JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
   return books.back();
 }
 
@@ -76,8 +76,8 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
 
 std::string set_of(const MappedRun& mapped) {
   std::string set = mapped.run->group();
-  for (const char* column : {"framework", "gpu", "model", "layers", "hidden", "seq", "n_gpus", "gbs", "precision",
-                             "recompute"}) {
+  for (const char* column :
+       {"framework", "gpu", "model", "layers", "hidden", "seq", "n_gpus", "gbs", "precision", "recompute"}) {
     set += "|" + mapped.run->text(column);
   }
   return set;
@@ -89,7 +89,8 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.id = run.id();
   result.group = run.group();
   const auto& shapes = mapped.plan.model.shapes;
-  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
+  const bool experts =
+      std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
   result.kind = run.text("gpu") + (experts ? " experts" : "");
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;

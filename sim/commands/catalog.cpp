@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
+#include "costmodels/estimators.hpp"
 #include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/instance.hpp"
@@ -110,16 +111,20 @@ Table clusters_table() {
 
 Table stacks_table() {
   Table table;
-  table.columns = {{"stack"}, {"attention"}, {"elementwise"}, {"loss"}, {"host forward ms", Align::right},
-                   {"host backward ms", Align::right}, {"tensor overlap", Align::right}, {"sharded"}};
+  table.columns = {{"stack"},
+                   {"attention"},
+                   {"elementwise"},
+                   {"loss"},
+                   {"host forward ms", Align::right},
+                   {"host backward ms", Align::right},
+                   {"tensor overlap", Align::right},
+                   {"sharded"}};
   for (const std::string& name : builtin_stack_names()) {
     const SoftwareStack stack = read_stack(name);
-    const char* attention = !stack.flash_attention                         ? "unfused"
+    const char* attention = !stack.flash_attention                       ? "unfused"
                             : stack.attention == AttentionKernel::flash2 ? "flash2"
                                                                          : "flash";
-    const char* sharded = stack.fully_sharded           ? "weights"
-                          : stack.distributed_optimizer ? "optimizer"
-                                                        : "";
+    const char* sharded = stack.fully_sharded ? "weights" : stack.distributed_optimizer ? "optimizer" : "";
     table.rows.push_back({name, attention, stack.elementwise == Fusion::fused ? "fused" : "separate",
                           stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
                           number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),
@@ -142,8 +147,9 @@ Table schedules_table() {
 }
 
 Table estimators_table() {
-  return names_table("estimator",
-                     {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Estimator& row : estimators()) rows.emplace_back(row.name, row.what);
+  return names_table("estimator", rows);
 }
 
 // Columns of numbers are aligned right; what is not known of them is null.
@@ -170,8 +176,9 @@ int run_catalog(const Arguments& arguments) {
   line.positional("what", std::string("The argument is one of ") + kLists + ".");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::pair<std::string, Table (*)()>> lists{
-      {"gpus", gpus_table},         {"instances", instances_table},   {"models", models_table},
-      {"clusters", clusters_table}, {"stacks", stacks_table}, {"estimators", estimators_table}, {"schedules", schedules_table}};
+      {"gpus", gpus_table},          {"instances", instances_table}, {"models", models_table},
+      {"clusters", clusters_table},  {"stacks", stacks_table},       {"estimators", estimators_table},
+      {"schedules", schedules_table}};
   const std::vector<std::string> wanted = line.list("what");
   if (wanted.size() != 1) {
     throw InputError("orrery catalog",

@@ -41,13 +41,15 @@ TEST_CASE("a stack file changes what it names and nothing else") {
   expected.name = "mine.yaml";
   expected.host.forward = milliseconds(3);
   expected.tensor_overlap = 0.25;
-  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25}", "mine.yaml") == expected);
+  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25}", "mine.yaml") ==
+        expected);
 }
 
 TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));
-  CHECK(contains(input_error([] { parse_stack("attention: flash3", "s.yaml"); }), "one of flash, flash2, unfused"));
+  CHECK(contains(input_error([] { parse_stack("attention: flash3", "s.yaml"); }),
+                 "one of flash, flash2, unfused"));
   CHECK(contains(input_error([] { parse_stack("host: {forward: 3}", "s.yaml"); }), "unit"));
 }
 
@@ -72,6 +74,13 @@ TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothin
   CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3 / 0.9));  // half way in the logarithm
   CHECK(under_power(gemm, gpu, Seconds(5e-3)) == Seconds(5e-3));
   CHECK(under_power(MemoryBound{}, gpu, Seconds(1e-4)) == Seconds(1e-4));
+  // Four times the rows that were measured: kernels of a quarter of the time were.
+  const Operator tall = Gemm{.m = 4 * 4096, .n = 1, .k = 1};
+  CHECK(under_power(tall, gpu, Seconds(4e-3)).value() == Approx(4e-3 / 0.8));
+  Attention attention{.query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};
+  CHECK(under_power(attention, gpu, Seconds(9e-3)).value() == Approx(9e-3 / 0.8));
+  attention.kernel = AttentionKernel::flash2;
+  CHECK(under_power(attention, gpu, Seconds(9e-3)) == Seconds(9e-3));
   gpu.power_limit = gpu.power / 32;  // 32^0.4 = 4
   CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(4 * 5e-3));
 }
@@ -126,7 +135,8 @@ TEST_CASE("kernels of a stack scale what they name") {
   CHECK(times_under(stack).backward < bare.backward);
 }
 
-TEST_CASE("repeating every second GEMM costs less than all and more than the attention core of short sequences") {
+TEST_CASE(
+    "repeating every second GEMM costs less than all and more than the attention core of short sequences") {
   SoftwareStack stack;
   const PartTimes attention = times_under(stack, {}, kSelective);
   stack.selective = SelectiveRecompute::every_second_gemm;
@@ -135,7 +145,8 @@ TEST_CASE("repeating every second GEMM costs less than all and more than the att
   CHECK(half.backward < times_under(stack, {}, kFull).backward);
 }
 
-TEST_CASE("fully sharded states are 16 bytes a parameter over the replicas, and whole layers under a pipeline") {
+TEST_CASE(
+    "fully sharded states are 16 bytes a parameter over the replicas, and whole layers under a pipeline") {
   ParallelStrategy strategy;
   strategy.data = 8;
   strategy.global_batch = 8;

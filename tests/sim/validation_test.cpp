@@ -17,7 +17,8 @@ const CostModels& costs() {
 }
 
 constexpr const char* kHeader =
-    "id,source_key,gpu,gpu_mem_gb,gpus_per_node,n_gpus,interconnect,framework,model,layers,hidden,heads,vocab,seq,"
+    "id,source_key,gpu,gpu_mem_gb,gpus_per_node,n_gpus,interconnect,framework,model,layers,hidden,heads,"
+    "vocab,seq,"
     "precision,gbs,mbs,tp,pp,vpp,dp,recompute,iter_time_s,peak_mem_gb,status\n";
 
 std::vector<MeasuredRun> runs_of(const std::string& rows) {
@@ -26,8 +27,8 @@ std::vector<MeasuredRun> runs_of(const std::string& rows) {
 
 // Two nodes; what is left open between `dp` and the end is filled in by the caller.
 std::string gpt(const std::string& id, const std::string& layout, const std::string& end) {
-  return id + ",group,A100,80,8,16,8x200 Gbps per node,Megatron-LM,GPT,24,2048,16,51200,2048,fp16,64," + layout + "," +
-         end + "\n";
+  return id + ",group,A100,80,8,16,8x200 Gbps per node,Megatron-LM,GPT,24,2048,16,51200,2048,fp16,64," +
+         layout + "," + end + "\n";
 }
 
 MeasuredPlan mapped(const MeasuredRun& run) {
@@ -67,15 +68,22 @@ TEST_CASE("a row becomes the plan it describes") {
 }
 
 TEST_CASE("rows that cannot be expressed say why") {
-  CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) == "its ways do not multiply to its GPUs");
-  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,2", "full,1.5,,ok")).front()) == "tensor or pipeline ways not given");
+  CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
+        "its ways do not multiply to its GPUs");
+  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,2", "full,1.5,,ok")).front()) ==
+        "tensor or pipeline ways not given");
   CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,suspect")).front()), "suspect"));
-  CHECK(contains(unmapped(runs_of("a,g,A100,80,8,16,,Unheard of,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
-                 "Unheard of"));
-  CHECK(contains(unmapped(runs_of("a,g,X1,,8,16,,Megatron-LM,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
-                 "X1"));
-  CHECK(contains(unmapped(runs_of("a,g,H100,80,8,8,,Megatron-Bridge,L,24,2048,16,,2048,NVFP4,64,2,4,2,1,1,,1,,ok\n").front()),
-                 "4-bit"));
+  CHECK(contains(
+      unmapped(
+          runs_of("a,g,A100,80,8,16,,Unheard of,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
+      "Unheard of"));
+  CHECK(contains(
+      unmapped(runs_of("a,g,X1,,8,16,,Megatron-LM,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
+      "X1"));
+  CHECK(contains(
+      unmapped(
+          runs_of("a,g,H100,80,8,8,,Megatron-Bridge,L,24,2048,16,,2048,NVFP4,64,2,4,2,1,1,,1,,ok\n").front()),
+      "4-bit"));
 }
 
 TEST_CASE("cells that are no numbers name run and column") {
@@ -85,8 +93,9 @@ TEST_CASE("cells that are no numbers name run and column") {
 }
 
 TEST_CASE("a fact that a row leaves open is a range, answered by the geometric mean of its ends") {
-  const auto runs = runs_of(gpt("open", ",4,2,1,2", "full,1.5,,ok") + gpt("one", "1,4,2,1,2", "full,1.5,,ok") +
-                            gpt("eight", "8,4,2,1,2", "full,1.5,,ok"));
+  const auto runs =
+      runs_of(gpt("open", ",4,2,1,2", "full,1.5,,ok") + gpt("one", "1,4,2,1,2", "full,1.5,,ok") +
+              gpt("eight", "8,4,2,1,2", "full,1.5,,ok"));
   const Validation result = validate(runs, costs(), {});
   REQUIRE(result.runs.size() == 3);
   const ValidatedRun& open = result.runs[0];
@@ -101,9 +110,9 @@ TEST_CASE("a fact that a row leaves open is a range, answered by the geometric m
 TEST_CASE("layers that do not divide count embedding and loss as layers where the stack does so") {
   const std::string row =
       "a,g,H100,80,8,16,,NeMo/Megatron-Core 24.07,LLAMA,14,2048,16,32000,2048,bf16,64,1,2,4,2,2,none,1,,ok\n";
-  MeasuredRun run = parse_measured_runs(
-      std::string(kHeader).insert(std::string(kHeader).size() - 1, ",ffn") + row.substr(0, row.size() - 1) + ",5632\n",
-      "t.csv")[0];
+  MeasuredRun run = parse_measured_runs(std::string(kHeader).insert(std::string(kHeader).size() - 1, ",ffn") +
+                                            row.substr(0, row.size() - 1) + ",5632\n",
+                                        "t.csv")[0];
   const auto parts = mapped(run).strategies.front().parts;
   REQUIRE(parts.size() == 8);
   CHECK(parts.front().count == 1);
@@ -112,11 +121,12 @@ TEST_CASE("layers that do not divide count embedding and loss as layers where th
 }
 
 TEST_CASE("published rates become times") {
-  const std::string header = "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,"
-                             "tflops_per_gpu,tokens_per_s_per_gpu,flops_convention\n";
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,"
+      "tflops_per_gpu,tokens_per_s_per_gpu,flops_convention\n";
   const std::string shape = ",g,A100,8,Megatron-LM,GPT,24,2048,16,51200,2048,64,1,8,1,";
-  const auto runs = parse_measured_runs(header + "tokens" + shape + ",1000,\n" + "model" + shape + "100,,\n" + "hard" +
-                                            shape + "100,,hardware FLOPs incl. recompute\n",
+  const auto runs = parse_measured_runs(header + "tokens" + shape + ",1000,\n" + "model" + shape + "100,,\n" +
+                                            "hard" + shape + "100,,hardware FLOPs incl. recompute\n",
                                         "t.csv");
   const auto seconds = [&](int i) {
     return *measured_seconds(runs[static_cast<std::size_t>(i)], mapped(runs[static_cast<std::size_t>(i)]));
@@ -139,9 +149,9 @@ TEST_CASE("errors, rank and regret of a group follow from its rows") {
     run.predicted = predicted;
     made.runs.push_back(run);
   };
-  add("a", 1.0, 1.1);   // +10 %, and predicted fastest of its set, which it is
-  add("a", 2.0, 1.8);   // -10 %
-  add("b", 4.0, 3.0);   // -25 %, predicted fastest, yet 4 / 3.2 - 1 = 25 % slower than the best
+  add("a", 1.0, 1.1);  // +10 %, and predicted fastest of its set, which it is
+  add("a", 2.0, 1.8);  // -10 %
+  add("b", 4.0, 3.0);  // -25 %, predicted fastest, yet 4 / 3.2 - 1 = 25 % slower than the best
   add("b", 3.2, 3.2);
   const GroupAccuracy group = accuracy(made, "g");
   CHECK(group.errors.mean == Approx((0.10 + 0.10 + 0.25 + 0) / 4));
@@ -153,9 +163,12 @@ TEST_CASE("errors, rank and regret of a group follow from its rows") {
 
 TEST_CASE("failed runs are judged by memory, and by memory only") {
   // 24 layers of 8192 need 20 bytes for each of 19 billion parameters: no card holds them whole.
-  const std::string big = "big,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
-  const std::string small = "small,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
-  const std::string ran = "ran,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,9,,ok\n";
+  const std::string big =
+      "big,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
+  const std::string small =
+      "small,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
+  const std::string ran =
+      "ran,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,9,,ok\n";
   const Validation result = validate(runs_of(big + small + ran), costs(), {});
   const MemoryAccuracy memory = memory_accuracy(result, "");
   CHECK(memory.true_positive == 1);

@@ -179,6 +179,15 @@ std::string validation_json(const Validation& validation) {
   return json.dump(2) + "\n";
 }
 
+std::string ablation_json(const std::vector<NamedValidation>& all) {
+  Json json;
+  json["ablation"] = Json::array();
+  for (const NamedValidation& one : all)
+    json["ablation"].push_back(
+        {{"name", one.name}, {"validation", Json::parse(validation_json(one.validation))}});
+  return json.dump(2) + "\n";
+}
+
 std::string ablation_text(const std::vector<NamedValidation>& all) {
   Table table;
   table.columns.push_back({"mean error / bias, %"});

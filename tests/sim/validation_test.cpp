@@ -89,6 +89,11 @@ TEST_CASE("rows that cannot be expressed say why") {
 TEST_CASE("cells that are no numbers name run and column") {
   const auto runs = runs_of(gpt("a", "two,4,2,1,2", "full,1.5,,ok"));
   CHECK(contains(input_error([&] { static_cast<void>(map_run(runs.front(), std::nullopt)); }), "run a, mbs"));
+  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30"}) {
+    const auto row = runs_of(gpt("a", std::string(wrong) + ",4,2,1,2", "full,1.5,,ok"));
+    CHECK(
+        contains(input_error([&] { static_cast<void>(map_run(row.front(), std::nullopt)); }), "run a, mbs"));
+  }
   CHECK(contains(input_error([] { parse_measured_runs("id,gpu,n_gpus\n", "t.csv"); }), "source_key"));
 }
 

@@ -11,9 +11,9 @@
 namespace orrery {
 namespace {
 
-const CostModels& costs() {
-  static const CostModels models = CostModels::built_in();
-  return models;
+// Made for each use: XGBoost's own statics are gone before one of ours would be.
+CostModels costs() {
+  return CostModels::built_in();
 }
 
 constexpr const char* kHeader =

@@ -129,11 +129,11 @@ const std::vector<ScheduleRow>& schedule_table() {
       {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)",
        false, 0, false, interleaved_order, interleaved_obstacle},
       {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1, false,
-       zb_h1_order, no_obstacle},
+       zb_h1_order, no_obstacle, zb_h1_limits},
       {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1,
-       false, zb_h2_order, no_obstacle},
+       false, zb_h2_order, no_obstacle, zb_h2_limits},
       {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2,
-       false, zb_v_order, no_obstacle},
+       false, zb_v_order, no_obstacle, zb_v_limits},
   };
   return table;
 }

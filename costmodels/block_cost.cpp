@@ -22,6 +22,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
 BlockCost& BlockCost::operator+=(const BlockCost& other) {
   forward += other.forward;
   backward += other.backward;
+  weight_gradient += other.weight_gradient;
   attention_core += other.attention_core;
   return *this;
 }

@@ -27,7 +27,7 @@ class PriceBook::Batch {
   void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr,
            bool* extrapolated = nullptr) {
     queries_.push_back({group, op});
-    sinks_.push_back({seconds, flops, extrapolated});
+    sinks_.push_back({queries_.size() - 1, seconds, flops, extrapolated});
   }
 
   void add_pass(int group, const PassOperators& operators, PassCost* cost, bool* extrapolated) {
@@ -38,7 +38,12 @@ class PriceBook::Batch {
 
   void add_block(int group, const BlockOperators& operators, BlockCost* cost, bool* extrapolated) {
     add_pass(group, operators.forward, &cost->forward, extrapolated);
+    const std::size_t first = queries_.size();  // of backward.compute
     add_pass(group, operators.backward, &cost->backward, extrapolated);
+    for (const std::size_t index : operators.weight_gradient) {
+      sinks_.push_back(
+          {first + index, &cost->weight_gradient.compute, &cost->weight_gradient.flops, extrapolated});
+    }
     for (const Operator& op : operators.attention_core) {
       add(group, op, &cost->attention_core.compute, &cost->attention_core.flops, extrapolated);
     }
@@ -48,17 +53,17 @@ class PriceBook::Batch {
     std::vector<GpuSpec> gpus;
     for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
     const std::vector<Prediction> answers = models.predict(gpus, queries_);
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const Sink& sink = sinks_[i];
-      *sink.seconds += answers[i].time;
-      if (sink.flops != nullptr) *sink.flops += flops_of(queries_[i].op);
-      if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
+    for (const Sink& sink : sinks_) {
+      *sink.seconds += answers[sink.query].time;
+      if (sink.flops != nullptr) *sink.flops += flops_of(queries_[sink.query].op);
+      if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[sink.query].extrapolated;
     }
     return queries_.size();
   }
 
  private:
   struct Sink {
+    std::size_t query;
     Seconds* seconds;
     Flops* flops;
     bool* extrapolated;
@@ -290,12 +295,13 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
-PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
-                                const Recompute& recompute) const {
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
+                                Backward pass) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
+  PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   switch (recompute.granularity) {
     case RecomputeGranularity::none:
       break;
@@ -313,10 +319,12 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   if (range.first == 0) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;
+    weights += cost.embedding.weight_gradient;
   }
   if (end == model_.layers.size()) {
     forward += cost.head.forward;
     backward += cost.head.backward;
+    weights += cost.head.weight_gradient;
   }
   PartTimes times;
   times.forward = forward.compute + forward.communication;
@@ -325,6 +333,12 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   times.backward_tensor = backward.communication;
   times.forward_flops = forward.flops;
   times.backward_flops = backward.flops;
+  if (pass == Backward::split) {
+    times.backward -= weights.compute;
+    times.backward_flops -= weights.flops;
+    times.weight_gradient = weights.compute;
+    times.weight_gradient_flops = weights.flops;
+  }
   return times;
 }
 
@@ -386,7 +400,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   for (int part = 0; part < strategy.part_count(); ++part) {
     const int stage = strategy.rank_of_part(part);
     plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
-                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
+                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute,
+                                    backward_of(strategy.schedule)));
     plan.reductions.push_back(part_reduction(strategy, part));
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
@@ -402,7 +417,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
-  plan.gradient_norm = true;
+  plan.gradient_norm = !validates_later(strategy.schedule);
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
@@ -412,9 +427,15 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
         Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
     plan.overlap_slowdown = kOverlapSlowdown;
   }
-  // Parameters gathered under the next forwards show in the second iteration.
-  if (strategy.overlap_param_gather) plan.iterations = 2;
+  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
+  // iteration.
+  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
+  plan.transfers = transfer_times(plan, topology);
   return plan;
+}
+
+Backward backward_of(ScheduleKind kind) {
+  return splits_backward(kind) ? Backward::split : Backward::whole;
 }
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {

@@ -151,6 +151,13 @@ std::optional<std::string> schedule_deadlock(const Schedule&);
 // overlapped.
 TransferMode default_transfers(ScheduleKind);
 
+// Whether the gradients of the weights are tasks of their own.
+bool splits_backward(ScheduleKind);
+
+// Whether each rank takes its optimizer step when its own gradients are there, and checks the norm of all in
+// the next iteration (post-validation: arXiv 2401.10241, section 4). zb-h2 and zb-v are made for it.
+bool validates_later(ScheduleKind);
+
 // How many microbatches have their activations alive on a rank when most have: from the start of their
 // forward to the end of their backward, counted over the program.
 struct InFlight {
@@ -158,5 +165,15 @@ struct InFlight {
   int total = 0;               // sum over chunks
 };
 InFlight in_flight(const Schedule&, int rank);
+
+// What is alive on a rank at one moment of its program, in microbatches of each chunk.
+struct AliveState {
+  std::vector<int> whole;        // from the start of the forward to the end of the backward for the input
+  std::vector<int> for_weights;  // from there to the end of the weight gradient, where that is split off
+  bool operator==(const AliveState&) const = default;
+};
+// The states of a rank's program that no other state exceeds in everything: one of them needs the most
+// memory.
+std::vector<AliveState> alive_states(const Schedule&, int rank);
 
 }  // namespace orrery

@@ -154,16 +154,16 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
 }
 
 // Says when a stage does not fit in memory, and replays it all the same: what if is a fair question.
-std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy, bool quiet) {
-  StageFitter fitter(book);
-  std::vector<StageMemory> memory;
+std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
+                                        const PricedPlan& plan, bool quiet) {
+  const std::vector<StageMemory> memory = StageFitter(book).memory_of(strategy, make_programs(plan).of(0));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
+    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
     const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
     const Bytes usable = usable_memory(gpu.memory);
-    if (quiet || memory.back().total() <= usable) continue;
+    if (quiet || needed <= usable) continue;
     std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
-                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(), gpu.name.c_str());
+                 stage, to_text(needed).c_str(), to_text(usable).c_str(), gpu.name.c_str());
   }
   return memory;
 }
@@ -182,10 +182,10 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
   book.need(strategy);
   static_cast<void>(book.predict(costs));
-  const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
   const double total_tokens = line.count("tokens").value_or(0);
   const Topology topology(cluster, strategy.nodes);
   PricedPlan priced = book.price(strategy, topology);
+  const std::vector<StageMemory> memory = stage_memories(book, strategy, priced, line.quiet());
   apply_what_ifs(line, priced);
   const std::vector<double> runs = noisy_runs(line, priced, topology);
   const double start = now_s();

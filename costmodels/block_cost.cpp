@@ -35,6 +35,7 @@ BlockCost scaled(BlockCost block, double forward, double backward) {
   scale(block.forward, forward);
   scale(block.attention_core, forward);
   scale(block.backward, backward);
+  scale(block.weight_gradient, backward);
   return block;
 }
 

@@ -44,6 +44,10 @@ struct ShardCost {
   bool measured = false;      // layers were: the cost of the host is in their times
 };
 
+// Whether the gradients of the weights are a task of their own.
+enum class Backward { whole, split };
+Backward backward_of(ScheduleKind);
+
 struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;
@@ -69,7 +73,8 @@ class PriceBook {
   [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
   // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
   // last layer.
-  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&) const;
+  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
+                                     Backward = Backward::whole) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
@@ -82,6 +87,7 @@ class PriceBook {
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
   [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:

@@ -7,6 +7,7 @@
 
 #include "costmodels/collective_flows.hpp"
 #include "costmodels/flow.hpp"
+#include "platforms/topology.hpp"
 #include "platforms/units.hpp"
 #include "strategies/schedule.hpp"
 
@@ -21,6 +22,7 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
+  Flops weight_gradient_flops = {};  // as weight_gradient
   bool host_bound = false;  // the host launches kernels more slowly than the GPU runs them
 };
 
@@ -47,6 +49,7 @@ struct PricedPlan {
   int context = 1;                          // context ranks a stage has
   std::vector<PartTimes> parts;             // P * v, in model order
   std::vector<BoundaryMessage> boundaries;  // P * v - 1
+  std::vector<Seconds> transfers;           // P * v - 1, or empty: free. What the schedule is built for
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
   bool distributed_optimizer = false;       // gradients are reduce-scattered, not all-reduced
@@ -88,7 +91,12 @@ struct PlanPrograms {
     return programs[static_cast<std::size_t>(of_replica[static_cast<std::size_t>(replica)])];
   }
 };
+// Schedules that split the backward are built for the plan's durations, without slowness, noise and
+// collectives: as one would build them before a run.
 PlanPrograms make_programs(const PricedPlan&);
+
+// What a message over each boundary takes from replica 0 when all lanes send at once; 0 within a rank.
+std::vector<Seconds> transfer_times(const PricedPlan&, const Topology&);
 
 // Factor on the duration of a step: the slowness of the rank in that iteration, and its noise.
 double duration_factor(const PricedPlan&, int rank, int iteration, std::size_t step);

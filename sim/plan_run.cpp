@@ -43,12 +43,15 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   return row;
 }
 
-std::vector<std::vector<Bytes>> activations_by_part(const PriceBook& book, const ParallelStrategy& strategy) {
+// [stage][chunk]
+using BytesOfPart = Bytes (*)(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+std::vector<std::vector<Bytes>> by_part(const PriceBook& book, const ParallelStrategy& strategy,
+                                        BytesOfPart of_part) {
   std::vector<std::vector<Bytes>> bytes;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     bytes.emplace_back();
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-      bytes.back().push_back(activation_bytes(book.model(), strategy, stage, chunk));
+      bytes.back().push_back(of_part(book.model(), strategy, stage, chunk));
     }
   }
   return bytes;
@@ -129,7 +132,8 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     trace.memory.push_back(memory_row(book, strategy, stage, memory[static_cast<std::size_t>(stage)]));
   }
-  trace.activations = activation_curve(trace.timeline, activations_by_part(book, strategy));
+  trace.activations = activation_curve(trace.timeline, by_part(book, strategy, activation_bytes),
+                                       by_part(book, strategy, weight_gradient_bytes));
   trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);
   if (run.cost) {
     trace.cost.price = run.cost->price;

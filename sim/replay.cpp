@@ -131,6 +131,7 @@ class Player : public EventSink {
     const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
     double work = part.weight_gradient.value();
+    span.flops = part.weight_gradient_flops.value() * share;
     if (step.kind == StepKind::forward) {
       span.kind = SpanKind::forward;
       work = part.forward.value();
@@ -374,8 +375,8 @@ class Player : public EventSink {
       if (messages_[message_index(rank, id)].end != kNever) continue;
       const Message what = schedule(rank).message(id);
       return std::string(what.gradient ? "the gradient" : "the activation") + " of microbatch " +
-             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) + " to stage " +
-             std::to_string(what.to_rank);
+             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) +
+             " to stage " + std::to_string(what.to_rank);
     }
     return "nothing known";
   }

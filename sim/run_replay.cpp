@@ -1,5 +1,6 @@
 #include "sim/run_replay.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -33,11 +34,11 @@ bool is_idle(SpanKind kind) {
 }
 
 bool is_balanced(const PricedPlan& plan) {
-  for (const PartTimes& part : plan.parts) {
-    if (part.forward != plan.parts.front().forward || part.backward != plan.parts.front().backward)
-      return false;
-  }
-  return true;
+  const PartTimes& first = plan.parts.front();
+  return std::all_of(plan.parts.begin(), plan.parts.end(), [&](const PartTimes& part) {
+    return part.forward == first.forward && part.backward == first.backward &&
+           part.weight_gradient == first.weight_gradient;
+  });
 }
 
 double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,

@@ -51,6 +51,9 @@ std::string recompute_text(const Recompute& recompute) {
 
 std::string switches_text(const ParallelStrategy& strategy) {
   std::string text;
+  const bool usual =
+      strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::interleaved;
+  if (!usual) text += std::string(to_text(strategy.schedule)) + " ";
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";

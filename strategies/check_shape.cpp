@@ -171,7 +171,7 @@ Answer check_tensor(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   for (int part = 0; part < s.part_count(); ++part) {
     const LayerRange& range = s.parts[static_cast<std::size_t>(part)];
-    const int tensor = s.tensor(part % s.pipeline);
+    const int tensor = s.tensor(s.rank_of_part(part));
     int checked = -1;
     for (int layer = range.first; layer < range.first + range.count; ++layer) {
       const int shape = c.model.layers[static_cast<std::size_t>(layer)];

@@ -7,6 +7,7 @@
 
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/schedule.hpp"
 
 namespace orrery {
 namespace {
@@ -263,6 +264,19 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
   Gaps gaps;
   if (strategy.schedule == ScheduleKind::gpipe && strategy.pipeline > 1)
     gaps.emplace_back("the schedule is gpipe; Megatron-LM has 1f1b and interleaved");
+  if (splits_backward(strategy.schedule)) {
+    gaps.push_back(
+        "the schedule is " + std::string(to_text(strategy.schedule)) +
+        ", which runs weight gradients apart from the backward; Megatron-LM has 1f1b and interleaved");
+  }
+  if (strategy.schedule == ScheduleKind::zb_v)
+    gaps.emplace_back(
+        "zb-v has the first and the last layers on pipeline rank 0; Megatron-LM has them on the "
+        "first and the last rank");
+  if (validates_later(strategy.schedule))
+    gaps.emplace_back(
+        "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
+        "Megatron-LM waits for it");
   if (strategy.type == DataType::tf32)
     gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16 or fp8");
   const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),

@@ -14,7 +14,8 @@ constexpr std::int64_t kMostSequences = std::int64_t{1} << 32;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 32;
 
 constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8};
-constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
+constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                ScheduleKind::zb_h1, ScheduleKind::zb_h2,       ScheduleKind::zb_v};
 constexpr std::array kTransfers{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped};
 constexpr std::array kGranularities{RecomputeGranularity::none, RecomputeGranularity::selective,
                                     RecomputeGranularity::full};

@@ -20,13 +20,12 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
 
 // A profile's own memory is what the warning goes by, where it has it.
 std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
-                                        const GroupProfiles& profiles, bool quiet) {
-  StageFitter fitter(book);
+                                        const PricedPlan& plan, const GroupProfiles& profiles, bool quiet) {
+  const std::vector<StageMemory> memory = StageFitter(book).memory_of(strategy, make_programs(plan).of(0));
   const auto profiled = profiled_memory(book, strategy, profiles);
-  std::vector<StageMemory> memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
-    const Bytes needed = profiled[static_cast<std::size_t>(stage)].value_or(memory.back().total());
+    const auto at = static_cast<std::size_t>(stage);
+    const Bytes needed = profiled[at].value_or(memory[at].total());
     if (!quiet) warn_if_full(book, strategy, stage, needed);
   }
   return memory;
@@ -90,9 +89,9 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));
-  std::vector<StageMemory> memory = stage_memories(*book, strategy, profiles, line.quiet());
   Topology topology(cluster, strategy.nodes);
   PricedPlan priced = book->price(strategy, topology);
+  std::vector<StageMemory> memory = stage_memories(*book, strategy, priced, profiles, line.quiet());
   return {path, std::move(plan), std::move(book), std::move(memory), std::move(topology), std::move(priced)};
 }
 

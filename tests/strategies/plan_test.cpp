@@ -44,7 +44,7 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.global_batch = dice.roll(1, 1 << 20);
   strategy.sequence = dice.roll(1, 1 << 20);
   strategy.type = static_cast<DataType>(dice.roll(0, 4));
-  strategy.schedule = static_cast<ScheduleKind>(dice.roll(0, 2));
+  strategy.schedule = static_cast<ScheduleKind>(dice.roll(0, 5));
   strategy.transfers = static_cast<TransferMode>(dice.roll(0, 2));
   strategy.sequence_parallel = dice.coin();
   strategy.distributed_optimizer = dice.coin();

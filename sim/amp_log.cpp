@@ -42,7 +42,8 @@ class Scanner {
   int count_after(std::string_view mark, int least = 1) {
     const double value = number_after(mark);
     if (value >= least && value <= 1e6) return static_cast<int>(value);
-    throw InputError(path_, "a count of " + std::to_string(value), "a count from 1 to 1e6");
+    throw InputError(path_, "a count of " + std::to_string(value),
+                     "a count from " + std::to_string(least) + " to 1e6");
   }
   std::vector<int> list_after(std::string_view mark) {
     std::vector<int> values{count_after(mark, 0)};
@@ -175,14 +176,14 @@ AmpLog parse_amp_log(const std::string& text, const std::string& path) {
   AmpLog log;
   log.path = path;
   Scanner head(text, path);
-  log.hidden = head.number_after("'hidden_size': tensor([");
-  log.sequence = head.number_after("'sequence_length': tensor([");
-  log.vocabulary = head.number_after("'vocab_size': tensor([");
+  log.hidden = head.count_after("'hidden_size': tensor([");
+  log.sequence = head.count_after("'sequence_length': tensor([");
+  log.vocabulary = head.count_after("'vocab_size': tensor([");
   log.model = head.word_after("'type': '");
   if (log.model != "gpt2" && log.model != "transgan") {
     throw InputError(path, "model " + quote_for_message(log.model), "gpt2 or transgan");
   }
-  if (log.model == "transgan") log.bottom = head.number_after("'bottom': ");
+  if (log.model == "transgan") log.bottom = head.count_after("'bottom': ");
   log.global_batch = head.count_after("gbs:");
   for_each_after(text, "\nrank ",
                  [&](std::string_view line) { log.trials.push_back(predicted_trial(Scanner(line, path))); });

@@ -20,14 +20,16 @@ void AmpReproduction::add(const AmpTrial& trial, Seconds ours) {
 }
 
 std::string to_text(const AmpReproduction& result) {
-  char text[512];
+  char text[256];
+  std::snprintf(text, sizeof text, "%d plans, %d of them as AMP printed them; the worst is %.6f s off\n",
+                result.plans, result.same_print, result.worst_difference_s);
+  std::string all = text;
+  if (result.trials.measured.empty()) return all + "no trial of them ran\n";
   std::snprintf(text, sizeof text,
-                "%d plans, %d of them as AMP printed them; the worst is %.6f s off\n"
                 "%zu trials ran: mean error %.2f %%, Spearman %.3f, regret of the first choice %.2f %%\n",
-                result.plans, result.same_print, result.worst_difference_s, result.trials.measured.size(),
-                100 * summarize_errors(result.trials).mean, spearman(result.trials),
-                100 * top1_regret(result.trials));
-  return text;
+                result.trials.measured.size(), 100 * summarize_errors(result.trials).mean,
+                spearman(result.trials), 100 * top1_regret(result.trials));
+  return all + text;
 }
 
 std::string to_json(const AmpReproduction& result) {

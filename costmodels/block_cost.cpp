@@ -9,6 +9,8 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   compute += other.compute;
   communication += other.communication;
   flops += other.flops;
+  calls += other.calls;
+  weights += other.weights;
   return *this;
 }
 
@@ -16,6 +18,8 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.compute -= b.compute;
   a.communication -= b.communication;
   a.flops -= b.flops;
+  a.calls -= b.calls;
+  a.weights -= b.weights;
   return a;
 }
 

@@ -27,22 +27,28 @@ struct ShardKey {
   int expert = 1;
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
+  int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
   auto operator<=>(const ShardKey&) const = default;
 };
 
 ShardKey shard_key(const ParallelStrategy&, int stage);
+// Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
+// reshard_after_forward off there).
+bool gathered_in_passes(const ParallelStrategy&);
 
 struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
   BlockCost embedding;
   BlockCost head;
   bool extrapolated = false;  // some operator lies outside what was measured
+  bool measured = false;      // layers were: the cost of the host is in their times
 };
 
 struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;
   std::int64_t sequence = 0;  // tokens
+  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
 };
 
 class PriceBook {
@@ -76,6 +82,7 @@ class PriceBook {
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:
   struct RingKey {
@@ -89,16 +96,17 @@ class PriceBook {
     auto operator<=>(const PathKey&) const = default;
   };
   class Batch;
+  struct AskedBlock;
+  struct AskedShard;
   struct SizeSeries;
 
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<std::vector<BlockCost>> ask_layers(
-      Batch&);  // [shard][shape]; embedding and head go into shards_
+  std::vector<AskedShard> ask_layers(Batch&);
   std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
   std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
   [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
-  void sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs);
+  void sum_layers(const std::vector<AskedShard>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;

@@ -71,6 +71,7 @@ struct ParallelStrategy {
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
+  bool fully_sharded = false;  // weights and gradients too (FSDP, ZeRO-3): gathered layer by layer
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P
   std::vector<LayerRange> parts;     // size v * P, in model order; part_of says whose chunk each is

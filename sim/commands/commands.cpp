@@ -11,6 +11,7 @@ const std::vector<Command>& commands() {
       {"compare", "analytical estimators against the replay, or two plans side by side", run_compare},
       {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
       {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
+      {"validate", "predicted against published runs: error by group", run_validate},
       {"fit", "efficiency models from measured operators", run_fit},
   };
   return all;

@@ -16,6 +16,7 @@ int run_fit(const Arguments&);
 int run_compare(const Arguments&);
 int run_launch(const Arguments&);
 int run_catalog(const Arguments&);
+int run_validate(const Arguments&);
 
 struct Command {
   const char* name;

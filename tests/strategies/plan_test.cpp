@@ -203,3 +203,11 @@ TEST_CASE("experts must split over the expert ways") {
   strategy.expert = 2;
   CHECK(reason_of(read_model("mixtral-8x7b"), strategy) == "feasible");
 }
+
+TEST_CASE("the plans that come with the program fit their models and clusters") {
+  for (const char* name : {"amp-gpt2-usual", "amp-transgan-usual"}) {
+    INFO(name);
+    const Plan plan = read_plan(ORRERY_SOURCE_DIR "/strategies/plans/" + std::string(name) + ".yaml");
+    CHECK_FALSE(check_shape(read_model(plan.model), plan.strategy, read_cluster(plan.cluster)));
+  }
+}

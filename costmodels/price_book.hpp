@@ -88,7 +88,6 @@ class PriceBook {
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
   [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
-  [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:
   struct RingKey {

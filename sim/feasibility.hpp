@@ -15,7 +15,7 @@ namespace orrery {
 
 struct FittedStages {
   std::vector<LayerRange> parts;
-  std::vector<StageMemory> memory;
+  std::vector<StageMemory> memory;  // [kind * P + stage]
 };
 
 class StageFitter {
@@ -27,6 +27,11 @@ class StageFitter {
   // layers are moved off the stages that are too full.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
+  // Of one GPU, [kind * P + stage].
+  std::vector<StageMemory> memory_of(const ParallelStrategy&);
+  // The first stage that needs more than its GPU has for it.
+  std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
+
   // Peak microbatches alive on each chunk of a stage.
   const InFlight& alive(const ParallelStrategy&, int stage);
 
@@ -34,10 +39,8 @@ class StageFitter {
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
   const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
-  std::vector<StageMemory> memory_of(const ParallelStrategy&);
   int most_layers(ParallelStrategy, int stage);
   Bytes capacity(const ParallelStrategy&, int stage) const;
-  std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
   const PriceBook& book_;
   std::map<std::pair<ShardKey, RecomputeGranularity>, std::vector<double>> pass_times_;

@@ -14,6 +14,7 @@
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
+#include "sim/search_report.hpp"
 #include "sim/what_if.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
@@ -121,6 +122,8 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
+  if (!line.json() && plan.book != nullptr && !plan.strategy->replicas.empty())
+    text = "replicas    " + stages_text(plan.book->cluster(), *plan.strategy) + "\n" + text;
   if (const auto path = line.text("output")) {
     write_trace(*path, trace(replay));
     if (!line.json()) text += "\ntrace   " + *path + "\n";
@@ -156,16 +159,16 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
 // Says when a stage does not fit in memory, and replays it all the same: what if is a fair question.
 std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy, bool quiet) {
   StageFitter fitter(book);
-  std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
-    const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
-    const Bytes usable = usable_memory(gpu.memory);
-    if (quiet || memory.back().total() <= usable) continue;
-    std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
-                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(), gpu.name.c_str());
-  }
+  std::vector<StageMemory> memory = fitter.memory_of(strategy);
+  if (const auto trouble = fitter.too_full(strategy, memory); trouble && !quiet)
+    std::fprintf(stderr, "orrery: %s: it would run out of memory\n", trouble->reason.c_str());
   return memory;
+}
+
+void require_shape(const std::string& path, const ModelSpec& model, const ParallelStrategy& strategy,
+                   const ClusterSpec& cluster) {
+  if (const auto trouble = check_shape(model, strategy, cluster))
+    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
 }
 
 int replay_plan(const CommandLine& line, const Arguments& arguments) {
@@ -175,13 +178,15 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
   ParallelStrategy& strategy = plan.strategy;
   if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
-  if (const auto trouble = check_shape(model, strategy, cluster)) {
-    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
-  }
+  require_shape(path, model, strategy, cluster);
   const CostModels costs = read_costs(line);
   PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
   book.need(strategy);
   static_cast<void>(book.predict(costs));
+  if (strategy.shares_open()) {
+    strategy = book.with_chosen_shares(strategy);
+    require_shape(path, model, strategy, cluster);
+  }
   const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
   const double total_tokens = line.count("tokens").value_or(0);
   const Topology topology(cluster, strategy.nodes);

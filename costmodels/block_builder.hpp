@@ -26,7 +26,7 @@ class BlockBuilder {
   // tensor.
   void enter_tensor_region(double elements);
   void leave_tensor_region(double elements);
-  void expert_exchange(double elements);
+  void expert_exchange(double elements, double copies);  // `copies` of each token are in them
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 
@@ -38,14 +38,16 @@ class BlockBuilder {
   [[nodiscard]] BlockOperators take() { return std::move(out_); }
 
  private:
-  // `stride`: distance between neighbours of the group in rank order.
+  // `stride`: distance between neighbours of the group in rank order. `beside`: see CallPlace.
   struct Group {
+    RankGroup kind;
     int ranks;
     int stride;
+    double beside = 0.0;
   };
-  static void push(PassOperators& pass, MemoryKernel kernel, double bytes);
+  void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
-  [[nodiscard]] Group tensor_group() const { return {sharding_.tensor, 1}; }
+  [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
 
   Sharding sharding_;
   double element_;  // bytes

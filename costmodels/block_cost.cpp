@@ -9,6 +9,8 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   compute += other.compute;
   communication += other.communication;
   flops += other.flops;
+  calls += other.calls;
+  weights += other.weights;
   return *this;
 }
 
@@ -16,6 +18,8 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.compute -= b.compute;
   a.communication -= b.communication;
   a.flops -= b.flops;
+  a.calls -= b.calls;
+  a.weights -= b.weights;
   return a;
 }
 
@@ -24,6 +28,17 @@ BlockCost& BlockCost::operator+=(const BlockCost& other) {
   backward += other.backward;
   attention_core += other.attention_core;
   return *this;
+}
+
+BlockCost scaled(BlockCost block, double forward, double backward) {
+  const auto scale = [](PassCost& pass, double factor) {
+    pass.compute *= factor;
+    pass.communication *= factor;
+  };
+  scale(block.forward, forward);
+  scale(block.attention_core, forward);
+  scale(block.backward, backward);
+  return block;
 }
 
 SizeTable::SizeTable(int first_exponent, std::vector<double> values) : first_exponent_(first_exponent) {

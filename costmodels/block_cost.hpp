@@ -12,6 +12,8 @@ struct PassCost {
   Seconds compute;
   Seconds communication;  // exposed, over the tensor, context and expert groups
   Flops flops;
+  double calls = 0;  // collectives, which cost the host time
+  Seconds weights;   // sharded weights on their way, beside the rest
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);
   bool operator==(const PassCost&) const = default;
@@ -23,6 +25,8 @@ struct BlockCost {
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };
+// The same work in other times.
+BlockCost scaled(BlockCost, double forward, double backward);
 
 // Size tables hold every second power of two from 2^10 to 2^40, in bytes or parameters.
 inline constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;

@@ -40,15 +40,6 @@ double count(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) * static_cast<double>(b);
 }
 
-LayerSplit split_of(const Sharding& sharding) {
-  return {.tensor = sharding.tensor,
-          .context = sharding.context,
-          .expert = sharding.expert,
-          .micro_batch = sharding.micro_batch,
-          .sequence = sharding.sequence,
-          .sequence_parallel = sharding.sequence_parallel};
-}
-
 struct Layer {
   const LayerShape& shape;
   const Sharding& sharding;
@@ -61,6 +52,11 @@ void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traf
   block.elementwise(kernel, elements, traffic.forward, traffic.backward);
 }
 
+void add_norms(BlockBuilder& block, const Layer& layer, int norms) {
+  for (int norm = 0; norm < norms; ++norm)
+    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+}
+
 enum class Bias { absent, present };
 Bias bias_if(bool present) {
   return present ? Bias::present : Bias::absent;
@@ -68,7 +64,7 @@ Bias bias_if(bool present) {
 
 void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   Traffic traffic = kResidual;
-  if (has_dropout(layer.shape)) {
+  if (has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model) {
     traffic.forward += kDropout.forward;
     traffic.backward += kDropout.backward;
   }
@@ -144,13 +140,13 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
                 .type = outside_fp8(layer.sharding.type)},
                InputCast::fused);
   add(block, MemoryKernel::copy, routed, kPermute);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   block.enter_tensor_region(gathered);
   add_mlp(
       block, layer,
       {.rows = local.routed_tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = local.experts});
   block.leave_tensor_region(gathered);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   if (shape.shared_ffn == 0) return;
   block.enter_tensor_region(layer.hidden_elements());
@@ -165,6 +161,15 @@ Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
 
 }  // namespace
 
+LayerSplit split_of(const Sharding& sharding) {
+  return {.tensor = sharding.tensor,
+          .context = sharding.context,
+          .expert = sharding.expert,
+          .micro_batch = sharding.micro_batch,
+          .sequence = sharding.sequence,
+          .sequence_parallel = sharding.sequence_parallel};
+}
+
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
   const Layer layer = layer_of(shape, sharding);
   const LocalLayer& local = layer.local;
@@ -172,12 +177,13 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   // Parallel attention and MLP enter and leave the tensor group together (GPT-NeoX, gpt_j_residual).
   const bool together = shape.parallel_residual && dense;
   BlockBuilder block(sharding);
-  for (int norm = 0; norm < shape.norms; ++norm)
-    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+  const int before_attention = (shape.norms + 1) / 2;
+  add_norms(block, layer, before_attention);
   block.enter_tensor_region(layer.hidden_elements());
   add_attention(block, layer, causal);
   if (!together) block.leave_tensor_region(layer.hidden_elements());
   add_residual(block, layer, bias_if(has_projection_bias(shape)));
+  add_norms(block, layer, shape.norms - before_attention);
   if (dense) {
     if (!together) block.enter_tensor_region(layer.hidden_elements());
     add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});
@@ -219,7 +225,7 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   block.enter_tensor_region(layer.hidden_elements());
   block.linear({.m = layer.local.tokens, .n = logits, .k = model.hidden, .type = outside_fp8(sharding.type)},
                InputCast::fused);
-  const bool fused = sharding.cross_entropy == CrossEntropyKernel::fused;
+  const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;
   add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits),
       fused ? kLossFused : kLossSeparate);
   // Maximum, predicted logit and sum of exponentials of each token, in fp32 (vocab_parallel_cross_entropy).

@@ -275,11 +275,19 @@ Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
 }
 
 StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                         const std::vector<int>& alive) {
+                         const std::vector<int>& alive, const SoftwareStack& stack) {
   ORRERY_ENSURE(alive.size() == static_cast<std::size_t>(strategy.chunks));
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
   const double count = parameters.dense + parameters.expert;
-  const StateBytes state = state_bytes(strategy.type);
+  StateBytes state = state_bytes(strategy.type);
+  state.gradient = stack.gradient.value_or(state.gradient);
+  if (strategy.fully_sharded) {
+    // fp32 weights, gradients and moments are all sharded; whole layers exist while they are computed.
+    const double shard = optimizer_shard(strategy, parameters) / count;
+    state = {4 * shard, 4 * shard, 8};
+    // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
+    if (strategy.pipeline > 1) state.weight += 2, state.gradient += 4;
+  }
   StageMemory memory;
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "costmodels/software_stack.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
 #include "strategies/schedule.hpp"
@@ -46,7 +47,8 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations.
-StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive);
+StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
+                         const SoftwareStack& = {});
 
 // What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, which
 // keeps 45 of the 47 trials that ran on T4 cards in AMP's homogeneous set (arXiv 2210.07297) and none of the

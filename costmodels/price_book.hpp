@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "strategies/model.hpp"
 #include "strategies/shares.hpp"
 #include "strategies/strategy.hpp"
+#include "traces/layer_profile.hpp"
 
 namespace orrery {
 
@@ -26,22 +28,28 @@ struct ShardKey {
   int expert = 1;
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
+  int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
   auto operator<=>(const ShardKey&) const = default;
 };
 
 ShardKey shard_key(const ParallelStrategy&, int stage);
+// Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
+// reshard_after_forward off there).
+bool gathered_in_passes(const ParallelStrategy&);
 
 struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
   BlockCost embedding;
   BlockCost head;
   bool extrapolated = false;  // some operator lies outside what was measured
+  bool measured = false;      // layers were: the cost of the host is in their times
 };
 
 struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;
   std::int64_t sequence = 0;  // tokens
+  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
 };
 
 class PriceBook {
@@ -53,6 +61,9 @@ class PriceBook {
   void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
                                                     // of `data` members, `lanes` of them side by side
   void need(const ParallelStrategy&);               // all that `price` asks for one plan
+  // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
+  // which then throws InputError for shards that were not measured.
+  void use_layers(int group, LayerProfile);
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&);
 
@@ -76,6 +87,7 @@ class PriceBook {
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:
   struct RingKey {
@@ -89,15 +101,17 @@ class PriceBook {
     auto operator<=>(const PathKey&) const = default;
   };
   class Batch;
+  struct AskedBlock;
+  struct AskedShard;
   struct SizeSeries;
 
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<std::vector<BlockCost>> ask_layers(
-      Batch&);  // [shard][shape]; embedding and head go into shards_
+  std::vector<AskedShard> ask_layers(Batch&);
   std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
   std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
-  void sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs);
+  [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
+  void sum_layers(const std::vector<AskedShard>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
@@ -112,9 +126,10 @@ class PriceBook {
   ClusterSpec cluster_;
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
-  std::map<RingKey, SizeTable> rings_;  // efficiency by bytes
-  std::map<PathKey, SizeTable> paths_;  // efficiency by bytes
-  std::vector<SizeTable> optimizers_;   // [group] seconds by parameters
+  std::map<int, LayerProfile> measured_;  // by group
+  std::map<RingKey, SizeTable> rings_;    // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;    // efficiency by bytes
+  std::vector<SizeTable> optimizers_;     // [group] seconds by parameters
 };
 
 }  // namespace orrery

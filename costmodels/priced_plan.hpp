@@ -21,6 +21,7 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
+  bool host_bound = false;  // the host launches kernels more slowly than the GPU runs them
 };
 
 struct BoundaryMessage {

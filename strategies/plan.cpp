@@ -41,6 +41,7 @@ const std::vector<std::string> kKeys{"model",
                                      "overlap_param_gather",
                                      "recompute",
                                      "flash_attention",
+                                     "fully_sharded",
                                      "stages",
                                      "replicas",
                                      "parts"};
@@ -229,6 +230,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
   read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
+  read_boolean(top, "fully_sharded", strategy.fully_sharded);
   if (const auto recompute = top.find("recompute")) strategy.recompute = read_recompute(*recompute);
   read_lists(top, strategy);
   return plan;
@@ -248,6 +250,7 @@ std::string to_yaml(const Plan& plan) {
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
+         yes_or_no("fully_sharded", strategy.fully_sharded) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +
          ", layers: " + std::to_string(recompute.layers) + "}\n" + lists_to_yaml(strategy);

@@ -82,6 +82,7 @@ struct ParallelStrategy {
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
+  bool fully_sharded = false;  // weights and gradients too (FSDP, ZeRO-3): gathered layer by layer
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P
   // Empty: all replicas are as `stages` says, with equal shares of the batch. Otherwise D replicas in all, of

@@ -9,15 +9,13 @@
 #include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
 #include "sim/durations.hpp"
-#include "sim/feasibility.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
 #include "sim/search_report.hpp"
 #include "sim/what_if.hpp"
-#include "strategies/placement.hpp"
-#include "strategies/plan.hpp"
 
 namespace orrery {
 namespace {
@@ -132,7 +130,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
-  for (const char* option : {"tokens", "costs"}) {
+  for (const char* option : {"tokens", "costs", "layer-profile"}) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
@@ -156,50 +154,21 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
   return 0;
 }
 
-// Says when a stage does not fit in memory, and replays it all the same: what if is a fair question.
-std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy, bool quiet) {
-  StageFitter fitter(book);
-  std::vector<StageMemory> memory = fitter.memory_of(strategy);
-  if (const auto trouble = fitter.too_full(strategy, memory); trouble && !quiet)
-    std::fprintf(stderr, "orrery: %s: it would run out of memory\n", trouble->reason.c_str());
-  return memory;
-}
-
-void require_shape(const std::string& path, const ModelSpec& model, const ParallelStrategy& strategy,
-                   const ClusterSpec& cluster) {
-  if (const auto trouble = check_shape(model, strategy, cluster))
-    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
-}
-
 int replay_plan(const CommandLine& line, const Arguments& arguments) {
-  const std::string path = line.required("plan");
-  Plan plan = read_plan(path);
-  const ModelSpec model = read_model(plan.model);
-  const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
-  ParallelStrategy& strategy = plan.strategy;
-  if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
-  require_shape(path, model, strategy, cluster);
   const CostModels costs = read_costs(line);
-  PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
-  book.need(strategy);
-  static_cast<void>(book.predict(costs));
-  if (strategy.shares_open()) {
-    strategy = book.with_chosen_shares(strategy);
-    require_shape(path, model, strategy, cluster);
-  }
-  const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
+  PlayableFile file = load_plan(line, line.required("plan"), costs);
   const double total_tokens = line.count("tokens").value_or(0);
-  const Topology topology(cluster, strategy.nodes);
-  PricedPlan priced = book.price(strategy, topology);
-  apply_what_ifs(line, priced);
-  const std::vector<double> runs = noisy_runs(line, priced, topology);
+  apply_what_ifs(line, file.priced);
+  const std::vector<double> runs = noisy_runs(line, file.priced, file.topology);
   const double start = now_s();
-  ReplayResult replay = run_replay(priced, topology, choices(line));
+  ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
-    const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
-    return make_trace(book, strategy, memory, played, origin, total_tokens);
-  });
+  finish(line, replay, elapsed, runs, {file.book.get(), &file.strategy(), total_tokens},
+         [&](ReplayResult& played) {
+           const RunOrigin origin =
+               origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
+           return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
+         });
   return 0;
 }
 
@@ -214,6 +183,7 @@ int run_replay_command(const Arguments& arguments) {
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+  declare_layer_profiles(line);
   declare_what_ifs(line);
   if (!line.parse(arguments)) return 0;
   if (line.has("plan") == line.has("durations")) {

@@ -131,15 +131,16 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
 
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
-  for (std::size_t at = 0; at < memory.size(); ++at) {
-    const ParallelStrategy alike = strategy.of_kind(static_cast<int>(at) / strategy.pipeline);
-    const int stage = static_cast<int>(at) % strategy.pipeline;
-    const Bytes needed = memory[at].total();
-    if (needed <= capacity(alike, stage)) continue;
-    return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                  gibibytes_text(needed) + " of the " +
-                                                  gibibytes_text(capacity(alike, stage)) + " usable on " +
-                                                  group_of_stage(book_.cluster(), alike, stage).gpu.name};
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
+      if (needed <= capacity(alike, stage)) continue;
+      return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
+                                                    gibibytes_text(needed) + " of the " +
+                                                    gibibytes_text(capacity(alike, stage)) + " usable on " +
+                                                    group_of_stage(book_.cluster(), alike, stage).gpu.name};
+    }
   }
   return std::nullopt;
 }

@@ -61,7 +61,8 @@ struct PriceBook::AskedShard {
 class PriceBook::Batch {
  public:
   // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr, double factor = 1.0) {
+  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr,
+           double factor = 1.0) {
     queries_.push_back({group, op});
     sinks_.push_back({seconds, extrapolated, factor});
   }
@@ -200,6 +201,7 @@ void PriceBook::need_rings(int group, int lanes, int data) {
 }
 
 void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     need(shard_key(strategy, stage));
     need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
@@ -484,19 +486,11 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.replicas = strategy.data;
   plan.context = strategy.context;
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const int stage = strategy.rank_of_part(part);
-    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
-                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute,
-                                    backward_of(strategy.schedule)));
-    if (!gathered_in_passes(strategy)) plan.reductions.push_back(part_reduction(strategy, part));
+    if (!gathered_in_passes(strategy)) plan.reductions.push_back(slowest_reduction(strategy, part));
   }
-  for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
+  price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                       optimizer_shard_parameters(model_, strategy, stage)));
-  }
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
@@ -530,16 +524,19 @@ Backward backward_of(ScheduleKind kind) {
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  return {devices.group,        devices.tensor,
-          strategy.context,     strategy.expert,
-          strategy.micro_batch, strategy.sequence_parallel,
+  return {devices.group,
+          devices.tensor,
+          strategy.context,
+          strategy.expert,
+          strategy.micro_batch,
+          strategy.sequence_parallel,
           gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
   std::vector<std::string> reasons;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const ShardKey key = shard_key(strategy, stage);
+  for (int at = 0; at < strategy.kinds() * strategy.pipeline; ++at) {
+    const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
                          ": some operators lie outside what was measured";

@@ -27,10 +27,12 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   return traffic;
 }
 
-ScheduleTimes schedule_times(const PricedPlan& plan) {
+ScheduleTimes schedule_times(const PricedPlan& plan, int replica) {
   ScheduleTimes times;
-  for (const PartTimes& part : plan.parts)
+  for (int p = 0; p < static_cast<int>(plan.parts.size()); ++p) {
+    const PartTimes& part = plan.part_times(replica, p);
     times.parts.push_back({part.forward, part.backward, part.weight_gradient});
+  }
   times.transfers = plan.transfers;
   times.transfers.resize(plan.parts.size() - 1);
   const bool one_after_another = plan.iterations > 1 && !plan.gradient_norm;
@@ -63,18 +65,20 @@ double normal(std::uint64_t seed) {
 PlanPrograms make_programs(const PricedPlan& plan) {
   const TrafficShape traffic = traffic_shape(plan);
   PlanPrograms result;
-  std::vector<int> counts;  // microbatches of each program
+  std::vector<std::pair<int, int>> made;  // microbatches of each program, and the kind it was built for
   for (int replica = 0; replica < plan.replicas; ++replica) {
     ScheduleShape shape = plan.schedule;
     if (!plan.replica_microbatches.empty()) {
       shape.microbatches = plan.replica_microbatches[static_cast<std::size_t>(replica)];
     }
-    const auto known = std::find(counts.begin(), counts.end(), shape.microbatches);
-    result.of_replica.push_back(static_cast<int>(known - counts.begin()));
-    if (known != counts.end()) continue;
-    counts.push_back(shape.microbatches);
+    const bool timed = splits_backward(shape.kind) && !plan.kind_of_replica.empty();
+    const int kind = timed ? plan.kind_of_replica[static_cast<std::size_t>(replica)] : 0;
+    const auto known = std::find(made.begin(), made.end(), std::pair(shape.microbatches, kind));
+    result.of_replica.push_back(static_cast<int>(known - made.begin()));
+    if (known != made.end()) continue;
+    made.emplace_back(shape.microbatches, kind);
     result.programs.push_back(with_traffic(
-        plan.given_schedule ? *plan.given_schedule : make_schedule(shape, schedule_times(plan)), traffic));
+        plan.given_schedule ? *plan.given_schedule : make_schedule(shape, schedule_times(plan, replica)), traffic));
   }
   return result;
 }

@@ -39,6 +39,13 @@ struct PartReduction {
   TransferEfficiency gather_efficiency = {};  // of the parameters
 };
 
+// What differs between kinds of unlike replicas; as in PricedPlan.
+struct KindPrices {
+  std::vector<PartTimes> parts;
+  std::vector<BoundaryMessage> boundaries;
+  std::vector<Seconds> optimizer;
+};
+
 // Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends
 // to the same lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
@@ -64,9 +71,13 @@ struct PricedPlan {
   // arXiv 2211.13878, its overlap coefficient).
   double overlap_slowdown = 1.0;
   std::optional<CollectiveAlgorithm> algorithm;  // of collectives, where it can; absent: NCCL's choice
-  // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of
-  // each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
+  // Unequal replicas: microbatches of each (empty: all as in `schedule`); the kind of each (empty: all 0),
+  // where `parts`, `boundaries` and `optimizer` are the prices of kind 0 and `other_kinds` those of kind 1
+  // and up.
   std::vector<int> replica_microbatches;
+  std::vector<int> kind_of_replica;
+  std::vector<KindPrices> other_kinds;
+  // A factor on the durations of each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<double> slowness;
   int slow_from = 0;
   // Log-normal noise of every duration: deviation of its logarithm, and what draws it.
@@ -77,6 +88,23 @@ struct PricedPlan {
   [[nodiscard]] int rank_of_part(int part) const {
     return given_schedule ? given_schedule->rank_of_part[static_cast<std::size_t>(part)]
                           : rank_holding(schedule.kind, schedule.ranks, part);
+  }
+  // Prices of a replica's kind; absent: those of the plan itself.
+  [[nodiscard]] const KindPrices* other_prices(int replica) const {
+    const int kind = kind_of_replica.empty() ? 0 : kind_of_replica[static_cast<std::size_t>(replica)];
+    return kind == 0 ? nullptr : &other_kinds[static_cast<std::size_t>(kind - 1)];
+  }
+  [[nodiscard]] const PartTimes& part_times(int replica, int part) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->parts : parts)[static_cast<std::size_t>(part)];
+  }
+  [[nodiscard]] const BoundaryMessage& boundary(int replica, int boundary) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->boundaries : boundaries)[static_cast<std::size_t>(boundary)];
+  }
+  [[nodiscard]] Seconds optimizer_step(int replica, int stage) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->optimizer : optimizer)[static_cast<std::size_t>(stage)];
   }
   [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
     return gpus[static_cast<std::size_t>(replica * stages() + stage)];

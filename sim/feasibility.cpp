@@ -121,29 +121,41 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
 
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy) {
   std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(peak_memory(book_.model(), strategy, stage, alive(strategy, stage), book_.stack()));
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage)
+      memory.push_back(peak_memory(book_.model(), alike, stage, alive(alike, stage), book_.stack()));
   }
   return memory;
 }
 
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy,
-                                                const Schedule& schedule) const {
+                                                const PlanPrograms& programs) const {
   std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage)
-    memory.push_back(peak_memory(book_.model(), strategy, stage, alive_states(schedule, stage), book_.stack()));
+  int replica = 0;  // the first of the kind
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      memory.push_back(peak_memory(book_.model(), alike, stage, alive_states(programs.of(replica), stage),
+                                   book_.stack()));
+    }
+    replica += strategy.replicas_of_kind(kind);
+  }
   return memory;
 }
 
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
-    if (needed <= capacity(strategy, stage)) continue;
-    return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                  gibibytes_text(needed) + " of the " +
-                                                  gibibytes_text(capacity(strategy, stage)) + " usable on " +
-                                                  group_of_stage(book_.cluster(), strategy, stage).gpu.name};
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
+      if (needed <= capacity(alike, stage)) continue;
+      return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
+                                                    gibibytes_text(needed) + " of the " +
+                                                    gibibytes_text(capacity(alike, stage)) + " usable on " +
+                                                    group_of_stage(book_.cluster(), alike, stage).gpu.name};
+    }
   }
   return std::nullopt;
 }

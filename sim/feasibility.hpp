@@ -15,7 +15,7 @@ namespace orrery {
 
 struct FittedStages {
   std::vector<LayerRange> parts;
-  std::vector<StageMemory> memory;
+  std::vector<StageMemory> memory;  // [kind * P + stage]
 };
 
 class StageFitter {
@@ -27,11 +27,12 @@ class StageFitter {
   // layers are moved off the stages that are too full.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
-  // Memory of one GPU of each stage at its peak. Of a schedule that is built for the durations: of its order
-  // for equal ones, which keeps as many alive.
+  // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations: of
+  // its order for equal ones, which keeps as many alive.
   std::vector<StageMemory> memory_of(const ParallelStrategy&);
   // The same of these programs.
-  std::vector<StageMemory> memory_of(const ParallelStrategy&, const Schedule&) const;
+  std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
+  // The first stage that needs more than its GPU has for it.
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:

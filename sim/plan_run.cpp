@@ -21,9 +21,12 @@ double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strat
 
 double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   double sum = 0;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const auto of_gpu = peak(group_of_stage(book.cluster(), strategy, stage).gpu, strategy.type);
-    if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.data;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const auto of_gpu = peak(group_of_stage(book.cluster(), alike, stage).gpu, strategy.type);
+      if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind);
+    }
   }
   return sum;
 }

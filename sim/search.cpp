@@ -238,7 +238,7 @@ class Searcher {
       }
       const PlanPrograms& programs = programs_for(priced, plan.strategy);
       if (splits_backward(plan.strategy.schedule)) {
-        plan.memory = fitter_.memory_of(plan.strategy, programs.of(0));
+        plan.memory = fitter_.memory_of(plan.strategy, programs);
         if (fitter_.too_full(plan.strategy, plan.memory)) {
           reject(InfeasibleKind::memory, "out of memory");
           --result_.counts.evaluated;

@@ -31,6 +31,9 @@ void slow_down(PricedPlan& plan, const SlowGpu& slow, const std::string& text) {
 }
 
 void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode transfers) {
+  if (!plan.replica_microbatches.empty())
+    throw InputError("--schedule-file", "a plan whose replicas have unequal microbatches",
+                     "equal replicas: the file holds one order of operations for all");
   Schedule schedule = read_schedule_csv(read_text_file(path), path, transfers);
   const bool fits = schedule.shape.ranks == plan.schedule.ranks &&
                     schedule.shape.chunks == plan.schedule.chunks &&

@@ -260,6 +260,19 @@ Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster
   return gaps;
 }
 
+// Megatron-LM core/num_microbatches_calculator.py: global batch / (micro batch x data-parallel size) for all.
+Gaps replica_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  if (strategy.replicas.empty()) return placement_gaps(strategy, cluster);
+  for (const ReplicaKind& kind : strategy.replicas)
+    if (kind.microbatches != strategy.replicas.front().microbatches || strategy.shares_open())
+      return {
+          "replicas have unequal numbers of microbatches, and the mean of their gradients must be weighted "
+          "by them; Megatron-LM gives every replica the same number"};
+  return {
+      "replicas run on different groups of nodes; the ranks of one stage then lie on nodes that torchrun "
+      "cannot number in one run"};
+}
+
 Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
   Gaps gaps;
   if (strategy.schedule == ScheduleKind::gpipe && strategy.pipeline > 1)
@@ -292,7 +305,7 @@ std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStr
                                        const ClusterSpec& cluster) {
   Gaps gaps = model_gaps(model);
   for (const Gaps& more :
-       {strategy_gaps(model, strategy), tensor_gaps(strategy), placement_gaps(strategy, cluster)})
+       {strategy_gaps(model, strategy), tensor_gaps(strategy), replica_gaps(strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());
   return gaps;
 }

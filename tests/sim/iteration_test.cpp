@@ -47,14 +47,6 @@ test::PlayedTimes milliseconds_of(const PricedPlan& plan) {
   return {times.makespan * 1e3, times.iteration * 1e3};
 }
 
-RandomPlan without_latency(RandomPlan drawn) {
-  ClusterSpec cluster = drawn.topology.cluster();
-  for (NodeGroup& group : cluster.groups) group.gpu_link.latency = group.nic.latency = Seconds(0);
-  cluster.fabric.latency = Seconds(0);
-  drawn.topology = Topology(cluster, drawn.topology.nodes());
-  return drawn;
-}
-
 }  // namespace
 
 // Backward in two pieces of 2 ms; the first bucket is on its way for 1 ms, the second for 1 ms after the

@@ -52,6 +52,15 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.recompute = {static_cast<RecomputeGranularity>(dice.roll(0, 2)),
                         static_cast<RecomputeMethod>(dice.roll(0, 1)), dice.roll(1, 12)};
   for (int i = 0; i < strategy.pipeline; ++i) strategy.stages.push_back({dice.roll(0, 3), dice.roll(1, 16)});
+  if (dice.coin()) {  // unlike replicas; the stages are on the groups of the first
+    const bool open = dice.coin();
+    for (int left = strategy.data; left > 0; left -= strategy.replicas.back().count) {
+      ReplicaKind kind{dice.roll(1, left), {}, open ? 0 : dice.roll(1, 1 << 20)};
+      for (int i = 0; i < strategy.pipeline; ++i) kind.groups.push_back(dice.roll(0, 3));
+      strategy.replicas.push_back(kind);
+    }
+    strategy.stages = strategy.of_kind(0).stages;
+  }
   for (int i = 0; i < strategy.part_count(); ++i)
     strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 99)});
   for (int i = dice.roll(0, 4); i > 0; --i) strategy.nodes.push_back(dice.roll(0, 99));

@@ -10,6 +10,7 @@ const std::vector<Command>& commands() {
       {"export", "a trace for another tool: perfetto, csv", run_export},
       {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
       {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
+      {"profile", "the operators of training measured on the GPUs of this machine", run_profile},
       {"fit", "efficiency models from measured operators", run_fit},
   };
   return all;

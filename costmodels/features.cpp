@@ -38,8 +38,8 @@ std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// How a tile size fills the multiprocessors: the waves of tiles and those begun, the filled share of the waves, the used share
-// of tiles. Returns the product of both shares: what is left of the peak.
+// How a tile size fills the multiprocessors: the waves of tiles and those begun, the filled share of the
+// waves, the used share of tiles. Returns the product of both shares: what is left of the peak.
 float add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int multiprocessors) {
   const std::int64_t down = ceil_divide(gemm.m, tile.rows), across = ceil_divide(gemm.n, tile.columns);
   const double tiles =
@@ -164,10 +164,9 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
 }
 
 std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu) {
-  return {
-      static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
-      static_cast<float>(std::log2(gpu.memory_bandwidth.value() / multiprocessor_clocks(gpu))),
-      static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
+  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
+          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / multiprocessor_clocks(gpu))),
+          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
 }
 
 std::vector<float> collective_features(const Collective& op) {
@@ -192,15 +191,14 @@ std::vector<float> transfer_features(const PointToPoint& op) {
 
 const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
   static const std::vector<std::string_view> one{
-      "log2_m",        "log2_n",         "log2_k",         "log2_compute_us", "log2_compute_to_memory",
-      "waves_256x128", "filled_256x128", "used_256x128",   "begun_256x128",   "left_256x128",
-      "waves_128x256", "filled_128x256", "used_128x256",   "begun_128x256",   "left_128x256",
-      "waves_128x128", "filled_128x128", "used_128x128",   "begun_128x128",   "left_128x128",
-      "waves_64x128",  "filled_64x128",  "used_64x128",    "begun_64x128",    "left_64x128",
-      "waves_64x64",   "filled_64x64",   "used_64x64",     "begun_64x64",     "left_64x64",
-      "best_left",     "log2_bytes_to_l2", "log2_n_to_k",  "log2_align_m",    "log2_align_n",
-      "log2_align_k",  "framework",      "input_gradient", "weight_gradient",
-      "log2_element_bytes"};
+      "log2_m",        "log2_n",           "log2_k",         "log2_compute_us", "log2_compute_to_memory",
+      "waves_256x128", "filled_256x128",   "used_256x128",   "begun_256x128",   "left_256x128",
+      "waves_128x256", "filled_128x256",   "used_128x256",   "begun_128x256",   "left_128x256",
+      "waves_128x128", "filled_128x128",   "used_128x128",   "begun_128x128",   "left_128x128",
+      "waves_64x128",  "filled_64x128",    "used_64x128",    "begun_64x128",    "left_64x128",
+      "waves_64x64",   "filled_64x64",     "used_64x64",     "begun_64x64",     "left_64x64",
+      "best_left",     "log2_bytes_to_l2", "log2_n_to_k",    "log2_align_m",    "log2_align_n",
+      "log2_align_k",  "framework",        "input_gradient", "weight_gradient", "log2_element_bytes"};
   static const std::vector<std::string_view> any = [] {
     auto names = one;
     names.insert(names.end(),

@@ -66,7 +66,8 @@ bool is_gemm(const Trained& one) {
   return one.card.kind == ModelKind::gemm || one.card.kind == ModelKind::gemm_any;
 }
 
-// Gradients that were timed beside their forward GEMM, as the model of their own GPU says, else that for any GPU.
+// Gradients that were timed beside their forward GEMM, as the model of their own GPU says, else that for any
+// GPU.
 std::vector<GradientPair> all_pairs(const Profiles& profiles, const std::vector<Trained>& trained) {
   std::vector<GradientPair> pairs;
   std::set<std::string> done;
@@ -124,7 +125,8 @@ FitReport fit(const FitOptions& options) {
   if (error) throw InputError(options.output, error.message(), "a folder that can be created");
   std::vector<Trained> trained;
   for (const auto& set : sets) {
-    trained.push_back({&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
+    trained.push_back(
+        {&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
     append(report.errors, cross_validate(set));
   }
   set_passes(profiles, trained, report);

@@ -46,10 +46,10 @@ struct FittedModel {
   double learning_rate = 0, row_share = 1, column_share = 1;
 };
 
-// Gradient GEMMs over what the forward model says of their shapes (costmodels/pass_factors.hpp). The defaults are what
-// `orrery fit` found in sailor's and Aceso's profiles.
+// Gradient GEMMs over what the forward model says of their shapes (costmodels/pass_factors.hpp). The defaults
+// are what `orrery fit` found in sailor's and Aceso's profiles.
 struct PassFactors {
-  double input_gradient = 1.0, weight_gradient = 1.0;
+  double input_gradient = 0.98, weight_gradient = 0.77;
   bool operator==(const PassFactors&) const = default;
 
   [[nodiscard]] double of(GemmPass) const;

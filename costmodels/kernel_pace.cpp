@@ -16,16 +16,16 @@ namespace {
 // fp32 lanes of a multiprocessor (white papers): 64 from Pascal's GP100 to GA100, 128 in GA10x and later.
 double lanes(const GpuSpec& gpu) {
   const bool ga100 = gpu.architecture == "Ampere" && gpu.multiprocessors == 108;
-  const bool narrow = gpu.architecture == "Pascal" || gpu.architecture == "Volta" || gpu.architecture == "Turing" ||
-                      gpu.architecture == "CDNA2";
+  const bool narrow = gpu.architecture == "Pascal" || gpu.architecture == "Volta" ||
+                      gpu.architecture == "Turing" || gpu.architecture == "CDNA2";
   return ga100 || narrow ? 64 : 128;
 }
 
-constexpr double kUsualClock = 1.5e9;     // Hz, assumption for a GPU without an fp32 peak
+constexpr double kUsualClock = 1.5e9;  // Hz, assumption for a GPU without an fp32 peak
 constexpr double kMostBytesPerClock = 64;
-constexpr double kSharpness = 4;          // of the corner between the two limits; 2 and 8 fit within 1 % as well
+constexpr double kSharpness = 4;  // of the corner between the two limits; 2 and 8 fit within 1 % as well
 constexpr Bytes kLeastFitted = Bytes(4 * kMebi);  // below, the launch and the cache decide
-constexpr std::size_t kMostFitted = 300;  // rows of one kernel on one GPU: a sample says as much
+constexpr std::size_t kMostFitted = 300;          // rows of one kernel on one GPU: a sample says as much
 
 using Rows = std::vector<KernelTime>;
 

@@ -24,8 +24,8 @@ struct ModelCard {
   bool framework = false;     // GEMM: most rows were timed through a framework
   std::vector<std::string>
       configurations{};  // GEMM: data types; kernel: names; collective: "ring:8:8", algorithm:ranks:per node
-  KernelPaces paces{};    // kernel: what the efficiencies are relative to
-  PassFactors passes{};   // GEMM: likewise, of gradients
+  KernelPaces paces{};   // kernel: what the efficiencies are relative to
+  PassFactors passes{};  // GEMM: likewise, of gradients
   bool operator==(const ModelCard&) const = default;
 
   [[nodiscard]] bool measured(const std::string& gpu) const;

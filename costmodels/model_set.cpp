@@ -98,7 +98,8 @@ void ModelSet::complete_with(ModelSet&& other) {
   if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
 }
 
-// The first model of the kind whose card satisfies `knows`; else the one that was measured on most GPUs or systems.
+// The first model of the kind whose card satisfies `knows`; else the one that was measured on most GPUs or
+// systems.
 template <class Knows>
 std::size_t ModelSet::best(ModelKind kind, const Knows& knows) const {
   std::optional<std::size_t> widest;
@@ -195,14 +196,16 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     GemmBatch& batch = batches[choice->model];
     batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
-    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / kFp8Share : 1.0), card.passes.of(gemm->pass),
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / kFp8Share : 1.0),
+                          card.passes.of(gemm->pass),
                           !choice->measured || !inside || !(sixteen_bit || fp32 || known)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     const auto efficiencies = models_[model].model.predict(batches[model].features);
     for (std::size_t i = 0; i < efficiencies.size(); ++i) {
       const auto& row = batches[model].rows[i];
-      const double factor = time_over_reference(efficiencies[i], row.pass, models_[model].card.efficiency_cap);
+      const double factor =
+          time_over_reference(efficiencies[i], row.pass, models_[model].card.efficiency_cap);
       answers[row.query] = {row.reference * factor, row.extrapolated};
     }
   }

@@ -26,7 +26,8 @@ class ModelSet {
   // InputError.
   ModelSet(const std::vector<ModelFile>& files, const std::string& place);
 
-  // Takes over what this set has no model for: kinds, and GPUs or systems that its own models of a kind did not see.
+  // Takes over what this set has no model for: kinds, and GPUs or systems that its own models of a kind did
+  // not see.
   void complete_with(ModelSet&& other);
 
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,

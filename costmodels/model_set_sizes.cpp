@@ -111,7 +111,8 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
     const std::size_t streaming = best_for(ModelKind::kernel, gpu);
     const KernelRule rule = rule_of(*op, models_[streaming].card);
     const std::size_t model = rule.model == ModelKind::kernel ? streaming : best_for(rule.model, gpu);
-    asked[model].push_back({i, index_of(variants[model], KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+    asked[model].push_back(
+        {i, index_of(variants[model], KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -124,8 +125,9 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
         });
     for (const auto& one : asked[model]) {
       const GpuSpec& gpu = gpu_of(variants[model][one.variant]);
-      answers[one.query] = {std::max(curve[one.variant].at(one.bytes) * one.factor, least_kernel_time(one.bytes, gpu)),
-                            !measured_chip(fitted.card, gpu)};
+      answers[one.query] = {
+          std::max(curve[one.variant].at(one.bytes) * one.factor, least_kernel_time(one.bytes, gpu)),
+          !measured_chip(fitted.card, gpu)};
     }
   }
 }
@@ -155,7 +157,8 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     if (asked[model].empty()) continue;
     const Fitted& fitted = models_[model];
     const auto features = [&](const Collective& op, Bytes size) {
-      return fitted.card.kind == ModelKind::collective ? collective_features(sized(op, size)) : network_features(sized(op, size));
+      return fitted.card.kind == ModelKind::collective ? collective_features(sized(op, size))
+                                                       : network_features(sized(op, size));
     };
     const auto curve = curves(fitted, variants[model], features,
                               [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });

@@ -14,8 +14,8 @@ namespace orrery {
 
 enum class Direction { forward, backward };
 
-// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each. Of a layer [m, n, k], the input gradient is [m, k, n] and
-// the weight gradient [k, n, m].
+// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each. Of a layer [m, n, k], the input gradient is
+// [m, k, n] and the weight gradient [k, n, m].
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;

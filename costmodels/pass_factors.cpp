@@ -29,7 +29,8 @@ std::optional<double> mean_over_gpus(const std::map<std::string, std::vector<dou
 using Name = std::function<std::string(const GradientPair&)>;
 
 // One entry for each held-out name: what the factors of all other pairs say of its ratios.
-void add_errors(std::vector<FitError>& errors, std::vector<GradientPair> pairs, const std::string& held_out, const Name& name) {
+void add_errors(std::vector<FitError>& errors, std::vector<GradientPair> pairs, const std::string& held_out,
+                const Name& name) {
   std::set<std::string> names;
   for (const auto& pair : pairs) names.insert(name(pair));
   if (names.size() < 2) return;
@@ -42,13 +43,15 @@ void add_errors(std::vector<FitError>& errors, std::vector<GradientPair> pairs, 
     for (const auto& pair : pairs) {
       if (name(pair) != one) continue;
       if (pair.input_measured) {
-        ratios["input gradient"].push_back(std::log(factors.input_gradient * pair.input / *pair.input_measured));
+        ratios["input gradient"].push_back(
+            std::log(factors.input_gradient * pair.input / *pair.input_measured));
         ratios["input gradient, no factor"].push_back(std::log(pair.input / *pair.input_measured));
       }
       if (pair.both_measured) {
         const double both = factors.input_gradient * pair.input + factors.weight_gradient * pair.weight;
         ratios["both gradients"].push_back(std::log(both / *pair.both_measured));
-        ratios["both gradients, no factor"].push_back(std::log((pair.input + pair.weight) / *pair.both_measured));
+        ratios["both gradients, no factor"].push_back(
+            std::log((pair.input + pair.weight) / *pair.both_measured));
       }
     }
   }
@@ -75,13 +78,14 @@ double PassFactors::of(GemmPass pass) const {
   throw Defect("a pass without a factor");
 }
 
-std::vector<GradientPair> gradient_pairs(const Profiles& profiles, const std::vector<std::string>& gpus, GemmModelKind kind,
-                                         const XgboostModel& model) {
+std::vector<GradientPair> gradient_pairs(const Profiles& profiles, const std::vector<std::string>& gpus,
+                                         GemmModelKind kind, const XgboostModel& model) {
   FeatureMatrix features(model.features());
   std::vector<double> references;
   std::vector<GradientPair> pairs;
   for (const auto& row : profiles.gemms) {
-    if ((!row.input_gradient && !row.backward) || std::find(gpus.begin(), gpus.end(), row.gpu) == gpus.end()) continue;
+    if ((!row.input_gradient && !row.backward) || std::find(gpus.begin(), gpus.end(), row.gpu) == gpus.end())
+      continue;
     const GpuSpec& gpu = find_gpu(row.gpu, "profiles");
     const auto peak = matrix_peak(gpu, row.type);
     const Gemm forward{.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type};
@@ -98,7 +102,9 @@ std::vector<GradientPair> gradient_pairs(const Profiles& profiles, const std::ve
     pairs.push_back(std::move(pair));
   }
   const auto answers = model.predict(features);
-  const auto time = [&](std::size_t at) { return references[at] / std::exp(static_cast<double>(answers[at])); };
+  const auto time = [&](std::size_t at) {
+    return references[at] / std::exp(static_cast<double>(answers[at]));
+  };
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     pairs[i].input = time(3 * i + 1) / time(3 * i);
     pairs[i].weight = time(3 * i + 2) / time(3 * i);
@@ -116,7 +122,8 @@ std::optional<PassFactors> fit_pass_factors(const std::vector<GradientPair>& pai
     if (!pair.both_measured) continue;
     // Without an input gradient timed alone, both gradients share one factor.
     const double both = *pair.both_measured;
-    const double left = input_gradient ? (both - *input_gradient * pair.input) / pair.weight : both / (pair.input + pair.weight);
+    const double left = input_gradient ? (both - *input_gradient * pair.input) / pair.weight
+                                       : both / (pair.input + pair.weight);
     if (left > 0) weight[pair.gpu].push_back(std::log(left));
   }
   const auto weight_gradient = mean_over_gpus(weight);

@@ -12,8 +12,8 @@
 
 namespace orrery {
 
-// A forward GEMM and its gradients on one machine, as measured and as the forward model says. Ratios, so that the level of a
-// machine and source cancels.
+// A forward GEMM and its gradients on one machine, as measured and as the forward model says. Ratios, so that
+// the level of a machine and source cancels.
 struct GradientPair {
   std::string gpu, model;
   double input = 0, weight = 0;  // predicted time of the gradient / predicted forward
@@ -24,12 +24,12 @@ struct GradientPair {
 std::vector<GradientPair> gradient_pairs(const Profiles&, const std::vector<std::string>& gpus, GemmModelKind,
                                          const XgboostModel&);
 
-// The geometric means over GPUs: the input gradient where it was timed alone, then the weight gradient from what is left of
-// both together. Absent where neither was measured.
+// The geometric means over GPUs: the input gradient where it was timed alone, then the weight gradient from
+// what is left of both together. Absent where neither was measured.
 std::optional<PassFactors> fit_pass_factors(const std::vector<GradientPair>&);
 
-// Errors of the measured ratios with each GPU's own pairs (each transformer's, where one GPU has them all) held out of the
-// factors, and with no factors at all.
+// Errors of the measured ratios with each GPU's own pairs (each transformer's, where one GPU has them all)
+// held out of the factors, and with no factors at all.
 std::vector<FitError> pass_errors(const std::vector<GradientPair>&);
 
 }  // namespace orrery

@@ -11,8 +11,8 @@
 
 namespace orrery {
 
-// An operator timed through a framework takes the host's time when its reference is shorter; only longer ones tell about the
-// GPU.
+// An operator timed through a framework takes the host's time when its reference is shorter; only longer ones
+// tell about the GPU.
 inline constexpr Seconds kShortestFrameworkTime = Seconds(60e-6);
 
 struct TrainingSet {
@@ -22,7 +22,7 @@ struct TrainingSet {
   FeatureMatrix features{1};
   std::vector<float> targets{};  // log(reference / time)
   std::vector<float> weights{};  // empty for all alike
-  bool gradients = false;  // GEMM: whether gradients were among the rows, so that the trees know them
+  bool gradients = false;        // GEMM: whether gradients were among the rows, so that the trees know them
   // Kernels: what each target is relative to depends on the rows that were taught (relate_to_paces).
   std::vector<KernelTime> kernels{};
   // What can be held out, one entry a row.

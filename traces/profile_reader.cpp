@@ -58,7 +58,8 @@ void refuse_unreadable(const ProfileFile& file) {
 
 }  // namespace
 
-bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles, InventedTimes invented) {
+bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
+                       InventedTimes invented) {
   const std::string path = (fs::path(folder) / name).string();
   ProfileFile file{.name = name};
   if (const Reader* reader = reader_of(name)) {
@@ -89,7 +90,8 @@ Profiles read_profiles(const std::string& folder, InventedTimes invented) {
   for (const auto& name : names) read_profile_file(folder, name, profiles, invented);
   if (profiles.files.empty()) {
     throw InputError(folder, "no known table",
-                     "orrery_profile.csv, gemm_long.csv, kernels_long.csv, collectives_long.csv, mlp.csv or nccl-tests' output");
+                     "orrery_profile.csv, gemm_long.csv, kernels_long.csv, collectives_long.csv, mlp.csv or "
+                     "nccl-tests' output");
   }
   return profiles;
 }

@@ -38,7 +38,7 @@ struct MeasuredGemm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   TimedAs timed = TimedAs::kernel;
   Seconds time;
-  GemmPass pass = GemmPass::forward;     // m, n, k are those of this GEMM
+  GemmPass pass = GemmPass::forward;        // m, n, k are those of this GEMM
   std::optional<Seconds> input_gradient{};  // [m, k, n], where a forward GEMM's gradient was timed alone
   std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
 };

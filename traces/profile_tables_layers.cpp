@@ -74,7 +74,13 @@ std::optional<VidurModel> vidur_model(const CsvStream& rows, const VidurColumns&
              hidden = positive_field(rows, at.hidden), ffn = positive_field(rows, at.ffn),
              heads = positive_field(rows, at.heads), kv_heads = positive_field(rows, at.kv_heads);
   if (!tokens || !ways || !hidden || !ffn || !heads || !kv_heads) return std::nullopt;
-  return VidurModel{*tokens, *ways, *hidden, *ffn, *heads, *kv_heads, text_field(rows, at.gated) == "True",
+  return VidurModel{*tokens,
+                    *ways,
+                    *hidden,
+                    *ffn,
+                    *heads,
+                    *kv_heads,
+                    text_field(rows, at.gated) == "True",
                     !at.times[kSecondNorm]};
 }
 

@@ -1,5 +1,6 @@
-// What nccl-tests print (github NVIDIA/nccl-tests: all_reduce_perf and its sisters). Sizes are the whole vector of a rank, times
-// microseconds, out of place first. A line "# network_GBps 50" that the user adds says what one rank gets of its node's NICs.
+// What nccl-tests print (github NVIDIA/nccl-tests: all_reduce_perf and its sisters). Sizes are the whole
+// vector of a rank, times microseconds, out of place first. A line "# network_GBps 50" that the user adds
+// says what one rank gets of its node's NICs.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -26,18 +27,19 @@ struct NcclRun {
   std::string op, gpu;  // `gpu` as the driver names it
   int ranks = 0;
   std::map<std::string, int> hosts;  // ranks of each
-  double network = 0;  // GB/s of one rank, 0: not said
+  double network = 0;                // GB/s of one rank, 0: not said
   std::size_t time_column = 0;
 };
 
 // Our name of the operation that a program's or a file's name contains.
 std::string operation_in(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{{{"all_reduce", "all_reduce"},
-                                                                                {"reduce_scatter", "reduce_scatter"},
-                                                                                {"all_gather", "all_gather"},
-                                                                                {"alltoall", "all_to_all"},
-                                                                                {"all_to_all", "all_to_all"},
-                                                                                {"sendrecv", "send_recv"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
+      {{"all_reduce", "all_reduce"},
+       {"reduce_scatter", "reduce_scatter"},
+       {"all_gather", "all_gather"},
+       {"alltoall", "all_to_all"},
+       {"all_to_all", "all_to_all"},
+       {"sendrecv", "send_recv"}}};
   for (const auto& [theirs, ours] : kNames) {
     if (text.find(theirs) != std::string::npos) return std::string(ours);
   }
@@ -64,10 +66,12 @@ void read_remark(const std::string& line, NcclRun& run) {
   if (words[1] == "network_GBps" && words.size() > 2) run.network = parse_number(words[2]).value_or(0);
   const auto time = std::find(words.begin(), words.end(), "time");
   // The first word is '#', which rows do not have.
-  if (words[1] == "size" && time != words.end()) run.time_column = static_cast<std::size_t>(time - words.begin()) - 1;
+  if (words[1] == "size" && time != words.end())
+    run.time_column = static_cast<std::size_t>(time - words.begin()) - 1;
 }
 
-std::string take_row(const std::vector<std::string>& words, const NcclRun& run, const std::string* gpu, Profiles& profiles) {
+std::string take_row(const std::vector<std::string>& words, const NcclRun& run, const std::string* gpu,
+                     Profiles& profiles) {
   if (run.time_column == 0 || words.size() <= run.time_column) return kUnreadable;
   const auto bytes = parse_number(words[0]), time = parse_number(words[run.time_column]);
   if (!bytes || !time || *time <= 0 || *bytes < 0) return kUnreadable;
@@ -114,7 +118,8 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
       ++(reason.empty() ? file.used : file.skipped[reason]);
     }
   }
-  if (file.rows == 0) throw InputError(name, "no row of a size and its time", "the whole output of nccl-tests");
+  if (file.rows == 0)
+    throw InputError(name, "no row of a size and its time", "the whole output of nccl-tests");
 }
 
 }  // namespace orrery

@@ -37,8 +37,8 @@ struct OwnColumns {
         clock(rows.column("clock")),
         status(rows.column("status")),
         script(rows.column("script")) {}
-  std::size_t gpu, type, family, op, pass, model, batch, m, n, k, heads, kv_heads, head_dim, query, keys, causal, bytes, ranks,
-      per_node, time, clock, status, script;
+  std::size_t gpu, type, family, op, pass, model, batch, m, n, k, heads, kv_heads, head_dim, query, keys,
+      causal, bytes, ranks, per_node, time, clock, status, script;
 };
 
 std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
@@ -48,8 +48,10 @@ std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::string& gpu, Profiles& profiles) {
-  const auto batch = extent(rows, at.batch), m = extent(rows, at.m), n = extent(rows, at.n), k = extent(rows, at.k);
+std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+                      Profiles& profiles) {
+  const auto batch = extent(rows, at.batch), m = extent(rows, at.m), n = extent(rows, at.n),
+             k = extent(rows, at.k);
   const auto time = positive_field(rows, at.time);
   const auto type = data_type(text_field(rows, at.type));
   const std::string_view pass = text_field(rows, at.pass);
@@ -77,7 +79,8 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::st
   return {};
 }
 
-std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::string& gpu, Profiles& profiles) {
+std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+                        Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   if (!bytes || !time) return kUnreadable;
   // One model prices both passes by their bytes; it learns from forward, as the other sources do.
@@ -95,9 +98,11 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
   return {};
 }
 
-std::string take_attention(const CsvStream& rows, const OwnColumns& at, const std::string& gpu, Profiles& profiles) {
-  const auto batch = extent(rows, at.batch), heads = extent(rows, at.heads), kv_heads = extent(rows, at.kv_heads),
-             dim = extent(rows, at.head_dim), query = extent(rows, at.query), keys = extent(rows, at.keys);
+std::string take_attention(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+                           Profiles& profiles) {
+  const auto batch = extent(rows, at.batch), heads = extent(rows, at.heads),
+             kv_heads = extent(rows, at.kv_heads), dim = extent(rows, at.head_dim),
+             query = extent(rows, at.query), keys = extent(rows, at.keys);
   const auto time = positive_field(rows, at.time);
   if (!batch || !heads || !kv_heads || !dim || !query || !keys || !time) return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
@@ -115,7 +120,8 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
   return {};
 }
 
-std::string take_collective(const CsvStream& rows, const OwnColumns& at, const std::string& gpu, Profiles& profiles) {
+std::string take_collective(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+                            Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
   if (!bytes || !time || !ranks || !per_node || *ranks > 1'000'000 || *per_node < *ranks) return kUnreadable;
@@ -143,7 +149,8 @@ std::string take(const CsvStream& rows, const OwnColumns& at, const std::string&
 
 }  // namespace
 
-void read_own_table(CsvStream& rows, const std::string& name, InventedTimes invented, Profiles& profiles, ProfileFile& file) {
+void read_own_table(CsvStream& rows, const std::string& name, InventedTimes invented, Profiles& profiles,
+                    ProfileFile& file) {
   const OwnColumns at(rows);
   GpuNames gpus;
   Duplicates duplicates;
@@ -155,10 +162,12 @@ void read_own_table(CsvStream& rows, const std::string& name, InventedTimes inve
     }
     if (text_field(rows, at.script) != kScriptVersion) {
       throw InputError(name, "rows of script version " + std::string(text_field(rows, at.script)),
-                       "version " + std::string(kScriptVersion) + "; run `orrery profile` of this version into a new folder");
+                       "version " + std::string(kScriptVersion) +
+                           "; run `orrery profile` of this version into a new folder");
     }
     if (text_field(rows, at.clock) == "invented" && invented == InventedTimes::refused) {
-      throw InputError(name, "times that `orrery profile --dry-run` invented", "measured times; --invented takes these, for tests");
+      throw InputError(name, "times that `orrery profile --dry-run` invented",
+                       "measured times; --invented takes these, for tests");
     }
     if (text_field(rows, at.status) != "ok") {
       ++file.skipped["status " + std::string(text_field(rows, at.status))];

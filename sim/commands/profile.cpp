@@ -28,7 +28,8 @@ std::string layer_argument(const std::string& name) {
   }
   const std::int64_t vocabulary = std::max<std::int64_t>(model.vocabulary, 1);
   std::string text = plain + "=";
-  for (const std::int64_t number : {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim, vocabulary}) {
+  for (const std::int64_t number :
+       {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim, vocabulary}) {
     text += std::to_string(number) + ",";
   }
   return text + (layer.mlp == MlpKind::gated ? "1" : "0");
@@ -59,7 +60,8 @@ int run_program(std::vector<std::string> words) {
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (child < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
-    throw InputError("orrery profile", "no program '" + words[0] + "' that starts", "Python 3 with PyTorch; --python names it");
+    throw InputError("orrery profile", "no program '" + words[0] + "' that starts",
+                     "Python 3 with PyTorch; --python names it");
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -68,7 +70,8 @@ int run_program(std::vector<std::string> words) {
 
 int run_profile(const Arguments& arguments) {
   CommandLine line("profile",
-                   "Measures the operators of training on the GPUs of this machine, for `orrery fit`. Continues a folder that "
+                   "Measures the operators of training on the GPUs of this machine, for `orrery fit`. "
+                   "Continues a folder that "
                    "an interrupted run left.",
                    "orrery profile --model llama2-70b -o measured");
   line.values("model", "MODEL", "layers to measure, in place of the usual six models; may be repeated");

@@ -23,7 +23,8 @@ std::vector<std::string> words(std::vector<std::string> first, const std::vector
   return first;
 }
 
-ProgramResult dry_run(const std::string& folder, const std::vector<std::string>& more = {"--only=attention"}) {
+ProgramResult dry_run(const std::string& folder,
+                      const std::vector<std::string>& more = {"--only=attention"}) {
   return run_orrery(words({"profile", "--dry-run", "--quiet", "-o", folder}, more));
 }
 
@@ -63,9 +64,11 @@ TEST_CASE("a table cut anywhere is completed to the bytes of a run without inter
   const ScratchFolder scratch;
   REQUIRE(dry_run(scratch.file("whole")).code == 0);
   const std::string whole = table(scratch.file("whole"));
-  // Inside the header, at its end, inside a row, before and after a line break, one byte short, nothing missing.
-  const auto cut = GENERATE_COPY(values<std::size_t>({0, 7, whole.find('\n') + 1, whole.size() / 2, whole.rfind('\n', whole.size() / 3),
-                                                 whole.rfind('\n', whole.size() / 3) + 1, whole.size() - 1, whole.size()}));
+  // Inside the header, at its end, inside a row, before and after a line break, one byte short, nothing
+  // missing.
+  const auto cut = GENERATE_COPY(
+      values<std::size_t>({0, 7, whole.find('\n') + 1, whole.size() / 2, whole.rfind('\n', whole.size() / 3),
+                           whole.rfind('\n', whole.size() / 3) + 1, whole.size() - 1, whole.size()}));
   const std::string folder = scratch.file("cut");
   fs::create_directories(folder);
   fs::copy_file(scratch.file("whole") + "/machine.json", folder + "/machine.json");
@@ -86,7 +89,8 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   CHECK(lines(partial) > 5);
   REQUIRE(dry_run(folder).code == 0);
   const std::string completed = table(folder);
-  CHECK(lines(completed) == 321);  // the header; 2 types x (6 + 4 sequences) x 2 head sizes x 2 groups x 2 masks x 2 passes
+  CHECK(lines(completed) ==
+        321);  // the header; 2 types x (6 + 4 sequences) x 2 head sizes x 2 groups x 2 masks x 2 passes
   CHECK(completed.substr(0, partial.rfind('\n') + 1) == partial.substr(0, partial.rfind('\n') + 1));
   REQUIRE(dry_run(folder).code == 0);
   CHECK(table(folder) == completed);
@@ -124,10 +128,11 @@ TEST_CASE("a model of the catalog becomes the layer that is measured") {
   CHECK(rows.find("gpt3") == std::string::npos);
 }
 
-TEST_CASE("profile, fit and search meet: one's own models price a plan and leave their digest in the result") {
+TEST_CASE(
+    "profile, fit and search meet: one's own models price a plan and leave their digest in the result") {
   const Workplace place;
-  const ProgramResult measured =
-      place.run({"profile", "--dry-run", "--quiet", "--only=gemm", "--types=bf16", "--model=llama2-7b", "-o", "measured"});
+  const ProgramResult measured = place.run({"profile", "--dry-run", "--quiet", "--only=gemm", "--types=bf16",
+                                            "--model=llama2-7b", "-o", "measured"});
   REQUIRE(measured.code == 0);
   check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}), {"--dry-run", "--invented"});
   REQUIRE(place.run({"fit", "--profiles", "measured", "--invented", "--quiet", "-o", "costs"}).code == 0);
@@ -138,9 +143,10 @@ TEST_CASE("profile, fit and search meet: one's own models price a plan and leave
   const std::string fitted = place.read("costs/provenance.json");
   CHECK(fitted.find("orrery_profile.csv") != std::string::npos);
   const auto digest = [](const ProgramResult& result) {
-    const auto at = result.out.find("cost_model");
-    return at == std::string::npos ? std::string() : result.out.substr(at, 120);
+    return nlohmann::json::parse(result.out).at("cost_models").get<std::string>();
   };
-  CHECK_FALSE(digest(own).empty());
+  CHECK(digest(own).size() == 64);
   CHECK(digest(own) != digest(built_in));
+  // The trace of the best plan says the same.
+  CHECK(place.read("own/trace-01.h5").find(digest(own)) != std::string::npos);
 }

@@ -44,7 +44,8 @@ const std::string kGoodGemm =
 std::string good_gemms(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) {
-    text += "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192," + std::to_string(7306 + i) + ",fwd,225.74\n";
+    text += "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192," + std::to_string(7306 + i) +
+            ",fwd,225.74\n";
   }
   return text;
 }
@@ -85,8 +86,10 @@ TEST_CASE("rows that cannot be used are counted by reason") {
   const auto& file = profiles.files.front();
   CHECK(file.rows == 108);
   CHECK(file.used == 100);
-  CHECK(file.skipped == std::map<std::string, std::int64_t>{
-                            {"unreadable", 5}, {"duplicate of an earlier row", 1}, {"GPU not in the catalog", 1}, {"data type int8", 1}});
+  CHECK(file.skipped == std::map<std::string, std::int64_t>{{"unreadable", 5},
+                                                            {"duplicate of an earlier row", 1},
+                                                            {"GPU not in the catalog", 1},
+                                                            {"data type int8", 1}});
 }
 
 TEST_CASE("a table with more than one unreadable row in twenty is refused") {
@@ -156,7 +159,8 @@ TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the 
 TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do not shift columns") {
   const Folder folder;
   folder.write("compute/h100/meta/Llama/mlp.csv",
-               "time_stats.emb.mean,notes,time_stats.post_attention_layernorm.mean,time_stats.add.mean,time_stats.mlp_act.mean,n_head,n_kv_head,n_"
+               "time_stats.emb.mean,notes,time_stats.post_attention_layernorm.mean,time_stats.add.mean,time_"
+               "stats.mlp_act.mean,n_head,n_kv_head,n_"
                "embd,n_expanded_embd,"
                "use_gated_mlp,num_tokens,num_tensor_parallel_workers,time_stats.attn_rope.mean\n"
                "0.119,\"[1, 2]\",0.02,0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"

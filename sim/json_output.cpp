@@ -202,6 +202,7 @@ std::string search_json(const SearchReport& report) {
   json["plans"] = Json::array();
   for (const ReportedPlan& plan : report.plans) json["plans"].push_back(plan_json(report, plan));
   json["pareto"] = report.pareto;
+  json["cost_models"] = report.cost_models;
   return text(json);
 }
 

@@ -266,6 +266,7 @@ int run_search(const Arguments& arguments) {
   report.book = &book;
   report.counts = result.counts;
   report.elapsed = result.elapsed;
+  report.cost_models = origin.cost_models;
   if (result.plans.empty()) {
     progress.clear();
     report.total_elapsed = now() - start;

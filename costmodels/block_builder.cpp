@@ -37,6 +37,7 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
   }
   out_.forward.compute.push_back(f);
   out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  out_.weight_gradient.push_back(out_.backward.compute.size());
   out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
 }
 
@@ -45,6 +46,11 @@ void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forw
   const double scaled = elements * element_ / 2.0;
   push(out_.forward, kernel, scaled * forward_bytes);
   push(out_.backward, kernel, scaled * backward_bytes);
+}
+
+void BlockBuilder::weight_gradient(MemoryKernel kernel, double bytes) {
+  if (bytes > 0) out_.weight_gradient.push_back(out_.backward.compute.size());
+  push(out_.backward, kernel, bytes);
 }
 
 void BlockBuilder::attention(const Attention& forward) {
@@ -116,7 +122,7 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   // A.3: 6 B).
   const double sum = sharding_.stack.gradient.value_or(gradient_bytes(sharding_.type));
   const double bytes = sharding_.stack.accumulation.value_or(sum == 4.0 ? 2.0 * sum : 3.0 * sum);
-  push(out_.backward, MemoryKernel::copy, parameters * bytes);
+  weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 
 void BlockBuilder::reduce_statistic(double bytes) {

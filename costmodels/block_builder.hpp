@@ -31,7 +31,8 @@ class BlockBuilder {
   void accumulate_gradients(double parameters);
 
   void forward(MemoryKernel kernel, double bytes) { push(out_.forward, kernel, bytes); }
-  void backward(MemoryKernel kernel, double bytes) { push(out_.backward, kernel, bytes); }
+  // A weight gradient that is no matrix.
+  void weight_gradient(MemoryKernel kernel, double bytes);
   // A forward-only all-reduce over the tensor group.
   void reduce_statistic(double bytes);
 

@@ -26,6 +26,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
 BlockCost& BlockCost::operator+=(const BlockCost& other) {
   forward += other.forward;
   backward += other.backward;
+  weight_gradient += other.weight_gradient;
   attention_core += other.attention_core;
   return *this;
 }
@@ -38,6 +39,7 @@ BlockCost scaled(BlockCost block, double forward, double backward) {
   scale(block.forward, forward);
   scale(block.attention_core, forward);
   scale(block.backward, backward);
+  scale(block.weight_gradient, backward);
   return block;
 }
 

@@ -21,7 +21,8 @@ struct PassCost {
 struct BlockCost {
   PassCost forward;
   PassCost backward;
-  PassCost attention_core;  // repeated by selective recomputation
+  PassCost weight_gradient;  // of `backward`, what a schedule that splits it runs apart
+  PassCost attention_core;   // repeated by selective recomputation
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };

@@ -202,16 +202,21 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
   const LayerShape shape{.hidden = model.hidden};
   const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
-  add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 4.0, .backward = 4.0});
+  // Backward the gradient is scattered into the word table and the position table: 4 B for each element of 16
+  // bits.
+  const double bytes = layer.hidden_elements() * stored_bytes(sharding.type) / 2.0;
+  block.forward(MemoryKernel::embedding, 4.0 * bytes);
+  block.weight_gradient(MemoryKernel::embedding, 4.0 * bytes);
   if (model.learned_positions > 0) {
-    // Read the token, read the position, write; backward the gradient is scattered into the position table.
-    add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 6.0, .backward = 4.0});
+    block.forward(MemoryKernel::embedding, 6.0 * bytes);  // read the token, read the position, write
+    block.weight_gradient(MemoryKernel::embedding, 4.0 * bytes);
   }
   block.leave_tensor_region(layer.hidden_elements());
   if (model.embedding_norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
   const std::int64_t rows = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   const double per_parameter = gradient_bytes(sharding.type) == 4.0 ? kTableGradientFp32 : kTableGradientFp16;
-  block.backward(MemoryKernel::copy, per_parameter * count(rows + model.learned_positions, model.hidden));
+  block.weight_gradient(MemoryKernel::copy,
+                        per_parameter * count(rows + model.learned_positions, model.hidden));
   return block.take();
 }
 
@@ -240,7 +245,7 @@ Bytes boundary_message(const ModelSpec& model, const ParallelStrategy& strategy,
   for (int part = 0; part < strategy.part_count(); ++part) {
     const LayerRange& range = strategy.parts[static_cast<std::size_t>(part)];
     if (layer_before >= range.first && layer_before < range.first + range.count)
-      stage = part % strategy.pipeline;
+      stage = strategy.rank_of_part(part);
   }
   const LayerShape embedding{.hidden = model.hidden};
   const LayerShape& shape = layer_before < 0 ? embedding : model.layer(layer_before);

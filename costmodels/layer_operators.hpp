@@ -54,6 +54,10 @@ struct PassOperators {
 struct BlockOperators {
   PassOperators forward;
   PassOperators backward;
+  // Which of backward.compute a schedule that splits the backward runs apart: the weight-gradient matrices,
+  // their addition to the running sum, the embedding's gradient. Norms, attention and recomputation stay
+  // where they are.
+  std::vector<std::size_t> weight_gradient;
   std::vector<Operator> attention_core;
 };
 

@@ -34,10 +34,19 @@ struct PriceBook::AskedBlock {
   // Backward gathers the weights again.
   [[nodiscard]] BlockCost cost() const {
     BlockCost cost{cost_under(operators.forward, forward, sharding),
-                   cost_under(operators.backward, backward, sharding),
+                   cost_under(operators.backward, backward, sharding), weight_gradient(),
                    selective_repeats(operators, forward, attention_core, sharding)};
     cost.forward.weights = gather;
     cost.backward.weights = gather + reduce;
+    return cost;
+  }
+
+  [[nodiscard]] PassCost weight_gradient() const {
+    PassCost cost;
+    for (const std::size_t index : operators.weight_gradient) {
+      cost.compute += backward.compute[index];
+      cost.flops += flops_of(operators.backward.compute[index]);
+    }
     return cost;
   }
 };
@@ -192,6 +201,7 @@ void PriceBook::need_rings(int group, int lanes, int data) {
 }
 
 void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     need(shard_key(strategy, stage));
     need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
@@ -356,8 +366,8 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
-PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
-                                const Recompute& recompute) const {
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
+                                Backward pass) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
@@ -365,6 +375,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   const HostCost host = cost.measured ? HostCost{} : precision_.stack.host;
   const Seconds forward_host = host.forward * range.count + host.collective * forward.calls;
   Seconds backward_host = host.backward * range.count;
+  PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   switch (recompute.granularity) {
     case RecomputeGranularity::none:
       break;
@@ -383,10 +394,12 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   if (range.first == 0) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;
+    weights += cost.embedding.weight_gradient;
   }
   if (end == model_.layers.size()) {
     forward += cost.head.forward;
     backward += cost.head.backward;
+    weights += cost.head.weight_gradient;
   }
   backward_host += host.collective * backward.calls;
   const PassTime forward_time = time_under(forward, forward_host, range.count, precision_.stack);
@@ -399,6 +412,12 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   times.backward_tensor = backward.communication;
   times.forward_flops = forward.flops;
   times.backward_flops = backward.flops;
+  if (pass == Backward::split) {
+    times.backward -= weights.compute;
+    times.backward_flops -= weights.flops;
+    times.weight_gradient = weights.compute;
+    times.weight_gradient_flops = weights.flops;
+  }
   return times;
 }
 
@@ -467,25 +486,18 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.replicas = strategy.data;
   plan.context = strategy.context;
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const int stage = strategy.rank_of_part(part);
-    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
-                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
-    if (!gathered_in_passes(strategy)) plan.reductions.push_back(part_reduction(strategy, part));
+    if (!gathered_in_passes(strategy)) plan.reductions.push_back(slowest_reduction(strategy, part));
   }
-  for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
+  price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                       optimizer_shard_parameters(model_, strategy, stage)));
-  }
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
-  plan.gradient_norm = true;
+  plan.gradient_norm = !validates_later(strategy.schedule);
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
@@ -495,13 +507,19 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
         Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
     plan.overlap_slowdown = kOverlapSlowdown;
   }
-  // Parameters gathered under the next forwards show in the second iteration.
-  if (strategy.overlap_param_gather) plan.iterations = 2;
+  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
+  // iteration.
+  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
+  plan.transfers = transfer_times(plan, topology);
   return plan;
 }
 
 bool gathered_in_passes(const ParallelStrategy& strategy) {
   return strategy.fully_sharded && strategy.pipeline == 1;
+}
+
+Backward backward_of(ScheduleKind kind) {
+  return splits_backward(kind) ? Backward::split : Backward::whole;
 }
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
@@ -517,8 +535,8 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
   std::vector<std::string> reasons;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const ShardKey key = shard_key(strategy, stage);
+  for (int at = 0; at < strategy.kinds() * strategy.pipeline; ++at) {
+    const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
                          ": some operators lie outside what was measured";

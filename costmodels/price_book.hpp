@@ -14,6 +14,7 @@
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 #include "strategies/model.hpp"
+#include "strategies/shares.hpp"
 #include "strategies/strategy.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -44,6 +45,10 @@ struct ShardCost {
   bool measured = false;      // layers were: the cost of the host is in their times
 };
 
+// Whether the gradients of the weights are a task of their own.
+enum class Backward { whole, split };
+Backward backward_of(ScheduleKind);
+
 struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;
@@ -69,13 +74,18 @@ class PriceBook {
   [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
   // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
   // last layer.
-  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&) const;
+  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
+                                     Backward = Backward::whole) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 
   // The whole plan on the topology that has the strategy's nodes.
   [[nodiscard]] PricedPlan price(const ParallelStrategy&, const Topology&) const;
+  // With the microbatches of unlike replicas that make the slowest fastest (shares.hpp), by replica_paces.
+  [[nodiscard]] ParallelStrategy with_chosen_shares(const ParallelStrategy&) const;
+  // Seconds a replica of each kind takes for its microbatches, as far as its GPUs decide them.
+  [[nodiscard]] std::vector<ReplicaPace> replica_paces(const ParallelStrategy&) const;
   // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they
   // are not.
   [[nodiscard]] std::vector<std::string> extrapolations(const ParallelStrategy&) const;
@@ -111,6 +121,9 @@ class PriceBook {
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
   [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
+  [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&) const;
+  void price_kinds(const ParallelStrategy&, PricedPlan&) const;
+  [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part) const;
   [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part) const;
   [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
 

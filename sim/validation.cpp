@@ -63,11 +63,9 @@ Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, 
 // Bytes of the fullest stage, and whether it is too much for its card.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
-  StageFitter fitter(*mapped.book);
+  const std::vector<StageMemory> memory = StageFitter(*mapped.book).memory_of(strategy);
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const Bytes needed = stage_memory(mapped.plan.model, strategy, stage,
-                                      fitter.alive(strategy, stage).per_chunk, mapped.plan.stack)
-                             .total();
+    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
     const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
     result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(needed));
     result.over_memory = result.over_memory || needed > usable_memory(card);

@@ -16,6 +16,7 @@ struct SearchSpace {
   std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
+  std::int64_t most_gpus = 1'000'000'000;  // of all groups together
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};  // of plans with one chunk a rank
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   std::vector<bool> sequence_parallel{true, false};

@@ -87,7 +87,22 @@ class LinkPairs {
   std::vector<std::optional<int>> partner_;  // [link of rank 0]: of the tensor rank being added
 };
 
+// Whether tensor rank t of every group is the GPU t places after that of tensor rank 0, in its node.
+bool side_by_side(const PricedPlan& plan, const Topology& topology) {
+  const auto tensor = static_cast<std::size_t>(tensor_ways(plan));
+  for (const std::vector<int>& lanes : plan.gpus) {
+    if (lanes.size() != tensor * static_cast<std::size_t>(plan.context)) return false;
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+      const int first = lanes[lane - lane % tensor];
+      if (lanes[lane] != first + static_cast<int>(lane % tensor) || !topology.same_node(first, lanes[lane]))
+        return false;
+    }
+  }
+  return true;
+}
+
 bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
+  if (topology.gpus_have_own_links() && side_by_side(plan, topology)) return true;
   const std::vector<Route> first = tensor_rank_routes(plan, topology, 0);
   LinkPairs pairs(topology, first);
   for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
@@ -103,13 +118,18 @@ class ShiftCheck {
       : plan_(plan),
         topology_(topology),
         period_(period),
-        block_of_link_(topology.links().size(), -1),
-        image_(topology.links().size()),
-        preimage_(topology.links().size()),
-        image_block_(topology.links().size(), -1),
-        preimage_block_(topology.links().size(), -1) {}
+        own_links_(topology.gpus_have_own_links()) {
+    if (own_links_) return;
+    for (auto* blocks : {&block_of_link_, &image_block_, &preimage_block_}) {
+      blocks->assign(topology.links().size(), -1);
+    }
+    image_.resize(topology.links().size());
+    preimage_.resize(topology.links().size());
+  }
 
   bool holds() {
+    // Where a period cannot hold, a ring mostly says so first.
+    if (!ring_alike(reduction_members(plan_, 0, 0))) return false;
     for (int replica = 0; replica < plan_.replicas; ++replica) {
       for (int stage = 0; stage < plan_.stages(); ++stage) {
         if (!links_map(replica, stage) || !messages_alike(replica, stage)) return false;
@@ -125,11 +145,13 @@ class ShiftCheck {
 
  private:
   bool same_path(int a, int b, int base_a, int base_b) const {
+    if (own_links_) return topology_.same_node(a, b) == topology_.same_node(base_a, base_b);
     return topology_.same_node(a, b) == topology_.same_node(base_a, base_b) &&
            topology_.path(a, b) == topology_.path(base_a, base_b) && topology_.route(a, b).count <= 2;
   }
 
   bool links_map(int replica, int stage) {
+    if (own_links_) return true;
     const std::vector<int>& here = plan_.lanes(replica, stage);
     const std::vector<int>& base = plan_.lanes(replica % period_, stage);
     for (std::size_t lane = 0; lane < here.size(); ++lane) {
@@ -183,6 +205,7 @@ class ShiftCheck {
   const PricedPlan& plan_;
   const Topology& topology_;
   int period_;
+  bool own_links_;
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 

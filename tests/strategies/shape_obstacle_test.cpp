@@ -165,7 +165,12 @@ TEST_CASE("every obstacle has its words") {
        }},
       {"expert ways do not divide the data ways", [](Candidate& c) { c.allocation.expert = 4; }},
       {"a tensor group larger than a node", [](Candidate& c) { c.allocation.tensor = 16; }},
-      {"a stage does not fill nodes evenly", [](Candidate& c) { c.allocation.tensor = 3; }},
+      {"a stage does not fill nodes evenly",
+       [](Candidate& c) {
+         c.allocation.tensor = 4;  // 12 GPUs on nodes of 8
+         c.allocation.context = 3;
+         c.sequence = 4098;
+       }},
       {"heads do not divide", [](Candidate& c) { c.model.shapes[0].heads = 20; }},
       {"key-value heads do not divide", [](Candidate& c) { c.model.shapes[0].kv_heads = 3; }},
       {"width does not divide", [](Candidate& c) { c.model.shapes[0].ffn = 12; }},

@@ -111,6 +111,14 @@ bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
   return true;
 }
 
+// Whether every route crosses the link its first GPU sends by and the one its last GPU receives by, no other.
+bool routes_are_direct(const ClusterSpec& cluster) {
+  return !cluster.network && cluster.fabric.nodes_per_leaf == 0 &&
+         std::all_of(cluster.groups.begin(), cluster.groups.end(), [&](const NodeGroup& group) {
+           return group.pcie_switches == 0 && group.region == cluster.groups.front().region;
+         });
+}
+
 // Checks whether a shift by `period` replicas maps links and paths onto themselves.
 class ShiftCheck {
  public:
@@ -118,7 +126,8 @@ class ShiftCheck {
       : plan_(plan),
         topology_(topology),
         period_(period),
-        own_links_(topology.gpus_have_own_links()) {
+        own_links_(topology.gpus_have_own_links()),
+        direct_(routes_are_direct(topology.cluster())) {
     if (own_links_) return;
     for (auto* blocks : {&block_of_link_, &image_block_, &preimage_block_}) {
       blocks->assign(topology.links().size(), -1);
@@ -128,8 +137,6 @@ class ShiftCheck {
   }
 
   bool holds() {
-    // Where a period cannot hold, a ring mostly says so first.
-    if (!ring_alike(reduction_members(plan_, 0, 0))) return false;
     for (int replica = 0; replica < plan_.replicas; ++replica) {
       for (int stage = 0; stage < plan_.stages(); ++stage) {
         if (!links_map(replica, stage) || !messages_alike(replica, stage)) return false;
@@ -145,7 +152,8 @@ class ShiftCheck {
 
  private:
   bool same_path(int a, int b, int base_a, int base_b) const {
-    if (own_links_) return topology_.same_node(a, b) == topology_.same_node(base_a, base_b);
+    // The links of a direct route are equal to those of its image: links_map has seen to that.
+    if (direct_) return topology_.same_node(a, b) == topology_.same_node(base_a, base_b);
     return topology_.same_node(a, b) == topology_.same_node(base_a, base_b) &&
            topology_.path(a, b) == topology_.path(base_a, base_b) && topology_.route(a, b).count <= 2;
   }
@@ -205,7 +213,7 @@ class ShiftCheck {
   const PricedPlan& plan_;
   const Topology& topology_;
   int period_;
-  bool own_links_;
+  bool own_links_, direct_;
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 

@@ -31,6 +31,7 @@ class StageFitter {
   const InFlight& alive(const ParallelStrategy&, int stage);
 
  private:
+  const std::vector<LayerRange>& known_split(const ParallelStrategy&);
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
   const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
@@ -48,6 +49,7 @@ class StageFitter {
     auto operator<=>(const AliveKey&) const = default;
   };
   std::map<AliveKey, std::vector<InFlight>> alive_;
+  std::map<std::vector<std::int64_t>, std::vector<LayerRange>> splits_;  // the fastest, by what decides them
 };
 
 }  // namespace orrery

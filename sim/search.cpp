@@ -72,7 +72,7 @@ class Searcher {
         progress_(progress),
         fitter_(book),
         limits_(book, job.space.most_stages, job.global_batch),
-        bounds_(book, job.space.most_stages),
+        bounds_(book, job.space.most_stages, job.global_batch),
         best_(job.top) {}
 
   SearchResult run() {
@@ -152,8 +152,10 @@ class Searcher {
       const WaysCase& at = space_.cases[c];
       std::vector<TimeBound> bounds;
       for (const FamilyCase& family : at.families) {
-        bounds.push_back(bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common,
-                                       family.microbatches));
+        std::vector<Setting> settings;
+        for (const std::uint32_t index : family.settings) settings.push_back(space_.settings[index]);
+        bounds.push_back(
+            bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common, settings));
       }
       std::uint32_t serial = 0;
       for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
@@ -267,7 +269,7 @@ class Searcher {
     }
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
-    const Seconds time = least_time(plan);
+    const Seconds time = least_time(plan, allocation.ways(), space_.settings[refined.setting]);
     const auto cost = cost_of(plan, time);
     if (over_budget(time, cost)) return;
     ++result_.counts.evaluated;
@@ -287,18 +289,27 @@ class Searcher {
   }
 
   // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
-  // its gradients have gone back through them and its parameters are updated.
-  Seconds least_time(const ParallelStrategy& plan) const {
+  // its gradients have gone back through them or been reduced and its parameters are updated.
+  Seconds least_time(const ParallelStrategy& plan, const Ways& ways, const Setting& setting) const {
     Seconds lead, most;
+    const ShardCost* cost = nullptr;
+    double reduction = 0;  // s of a layer
     for (int stage = 0; stage < plan.pipeline; ++stage) {
-      Seconds busy, first_chunk;
-      for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-        const PartTimes times =
-            book_.part_times(book_.shard(shard_key(plan, stage)), plan.part(stage, chunk), plan.recompute);
-        if (chunk == 0) first_chunk = times.forward + times.backward;
-        busy += (times.forward + times.backward) * static_cast<double>(plan.microbatches());
+      const int group = plan.stages[static_cast<std::size_t>(stage)].group;
+      if (stage == 0 || group != plan.stages[static_cast<std::size_t>(stage - 1)].group) {
+        cost = &book_.shard(shard_key(plan, stage));
+        reduction = bounds_.layers_alike() ? least_reduction(book_, group, ways, setting) : 0;
       }
-      most = std::max(most, lead + busy);
+      Seconds work, first_chunk;
+      int layers = 0;
+      for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+        const PartTimes times = book_.part_times(*cost, plan.part(stage, chunk), plan.recompute);
+        if (chunk == 0) first_chunk = times.forward + times.backward;
+        work += times.forward + times.backward;
+        layers += plan.part(stage, chunk).count;
+      }
+      most = std::max(most,
+                      lead + work * static_cast<double>(plan.microbatches()) + Seconds(reduction * layers));
       lead += first_chunk;
     }
     return most;

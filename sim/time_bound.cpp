@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "costmodels/local_layer.hpp"
+
 namespace orrery {
 namespace {
 
@@ -54,53 +56,110 @@ double layer_seconds(const PriceBook& book, const ShardKey& key, const std::vect
 
 }  // namespace
 
-TimeBound::TimeBound(const WorkRates& rates, const std::vector<double>& loads, const Setting& setting,
-                     std::int64_t microbatches, int layers)
-    : rates_(&rates), loads_(&loads), microbatches_(static_cast<double>(microbatches)) {
-  if (rates.layer.empty()) return;
-  if (setting.chunks == 1) layers_ = layers;
-  if (setting.schedule == ScheduleKind::interleaved) {
-    chunks_ = setting.chunks;
-    layers_ = layers / setting.chunks;
+double least_reduction(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
+  const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
+  const bool as_said = !book.cluster().network && book.cluster().links.empty();
+  const int copies = ways.data * ways.context;
+  if (!as_said || copies < 2 || ways.expert > 1 || setting.overlap_grad_reduce) return 0;
+  const JobPrecision& precision = book.precision();
+  const LayerSplit split{.tensor = ways.tensor,
+                         .context = ways.context,
+                         .expert = ways.expert,
+                         .micro_batch = setting.micro_batch,
+                         .sequence = precision.sequence,
+                         .sequence_parallel = setting.sequence_parallel};
+  const LayerShape& shape = book.model().layer(0);
+  const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
+  const double sent = setting.distributed_optimizer
+                          ? gradient_bytes(precision.type) + stored_bytes(precision.type)
+                          : 2 * gradient_bytes(precision.type);
+  const double bytes = (parameters.dense + parameters.expert) * sent;
+  const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
+  const int used_nodes = (copies + each - 1) / each;
+  if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
+  const double out = bytes * (used_nodes - 1) / used_nodes;
+  // Each copy sends by a NIC, at the best alone; with contention, all that a node sends shares its NICs.
+  const double alone = out / (each * nodes.nic.bandwidth.value());
+  if (book.cluster().contention == Contention::ideal) return alone;
+  return std::max(alone, ways.tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
+}
+
+TimeBound::TimeBound(const WorkRates& rates, const std::vector<double>& reduction, const Pipeline& pipeline)
+    : pipeline_(pipeline) {
+  const std::size_t layers = rates.blocks.front().size();
+  std::vector<double> least_share(layers, kNever), least(layers, kNever);
+  double work_share = 1;  // the least that work is of work and reduction
+  for (std::size_t g = 0; g < rates.blocks.size(); ++g) {
+    const double once = reduction[g] / pipeline.microbatches;
+    const std::vector<double>& blocks = rates.blocks[g];
+    whole_.push_back(kNever);
+    layer_.push_back(rates.layer.empty() ? kNever : rates.layer[g] + once);
+    if (blocks.front() == kNever) continue;
+    whole_[g] = std::accumulate(blocks.begin(), blocks.end(), 0.0) + once * static_cast<double>(layers);
+    for (std::size_t i = 0; i < layers; ++i) {
+      least[i] = std::min(least[i], blocks[i] + once);
+      least_share[i] = std::min(least_share[i], (blocks[i] + once) / whole_[g]);
+      work_share = std::min(work_share, blocks[i] / (blocks[i] + once));
+    }
+    fastest_first_.push_back(static_cast<int>(g));
+  }
+  share_ = std::accumulate(least_share.begin(), least_share.end(), 0.0);
+  largest_ = *std::max_element(least.begin(), least.end());
+  std::stable_sort(fastest_first_.begin(), fastest_first_.end(), [&](int a, int b) {
+    return whole_[static_cast<std::size_t>(a)] < whole_[static_cast<std::size_t>(b)];
+  });
+  const double ratio = 1 - pipeline.fill * work_share / pipeline.microbatches;
+  loads_.push_back(0);
+  double load = 1;
+  for (int stage = 0; stage < pipeline.most_stages; ++stage) {
+    loads_.push_back(loads_.back() + load);
+    load *= ratio;
   }
 }
 
 double TimeBound::operator()(const StageCounts& stages) const {
   double held = 0;  // of the model, at a second of time
   std::size_t position = 0;
-  for (const int group : rates_->fastest_first) {
+  for (const int group : fastest_first_) {
     const auto g = static_cast<std::size_t>(group);
     const auto end = position + static_cast<std::size_t>(stages[g]);
-    held += ((*loads_)[end] - (*loads_)[position]) / rates_->whole[g];
+    held += (loads_[end] - loads_[position]) / whole_[g];
     position = end;
   }
-  const double spread = rates_->share / held;
-  return kRounding * microbatches_ * std::max({spread, rates_->largest, whole_layers(stages)});
+  return kRounding * pipeline_.microbatches * std::max({share_ / held, largest_, whole_layers(stages)});
 }
 
 // The least slowest stage: raises the limit from the perfect spread, layer by layer, until all are held.
 double TimeBound::whole_layers(const StageCounts& stages) const {
-  if (layers_ == 0) return 0;
+  const int layers = pipeline_.layers;
+  if (layers == 0) return 0;
   double rate = 0, limit = 0;
   for (std::size_t g = 0; g < stages.size(); ++g) {
     if (stages[g] == 0) continue;
-    rate += stages[g] / rates_->layer[g];
-    limit = std::max(limit, rates_->layer[g]);
+    rate += stages[g] / layer_[g];
+    limit = std::max(limit, layer_[g]);
   }
-  limit = std::max(limit, layers_ / rate);
+  limit = std::max(limit, layers / rate);
   while (true) {
     std::int64_t held = 0;
     double next = kNever;
     for (std::size_t g = 0; g < stages.size(); ++g) {
       if (stages[g] == 0) continue;
-      const auto each = static_cast<std::int64_t>(limit / rates_->layer[g] * (1 + 1e-12));
+      const auto each = static_cast<std::int64_t>(limit / layer_[g] * (1 + 1e-12));
       held += stages[g] * each;
-      next = std::min(next, static_cast<double>(each + 1) * rates_->layer[g]);
+      next = std::min(next, static_cast<double>(each + 1) * layer_[g]);
     }
-    if (held >= layers_) return limit * chunks_;
+    if (held >= layers) return limit * pipeline_.chunks;
     limit = next;
   }
 }
+
+TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t global_batch)
+    : book_(book),
+      most_stages_(most_stages),
+      layers_alike_(std::all_of(book.model().layers.begin(), book.model().layers.end(),
+                                [&](int shape) { return shape == book.model().layers.front(); })),
+      global_batch_(global_batch) {}
 
 const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& group_fits,
                                    const Setting& setting) {
@@ -115,52 +174,38 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
   const auto found = rates_.find(key);
   if (found != rates_.end()) return found->second;
   WorkRates& rates = rates_[key];
-  const auto layers = static_cast<std::size_t>(book_.model().layer_count());
-  const bool alike = std::all_of(book_.model().layers.begin(), book_.model().layers.end(),
-                                 [&](int shape) { return shape == book_.model().layers.front(); });
-  std::vector<double> least_seconds(layers, kNever), least_share(layers, kNever);
   for (std::size_t g = 0; g < group_fits.size(); ++g) {
-    rates.whole.push_back(kNever);
-    if (alike) rates.layer.push_back(kNever);
+    rates.blocks.emplace_back(book_.model().layers.size(), kNever);
+    if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
     const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
                          ways.expert,         setting.micro_batch, setting.sequence_parallel};
-    const std::vector<double> blocks = block_seconds(book_, shard, setting.recompute);
-    rates.whole[g] = std::accumulate(blocks.begin(), blocks.end(), 0.0);
-    if (alike) rates.layer[g] = layer_seconds(book_, shard, blocks);
-    rates.fastest_first.push_back(static_cast<int>(g));
-    for (std::size_t i = 0; i < layers; ++i) {
-      least_seconds[i] = std::min(least_seconds[i], blocks[i]);
-      least_share[i] = std::min(least_share[i], blocks[i] / rates.whole[g]);
-    }
+    rates.blocks[g] = block_seconds(book_, shard, setting.recompute);
+    if (layers_alike_) rates.layer[g] = layer_seconds(book_, shard, rates.blocks[g]);
   }
-  rates.share = std::accumulate(least_share.begin(), least_share.end(), 0.0);
-  rates.largest = *std::max_element(least_seconds.begin(), least_seconds.end());
-  std::stable_sort(rates.fastest_first.begin(), rates.fastest_first.end(), [&](int a, int b) {
-    return rates.whole[static_cast<std::size_t>(a)] < rates.whole[static_cast<std::size_t>(b)];
-  });
   return rates;
 }
 
-// [p]: loads of the first p stages, in units of the first one's: sum of (1 - fill / M)^s.
-const std::vector<double>& TimeBounds::loads(std::int64_t microbatches, double fill) {
-  std::vector<double>& sums = loads_[{microbatches, fill}];
-  if (!sums.empty()) return sums;
-  const double ratio = 1 - fill / static_cast<double>(microbatches);
-  double load = 1;
-  sums.push_back(0);
-  for (int stage = 0; stage < most_stages_; ++stage) {
-    sums.push_back(sums.back() + load);
-    load *= ratio;
+TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fits, const Setting& common,
+                            const std::vector<Setting>& settings) {
+  std::vector<double> reduction(group_fits.size(), 0.0);
+  for (std::size_t g = 0; layers_alike_ && g < reduction.size(); ++g) {
+    if (group_fits[g] == 0) continue;
+    reduction[g] = kNever;
+    for (const Setting& setting : settings) {
+      reduction[g] = std::min(reduction[g], least_reduction(book_, static_cast<int>(g), ways, setting));
+    }
   }
-  return sums;
-}
-
-TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fits, const Setting& setting,
-                            std::int64_t microbatches) {
-  const WorkRates& of_groups = rates(ways, group_fits, setting);
-  const double fill = fill_share(setting, !of_groups.layer.empty());
-  return {of_groups, loads(microbatches, fill), setting, microbatches, book_.model().layer_count()};
+  TimeBound::Pipeline pipeline;
+  pipeline.microbatches = static_cast<double>(global_batch_ / (common.micro_batch * ways.data));
+  pipeline.fill = fill_share(common, layers_alike_);
+  const bool equal_parts = common.schedule == ScheduleKind::interleaved;
+  if (layers_alike_ && (equal_parts || common.chunks == 1)) {
+    pipeline.chunks = common.chunks;
+    pipeline.layers = book_.model().layer_count() / common.chunks;
+  }
+  pipeline.most_stages = most_stages_;
+  return {rates(ways, group_fits, common), reduction, pipeline};
 }
 
 }  // namespace orrery

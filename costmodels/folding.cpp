@@ -126,8 +126,10 @@ class ShiftCheck {
       : plan_(plan),
         topology_(topology),
         period_(period),
+        lanes_(lane_count(plan)),
         own_links_(topology.gpus_have_own_links()),
-        direct_(routes_are_direct(topology.cluster())) {
+        direct_(routes_are_direct(topology.cluster())),
+        as_catalogued_(!topology.cluster().network && topology.cluster().links.empty()) {
     if (own_links_) return;
     for (auto* blocks : {&block_of_link_, &image_block_, &preimage_block_}) {
       blocks->assign(topology.links().size(), -1);
@@ -162,6 +164,7 @@ class ShiftCheck {
     if (own_links_) return true;
     const std::vector<int>& here = plan_.lanes(replica, stage);
     const std::vector<int>& base = plan_.lanes(replica % period_, stage);
+    if (as_catalogued_) return nics_map(base, here, replica / period_);
     for (std::size_t lane = 0; lane < here.size(); ++lane) {
       const bool maps =
           map(topology_.gpu_link_up(base[lane]), topology_.gpu_link_up(here[lane]), replica / period_) &&
@@ -171,14 +174,32 @@ class ShiftCheck {
     return true;
   }
 
-  // One to one within a block, no link in two blocks, equal links.
+  // Where nothing is said of single links, those of one group are equal; a GPU link belongs to its GPU alone.
+  bool nics_map(const std::vector<int>& base, const std::vector<int>& here, int block) {
+    if (topology_.device(base.front()).group != topology_.device(here.front()).group) return false;
+    for (std::size_t lane = 0; lane < here.size(); ++lane) {
+      const int from = topology_.nic_up(base[lane]), to = topology_.nic_up(here[lane]);
+      const bool seen =
+          lane > 0 && from == topology_.nic_up(base[lane - 1]) && to == topology_.nic_up(here[lane - 1]);
+      if (!seen && !one_to_one(from, to, block)) return false;
+    }
+    return true;
+  }
+
   bool map(int base, int link, int block) {
+    const auto b = static_cast<std::size_t>(base);
+    const auto l = static_cast<std::size_t>(link);
+    if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
+    if (topology_.links()[b + 1].spec != topology_.links()[l + 1].spec) return false;  // the way back
+    return one_to_one(base, link, block);
+  }
+
+  // Within a block, and no link in two blocks.
+  bool one_to_one(int base, int link, int block) {
     const auto b = static_cast<std::size_t>(base);
     const auto l = static_cast<std::size_t>(link);
     if (block_of_link_[l] >= 0 && block_of_link_[l] != block) return false;
     block_of_link_[l] = block;
-    if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
-    if (topology_.links()[b + 1].spec != topology_.links()[l + 1].spec) return false;  // the way back
     if (image_block_[b] == block && image_[b] != link) return false;
     if (preimage_block_[l] == block && preimage_[l] != base) return false;
     image_block_[b] = preimage_block_[l] = block;
@@ -190,7 +211,7 @@ class ShiftCheck {
   bool messages_alike(int replica, int stage) const {
     const int next = (stage + 1) % plan_.stages();
     const int base = replica % period_;
-    for (std::size_t lane = 0; lane < lane_count(plan_); ++lane) {
+    for (std::size_t lane = 0; lane < lanes_; ++lane) {
       if (!same_path(plan_.lanes(replica, stage)[lane], plan_.lanes(replica, next)[lane],
                      plan_.lanes(base, stage)[lane], plan_.lanes(base, next)[lane])) {
         return false;
@@ -213,7 +234,8 @@ class ShiftCheck {
   const PricedPlan& plan_;
   const Topology& topology_;
   int period_;
-  bool own_links_, direct_;
+  std::size_t lanes_;  // that talk
+  bool own_links_, direct_, as_catalogued_;
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 

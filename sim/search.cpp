@@ -89,8 +89,10 @@ class Searcher {
     result_.counts.operators = book_.predict(models_);
     result_.elapsed.predict = lap();
     if (pruning_) plant_seeds();
-    for_each_bounded([&](const Coarse& coarse, const StageCounts& stages, const Least& least) {
-      if (pruning_ && !best_.may_matter(least)) return;
+    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
+      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
+      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
       if (seeds_.count(coarse.place()) > 0) return;
       keep(coarse, stages);
       if (kept_.size() >= kMostKept) work_off();
@@ -144,7 +146,12 @@ class Searcher {
     return cost ? cost->per_iteration.value() : 0;
   }
 
-  // Calls visit(coarse, stages, least time and money) for every candidate with a shape.
+  static Least least(const Coarse& coarse, double dollars_per_second) {
+    return {coarse.least_time, coarse.least_time * dollars_per_second};
+  }
+
+  // Calls visit(coarse, stages, USD a second, bound) for every candidate with a shape; its time is that of
+  // the perfect spread.
   template <class Visit>
   void for_each_bounded(Visit visit) {
     for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
@@ -166,8 +173,7 @@ class Searcher {
         counts_are_kept_ = false;
         for (std::uint32_t f = 0; f < bounds.size(); ++f) {
           if (at.families[f].stages_fit[all] == 0) continue;
-          const double time = bounds[f](stages);
-          visit(Coarse{time, c, f, serial, 0}, stages, Least{time, time * price});
+          visit(Coarse{bounds[f].spread(stages), c, f, serial, 0}, stages, price, bounds[f]);
         }
       });
     }
@@ -191,12 +197,19 @@ class Searcher {
       StageCounts stages;
     };
     std::map<int, Seed> seeds;
-    for_each_bounded([&](const Coarse& coarse, const StageCounts& stages, const Least& least) {
-      const int stretch = static_cast<int>(std::floor(kStretches * std::log2(least.time)));
+    const auto beaten = [&](int stretch, const Least& by) {
       const auto found = seeds.find(stretch);
-      if (found != seeds.end() && found->second.least.money <= least.money) return;
-      if (!may_fit(coarse, stages)) return;
-      seeds[stretch] = {least, coarse, stages};
+      return found != seeds.end() && found->second.least.money <= by.money;
+    };
+    const auto stretch_of = [](const Coarse& coarse) {
+      return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
+    };
+    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
+      if (beaten(stretch_of(coarse), least(coarse, price))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
+      const int stretch = stretch_of(coarse);
+      if (beaten(stretch, least(coarse, price)) || !may_fit(coarse, stages)) return;
+      seeds[stretch] = {least(coarse, price), coarse, stages};
     });
     for (const auto& [stretch, seed] : seeds) {
       if (!best_.may_matter(seed.least)) continue;
@@ -239,7 +252,7 @@ class Searcher {
     const FamilyCase& family = family_at(coarse);
     if (pruning_) {
       const double price = dollars_per_second(at.ways, stages);
-      if (!best_.may_matter({coarse.least_time, coarse.least_time * price})) return;
+      if (!best_.may_matter(least(coarse, price))) return;
     }
     const std::vector<Allocation> all = orders(job_.cluster, at.ways, stages);
     for (std::uint32_t order = 0; order < all.size(); ++order) {

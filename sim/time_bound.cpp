@@ -117,7 +117,7 @@ TimeBound::TimeBound(const WorkRates& rates, const std::vector<double>& reductio
   }
 }
 
-double TimeBound::operator()(const StageCounts& stages) const {
+double TimeBound::spread(const StageCounts& stages) const {
   double held = 0;  // of the model, at a second of time
   std::size_t position = 0;
   for (const int group : fastest_first_) {
@@ -126,7 +126,7 @@ double TimeBound::operator()(const StageCounts& stages) const {
     held += (loads_[end] - loads_[position]) / whole_[g];
     position = end;
   }
-  return kRounding * pipeline_.microbatches * std::max({share_ / held, largest_, whole_layers(stages)});
+  return kRounding * pipeline_.microbatches * std::max(share_ / held, largest_);
 }
 
 // The least slowest stage: raises the limit from the perfect spread, layer by layer, until all are held.
@@ -149,7 +149,7 @@ double TimeBound::whole_layers(const StageCounts& stages) const {
       held += stages[g] * each;
       next = std::min(next, static_cast<double>(each + 1) * layer_[g]);
     }
-    if (held >= layers) return limit * pipeline_.chunks;
+    if (held >= layers) return kRounding * pipeline_.microbatches * limit * pipeline_.chunks;
     limit = next;
   }
 }

@@ -40,11 +40,11 @@ class TimeBound {
   };
   // `reduction`: [group] s of one layer, once an iteration.
   TimeBound(const WorkRates&, const std::vector<double>& reduction, const Pipeline&);
-  [[nodiscard]] double operator()(const StageCounts&) const;  // s of an iteration
-
- private:
+  // Seconds of an iteration at least: by spreading the model perfectly, and, dearer to ask, by whole layers.
+  [[nodiscard]] double spread(const StageCounts&) const;
   [[nodiscard]] double whole_layers(const StageCounts&) const;
 
+ private:
   Pipeline pipeline_;
   std::vector<double> whole_;       // [group] s of the model on one stage
   std::vector<double> layer_;       // [group] s

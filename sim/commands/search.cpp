@@ -39,6 +39,9 @@ void declare_options(CommandLine& line) {
       .value("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
+      .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
+      .flag("explain",
+            "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
@@ -62,6 +65,21 @@ DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
                      "a type that " + group.gpu.name + " of group '" + group.name + "' has a peak for");
   }
   return types[*chosen];
+}
+
+// Groups with a fixed count are paid for whether used or not, so they must have room.
+std::int64_t read_most_gpus(const CommandLine& line, const ClusterSpec& cluster) {
+  const std::int64_t most = line.integer("gpus", 1, 100'000'000, 1);
+  std::int64_t fixed = 0;
+  for (const NodeGroup& group : cluster.groups) {
+    fixed += std::int64_t{group.count.minimum} * group.gpus_per_node;
+  }
+  if (fixed > most) {
+    throw InputError(
+        "--gpus", std::to_string(most),
+        "at least " + std::to_string(fixed) + ", which the least counts of the cluster's groups make");
+  }
+  return most;
 }
 
 SearchJob read_job(const CommandLine& line) {
@@ -91,6 +109,8 @@ SearchJob read_job(const CommandLine& line) {
     throw InputError("--mode cost", "neither --budget nor --deadline", "one of them or both");
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
+  if (line.has("gpus")) job.space.most_gpus = read_most_gpus(line, job.cluster);
+  if (line.has("explain")) job.pruning = Pruning::never;
   return job;
 }
 

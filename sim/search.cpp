@@ -446,13 +446,23 @@ class Searcher {
   std::map<std::vector<int>, Topology> topologies_;
 };
 
+// Groups that nobody has said the price of.
+std::string unpriced(const ClusterSpec& cluster) {
+  std::string names;
+  for (const NodeGroup& group : cluster.groups) {
+    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
+  }
+  return names;
+}
+
 }  // namespace
 
 std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds iteration,
                                           const std::optional<RunCost>& cost) {
   if (job.deadline && total_time(job, iteration) > *job.deadline) return "later than the deadline";
   if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
-  return cost ? "over the budget" : "no price, so the budget cannot be checked";
+  return cost ? std::string("over the budget")
+              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
 }
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,

@@ -45,13 +45,18 @@ std::vector<double> block_seconds(const PriceBook& book, const ShardKey& key, Re
   return blocks;
 }
 
-// A layer alone, without the embedding and the head.
-double layer_seconds(const PriceBook& book, const ShardKey& key, const std::vector<double>& blocks) {
-  if (blocks.size() > 2) return blocks[1];
-  const BlockCost& layer = book.shard(key).before[1];
-  return (layer.forward.compute + layer.forward.communication + layer.backward.compute +
-          layer.backward.communication)
+double seconds(const BlockCost& block) {
+  return (block.forward.compute + block.forward.communication + block.backward.compute +
+          block.backward.communication)
       .value();
+}
+
+// The quickest and the slowest layer, without the embedding and the head.
+std::pair<double, double> layer_seconds(const ShardCost& cost, std::vector<double> blocks) {
+  blocks.front() -= seconds(cost.embedding);
+  blocks.back() -= seconds(cost.head);
+  const auto [quickest, slowest] = std::minmax_element(blocks.begin(), blocks.end());
+  return {*quickest * kRounding, *slowest};
 }
 
 }  // namespace
@@ -181,7 +186,10 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
                          ways.expert,         setting.micro_batch, setting.sequence_parallel};
     rates.blocks[g] = block_seconds(book_, shard, setting.recompute);
-    if (layers_alike_) rates.layer[g] = layer_seconds(book_, shard, rates.blocks[g]);
+    if (!layers_alike_) continue;
+    const auto [quickest, slowest] = layer_seconds(book_.shard(shard), rates.blocks[g]);
+    rates.layer[g] = quickest;
+    rates.alike = rates.alike && slowest <= quickest * (1 + 1e-6);
   }
   return rates;
 }
@@ -196,16 +204,17 @@ TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fit
       reduction[g] = std::min(reduction[g], least_reduction(book_, static_cast<int>(g), ways, setting));
     }
   }
+  const WorkRates& of_groups = rates(ways, group_fits, common);
   TimeBound::Pipeline pipeline;
   pipeline.microbatches = static_cast<double>(global_batch_ / (common.micro_batch * ways.data));
-  pipeline.fill = fill_share(common, layers_alike_);
+  pipeline.fill = fill_share(common, layers_alike_ && of_groups.alike);
   const bool equal_parts = common.schedule == ScheduleKind::interleaved;
   if (layers_alike_ && (equal_parts || common.chunks == 1)) {
     pipeline.chunks = common.chunks;
     pipeline.layers = book_.model().layer_count() / common.chunks;
   }
   pipeline.most_stages = most_stages_;
-  return {rates(ways, group_fits, common), reduction, pipeline};
+  return {of_groups, reduction, pipeline};
 }
 
 }  // namespace orrery

@@ -16,7 +16,8 @@ namespace orrery {
 struct WorkRates {
   std::vector<std::vector<double>> blocks;  // [group][layer] s; the first with the embedding, the last with
                                             // the head
-  std::vector<double> layer;                // [group] s
+  std::vector<double> layer;                // [group] s of the quickest
+  bool alike = true;                        // all layers take the same (measured ones may not)
 };
 
 // The bound for one setting on some ways, as a function of the stages of each group. However the layers are

@@ -236,11 +236,57 @@ void print_report(const SearchReport& report, const std::string& folder,
   for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
 
-int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report) {
+// What the cheapest and the fastest plan would take if there were no limits on money and time.
+std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostModels& costs,
+                           const CommandLine& line) {
+  job.budget = std::nullopt;
+  job.deadline = std::nullopt;
+  job.top = 1;
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  use_layer_profiles(line, book);
+  const SearchResult result =
+      search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});
+  if (result.plans.empty()) return "";
+  const auto describe = [&](const RatedPlan& plan) {
+    char numbers[96];
+    std::snprintf(numbers, sizeof numbers, "%.2f h", to_hours(plan.total_time));
+    std::string text = numbers;
+    if (plan.cost) {
+      std::snprintf(numbers, sizeof numbers, " and %.2f USD", plan.cost->total.value());
+      text += numbers;
+    }
+    return text + " on " + stages_text(job.cluster, plan.strategy);
+  };
+  std::string text = "without limits the fastest plan takes " + describe(result.plans.front()) + "\n";
+  const auto cheapest =
+      std::min_element(result.plans.begin(), result.plans.end(), [](const RatedPlan& a, const RatedPlan& b) {
+        return a.cost && (!b.cost || a.cost->total < b.cost->total);
+      });
+  if (cheapest->cost) text += "and the cheapest " + describe(*cheapest) + "\n";
+  return text;
+}
+
+// The rule that dropped most, where rules dropped all that was left.
+std::string blamed_rule(const SearchSpaceCounts& counts) {
+  const auto by_rule = counts.rejected.find(InfeasibleKind::rule);
+  const bool others = counts.rejected.count(InfeasibleKind::budget) > 0 || counts.evaluated > 0;
+  if (by_rule == counts.rejected.end() || others) return "";
+  const std::pair<const std::string, std::size_t>* worst = nullptr;
+  for (const auto& reason : counts.reasons) {
+    if (reason.first.rfind("rule: ", 0) == 0 && (worst == nullptr || reason.second > worst->second))
+      worst = &reason;
+  }
+  return "every plan that fits was dropped by a rule; most of them by " + worst->first.substr(6) + "\n";
+}
+
+int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report,
+                  const std::string& advice) {
   if (line.json()) std::cout << search_json(report);
   std::ostream& out = line.json() ? std::cerr : std::cout;
-  out << "No feasible plan.\n" << counts_text(report.counts);
-  if (result.nearest) out << "nearest to fitting: " << result.nearest->reason << "\n";
+  out << "No feasible plan.\n" << counts_text(report.counts) << blamed_rule(report.counts) << advice;
+  const bool too_large = report.counts.rejected.count(InfeasibleKind::budget) == 0 &&
+                         report.counts.rejected.count(InfeasibleKind::rule) == 0;
+  if (result.nearest && too_large) out << "nearest to fitting: " << result.nearest->reason << "\n";
   return 1;
 }
 
@@ -289,14 +335,16 @@ int run_search(const Arguments& arguments) {
   if (result.plans.empty()) {
     progress.clear();
     report.total_elapsed = now() - start;
-    return nothing_found(result, line, report);
+    const bool limited = report.counts.rejected.count(InfeasibleKind::budget) > 0;
+    return nothing_found(result, line, report, limited ? without_limits(job, rules, costs, line) : "");
   }
 
   const Seconds before_replay = now();
   report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans),
                               report.counts, progress);
   progress.clear();
-  if (report.plans.empty()) return nothing_found(result, line, report);
+  if (report.plans.empty())
+    return nothing_found(result, line, report, without_limits(job, rules, costs, line));
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));

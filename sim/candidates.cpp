@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 namespace {
 
@@ -10,6 +12,9 @@ bool same_family(const Setting& a, const Setting& b) {
   return a.micro_batch == b.micro_batch && a.chunks == b.chunks && a.schedule == b.schedule &&
          a.recompute == b.recompute && a.sequence_parallel == b.sequence_parallel;
 }
+
+// Far more than anybody waits for: three kinds of 1,368 GPUs make 9 million.
+constexpr std::size_t kMostAllocations = 40'000'000;
 
 // Candidates of some ways, without their settings: by stages in all, those whose groups fit; and the others
 // by why.
@@ -19,12 +24,17 @@ struct StageCensus {
   std::size_t all = 0;
 };
 
-StageCensus census(const SearchJob& job, const WaysCase& at) {
+StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before) {
   StageCensus found;
   found.by_stages.assign(static_cast<std::size_t>(job.space.most_stages) + 1, 0);
   for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
     const std::size_t count = order_count(stages);
     found.all += count;
+    if (before + found.all > kMostAllocations) {
+      throw InputError("cluster " + job.cluster.name,
+                       "more than forty million ways to give its GPUs to stages",
+                       "fewer node groups, lower counts, or a --space with fewer choices or stages");
+    }
     for (std::size_t group = 0; group < stages.size(); ++group) {
       if (stages[group] == 0 || at.group_fits[group] != 0) continue;
       found.obstacles[*group_obstacle(job.cluster.groups[group], at.ways)] += count;
@@ -51,8 +61,9 @@ class SpaceBuilder {
   void add(const Ways& ways) {
     WaysCase at{ways, {}, {}};
     for (const NodeGroup& group : job_.cluster.groups) at.group_fits.push_back(!group_obstacle(group, ways));
-    const StageCensus found = census(job_, at);
+    const StageCensus found = census(job_, at, allocations_);
     const std::size_t settings = space_.settings.size();
+    allocations_ += found.all;
     space_.enumerated += found.all * settings;
     if (const auto obstacle = ways_obstacle(job_.model, ways, job_.sequence)) {
       reject(*obstacle, found.all * settings);
@@ -101,6 +112,7 @@ class SpaceBuilder {
 
   const SearchJob& job_;
   CandidateSpace space_;
+  std::size_t allocations_ = 0;
 };
 
 }  // namespace

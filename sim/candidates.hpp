@@ -48,6 +48,7 @@ struct CandidateSpace {
   std::map<std::string, std::size_t> obstacles;  // of the others
 };
 
+// Throws InputError for a space that nobody would wait for.
 CandidateSpace candidate_space(const SearchJob&);
 
 }  // namespace orrery

@@ -177,6 +177,33 @@ TEST_CASE("allocations on two GPUs, one of each kind, in their order") {
   CHECK(runs(SearchMode::homogeneous) == std::vector<Runs>{{{1, 1}}, {{0, 1}}});
 }
 
+// P stages on G kinds: C(P + G - 1, G - 1) ways to share them out. With k kinds in a row and at least one
+// stage each: C(G, k) C(P - 1, k - 1) ways, in k! orders; stages of any kind in any order would be G^P. Two
+// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81.
+TEST_CASE("kinds in a row make as many allocations as the formula says") {
+  struct Row {
+    int kinds, stages;
+    std::size_t shares, allocations;
+  };
+  const auto row = GENERATE(values<Row>({{2, 8, 9, 16}, {3, 4, 15, 39}}));
+  ClusterSpec cluster;
+  for (int i = 0; i < row.kinds; ++i) {
+    cluster.groups.push_back(test::node_group("g" + std::to_string(i), row.stages));
+    cluster.groups.back().gpus_per_node = 1;
+    cluster.groups.back().count.minimum = 0;
+  }
+  SearchSpace space;
+  space.most_stages = row.stages;
+  std::size_t shares = 0, allocations = 0;
+  for_each_stage_counts(cluster, space, SearchMode::heterogeneous, {}, [&](const StageCounts& stages) {
+    if (std::accumulate(stages.begin(), stages.end(), 0) != row.stages) return;
+    ++shares;
+    allocations += orders(cluster, {}, stages).size();
+  });
+  CHECK(shares == row.shares);
+  CHECK(allocations == row.allocations);
+}
+
 TEST_CASE("a group with a fixed count is paid for even where it is not used") {
   ClusterSpec cluster = test::two_kinds();
   cluster.groups[0].count = {4, 4};

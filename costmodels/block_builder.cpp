@@ -1,14 +1,15 @@
 #include "costmodels/block_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
 
 BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
 
-void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) {
-  if (bytes > 0) pass.compute.push_back(MemoryBound{.kernel = kernel, .bytes = Bytes(bytes)});
+void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) const {
+  if (bytes > 0) pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
@@ -20,6 +21,7 @@ void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, d
                                           .ranks_per_node = std::min(group.ranks, in_node),
                                           .gpu_link = sharding_.gpu_link,
                                           .network = sharding_.network});
+  pass.places.push_back({group.kind, pass.compute.size(), group.beside});
 }
 
 void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
@@ -35,6 +37,7 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
   }
   out_.forward.compute.push_back(f);
   out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  out_.weight_gradient.push_back(out_.backward.compute.size());
   out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
 }
 
@@ -43,6 +46,11 @@ void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forw
   const double scaled = elements * element_ / 2.0;
   push(out_.forward, kernel, scaled * forward_bytes);
   push(out_.backward, kernel, scaled * backward_bytes);
+}
+
+void BlockBuilder::weight_gradient(MemoryKernel kernel, double bytes) {
+  if (bytes > 0) out_.weight_gradient.push_back(out_.backward.compute.size());
+  push(out_.backward, kernel, bytes);
 }
 
 void BlockBuilder::attention(const Attention& forward) {
@@ -54,19 +62,25 @@ void BlockBuilder::attention(const Attention& forward) {
 }
 
 void BlockBuilder::context_exchange(const LocalLayer& local) {
-  const Group group{sharding_.context, sharding_.tensor};
-  if (group.ranks == 1) return;
+  if (sharding_.context == 1) return;
+  const double ranks = sharding_.context;
+  // Each step of the ring computes on the keys that are there while the next ones arrive; after the last step
+  // nothing is on its way. So all but one step hide the exchange: exposed are
+  // max(0, exchange - compute) x (ranks - 1) steps (FIDELITY B.9.4).
+  const Group group{RankGroup::context, sharding_.context, sharding_.tensor, (ranks - 1) / ranks};
+  const Group backward_group{group.kind, group.ranks, group.stride, group.beside / 2};
+  // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
+  // gradients, which travel with them, end where they belong, as a reduce-scatter does: each beside half of
+  // the attention's backward.
+  const double keys_values =
+      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
+  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
+  push(out_.backward, CollectiveKind::all_gather, backward_group, keys_values);
+  push(out_.backward, CollectiveKind::reduce_scatter, backward_group, keys_values);
   // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
   const double merged = 10.0 * static_cast<double>((group.ranks - 1) * local.tokens * local.query_width);
   push(out_.forward, MemoryKernel::copy, merged);
   out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
-  // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
-  // gradients, which travel with them, end where they belong, as a reduce-scatter does.
-  const double keys_values =
-      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
-  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
-  push(out_.backward, CollectiveKind::all_gather, group, keys_values);
-  push(out_.backward, CollectiveKind::reduce_scatter, group, keys_values);
 }
 
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
@@ -91,8 +105,13 @@ void BlockBuilder::leave_tensor_region(double elements) {
   }
 }
 
-void BlockBuilder::expert_exchange(double elements) {
-  const Group group{sharding_.expert, sharding_.tensor * sharding_.context};
+void BlockBuilder::expert_exchange(double elements, double copies) {
+  const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
+  const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
+  if (sharding_.stack.deduplicated_experts && nodes > 1) {
+    // Nodes that a token's copies reach, were experts drawn at random, over copies.
+    elements *= nodes * (1 - std::pow(1 - 1 / nodes, copies)) / copies;
+  }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
 }
@@ -101,9 +120,9 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   // The weight-gradient GEMM adds in place: the sum is read and written once more. A gradient kept in the
   // type of the weights is added by a kernel of its own, which also reads the new one (FIDELITY B.9.3: 8 B,
   // A.3: 6 B).
-  const double sum = gradient_bytes(sharding_.type);
-  const double bytes = sum == 4.0 ? 2.0 * sum : 3.0 * sum;
-  push(out_.backward, MemoryKernel::copy, parameters * bytes);
+  const double sum = sharding_.stack.gradient.value_or(gradient_bytes(sharding_.type));
+  const double bytes = sharding_.stack.accumulation.value_or(sum == 4.0 ? 2.0 * sum : 3.0 * sum);
+  weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 
 void BlockBuilder::reduce_statistic(double bytes) {

@@ -12,6 +12,8 @@ struct PassCost {
   Seconds compute;
   Seconds communication;  // exposed, over the tensor, context and expert groups
   Flops flops;
+  double calls = 0;  // collectives, which cost the host time
+  Seconds weights;   // sharded weights on their way, beside the rest
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);
   bool operator==(const PassCost&) const = default;
@@ -19,7 +21,8 @@ struct PassCost {
 struct BlockCost {
   PassCost forward;
   PassCost backward;
-  PassCost attention_core;  // repeated by selective recomputation
+  PassCost weight_gradient;  // of `backward`, what a schedule that splits it runs apart
+  PassCost attention_core;   // repeated by selective recomputation
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };

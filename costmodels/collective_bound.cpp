@@ -10,39 +10,30 @@ namespace {
 
 enum class Level { gpu, node, leaf, region };
 
-// Whether a flow leaves the block of this level that it starts in. Leaves are crossed on routes of four links
-// or five, regions on those of three or five (Topology::route).
+// Whether a flow leaves the block of this level that it starts in.
 bool crosses(Level level, const Topology& topology, int from, int to) {
-  const int links = topology.route(from, to).count;
   switch (level) {
     case Level::gpu:
       return from != to;
     case Level::node:
       return !topology.same_node(from, to);
     case Level::leaf:
-      return links >= 4;
+      return !topology.same_leaf(from, to);
     case Level::region:
       break;
   }
-  return links % 2 == 1;
+  return !topology.same_region(from, to);
 }
 
 struct Gate {
-  int out, in;  // the links by which a flow leaves its block and enters the other
+  int out, in;  // links that a flow crosses on its way
 };
 
-Gate gate(Level level, const Route& route) {
-  const auto at = [&](int i) { return route.links[static_cast<std::size_t>(i)]; };
-  switch (level) {
-    case Level::gpu:
-    case Level::node:
-      return {at(0), at(route.count - 1)};
-    case Level::leaf:
-      return {at(1), at(route.count - 2)};
-    case Level::region:
-      break;
-  }
-  return {at(route.count / 2), at(route.count / 2)};
+// The link `depth` links after the first of the route, and the one as far before its last; the middle of a
+// route that is too short.
+Gate gate(int depth, const Route& route) {
+  const auto from_end = static_cast<std::size_t>(std::min(depth, (route.count - 1) / 2));
+  return {route.links[from_end], route.links[static_cast<std::size_t>(route.count - 1) - from_end]};
 }
 
 // Members that cross nothing between each other at this level, in order of first mention.
@@ -85,8 +76,10 @@ struct Demand {
   std::function<double(double blocks)> between;
 };
 
-// The bound of one level.
-Seconds least_at(Level level, const Topology& topology, const CollectiveCall& call, const Demand& demand) {
+// The bound of one level. Whichever link of its route is the gate of a flow, what enters or leaves a block
+// crosses the gates of its members: any depth gives a bound.
+Seconds least_at(Level level, int depth, const Topology& topology, const CollectiveCall& call,
+                 const Demand& demand) {
   const auto blocks = blocks_of(level, topology, call.gpus);
   if (blocks.size() < 2) return Seconds(0);
   Capacity everywhere(topology);
@@ -98,9 +91,9 @@ Seconds least_at(Level level, const Topology& topology, const CollectiveCall& ca
       for (const int other : call.gpus) {
         if (!crosses(level, topology, here, other)) continue;
         const int pair = here * topology.gpus() + other;
-        out.add(gate(level, topology.route(here, other)).out, pair);
-        in.add(gate(level, topology.route(other, here)).in, pair);
-        everywhere.add(gate(level, topology.route(other, here)).in, pair);
+        out.add(gate(depth, topology.route(here, other)).out, pair);
+        in.add(gate(depth, topology.route(other, here)).in, pair);
+        everywhere.add(gate(depth, topology.route(other, here)).in, pair);
         hop = std::min(hop, topology.path(here, other).latency);
       }
     }
@@ -117,7 +110,8 @@ Seconds least_of(const Topology& topology, const CollectiveCall& call, const Dem
   Seconds least;
   if (call.gpus.size() < 2) return least;
   for (const Level level : {Level::gpu, Level::node, Level::leaf, Level::region}) {
-    least = std::max(least, least_at(level, topology, call, demand));
+    for (int depth = 0; depth <= kMostLinksOfRoute / 2; ++depth)
+      least = std::max(least, least_at(level, depth, topology, call, demand));
   }
   return least;
 }

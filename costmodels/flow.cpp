@@ -17,11 +17,7 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  struct Load {
-    Seconds busy;
-    Seconds latency;  // the least of its flows': until then it is idle
-  };
-  std::map<int, Load> loads;  // of every link crossed
+  std::map<int, std::map<Seconds, Seconds>> loads;  // of every link crossed: busy by latency of the flow
   Seconds longest;
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
@@ -29,12 +25,18 @@ Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
       longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      Load& load = loads.try_emplace(link, Load{Seconds(0), flow.path.latency}).first->second;
-      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      load.latency = std::min(load.latency, flow.path.latency);
+      loads[link][flow.path.latency] +=
+          flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
     }
   }
-  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
+  // What comes to a link after some latency is carried after it.
+  for (const auto& [link, load] : loads) {
+    Seconds busy;
+    for (auto late = load.rbegin(); late != load.rend(); ++late) {
+      busy += late->second;
+      longest = std::max(longest, late->first + busy);
+    }
+  }
   return longest;
 }
 

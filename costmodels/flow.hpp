@@ -31,7 +31,8 @@ Bytes wire_bytes(Bytes payload, double efficiency);
 Flow make_flow(const Topology&, int from, int to, Bytes payload, const TransferEfficiency&);
 
 // Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no
-// link is faster than the sum of what crosses it, which is exact for flows that share evenly.
+// link is faster than the sum of what crosses it from any latency on, which is exact for flows that share
+// evenly.
 Seconds together(const Topology&, const std::vector<Flow>& flows);
 
 }  // namespace orrery

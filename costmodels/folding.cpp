@@ -239,8 +239,16 @@ class ShiftCheck {
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 
-bool replicas_alike(const PricedPlan& plan) {
-  return plan.jitter == 0 && plan.slowness.empty() && plan.replica_microbatches.empty();
+// Whether every replica is of the kind of the one `period` before it and has its microbatches.
+bool repeats(const std::vector<int>& of_replica, int period) {
+  for (std::size_t replica = static_cast<std::size_t>(period); replica < of_replica.size(); ++replica) {
+    if (of_replica[replica] != of_replica[replica - static_cast<std::size_t>(period)]) return false;
+  }
+  return true;
+}
+
+bool replicas_alike(const PricedPlan& plan, int period) {
+  return repeats(plan.kind_of_replica, period) && repeats(plan.replica_microbatches, period);
 }
 
 // Whether the gradients of every part go round a ring.
@@ -300,9 +308,11 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
-  if (!replicas_alike(plan) || !in_rings(plan, topology)) return plan.replicas;
+  if (plan.jitter > 0 || !plan.slowness.empty() || !in_rings(plan, topology)) return plan.replicas;
   for (int period = 1; period < plan.replicas; ++period) {
-    if (plan.replicas % period == 0 && ShiftCheck(plan, topology, period).holds()) return period;
+    if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
+        ShiftCheck(plan, topology, period).holds())
+      return period;
   }
   return plan.replicas;
 }

@@ -4,15 +4,13 @@
 
 #include <vector>
 
+#include "costmodels/local_layer.hpp"
 #include "costmodels/operator.hpp"
+#include "costmodels/software_stack.hpp"
 #include "strategies/model.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
-
-// Megatron-LM's vocabulary-parallel cross entropy: a chain of elementwise kernels over fp32 logits, or those
-// compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
-enum class CrossEntropyKernel { fused, separate };
 
 // How one stage shards a microbatch. Ranks are numbered tp-cp-ep-dp-pp, tensor fastest, and fill the nodes in
 // order.
@@ -28,22 +26,38 @@ struct Sharding {
   int gpus_per_node = 8;
   LinkSpec gpu_link;
   LinkSpec network;  // share of one GPU in its node's NICs
-  CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
+  SoftwareStack stack = {};  // whose kernels run
+  int sharded = 1;           // replicas that share the weights of a layer (FSDP)
   bool operator==(const Sharding&) const = default;
 };
 
-// Forward and backward of one microbatch. `communication` are the exposed collectives over the tensor (and
-// context, expert) group; `compute` is everything else. The exchange of keys and values over the context
-// group counts as exposed though it runs beside the attention core. Recomputation repeats parts of `forward`:
+LayerSplit split_of(const Sharding&);
+
+// Where a collective stands among the compute operators of its pass.
+struct CallPlace {
+  RankGroup group = RankGroup::tensor;
+  std::size_t after = 0;  // compute operators before it, in the order of the forward
+  double beside = 0.0;    // share of the last of those that runs at the same time and hides it
+  bool operator==(const CallPlace&) const = default;
+};
+
+// Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
+// expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
+// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats parts of `forward`:
 // full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
 // move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;
+  std::vector<CallPlace> places;  // of each of `communication`
 };
 struct BlockOperators {
   PassOperators forward;
   PassOperators backward;
+  // Which of backward.compute a schedule that splits the backward runs apart: the weight-gradient matrices,
+  // their addition to the running sum, the embedding's gradient. Norms, attention and recomputation stay
+  // where they are.
+  std::vector<std::size_t> weight_gradient;
   std::vector<Operator> attention_core;
 };
 

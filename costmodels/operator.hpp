@@ -8,16 +8,19 @@
 #include "platforms/cluster.hpp"
 #include "platforms/gpu.hpp"
 #include "platforms/units.hpp"
+#include "traces/gemm_pass.hpp"
 
 namespace orrery {
 
 enum class Direction { forward, backward };
 
-// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each.
+// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each. Of a layer [m, n, k], the input gradient is
+// [m, k, n] and the weight gradient [k, n, m].
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
   DataType type = DataType::bf16;
+  GemmPass pass = GemmPass::forward;
   bool operator==(const Gemm&) const = default;
 };
 
@@ -53,6 +56,10 @@ struct MemoryBound {
 
 enum class CollectiveKind { all_reduce, reduce_scatter, all_gather, all_to_all };
 std::string_view to_text(CollectiveKind);
+
+// Whom a collective inside a forward or backward joins: the tensor ranks of a stage, its context ranks, or
+// the same GPU of neighbouring replicas that share a set of experts.
+enum class RankGroup { tensor, context, expert };
 
 // A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank
 // (the input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in

@@ -6,6 +6,8 @@
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "costmodels/stack_effects.hpp"
+#include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/placement.hpp"
 
@@ -21,28 +23,70 @@ constexpr double kOverlapSlowdown = 1.1256;
 
 }  // namespace
 
+// Operators of a block, and their times once predicted.
+struct PriceBook::AskedBlock {
+  BlockOperators operators;
+  Sharding sharding;
+  WeightTraffic weights;
+  PassTimes forward = {}, backward = {}, attention_core = {};
+  Seconds gather = {}, reduce = {};
+
+  // Backward gathers the weights again.
+  [[nodiscard]] BlockCost cost() const {
+    BlockCost cost{cost_under(operators.forward, forward, sharding),
+                   cost_under(operators.backward, backward, sharding), weight_gradient(),
+                   selective_repeats(operators, forward, attention_core, sharding)};
+    cost.forward.weights = gather;
+    cost.backward.weights = gather + reduce;
+    return cost;
+  }
+
+  [[nodiscard]] PassCost weight_gradient() const {
+    PassCost cost;
+    for (const std::size_t index : operators.weight_gradient) {
+      cost.compute += backward.compute[index];
+      cost.flops += flops_of(operators.backward.compute[index]);
+    }
+    return cost;
+  }
+};
+
+// Of one shard: of every layer shape, then of embedding and head.
+struct PriceBook::AskedShard {
+  std::vector<AskedBlock> shapes;
+  AskedBlock embedding, head;
+};
+
 // Collects the operators of all tables, asks once, and hands every answer to whoever asked.
 class PriceBook::Batch {
  public:
-  // Adds the time of an operator on a group's GPU to `*seconds` (and counts its FLOPs) once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr,
-           bool* extrapolated = nullptr) {
+  // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
+  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr,
+           double factor = 1.0) {
     queries_.push_back({group, op});
-    sinks_.push_back({seconds, flops, extrapolated});
+    sinks_.push_back({seconds, extrapolated, factor});
   }
 
-  void add_pass(int group, const PassOperators& operators, PassCost* cost, bool* extrapolated) {
-    for (const Operator& op : operators.compute) add(group, op, &cost->compute, &cost->flops, extrapolated);
-    for (const Operator& op : operators.communication)
-      add(group, op, &cost->communication, nullptr, extrapolated);
+  void add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated,
+                const KernelFactors& factors) {
+    const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
+      seconds->resize(asked.size());
+      for (std::size_t i = 0; i < asked.size(); ++i)
+        add(group, asked[i], &(*seconds)[i], extrapolated, factors.of(asked[i]));
+    };
+    ask(operators.compute, &times->compute);
+    ask(operators.communication, &times->communication);
   }
 
-  void add_block(int group, const BlockOperators& operators, BlockCost* cost, bool* extrapolated) {
-    add_pass(group, operators.forward, &cost->forward, extrapolated);
-    add_pass(group, operators.backward, &cost->backward, extrapolated);
-    for (const Operator& op : operators.attention_core) {
-      add(group, op, &cost->attention_core.compute, &cost->attention_core.flops, extrapolated);
-    }
+  void add_block(int group, AskedBlock* block, bool* extrapolated) {
+    const SoftwareStack& stack = block->sharding.stack;
+    const KernelFactors forward{1.0, stack.attention_time};
+    add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
+    add_pass(group, block->operators.backward, &block->backward, extrapolated,
+             {stack.backward_gemm, stack.attention_time});
+    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
+    for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated);
+    for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated);
   }
 
   std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
@@ -51,8 +95,9 @@ class PriceBook::Batch {
     const std::vector<Prediction> answers = models.predict(gpus, queries_);
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const Sink& sink = sinks_[i];
-      *sink.seconds += answers[i].time;
-      if (sink.flops != nullptr) *sink.flops += flops_of(queries_[i].op);
+      const OperatorQuery& query = queries_[i];
+      const GpuSpec& gpu = gpus[static_cast<std::size_t>(query.gpu)];
+      *sink.seconds += under_power(query.op, gpu, answers[i].time) * sink.factor;
       if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
     }
     return queries_.size();
@@ -61,8 +106,8 @@ class PriceBook::Batch {
  private:
   struct Sink {
     Seconds* seconds;
-    Flops* flops;
     bool* extrapolated;
+    double factor;
   };
   std::vector<OperatorQuery> queries_;
   std::vector<Sink> sinks_;
@@ -156,6 +201,7 @@ void PriceBook::need_rings(int group, int lanes, int data) {
 }
 
 void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     need(shard_key(strategy, stage));
     need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
@@ -172,7 +218,9 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
-  sharding.attention = precision_.flash_attention ? AttentionKernel::flash : AttentionKernel::unfused;
+  sharding.attention = precision_.flash_attention ? precision_.stack.attention : AttentionKernel::unfused;
+  sharding.stack = precision_.stack;
+  sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_link = group.gpu_link;
@@ -180,20 +228,26 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   return sharding;
 }
 
-std::vector<std::vector<BlockCost>> PriceBook::ask_layers(Batch& batch) {
-  std::vector<std::vector<BlockCost>> shape_costs;
-  shape_costs.reserve(shards_.size());  // the batch points into it
+std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
+  std::vector<AskedShard> asked;
+  asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
-    shape_costs.emplace_back(model_.shapes.size());
-    for (std::size_t shape = 0; shape < model_.shapes.size(); ++shape) {
-      const BlockOperators layer = layer_operators(model_.shapes[shape], model_.causal, split);
-      batch.add_block(key.group, layer, &shape_costs.back()[shape], &cost.extrapolated);
+    const double table =
+        static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden);
+    asked.push_back({{},
+                     {embedding_operators(model_, split), split, weight_traffic(split, table)},
+                     {head_operators(model_, split), split, weight_traffic(split, table)}});
+    for (const LayerShape& shape : model_.shapes) {
+      const LocalParameters parameters = local_parameters(shape, local_layer(shape, split_of(split)));
+      asked.back().shapes.push_back({layer_operators(shape, model_.causal, split), split,
+                                     weight_traffic(split, parameters.dense + parameters.expert)});
     }
-    batch.add_block(key.group, embedding_operators(model_, split), &cost.embedding, &cost.extrapolated);
-    batch.add_block(key.group, head_operators(model_, split), &cost.head, &cost.extrapolated);
+    for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
+    batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);
+    batch.add_block(key.group, &asked.back().head, &cost.extrapolated);
   }
-  return shape_costs;
+  return asked;
 }
 
 std::map<PriceBook::RingKey, PriceBook::SizeSeries> PriceBook::ask_rings(Batch& batch) const {
@@ -253,22 +307,27 @@ std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(Batch& batch) const 
   return all;
 }
 
-void PriceBook::sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs) {
-  std::size_t index = 0;
+void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
+  auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
+    const AskedShard& shard = *next++;
     const std::optional<LayerTable> measured = measured_table(key);
+    std::vector<BlockCost> shapes;
+    for (const AskedBlock& block : shard.shapes) shapes.push_back(block.cost());
+    cost.embedding = shard.embedding.cost();
+    cost.head = shard.head.cost();
     cost.before.assign(1, BlockCost{});
     for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-      const BlockCost& layer = shape_costs[index][static_cast<std::size_t>(model_.layers[i])];
+      const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
       BlockCost sum = cost.before.back();
       sum += measured ? as_measured(layer, measured->layers[i]) : layer;
       cost.before.push_back(sum);
     }
-    ++index;
     if (!measured) continue;
     cost.embedding = as_measured(cost.embedding, measured->embedding);
     cost.head = as_measured(cost.head, measured->head);
     cost.extrapolated = false;
+    cost.measured = true;
   }
 }
 
@@ -285,12 +344,12 @@ std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
 std::size_t PriceBook::predict(const CostModels& models) {
   ORRERY_ENSURE(optimizers_.empty());  // once
   Batch batch;
-  auto shape_costs = ask_layers(batch);  // the answers arrive in these
+  auto layers = ask_layers(batch);  // the answers arrive in these
   auto rings = ask_rings(batch);
   auto paths = ask_paths(batch);
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
-  sum_layers(shape_costs);
+  sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
   for (const auto& times : optimizers) {
@@ -307,12 +366,16 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
-PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
-                                const Recompute& recompute) const {
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
+                                Backward pass) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
+  const HostCost host = cost.measured ? HostCost{} : precision_.stack.host;
+  const Seconds forward_host = host.forward * range.count + host.collective * forward.calls;
+  Seconds backward_host = host.backward * range.count;
+  PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   switch (recompute.granularity) {
     case RecomputeGranularity::none:
       break;
@@ -320,6 +383,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
       backward += cost.before[end].attention_core - cost.before[first].attention_core;
       break;
     case RecomputeGranularity::full: {
+      backward_host += host.forward * range.count;
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
       backward +=
@@ -330,22 +394,39 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   if (range.first == 0) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;
+    weights += cost.embedding.weight_gradient;
   }
   if (end == model_.layers.size()) {
     forward += cost.head.forward;
     backward += cost.head.backward;
+    weights += cost.head.weight_gradient;
   }
+  backward_host += host.collective * backward.calls;
+  const PassTime forward_time = time_under(forward, forward_host, range.count, precision_.stack);
+  const PassTime backward_time = time_under(backward, backward_host, range.count, precision_.stack);
   PartTimes times;
-  times.forward = forward.compute + forward.communication;
-  times.backward = backward.compute + backward.communication;
+  times.forward = forward_time.time;
+  times.backward = backward_time.time;
+  times.host_bound = forward_time.host_bound || backward_time.host_bound;
   times.forward_tensor = forward.communication;
   times.backward_tensor = backward.communication;
   times.forward_flops = forward.flops;
   times.backward_flops = backward.flops;
+  if (pass == Backward::split) {
+    times.backward -= weights.compute;
+    times.backward_flops -= weights.flops;
+    times.weight_gradient = weights.compute;
+    times.weight_gradient_flops = weights.flops;
+  }
   return times;
 }
 
 Seconds PriceBook::optimizer(int group, double parameters) const {
+  if (const auto& own = precision_.stack.optimizer) {
+    const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
+    return own->fixed +
+           Bytes(parameters * own->bytes_per_parameter) / (gpu.memory_bandwidth * own->bandwidth_share);
+  }
   return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
 }
 
@@ -369,6 +450,9 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
   BoundaryMessage message;
   message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
+  if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
+    message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
+  }
   message.efficiency = {path_efficiency({from, to, true}, message.bytes),
                         path_efficiency({from, to, false}, message.bytes)};
   return message;
@@ -379,7 +463,8 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
   const double parameters = part_parameters(model_, strategy, stage, part / strategy.pipeline);
   PartReduction reduction;
-  reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
+  reduction.gradients =
+      Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
   const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
     return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind,
                            bytes);
@@ -401,25 +486,18 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.replicas = strategy.data;
   plan.context = strategy.context;
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const int stage = strategy.rank_of_part(part);
-    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
-                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
-    plan.reductions.push_back(part_reduction(strategy, part));
+    if (!gathered_in_passes(strategy)) plan.reductions.push_back(slowest_reduction(strategy, part));
   }
-  for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
+  price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                       optimizer_shard_parameters(model_, strategy, stage)));
-  }
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
-  plan.gradient_norm = true;
+  plan.gradient_norm = !validates_later(strategy.schedule);
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
@@ -429,21 +507,36 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
         Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
     plan.overlap_slowdown = kOverlapSlowdown;
   }
-  // Parameters gathered under the next forwards show in the second iteration.
-  if (strategy.overlap_param_gather) plan.iterations = 2;
+  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
+  // iteration.
+  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
+  plan.transfers = transfer_times(plan, topology);
   return plan;
+}
+
+bool gathered_in_passes(const ParallelStrategy& strategy) {
+  return strategy.fully_sharded && strategy.pipeline == 1;
+}
+
+Backward backward_of(ScheduleKind kind) {
+  return splits_backward(kind) ? Backward::split : Backward::whole;
 }
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  return {devices.group,   devices.tensor,       strategy.context,
-          strategy.expert, strategy.micro_batch, strategy.sequence_parallel};
+  return {devices.group,
+          devices.tensor,
+          strategy.context,
+          strategy.expert,
+          strategy.micro_batch,
+          strategy.sequence_parallel,
+          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
   std::vector<std::string> reasons;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const ShardKey key = shard_key(strategy, stage);
+  for (int at = 0; at < strategy.kinds() * strategy.pipeline; ++at) {
+    const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
                          ": some operators lie outside what was measured";

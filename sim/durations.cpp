@@ -181,7 +181,9 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   read_traffic(root, plan);
   const int ranks = stages * plan.replicas;
   for (int rank = 0; rank < ranks; ++rank) plan.gpus.push_back({rank});
-  return {std::move(plan), Topology(one_switch(nic, ranks), {ranks})};
+  Topology topology(one_switch(nic, ranks), {ranks});
+  plan.transfers = transfer_times(plan, topology);
+  return {std::move(plan), std::move(topology)};
 }
 
 DurationsPlan read_durations(const std::string& path) {

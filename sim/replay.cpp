@@ -33,6 +33,7 @@ class Player : public EventSink {
     collectives_.resize(static_cast<std::size_t>(flows.instances()));
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     recorder_.reserve(steps() * 2 + messages);
+    if (recorder_.links().on()) network_.watch(recorder_.links());
   }
 
   Replay run() {
@@ -124,13 +125,14 @@ class Player : public EventSink {
     }
     record_wait(rank, step, step.awaits);
     const int part_index = schedule(rank).part(stage_of(rank), step.chunk);
-    const PartTimes& part = plan_.parts[static_cast<std::size_t>(part_index)];
+    const PartTimes& part = plan_.part_times(replica_of(rank), part_index);
     RankState& state = ranks_[rank];
     state.iteration = step.microbatch / schedule(rank).shape.microbatches;
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
     const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
     double work = part.weight_gradient.value();
+    span.flops = part.weight_gradient_flops.value() * share;
     if (step.kind == StepKind::forward) {
       span.kind = SpanKind::forward;
       work = part.forward.value();
@@ -152,7 +154,7 @@ class Player : public EventSink {
     const double factor =
         duration_factor(plan_, static_cast<int>(rank), ranks_[rank].iteration, ranks_[rank].step);
     start_busy(rank, recorder_.span(rank, SpanKind::optimizer),
-               plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() * factor);
+               plan_.optimizer_step(replica_of(rank), stage_of(rank)).value() * factor);
     return true;
   }
 
@@ -243,9 +245,7 @@ class Player : public EventSink {
     for (const Flow& flow : flows) start(flow, tag_of(Subject::message, index));
   }
 
-  void start(const Flow& flow, std::uint32_t tag) {
-    network_.start_flow(flow.route, flow.path.latency, flow.wire, tag);
-  }
+  void start(const Flow& flow, std::uint32_t tag) { network_.start_flow(flow, tag); }
 
   void flow_of_message_ended(std::size_t index) {
     MessageState& state = messages_[index];
@@ -374,8 +374,8 @@ class Player : public EventSink {
       if (messages_[message_index(rank, id)].end != kNever) continue;
       const Message what = schedule(rank).message(id);
       return std::string(what.gradient ? "the gradient" : "the activation") + " of microbatch " +
-             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) + " to stage " +
-             std::to_string(what.to_rank);
+             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) +
+             " to stage " + std::to_string(what.to_rank);
     }
     return "nothing known";
   }

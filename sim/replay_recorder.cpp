@@ -46,10 +46,7 @@ void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const M
   row.end = when.end;
   const int replica = static_cast<int>(from) / plan_.stages();
   const std::vector<Flow>& flows = flows_.message(replica, what.boundary, what.gradient);
-  for (const Flow& flow : flows) {
-    row.bytes += flow.payload.value() * flows_.lanes_each();
-    if (links_.on()) links_.add(flow, when);
-  }
+  for (const Flow& flow : flows) row.bytes += flow.payload.value() * flows_.lanes_each();
   add(row);
 }
 
@@ -57,10 +54,7 @@ void ReplayRecorder::collective(int instance, const std::vector<int>& members, I
   const PlayedCollective& collective = flows_.collective(instance);
   std::unordered_map<int, double> sent;  // by GPU
   for (const FlowPhase& phase : collective.phases) {
-    for (const Flow& flow : phase.flows) {
-      sent[flow.from] += flow.payload.value();
-      if (links_.on()) links_.add(flow, when);
-    }
+    for (const Flow& flow : phase.flows) sent[flow.from] += flow.payload.value();
   }
   for (const int member : members) {
     const auto rank = static_cast<std::size_t>(member);

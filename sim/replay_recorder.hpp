@@ -19,6 +19,7 @@ class ReplayRecorder {
   void add(const SpanRow& span) { append(timeline_.spans, span); }
   void message(std::size_t from, const Schedule&, const Message&, Interval when);
   void collective(int instance, const std::vector<int>& members, Interval when);
+  LinkRecorder& links() { return links_; }
   // `ends[rank]`: end of its last span. What is left until the makespan is drain.
   Timeline finish(const std::vector<double>& ends);
 

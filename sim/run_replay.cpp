@@ -1,5 +1,6 @@
 #include "sim/run_replay.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -32,12 +33,27 @@ bool is_idle(SpanKind kind) {
   return false;
 }
 
+bool is_balanced(const std::vector<PartTimes>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](const PartTimes& part) {
+    return part.forward == parts.front().forward && part.backward == parts.front().backward &&
+           part.weight_gradient == parts.front().weight_gradient;
+  });
+}
+
 bool is_balanced(const PricedPlan& plan) {
-  for (const PartTimes& part : plan.parts) {
-    if (part.forward != plan.parts.front().forward || part.backward != plan.parts.front().backward)
-      return false;
+  return is_balanced(plan.parts) && std::all_of(plan.other_kinds.begin(), plan.other_kinds.end(),
+                                                [](const auto& kind) { return is_balanced(kind.parts); });
+}
+
+void balance(std::vector<PartTimes>& parts) {
+  PartTimes mean;
+  const auto count = static_cast<double>(parts.size());
+  for (const PartTimes& part : parts) {
+    mean.forward += part.forward / count;
+    mean.backward += part.backward / count;
+    mean.weight_gradient += part.weight_gradient / count;
   }
-  return true;
+  parts.assign(parts.size(), mean);
 }
 
 double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
@@ -56,14 +72,8 @@ double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, 
 }  // namespace
 
 PricedPlan balanced(PricedPlan plan) {
-  PartTimes mean;
-  const auto count = static_cast<double>(plan.parts.size());
-  for (const PartTimes& part : plan.parts) {
-    mean.forward += part.forward / count;
-    mean.backward += part.backward / count;
-    mean.weight_gradient += part.weight_gradient / count;
-  }
-  plan.parts.assign(plan.parts.size(), mean);
+  balance(plan.parts);
+  for (KindPrices& kind : plan.other_kinds) balance(kind.parts);
   return plan;
 }
 

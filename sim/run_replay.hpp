@@ -10,7 +10,7 @@
 namespace orrery {
 
 // The same plan with the forward and backward of every part replaced by their means over the parts: perfect
-// balance.
+// balance. Unlike replicas keep their speeds: the means are those of each kind.
 PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {

@@ -302,8 +302,11 @@ class Searcher {
   }
 
   // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
-  // its gradients have gone back through them or been reduced and its parameters are updated.
+  // its gradients have gone back through them or been reduced and its parameters are updated. Weight
+  // gradients that are split off may come after those; where ranks go on by themselves the next iteration
+  // begins while a stage is at work.
   Seconds least_time(const ParallelStrategy& plan, const Ways& ways, const Setting& setting) const {
+    const Backward pass = backward_of(plan.schedule);
     Seconds lead, most;
     const ShardCost* cost = nullptr;
     double reduction = 0;  // s of a layer
@@ -317,13 +320,13 @@ class Searcher {
       int layers = 0;
       for (int chunk = 0; chunk < plan.chunks; ++chunk) {
         const PartTimes times = book_.part_times(*cost, plan.part(stage, chunk), plan.recompute);
-        if (chunk == 0) first_chunk = times.forward + times.backward;
+        if (chunk == 0) first_chunk = times.forward + (pass == Backward::whole ? times.backward : Seconds(0));
         work += times.forward + times.backward;
         layers += plan.part(stage, chunk).count;
       }
       most = std::max(most,
                       lead + work * static_cast<double>(plan.microbatches()) + Seconds(reduction * layers));
-      lead += first_chunk;
+      if (!validates_later(plan.schedule)) lead += first_chunk;
     }
     return most;
   }
@@ -346,7 +349,8 @@ class Searcher {
                          strategy.distributed_optimizer,
                          strategy.overlap_grad_reduce,
                          strategy.overlap_param_gather};
-    if (key.overlap_grad_reduce) programs_.clear();  // buckets differ from plan to plan
+    // Buckets differ from plan to plan, and so do schedules that are built for the durations.
+    if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
     for (const auto& [known, programs] : programs_) {
       if (known == key) return programs;
     }
@@ -381,7 +385,16 @@ class Searcher {
       --result_.counts.evaluated;
       return;
     }
-    plan.iteration = estimate_iteration(priced, programs_for(priced, plan.strategy), topology);
+    const PlanPrograms& programs = programs_for(priced, plan.strategy);
+    if (splits_backward(plan.strategy.schedule)) {
+      plan.memory = fitter_.memory_of(plan.strategy, programs);
+      if (fitter_.too_full(plan.strategy, plan.memory)) {
+        reject(InfeasibleKind::memory, "out of memory");
+        --result_.counts.evaluated;
+        return;
+      }
+    }
+    plan.iteration = estimate_iteration(priced, programs, topology);
     ++result_.counts.estimated;
     plan.total_time = total_time(job_, plan.iteration);
     plan.cost = cost_of(plan.strategy, plan.iteration);

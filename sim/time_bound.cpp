@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "costmodels/local_layer.hpp"
+#include "strategies/schedule.hpp"
 
 namespace orrery {
 namespace {
@@ -65,7 +66,10 @@ double least_reduction(const PriceBook& book, int group, const Ways& ways, const
   const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
   const bool as_said = !book.cluster().network && book.cluster().links.empty();
   const int copies = ways.data * ways.context;
-  if (!as_said || copies < 2 || ways.expert > 1 || setting.overlap_grad_reduce) return 0;
+  if (!as_said || copies < 2 || ways.expert > 1 || setting.overlap_grad_reduce ||
+      splits_backward(setting.schedule)) {
+    return 0;
+  }
   const JobPrecision& precision = book.precision();
   const LayerSplit split{.tensor = ways.tensor,
                          .context = ways.context,
@@ -75,9 +79,8 @@ double least_reduction(const PriceBook& book, int group, const Ways& ways, const
                          .sequence_parallel = setting.sequence_parallel};
   const LayerShape& shape = book.model().layer(0);
   const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
-  const double sent = setting.distributed_optimizer
-                          ? gradient_bytes(precision.type) + stored_bytes(precision.type)
-                          : 2 * gradient_bytes(precision.type);
+  const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
+  const double sent = setting.distributed_optimizer ? gradient + stored_bytes(precision.type) : 2 * gradient;
   const double bytes = (parameters.dense + parameters.expert) * sent;
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;

@@ -18,7 +18,8 @@ struct SearchSpace {
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
   std::int64_t most_gpus = 1'000'000'000;  // of all groups together
-  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};  // of plans with one chunk a rank
+  // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
+  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   std::vector<bool> sequence_parallel{true, false};
   std::vector<bool> distributed_optimizer{true, false};

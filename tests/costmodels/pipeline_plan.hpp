@@ -15,16 +15,17 @@ namespace orrery::test {
 // sent, which takes 2^-100 s.
 inline constexpr double kWideLink = 0x1.0p100;  // B/s
 
-inline PricedPlan pipeline_plan(const ScheduleShape& shape, const PlayTimes& times) {
+inline PricedPlan pipeline_plan(const Schedule& schedule, const PlayTimes& times) {
   PricedPlan plan;
-  plan.schedule = shape;
+  plan.schedule = schedule.shape;
+  plan.given_schedule = schedule;
   plan.parts.resize(times.forward.size());
   for (std::size_t i = 0; i < plan.parts.size(); ++i) {
     plan.parts[i].forward = Seconds(times.forward[i]);
     plan.parts[i].backward = Seconds(times.backward[i]);
   }
   for (const double transfer : times.transfer) plan.boundaries.push_back({Bytes(transfer * kWideLink), {}});
-  for (int rank = 0; rank < shape.ranks; ++rank) plan.gpus.push_back({rank});
+  for (int rank = 0; rank < schedule.shape.ranks; ++rank) plan.gpus.push_back({rank});
   return plan;
 }
 

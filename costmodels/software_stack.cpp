@@ -73,6 +73,8 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "optimizer",
                   "tensor_overlap",
                   "overlap_slowdown",
+                  "context_exchange",
+                  "repeated_keys",
                   "scatter_gather",
                   "embedding_counts",
                   "flash_attention",
@@ -104,6 +106,10 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                                 {{"attention", SelectiveRecompute::attention},
                                  {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
                                 stack.selective);
+  read_word<ContextExchange>(map, "context_exchange",
+                             {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
+                             stack.context_exchange);
+  read_switch(map, "repeated_keys", stack.repeated_keys);
   read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
   read_switch(map, "may_interleave", stack.may_interleave);
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);

@@ -11,9 +11,10 @@ namespace {
 
 // CUDA context, NCCL's channels and library workspaces; AMP's trials separate with this much (FIDELITY B.7).
 constexpr double kReserve = 1e9;
-// Of one logit of 2 bytes: the logits in 16 bits and fp32, their softmax and its gradient (torchtitan's
-// published peaks: FIDELITY B.8).
-constexpr double kLogitPeak = 14.0;
+// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and its
+// gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax in fp32,
+// which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds about 6).
+constexpr double kLogitPeak = 14.0, kFusedLogitPeak = 6.0;
 // What stays of a logit until its backward: softmax in fp32 and the logit in 16 bits.
 constexpr double kLogitKept = 6.0;
 // And from there until its weight gradient: the gradient in 16 bits.
@@ -240,13 +241,14 @@ LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strat
 }
 
 Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
-                  int for_weights) {
+                  int for_weights, CrossEntropyKernel kernel) {
   if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return Bytes();
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
-  const double whole = alive > 0 ? kLogitPeak + (alive - 1) * kLogitKept : 0.0;
+  const double peak = kernel == CrossEntropyKernel::fused ? kFusedLogitPeak : kLogitPeak;
+  const double whole = alive > 0 ? peak + (alive - 1) * kLogitKept : 0.0;
   return Bytes(scale * logits * (whole + for_weights * kLogitGradient));
 }
 
@@ -369,7 +371,7 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     recomputed = std::max(recomputed, part.recomputed);
   }
   memory.activations += Bytes(recomputed);
-  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back());
+  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
   memory.communication = communication_bytes(model, strategy, stage);
   memory.reserve = Bytes(kReserve);
   return memory;

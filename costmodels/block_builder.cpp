@@ -145,9 +145,10 @@ void BlockBuilder::leave_tensor_region(double elements) {
 void BlockBuilder::expert_exchange(double elements, double copies) {
   const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
-  if (sharding_.stack.deduplicated_experts && nodes > 1) {
-    // Nodes that a token's copies reach, were experts drawn at random, over copies.
-    elements *= nodes * (1 - std::pow(1 - 1 / nodes, copies)) / copies;
+  if (sharding_.stack.deduplicated_experts) {
+    // Nodes, or in one node GPUs, that a token's copies reach, were experts drawn at random, over copies.
+    const double places = nodes > 1 ? nodes : group.ranks;
+    elements *= places * (1 - std::pow(1 - 1 / places, copies)) / copies;
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);

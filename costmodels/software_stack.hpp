@@ -62,9 +62,13 @@ struct SoftwareStack {
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;
   bool repeated_keys = false;  // keys and values are copied for every query head before attention
+  Seconds kernel_gap;             // in which the GPU drains and fills between two kernels
+  Bytes memory_reserve{1e9};      // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
-  bool deduplicated_experts = false;  // a token goes once to each node, whatever experts it visits there
+  bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
+                                      // experts it visits there
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
+  bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks
   bool embedding_counts = false;      // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.

@@ -63,6 +63,18 @@ void BlockBuilder::attention(const Attention& forward) {
 
 void BlockBuilder::context_exchange(const LocalLayer& local) {
   if (sharding_.context == 1) return;
+  const std::int64_t width = sharding_.stack.repeated_keys ? local.query_width : local.kv_width;
+  const auto key_value_elements = 2.0 * static_cast<double>(local.tokens * width);
+  const auto query_elements = static_cast<double>(local.tokens * local.query_width);
+  switch (sharding_.stack.context_exchange) {
+    case ContextExchange::ring:
+      return ring_exchange(key_value_elements, query_elements);
+    case ContextExchange::gathered:
+      return gathered_exchange(key_value_elements, query_elements);
+  }
+}
+
+void BlockBuilder::ring_exchange(double key_value_elements, double query_elements) {
   const double ranks = sharding_.context;
   // Each step of the ring computes on the keys that are there while the next ones arrive; after the last step
   // nothing is on its way. So all but one step hide the exchange: exposed are
@@ -72,15 +84,40 @@ void BlockBuilder::context_exchange(const LocalLayer& local) {
   // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
   // gradients, which travel with them, end where they belong, as a reduce-scatter does: each beside half of
   // the attention's backward.
-  const double keys_values =
-      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
-  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
-  push(out_.backward, CollectiveKind::all_gather, backward_group, keys_values);
-  push(out_.backward, CollectiveKind::reduce_scatter, backward_group, keys_values);
+  const double all = element_ * key_value_elements * ranks;
+  push(out_.forward, CollectiveKind::all_gather, group, all);
+  push(out_.backward, CollectiveKind::all_gather, backward_group, all);
+  push(out_.backward, CollectiveKind::reduce_scatter, backward_group, all);
   // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
-  const double merged = 10.0 * static_cast<double>((group.ranks - 1) * local.tokens * local.query_width);
+  const double merged = 10.0 * (ranks - 1) * query_elements;
   push(out_.forward, MemoryKernel::copy, merged);
   out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
+}
+
+// Counted in torch/distributed/tensor/experimental/_attention.py, whose causal steps are equally long.
+void BlockBuilder::gathered_exchange(double key_value_elements, double query_elements) {
+  const double ranks = sharding_.context;
+  const Group first_step{RankGroup::context, sharding_.context, sharding_.tensor, 1 / ranks};
+  const Group other_steps{first_step.kind, first_step.ranks, first_step.stride, (ranks - 1) / ranks};
+  const double all = element_ * key_value_elements * ranks;
+  push(out_.forward, CollectiveKind::all_gather, first_step, all);
+  push(out_.backward, CollectiveKind::all_gather, first_step, all);
+  // Gradients of keys and values pass on in fp32 after each step, the last one too: a reduce-scatter of these
+  // bytes would move them ranks - 1 times.
+  const double gradients = 4.0 * key_value_elements * ranks;
+  push(out_.backward, CollectiveKind::reduce_scatter, other_steps, gradients * ranks / (ranks - 1));
+  // To fp32 (6), difference (12), times a sigmoid (8), subtraction (12) for each element of a step after the
+  // first; half of the steps touch half of the queries and then copy all (8).
+  constexpr double kMerge = 38.0 * 0.75 + 8.0 / 2;
+  constexpr double kCast = 6.0;  // of the first output to fp32, and of the merged one back
+  const double merged = (kMerge * (ranks - 1) + 2 * kCast) * query_elements;
+  push(out_.forward, MemoryKernel::copy, merged);
+  out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
+  // Each step adds gradients in 16 bits to fp32 sums (10), copies those of keys and values together (8), and
+  // where it touched half of them copies all (8).
+  constexpr double kQueryGradient = 10.0 * 0.75 + 8.0 / 2, kKeyGradient = 10.0 * 0.75 + 8.0 + 8.0 / 2;
+  push(out_.backward, MemoryKernel::copy,
+       ranks * (kQueryGradient * query_elements + kKeyGradient * key_value_elements));
 }
 
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
@@ -108,9 +145,10 @@ void BlockBuilder::leave_tensor_region(double elements) {
 void BlockBuilder::expert_exchange(double elements, double copies) {
   const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
-  if (sharding_.stack.deduplicated_experts && nodes > 1) {
-    // Nodes that a token's copies reach, were experts drawn at random, over copies.
-    elements *= nodes * (1 - std::pow(1 - 1 / nodes, copies)) / copies;
+  if (sharding_.stack.deduplicated_experts) {
+    // Nodes, or in one node GPUs, that a token's copies reach, were experts drawn at random, over copies.
+    const double places = nodes > 1 ? nodes : group.ranks;
+    elements *= places * (1 - std::pow(1 - 1 / places, copies)) / copies;
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);

@@ -48,6 +48,9 @@ class BlockBuilder {
   };
   void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
+  // Elements of one rank's keys and values, and of its queries.
+  void ring_exchange(double key_value_elements, double query_elements);
+  void gathered_exchange(double key_value_elements, double query_elements);
   [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
 
   Sharding sharding_;

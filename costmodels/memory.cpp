@@ -9,11 +9,10 @@
 namespace orrery {
 namespace {
 
-// CUDA context, NCCL's channels and library workspaces; AMP's trials separate with this much (FIDELITY B.7).
-constexpr double kReserve = 1e9;
-// Of one logit of 2 bytes: the logits in 16 bits and fp32, their softmax and its gradient (torchtitan's
-// published peaks: FIDELITY B.8).
-constexpr double kLogitPeak = 14.0;
+// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and its
+// gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax in fp32,
+// which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds about 6).
+constexpr double kLogitPeak = 14.0, kFusedLogitPeak = 6.0;
 // What stays of a logit until its backward: softmax in fp32 and the logit in 16 bits.
 constexpr double kLogitKept = 6.0;
 // And from there until its weight gradient: the gradient in 16 bits.
@@ -240,13 +239,14 @@ LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strat
 }
 
 Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
-                  int for_weights) {
+                  int for_weights, CrossEntropyKernel kernel) {
   if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return Bytes();
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
-  const double whole = alive > 0 ? kLogitPeak + (alive - 1) * kLogitKept : 0.0;
+  const double peak = kernel == CrossEntropyKernel::fused ? kFusedLogitPeak : kLogitPeak;
+  const double whole = alive > 0 ? peak + (alive - 1) * kLogitKept : 0.0;
   return Bytes(scale * logits * (whole + for_weights * kLogitGradient));
 }
 
@@ -267,8 +267,9 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
 }
 
 // Four gathered tensors of sequence parallelism, two messages of the pipeline in flight, two K/V blocks of
-// the ring.
-Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+// the ring, or all of them where they are gathered.
+Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                          const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
   double gathered = 0.0, message = 0.0, keys_values = 0.0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
@@ -276,13 +277,15 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       const LocalLayer local = local_layer(shape, split);
       gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
       message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
-      keys_values = std::max(keys_values, static_cast<double>(2 * local.tokens * local.kv_width));
+      const std::int64_t width = stack.repeated_keys ? local.query_width : local.kv_width;
+      keys_values = std::max(keys_values, static_cast<double>(2 * local.tokens * width));
     });
   }
   double elements = 0.0;
   if (split.sequence_parallel && split.tensor > 1) elements += 4 * gathered;
   if (strategy.pipeline > 1) elements += 2 * message;
-  if (split.context > 1) elements += 2 * keys_values;
+  const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
+  if (split.context > 1) elements += blocks * keys_values;
   return Bytes(elements * stored_bytes(strategy.type));
 }
 
@@ -369,9 +372,9 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     recomputed = std::max(recomputed, part.recomputed);
   }
   memory.activations += Bytes(recomputed);
-  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back());
-  memory.communication = communication_bytes(model, strategy, stage);
-  memory.reserve = Bytes(kReserve);
+  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
+  memory.communication = communication_bytes(model, strategy, stage, stack);
+  memory.reserve = stack.memory_reserve;
   return memory;
 }
 

@@ -18,9 +18,6 @@ namespace {
 // hosts).
 constexpr Seconds kOptimizerHost = milliseconds(3);
 
-// Compute beside a collective, measured on A100 (Galvatron, arXiv 2211.13878, its overlap coefficient).
-constexpr double kOverlapSlowdown = 1.1256;
-
 }  // namespace
 
 // Operators of a block, and their times once predicted.
@@ -509,7 +506,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     // elements.
     plan.bucket =
         Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
-    plan.overlap_slowdown = kOverlapSlowdown;
+    plan.overlap_slowdown = precision_.stack.overlap_slowdown;
   }
   // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
   // iteration.

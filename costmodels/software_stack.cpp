@@ -73,6 +73,8 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "optimizer",
                   "tensor_overlap",
                   "overlap_slowdown",
+                  "context_exchange",
+                  "repeated_keys",
                   "scatter_gather",
                   "embedding_counts",
                   "flash_attention",
@@ -85,7 +87,10 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "elementwise_time",
                   "selective",
                   "deduplicated_experts",
-                  "may_interleave"});
+                  "may_interleave",
+                  "may_drop_activations",
+                  "kernel_gap",
+                  "memory_reserve"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
                              {{"flash", AttentionKernel::flash},
@@ -104,8 +109,15 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                                 {{"attention", SelectiveRecompute::attention},
                                  {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
                                 stack.selective);
+  read_word<ContextExchange>(map, "context_exchange",
+                             {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
+                             stack.context_exchange);
+  read_switch(map, "repeated_keys", stack.repeated_keys);
   read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
   read_switch(map, "may_interleave", stack.may_interleave);
+  read_switch(map, "may_drop_activations", stack.may_drop_activations);
+  read_time(map, "kernel_gap", stack.kernel_gap);
+  if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);

@@ -30,6 +30,12 @@ struct HostCost {
 // elementwise kernels (its per-operator policy).
 enum class SelectiveRecompute { attention, every_second_gemm };
 
+// How the ranks of a context group see each other's keys and values. `ring`: block by block, each under the
+// attention to the one before (Transformer Engine). `gathered`: PyTorch's context parallelism, which gathers
+// all of them under the attention to its own block and merges partial results by separate fp32 kernels
+// (torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater, _SDPAMerger).
+enum class ContextExchange { ring, gathered };
+
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
@@ -54,9 +60,15 @@ struct SoftwareStack {
   std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
+  ContextExchange context_exchange = ContextExchange::ring;
+  bool repeated_keys = false;  // keys and values are copied for every query head before attention
+  Seconds kernel_gap;             // in which the GPU drains and fills between two kernels
+  Bytes memory_reserve{1e9};      // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
-  bool deduplicated_experts = false;  // a token goes once to each node, whatever experts it visits there
+  bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
+                                      // experts it visits there
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
+  bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks
   bool embedding_counts = false;      // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.

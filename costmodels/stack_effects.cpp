@@ -14,6 +14,7 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
 
 PassCost cost_under(const PassOperators& operators, const PassTimes& times, const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
+  cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
   Seconds gemms, tensor;
   for (std::size_t i = 0; i < operators.compute.size(); ++i) {
     if (std::holds_alternative<Gemm>(operators.compute[i])) gemms += times.compute[i];

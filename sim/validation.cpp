@@ -88,12 +88,18 @@ Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, 
 // Bytes of the fullest stage, and whether it is too much for its card.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
-  const std::vector<StageMemory> memory = StageFitter(*mapped.book).memory_of(strategy);
+  StageFitter fitter(*mapped.book);
+  const std::vector<StageMemory> memory = fitter.memory_of(strategy);
+  // Too much is what does not fit even if all that the source may have left unsaid was recomputed.
+  ParallelStrategy least = strategy;
+  const bool unsaid = mapped.plan.stack.may_drop_activations && mapped.run->text("recompute").empty();
+  if (unsaid) least.recompute.granularity = RecomputeGranularity::full;
+  const std::vector<StageMemory> least_memory = unsaid ? fitter.memory_of(least) : memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
+    const auto at = static_cast<std::size_t>(stage);
     const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
-    result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(needed));
-    result.over_memory = result.over_memory || needed > usable_memory(card);
+    result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(memory[at].total()));
+    result.over_memory = result.over_memory || least_memory[at].total() > usable_memory(card);
   }
 }
 

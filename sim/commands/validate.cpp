@@ -84,6 +84,15 @@ const std::vector<Switch>& switches() {
            if (s.type == DataType::fp8) s.type = DataType::bf16;
          });
        }},
+      {"no slow-down beside collectives", [](MeasuredPlan& plan) { plan.stack.overlap_slowdown = 1; }},
+      {"no gaps between kernels", [](MeasuredPlan& plan) { plan.stack.kernel_gap = Seconds(0); }},
+      {"no optimizer step",
+       [](MeasuredPlan& plan) { plan.stack.optimizer = OptimizerCost{.bandwidth_share = 1}; }},
+      {"no embedding, head and loss", [](MeasuredPlan& plan) { plan.model.vocabulary = 0; }},
+      {"transfers beside compute",
+       [](MeasuredPlan& plan) {
+         for_each_strategy(plan, [](ParallelStrategy& s) { s.transfers = TransferMode::eager; });
+       }},
       {"no sustained-power factor",
        [](MeasuredPlan& plan) { plan.cluster.groups.front().gpu.sustained = 1.0; }},
   };

@@ -44,6 +44,8 @@ TEST_CASE("built-in models have their published number of parameters") {
       {"qwen2.5-72b", 72'706'203'648, "safetensors index; QKV bias"},
       {"qwen3-8b", 8'190'735'360, "safetensors index; query and key norm"},
       {"qwen3-30b-a3b", 30'532'122'624, "safetensors index; 128 experts"},
+      {"qwen3-235b-a22b", 235'093'634'560, "safetensors index; 128 experts"},
+      {"gpt-oss-120b", 116'829'156'672 - 36 * (64 + 128), "safetensors index, without sinks and router biases"},
       {"gpt2-345m", 354'823'168, "openai-community/gpt2-medium"},
       {"gpt2-1.5b", 1'557'611'200, "openai-community/gpt2-xl"},
       {"gpt-neox-20b", 20'554'567'680, "arXiv 2204.06745, table 1"},

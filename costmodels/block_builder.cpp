@@ -20,6 +20,7 @@ void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, d
                                           .ranks_per_node = std::min(group.ranks, in_node),
                                           .gpu_link = sharding_.gpu_link,
                                           .network = sharding_.network});
+  pass.places.push_back({group.kind, pass.compute.size(), group.beside});
 }
 
 void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
@@ -54,19 +55,25 @@ void BlockBuilder::attention(const Attention& forward) {
 }
 
 void BlockBuilder::context_exchange(const LocalLayer& local) {
-  const Group group{sharding_.context, sharding_.tensor};
-  if (group.ranks == 1) return;
+  if (sharding_.context == 1) return;
+  const double ranks = sharding_.context;
+  // Each step of the ring computes on the keys that are there while the next ones arrive; after the last step
+  // nothing is on its way. So all but one step hide the exchange: exposed are
+  // max(0, exchange - compute) x (ranks - 1) steps (FIDELITY B.9.4).
+  const Group group{RankGroup::context, sharding_.context, sharding_.tensor, (ranks - 1) / ranks};
+  const Group backward_group{group.kind, group.ranks, group.stride, group.beside / 2};
+  // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
+  // gradients, which travel with them, end where they belong, as a reduce-scatter does: each beside half of
+  // the attention's backward.
+  const double keys_values =
+      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
+  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
+  push(out_.backward, CollectiveKind::all_gather, backward_group, keys_values);
+  push(out_.backward, CollectiveKind::reduce_scatter, backward_group, keys_values);
   // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
   const double merged = 10.0 * static_cast<double>((group.ranks - 1) * local.tokens * local.query_width);
   push(out_.forward, MemoryKernel::copy, merged);
   out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
-  // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
-  // gradients, which travel with them, end where they belong, as a reduce-scatter does.
-  const double keys_values =
-      2.0 * element_ * static_cast<double>(local.tokens * local.kv_width) * group.ranks;
-  push(out_.forward, CollectiveKind::all_gather, group, keys_values);
-  push(out_.backward, CollectiveKind::all_gather, group, keys_values);
-  push(out_.backward, CollectiveKind::reduce_scatter, group, keys_values);
 }
 
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
@@ -92,7 +99,7 @@ void BlockBuilder::leave_tensor_region(double elements) {
 }
 
 void BlockBuilder::expert_exchange(double elements) {
-  const Group group{sharding_.expert, sharding_.tensor * sharding_.context};
+  const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
 }

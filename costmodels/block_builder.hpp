@@ -38,14 +38,16 @@ class BlockBuilder {
   [[nodiscard]] BlockOperators take() { return std::move(out_); }
 
  private:
-  // `stride`: distance between neighbours of the group in rank order.
+  // `stride`: distance between neighbours of the group in rank order. `beside`: see CallPlace.
   struct Group {
+    RankGroup kind;
     int ranks;
     int stride;
+    double beside = 0.0;
   };
   static void push(PassOperators& pass, MemoryKernel kernel, double bytes);
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
-  [[nodiscard]] Group tensor_group() const { return {sharding_.tensor, 1}; }
+  [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
 
   Sharding sharding_;
   double element_;  // bytes

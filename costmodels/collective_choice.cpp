@@ -139,6 +139,19 @@ CollectiveAlgorithm fastest_alone(const Topology& topology, CollectiveCall call)
   return fastest;
 }
 
+std::vector<FlowPhase> repeated(const Topology& topology, std::vector<FlowPhase> phases, int times) {
+  if (times == 1) return phases;
+  for (FlowPhase& phase : phases) {
+    const Seconds whole = (together(topology, phase.flows) + phase.tail) * times;
+    for (Flow& flow : phase.flows) {
+      flow.wire *= times;
+      flow.payload *= times;
+    }
+    phase.tail = std::max(Seconds(0), whole - together(topology, phase.flows));
+  }
+  return phases;
+}
+
 Seconds time_alone(const Topology& topology, const std::vector<FlowPhase>& phases) {
   Seconds time;
   for (const FlowPhase& phase : phases) time += together(topology, phase.flows) + phase.tail;

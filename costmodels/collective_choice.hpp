@@ -22,6 +22,10 @@ Collective as_operator(const Topology&, const CollectiveCall&);
 // equals.
 CollectiveAlgorithm fastest_alone(const Topology&, CollectiveCall);
 
+// The same collective `times` over as one: every flow carries that many times the bytes, and the tails make
+// up for the latencies, so that alone it takes `times` as long.
+std::vector<FlowPhase> repeated(const Topology&, std::vector<FlowPhase>, int times);
+
 // Phases one after another on an otherwise empty topology: `together` (traffic.hpp) and the tail of each.
 Seconds time_alone(const Topology&, const std::vector<FlowPhase>&);
 

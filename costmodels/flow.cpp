@@ -16,25 +16,28 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
   return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
 }
 
-Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  struct Load {
-    Seconds busy;
-    Seconds latency;  // the least of its flows': until then it is idle
-  };
-  std::map<int, Load> loads;  // of every link crossed
-  Seconds longest;
+std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>& flows) {
+  std::vector<LinkLoad> loads;
+  std::map<int, LinkLoad> of_links;  // idle until the least latency of their flows
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
-    if (flow.route.count > 0)
-      longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+    if (flow.route.count > 0) loads.push_back({flow.path.latency, flow.wire / flow.path.bandwidth});
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      Load& load = loads.try_emplace(link, Load{Seconds(0), flow.path.latency}).first->second;
+      LinkLoad& load = of_links.try_emplace(link, LinkLoad{flow.path.latency, Seconds(0)}).first->second;
       load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
       load.latency = std::min(load.latency, flow.path.latency);
     }
   }
-  for (const auto& [link, load] : loads) longest = std::max(longest, load.latency + load.busy);
+  for (const auto& [link, load] : of_links) loads.push_back(load);
+  return loads;
+}
+
+Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  Seconds longest;
+  for (const LinkLoad& load : loads_of(topology, flows)) {
+    longest = std::max(longest, load.latency + load.busy);
+  }
   return longest;
 }
 

@@ -61,6 +61,11 @@ void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traf
   block.elementwise(kernel, elements, traffic.forward, traffic.backward);
 }
 
+void add_norms(BlockBuilder& block, const Layer& layer, int norms) {
+  for (int norm = 0; norm < norms; ++norm)
+    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+}
+
 enum class Bias { absent, present };
 Bias bias_if(bool present) {
   return present ? Bias::present : Bias::absent;
@@ -172,12 +177,13 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   // Parallel attention and MLP enter and leave the tensor group together (GPT-NeoX, gpt_j_residual).
   const bool together = shape.parallel_residual && dense;
   BlockBuilder block(sharding);
-  for (int norm = 0; norm < shape.norms; ++norm)
-    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+  const int before_attention = (shape.norms + 1) / 2;
+  add_norms(block, layer, before_attention);
   block.enter_tensor_region(layer.hidden_elements());
   add_attention(block, layer, causal);
   if (!together) block.leave_tensor_region(layer.hidden_elements());
   add_residual(block, layer, bias_if(has_projection_bias(shape)));
+  add_norms(block, layer, shape.norms - before_attention);
   if (dense) {
     if (!together) block.enter_tensor_region(layer.hidden_elements());
     add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});

@@ -32,14 +32,23 @@ struct Sharding {
   bool operator==(const Sharding&) const = default;
 };
 
-// Forward and backward of one microbatch. `communication` are the exposed collectives over the tensor (and
-// context, expert) group; `compute` is everything else. The exchange of keys and values over the context
-// group counts as exposed though it runs beside the attention core. Recomputation repeats parts of `forward`:
+// Where a collective stands among the compute operators of its pass.
+struct CallPlace {
+  RankGroup group = RankGroup::tensor;
+  std::size_t after = 0;  // compute operators before it, in the order of the forward
+  double beside = 0.0;    // share of the last of those that runs at the same time and hides it
+  bool operator==(const CallPlace&) const = default;
+};
+
+// Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
+// expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
+// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats parts of `forward`:
 // full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
 // move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;
+  std::vector<CallPlace> places;  // of each of `communication`
 };
 struct BlockOperators {
   PassOperators forward;

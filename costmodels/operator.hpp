@@ -54,6 +54,10 @@ struct MemoryBound {
 enum class CollectiveKind { all_reduce, reduce_scatter, all_gather, all_to_all };
 std::string_view to_text(CollectiveKind);
 
+// Whom a collective inside a forward or backward joins: the tensor ranks of a stage, its context ranks, or
+// the same GPU of neighbouring replicas that share a set of experts.
+enum class RankGroup { tensor, context, expert };
+
 // A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank
 // (the input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in
 // all-to-all).

@@ -5,6 +5,7 @@
 
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "costmodels/pass_pieces.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/placement.hpp"
 
@@ -20,28 +21,50 @@ constexpr double kOverlapSlowdown = 1.1256;
 
 }  // namespace
 
+// Operators of a block, and their times once predicted.
+struct PriceBook::AskedBlock {
+  BlockOperators operators;
+  PassTimes forward = {}, backward = {}, attention_core = {};
+
+  [[nodiscard]] PassCost core() const { return cost_of({operators.attention_core, {}, {}}, attention_core); }
+  [[nodiscard]] BlockCost cost() const {
+    return {cost_of(operators.forward, forward), cost_of(operators.backward, backward), core()};
+  }
+  [[nodiscard]] BlockPieces pieces() const {
+    return {pieces_of(operators.forward, forward, PassOrder::forward),
+            pieces_of(operators.backward, backward, PassOrder::backward),
+            {core().compute, core().flops}};
+  }
+};
+
+// Of one shard: of every layer shape, then of embedding and head.
+struct PriceBook::AskedShard {
+  std::vector<AskedBlock> shapes;
+  AskedBlock embedding, head;
+};
+
 // Collects the operators of all tables, asks once, and hands every answer to whoever asked.
 class PriceBook::Batch {
  public:
-  // Adds the time of an operator on a group's GPU to `*seconds` (and counts its FLOPs) once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, Flops* flops = nullptr,
-           bool* extrapolated = nullptr) {
+  // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
+  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr) {
     queries_.push_back({group, op});
-    sinks_.push_back({seconds, flops, extrapolated});
+    sinks_.push_back({seconds, extrapolated});
   }
 
-  void add_pass(int group, const PassOperators& operators, PassCost* cost, bool* extrapolated) {
-    for (const Operator& op : operators.compute) add(group, op, &cost->compute, &cost->flops, extrapolated);
-    for (const Operator& op : operators.communication)
-      add(group, op, &cost->communication, nullptr, extrapolated);
+  void add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated) {
+    const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
+      seconds->resize(asked.size());
+      for (std::size_t i = 0; i < asked.size(); ++i) add(group, asked[i], &(*seconds)[i], extrapolated);
+    };
+    ask(operators.compute, &times->compute);
+    ask(operators.communication, &times->communication);
   }
 
-  void add_block(int group, const BlockOperators& operators, BlockCost* cost, bool* extrapolated) {
-    add_pass(group, operators.forward, &cost->forward, extrapolated);
-    add_pass(group, operators.backward, &cost->backward, extrapolated);
-    for (const Operator& op : operators.attention_core) {
-      add(group, op, &cost->attention_core.compute, &cost->attention_core.flops, extrapolated);
-    }
+  void add_block(int group, AskedBlock* block, bool* extrapolated) {
+    add_pass(group, block->operators.forward, &block->forward, extrapolated);
+    add_pass(group, block->operators.backward, &block->backward, extrapolated);
+    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated);
   }
 
   std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
@@ -51,7 +74,6 @@ class PriceBook::Batch {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const Sink& sink = sinks_[i];
       *sink.seconds += answers[i].time;
-      if (sink.flops != nullptr) *sink.flops += flops_of(queries_[i].op);
       if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
     }
     return queries_.size();
@@ -60,7 +82,6 @@ class PriceBook::Batch {
  private:
   struct Sink {
     Seconds* seconds;
-    Flops* flops;
     bool* extrapolated;
   };
   std::vector<OperatorQuery> queries_;
@@ -146,7 +167,8 @@ void PriceBook::need(const ShardKey& key) {
   shards_.try_emplace(key);
 }
 
-void PriceBook::need_rings(int group, int lanes, int data) {
+void PriceBook::need_rings(int group, int lanes, int data, int expert) {
+  if (expert > 1) need_rings(group, lanes * expert, data / expert);
   if (data < 2) return;
   for (const CollectiveKind kind :
        {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather}) {
@@ -156,9 +178,9 @@ void PriceBook::need_rings(int group, int lanes, int data) {
 
 void PriceBook::need(const ParallelStrategy& strategy) {
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
-    need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
-               strategy.data * strategy.context);
+    need_rings(group, strategy.tensor(stage), strategy.data * strategy.context, strategy.expert);
   }
 }
 
@@ -179,20 +201,20 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   return sharding;
 }
 
-std::vector<std::vector<BlockCost>> PriceBook::ask_layers(Batch& batch) {
-  std::vector<std::vector<BlockCost>> shape_costs;
-  shape_costs.reserve(shards_.size());  // the batch points into it
+std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
+  std::vector<AskedShard> asked;
+  asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
-    shape_costs.emplace_back(model_.shapes.size());
-    for (std::size_t shape = 0; shape < model_.shapes.size(); ++shape) {
-      const BlockOperators layer = layer_operators(model_.shapes[shape], model_.causal, split);
-      batch.add_block(key.group, layer, &shape_costs.back()[shape], &cost.extrapolated);
+    asked.push_back({{}, {embedding_operators(model_, split)}, {head_operators(model_, split)}});
+    for (const LayerShape& shape : model_.shapes) {
+      asked.back().shapes.push_back({layer_operators(shape, model_.causal, split)});
     }
-    batch.add_block(key.group, embedding_operators(model_, split), &cost.embedding, &cost.extrapolated);
-    batch.add_block(key.group, head_operators(model_, split), &cost.head, &cost.extrapolated);
+    for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
+    batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);
+    batch.add_block(key.group, &asked.back().head, &cost.extrapolated);
   }
-  return shape_costs;
+  return asked;
 }
 
 std::map<PriceBook::RingKey, PriceBook::SizeSeries> PriceBook::ask_rings(Batch& batch) const {
@@ -252,28 +274,37 @@ std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(Batch& batch) const 
   return all;
 }
 
-void PriceBook::sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs) {
-  std::size_t index = 0;
+void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
+  auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
+    const AskedShard& shard = *next++;
+    std::vector<BlockCost> shapes;
+    for (const AskedBlock& block : shard.shapes) {
+      shapes.push_back(block.cost());
+      cost.shape_pieces.push_back(block.pieces());
+    }
+    cost.embedding = shard.embedding.cost();
+    cost.embedding_pieces = shard.embedding.pieces();
+    cost.head = shard.head.cost();
+    cost.head_pieces = shard.head.pieces();
     cost.before.assign(1, BlockCost{});
     for (const int shape : model_.layers) {
       BlockCost sum = cost.before.back();
-      sum += shape_costs[index][static_cast<std::size_t>(shape)];
+      sum += shapes[static_cast<std::size_t>(shape)];
       cost.before.push_back(sum);
     }
-    ++index;
   }
 }
 
 std::size_t PriceBook::predict(const CostModels& models) {
   ORRERY_ENSURE(optimizers_.empty());  // once
   Batch batch;
-  auto shape_costs = ask_layers(batch);  // the answers arrive in these
+  auto layers = ask_layers(batch);  // the answers arrive in these
   auto rings = ask_rings(batch);
   auto paths = ask_paths(batch);
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
-  sum_layers(shape_costs);
+  sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
   for (const auto& times : optimizers) {
@@ -357,15 +388,16 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   return message;
 }
 
-PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part) const {
+// `apart`: replicas from one member of the ring to the next.
+PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part, double parameters,
+                                        int apart) const {
   const int stage = strategy.rank_of_part(part);
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  const double parameters = part_parameters(model_, strategy, stage, part / strategy.pipeline);
   PartReduction reduction;
   reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
   const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
-    return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind,
-                           bytes);
+    return ring_efficiency(devices.group, strategy.tensor(stage) * apart,
+                           strategy.data * strategy.context / apart, kind, bytes);
   };
   reduction.efficiency =
       efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
@@ -375,6 +407,23 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
     reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
   }
   return reduction;
+}
+
+// Experts that are spread over replicas have fewer copies than the rest of a part, and a reduction of their
+// own.
+void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
+  plan.expert = strategy.expert;
+  for (int part = 0; part < strategy.part_count(); ++part) {
+    const LocalParameters parameters =
+        part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
+    if (strategy.expert == 1) {
+      plan.reductions.push_back(
+          part_reduction(strategy, part, parameters.dense + parameters.expert, 1));
+      continue;
+    }
+    plan.reductions.push_back(part_reduction(strategy, part, parameters.dense, 1));
+    plan.expert_reductions.push_back(part_reduction(strategy, part, parameters.expert, strategy.expert));
+  }
 }
 
 PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
@@ -387,10 +436,11 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     const int stage = strategy.rank_of_part(part);
     plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
                                     strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
-    plan.reductions.push_back(part_reduction(strategy, part));
   }
+  add_reductions(plan, strategy);
   for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
   plan.gpus = place(strategy, topology);
+  play_groups(plan, strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,

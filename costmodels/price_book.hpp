@@ -10,6 +10,7 @@
 #include "costmodels/block_cost.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/layer_operators.hpp"
+#include "costmodels/pass_pieces.hpp"
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 #include "strategies/model.hpp"
@@ -34,6 +35,9 @@ struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
   BlockCost embedding;
   BlockCost head;
+  std::vector<BlockPieces> shape_pieces;  // of one layer of each shape of the model
+  BlockPieces embedding_pieces;
+  BlockPieces head_pieces;
   bool extrapolated = false;  // some operator lies outside what was measured
 };
 
@@ -49,8 +53,9 @@ class PriceBook {
 
   // First say what will be asked for; then predict, once; then ask.
   void need(const ShardKey&);
-  void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
-                                                    // of `data` members, `lanes` of them side by side
+  // Gradient collectives of a stage on `group`: rings of `data` members, `lanes` of them side by side, and
+  // those of experts that `expert` replicas share.
+  void need_rings(int group, int lanes, int data, int expert = 1);
   void need(const ParallelStrategy&);               // all that `price` asks for one plan
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&);
@@ -84,20 +89,25 @@ class PriceBook {
     auto operator<=>(const PathKey&) const = default;
   };
   class Batch;
+  struct AskedBlock;
+  struct AskedShard;
   struct SizeSeries;
 
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<std::vector<BlockCost>> ask_layers(
-      Batch&);  // [shard][shape]; embedding and head go into shards_
+  std::vector<AskedShard> ask_layers(Batch&);  // [shard]
   std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
   std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
-  void sum_layers(const std::vector<std::vector<BlockCost>>& shape_costs);
+  void sum_layers(const std::vector<AskedShard>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
   [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
-  [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part) const;
+  [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part, double parameters,
+                                             int apart) const;
+  void add_reductions(PricedPlan&, const ParallelStrategy&) const;
+  // Cuts the parts of stages whose groups can contend into pieces around their collectives.
+  void play_groups(PricedPlan&, const ParallelStrategy&, const Topology&) const;
   [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
 
   ModelSpec model_;

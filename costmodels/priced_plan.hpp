@@ -7,10 +7,32 @@
 
 #include "costmodels/collective_flows.hpp"
 #include "costmodels/flow.hpp"
+#include "costmodels/operator.hpp"
 #include "platforms/units.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
+
+// A collective inside a forward or backward whose flows are played, because they can contend with others.
+struct GroupCall {
+  RankGroup group = RankGroup::tensor;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Bytes bytes;  // of one rank, as in Collective
+  TransferEfficiency efficiency;
+  Seconds more;   // after the flows
+  int times = 1;  // so many in a row, played as one
+  bool operator==(const GroupCall&) const = default;
+};
+
+// `compute`, then a collective, beside which `beside` is computed; both must be over before the next piece.
+struct PlayedPiece {
+  Seconds compute;
+  Seconds tensor;  // of compute: exposed communication that is priced and not played
+  Seconds beside;
+  Flops flops;              // of compute and beside
+  std::optional<int> call;  // index into PricedPlan::calls
+  bool operator==(const PlayedPiece&) const = default;
+};
 
 // Durations of one microbatch in one part (a chunk of a pipeline rank), on every GPU of the part alike.
 struct PartTimes {
@@ -21,6 +43,10 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
+  // In order; empty: the pass is computed in one go. The times above are then those of the pieces when nothing
+  // contends, in the first replica.
+  std::vector<PlayedPiece> forward_pieces = {};
+  std::vector<PlayedPiece> backward_pieces = {};
 };
 
 struct BoundaryMessage {
@@ -48,6 +74,10 @@ struct PricedPlan {
   std::vector<BoundaryMessage> boundaries;  // P * v - 1
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
+  int expert = 1;                           // replicas in a row that share one set of experts
+  // P * v, or empty: of the experts, reduced over every `expert`-th replica after those of all replicas.
+  std::vector<PartReduction> expert_reductions = {};
+  std::vector<GroupCall> calls = {};  // what the pieces of parts play
   bool distributed_optimizer = false;       // gradients are reduce-scattered, not all-reduced
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;

@@ -7,13 +7,14 @@
 #include "platforms/errors.hpp"
 #include "sim/idle.hpp"
 #include "sim/network.hpp"
+#include "sim/part_player.hpp"
 #include "sim/replay_recorder.hpp"
 #include "sim/replay_state.hpp"
 
 namespace orrery {
 namespace {
 
-class Player : public EventSink {
+class Player : public EventSink, private PartHost {
  public:
   Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
          const TrafficFlows& flows, const ReplayOptions& options)
@@ -21,7 +22,8 @@ class Player : public EventSink {
         programs_(programs),
         flows_(flows),
         network_(topology),
-        recorder_(plan, topology, flows, options) {
+        recorder_(plan, topology, flows, options),
+        parts_(flows, network_, recorder_, *this) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     running_.resize(ranks_.size());
     std::size_t messages = 0;
@@ -45,8 +47,8 @@ class Player : public EventSink {
   }
 
   void on_event(std::uint32_t tag) override {
-    const std::size_t index = tag >> 2U;
-    switch (static_cast<Subject>(tag & 3U)) {
+    const std::size_t index = index_of(tag);
+    switch (subject_of(tag)) {
       case Subject::rank:
         return compute_may_have_ended(index);
       case Subject::message:
@@ -55,6 +57,10 @@ class Player : public EventSink {
         return flow_of_collective_ended(index);
       case Subject::collective_end:
         return phase_ended(index);
+      case Subject::call:
+        return parts_.flow_ended(index);
+      case Subject::call_end:
+        return parts_.phase_ended(index);
     }
   }
 
@@ -130,6 +136,8 @@ class Player : public EventSink {
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
     const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
+    span.chunk = step.chunk;
+    span.microbatch = step.microbatch;
     double work = part.weight_gradient.value();
     if (step.kind == StepKind::forward) {
       span.kind = SpanKind::forward;
@@ -142,26 +150,30 @@ class Player : public EventSink {
       span.tensor_communication = part.backward_tensor.value() * share * factor;
       span.flops = part.backward_flops.value() * share;
     }
-    span.chunk = step.chunk;
-    span.microbatch = step.microbatch;
-    start_busy(rank, span, work * share * factor);
+    if (const auto* pieces = pieces_of(part, step.kind)) {
+      state.busy = true;
+      parts_.start(rank, span, {pieces, step.pieces, factor});
+    } else {
+      start_work(rank, span, work * share * factor);
+    }
     return true;
   }
 
   bool start_optimizer(std::size_t rank) {
     const double factor =
         duration_factor(plan_, static_cast<int>(rank), ranks_[rank].iteration, ranks_[rank].step);
-    start_busy(rank, recorder_.span(rank, SpanKind::optimizer),
+    start_work(rank, recorder_.span(rank, SpanKind::optimizer),
                plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() * factor);
     return true;
   }
 
-  void start_busy(std::size_t rank, SpanRow span, double work) {
+  void start_work(std::size_t rank, SpanRow span, double work) override {
     span.start = network_.now();
     running_[rank] = {span, work, span.start, kNever};
-    ranks_[rank].busy = true;
+    ranks_[rank].busy = ranks_[rank].computes = true;
     schedule_end(rank);
   }
+  bool computes(std::size_t rank) const override { return ranks_[rank].computes; }
 
   double slowdown(std::size_t rank) const {
     const bool slowed =
@@ -179,25 +191,39 @@ class Player : public EventSink {
   // A collective on the rank's GPUs starts (+1) or ends (-1): what it computes goes on at another speed.
   void change_collectives(std::size_t rank, int change) {
     const double before = slowdown(rank);
-    if (ranks_[rank].busy) {
+    if (ranks_[rank].computes) {
       Running& running = running_[rank];
       running.work_left -= (network_.now() - running.since) / before;
       running.since = network_.now();
     }
     ranks_[rank].collectives_running += change;
-    if (ranks_[rank].busy && slowdown(rank) != before) schedule_end(rank);
+    if (ranks_[rank].computes && slowdown(rank) != before) schedule_end(rank);
   }
 
   void compute_may_have_ended(std::size_t rank) {
     RankState& state = ranks_[rank];
-    if (!state.busy || network_.now() < running_[rank].ends) return;  // its end was moved since
+    if (!state.computes || network_.now() < running_[rank].ends) return;  // its end was moved since
     SpanRow& span = running_[rank].span;
     span.end = network_.now();
     recorder_.add(span);
-    state.busy = false;
+    state.computes = false;
     state.idle_since = span.end;
+    if (parts_.plays(rank)) {
+      parts_.computed(rank);
+    } else {
+      task_over(rank);
+    }
+  }
+
+  void call_over(std::size_t rank, Interval call) override {
+    const Phase phase = program(rank)[ranks_[rank].step].phase;
+    record_idle(rank, {call}, SpanKind::exposed_tp, bubble_of(phase));
+  }
+
+  void task_over(std::size_t rank) override {
+    ranks_[rank].busy = false;
     note_end(rank);
-    const Step& step = program(rank)[state.step];
+    const Step& step = program(rank)[ranks_[rank].step];
     next_step(rank);
     for (const MessageId id : step.sends) send(rank, id);
     advance(rank);
@@ -240,11 +266,7 @@ class Player : public EventSink {
     const std::vector<Flow>& flows = flows_.message(replica_of(rank), what.boundary, what.gradient);
     messages_[index].start = network_.now();
     messages_[index].flows_left = static_cast<std::uint16_t>(flows.size());
-    for (const Flow& flow : flows) start(flow, tag_of(Subject::message, index));
-  }
-
-  void start(const Flow& flow, std::uint32_t tag) {
-    network_.start_flow(flow.route, flow.path.latency, flow.wire, tag);
+    for (const Flow& flow : flows) start_flow(network_, flow, tag_of(Subject::message, index));
   }
 
   void flow_of_message_ended(std::size_t index) {
@@ -285,34 +307,23 @@ class Player : public EventSink {
     collectives_[id].start = network_.now();
     for (const int member : flows_.members(static_cast<int>(id)))
       change_collectives(static_cast<std::size_t>(member), 1);
-    start_phase(id);
+    start_phase(network_, phases(id), collectives_[id].flows, tags(id));
   }
 
-  // Starts the flows of the next phase that has any; without one left, the collective is over.
-  void start_phase(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
-    while (collective.phase < phases.size() && phases[collective.phase].flows.empty()) ++collective.phase;
-    if (collective.phase == phases.size()) {
-      network_.after(0.0, tag_of(Subject::collective_end, id));
-      return;
-    }
-    collective.flows_left = phases[collective.phase].flows.size();
-    for (const Flow& flow : phases[collective.phase].flows) start(flow, tag_of(Subject::collective, id));
+  const std::vector<FlowPhase>& phases(std::size_t id) const {
+    return flows_.collective(static_cast<int>(id)).phases;
+  }
+  static PhaseTags tags(std::size_t id) {
+    return {tag_of(Subject::collective, id), tag_of(Subject::collective_end, id)};
   }
 
   void flow_of_collective_ended(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    if (--collective.flows_left > 0) return;
-    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
-    network_.after(phases[collective.phase].tail.value(), tag_of(Subject::collective_end, id));
-    ++collective.phase;
+    flow_of_phase_ended(network_, phases(id), collectives_[id].flows, tags(id));
   }
 
   void phase_ended(std::size_t id) {
-    const std::size_t phases = flows_.collective(static_cast<int>(id)).phases.size();
-    if (collectives_[id].phase < phases) {
-      start_phase(id);
+    if (collectives_[id].flows.phase < phases(id).size()) {
+      start_phase(network_, phases(id), collectives_[id].flows, tags(id));
     } else {
       collective_ended(id);
     }
@@ -395,6 +406,7 @@ class Player : public EventSink {
   const TrafficFlows& flows_;
   Network network_;
   ReplayRecorder recorder_;
+  PartPlayer parts_;
   std::vector<RankState> ranks_;            // [replica * P + stage]
   std::vector<Running> running_;            // likewise
   std::vector<std::size_t> first_message_;  // [replica]

@@ -2,20 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "sim/phase_player.hpp"
 #include "traces/timeline.hpp"
 
 namespace orrery {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// Tags of events: what they are about in the low two bits, which one above.
-enum class Subject : std::uint32_t { rank = 0, message = 1, collective = 2, collective_end = 3 };
-inline std::uint32_t tag_of(Subject subject, std::size_t index) {
-  return static_cast<std::uint32_t>(index << 2U) | static_cast<std::uint32_t>(subject);
-}
 
 struct MessageState {
   double start = kNever;  // s, when its flows set off
@@ -26,8 +18,7 @@ struct MessageState {
 
 struct CollectiveState {
   std::size_t missing = 0;     // members that have not entered, and collectives that run before it
-  std::size_t phase = 0;       // of its flows, being played
-  std::size_t flows_left = 0;  // of that phase
+  PhaseState flows;
   double start = kNever;
   double end = kNever;
   bool prepared = false;
@@ -47,7 +38,8 @@ struct RankState {
   std::size_t step = 0;
   double idle_since = 0;  // s, end of its last span
   int exchange_left = 0;  // messages of the exchange it is in that are not over
-  bool busy = false;      // computing: an event of its own will come
+  bool busy = false;      // with a task: an event of its own will come
+  bool computes = false;  // it; else it waits for a collective inside the task
   bool entered = false;   // the exchange or collective of its step
   int last_collective = -1;
   int collectives_running = 0;  // on its GPUs

@@ -13,6 +13,7 @@ namespace {
 
 bool is_idle(SpanKind kind) {
   switch (kind) {
+    case SpanKind::exposed_tp:
     case SpanKind::exposed_p2p:
     case SpanKind::exposed_dp:
     case SpanKind::bubble_warmup:
@@ -27,6 +28,9 @@ bool is_idle(SpanKind kind) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       break;
   }
   return false;

@@ -1,0 +1,101 @@
+#include "costmodels/pass_pieces.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+// Appends operators and collectives to pieces.
+class PieceList {
+ public:
+  PieceList(const PassOperators& operators, const PassTimes& times, PassOrder order)
+      : operators_(operators), times_(times), order_(order) {}
+
+  std::vector<PassPiece> write() {
+    const std::size_t count = operators_.compute.size();
+    if (order_ == PassOrder::forward) {
+      plain_calls_after(0);
+      for (std::size_t i = 0; i < count; ++i) {
+        compute(i);
+        plain_calls_after(i + 1);
+      }
+    } else {
+      for (std::size_t i = count; i-- > 0;) {
+        plain_calls_after(i + 1);
+        compute(i);
+      }
+      plain_calls_after(0);
+    }
+    if (current_ != PassPiece{}) pieces_.push_back(current_);
+    return std::move(pieces_);
+  }
+
+ private:
+  void plain_calls_after(std::size_t after) {
+    calls_after(after, [](const CallPlace& place) { return place.beside == 0.0; });
+  }
+
+  // First what runs beside a collective, then the rest.
+  void compute(std::size_t index) {
+    const Operator& op = operators_.compute[index];
+    const Work work{times_.compute[index], flops_of(op)};
+    current_.has_attention |= std::holds_alternative<Attention>(op);
+    double left = 1.0;
+    calls_after(index + 1, [&](const CallPlace& place) {
+      if (place.beside == 0.0) return false;
+      current_.beside = work * place.beside;
+      left -= place.beside;
+      return true;
+    });
+    current_.compute += work * left;
+  }
+
+  // Ends a piece with each call of that place that is `wanted`, in the order of the pass.
+  template <class Wanted>
+  void calls_after(std::size_t after, Wanted wanted) {
+    const std::size_t count = operators_.places.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t call = order_ == PassOrder::forward ? i : count - 1 - i;
+      const CallPlace& place = operators_.places[call];
+      if (place.after != after || !wanted(place)) continue;
+      current_.call = PricedCall{place.group, std::get<Collective>(operators_.communication[call]),
+                                 times_.communication[call]};
+      pieces_.push_back(current_);
+      current_ = {};
+    }
+  }
+
+  const PassOperators& operators_;
+  const PassTimes& times_;
+  PassOrder order_;
+  PassPiece current_;
+  std::vector<PassPiece> pieces_;
+};
+
+}  // namespace
+
+Work& Work::operator+=(const Work& other) {
+  time += other.time;
+  flops += other.flops;
+  return *this;
+}
+
+PassCost cost_of(const PassOperators& operators, const PassTimes& times) {
+  PassCost cost;
+  for (std::size_t i = 0; i < operators.compute.size(); ++i) {
+    cost.compute += times.compute[i];
+    cost.flops += flops_of(operators.compute[i]);
+  }
+  for (std::size_t i = 0; i < operators.communication.size(); ++i) {
+    const CallPlace& place = operators.places[i];
+    const Seconds beside = place.beside > 0 ? times.compute[place.after - 1] * place.beside : Seconds(0);
+    cost.communication += std::max(Seconds(0), times.communication[i] - beside);
+  }
+  return cost;
+}
+
+std::vector<PassPiece> pieces_of(const PassOperators& operators, const PassTimes& times, PassOrder order) {
+  return PieceList(operators, times, order).write();
+}
+
+}  // namespace orrery

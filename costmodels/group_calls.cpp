@@ -5,6 +5,7 @@
 #include <set>
 
 #include "costmodels/collective_choice.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -29,6 +30,23 @@ bool any_played(const std::vector<int>& group, const std::vector<int>& of_lanes)
   return std::any_of(group.begin(), group.end(), [&](int gpu) {
     return std::find(of_lanes.begin(), of_lanes.end(), gpu) != of_lanes.end();
   });
+}
+
+// Replicas that share experts meet in every exchange.
+void check_microbatches(const PricedPlan& plan) {
+  const bool meet = std::any_of(plan.calls.begin(), plan.calls.end(),
+                                [](const GroupCall& call) { return call.group == RankGroup::expert; });
+  if (!meet) return;
+  const std::vector<int>& counts = plan.replica_microbatches;
+  for (std::size_t replica = 0; replica < counts.size(); ++replica) {
+    const std::size_t leader = replica - replica % index(plan.expert);
+    if (counts[replica] == counts[leader]) continue;
+    throw InputError("plan", std::to_string(counts[leader]) + " and " + std::to_string(counts[replica]) +
+                                 " microbatches in replicas " + std::to_string(leader) + " and " +
+                                 std::to_string(replica),
+                     "equally many in the " + std::to_string(plan.expert) +
+                         " replicas that share their experts");
+  }
 }
 
 }  // namespace
@@ -151,6 +169,7 @@ GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int rep
   phases_.resize(index(replicas * plan.stages()));
   for (auto& of_rank : phases_) of_rank.resize(plan.calls.size());
   const bool some_lanes = lanes.size() < plan.gpus.front().size();
+  check_microbatches(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
     for (const int of_stage : calls_of_stage(plan, stage)) {
       for (int replica = 0; replica < replicas; ++replica) {

@@ -117,9 +117,24 @@ RandomPlan scaled(RandomPlan drawn, double factor) {
     part.backward *= factor;
     part.weight_gradient *= factor;
     part.forward_tensor *= factor;
+    for (auto* pieces : {&part.forward_pieces, &part.backward_pieces}) {
+      for (PlayedPiece& piece : *pieces) {
+        piece.compute *= factor;
+        piece.tensor *= factor;
+        piece.beside *= factor;
+      }
+    }
+  }
+  for (GroupCall& call : drawn.plan.calls) {
+    call.bytes *= factor;
+    call.more *= factor;
   }
   for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.bytes *= factor;
   for (PartReduction& reduction : drawn.plan.reductions) {
+    reduction.gradients *= factor;
+    reduction.gathered *= factor;
+  }
+  for (PartReduction& reduction : drawn.plan.expert_reductions) {
     reduction.gradients *= factor;
     reduction.gathered *= factor;
   }
@@ -156,7 +171,10 @@ double makespan(const RandomPlan& drawn) {
 TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserved, links within bandwidth") {
   for (std::uint32_t seed = 1; seed <= 150; ++seed) {
     const Contention contention = seed % 3 == 0 ? Contention::ideal : Contention::shared;
-    const RandomPlan drawn = with_unequal_replicas(with_overlaps(random_plan(seed, contention), seed), seed);
+    RandomPlan drawn = with_overlaps(random_plan(seed, contention), seed);
+    if (seed % 2 == 0) drawn = with_group_calls(std::move(drawn), seed);
+    if (seed % 4 == 0) drawn = shuffled(std::move(drawn), seed);
+    drawn = with_unequal_replicas(std::move(drawn), seed);
     INFO(drawn.text);
     CHECK(run_in_children({[&] { return broken_laws(drawn); }}, 1).front() == "");
   }
@@ -164,7 +182,8 @@ TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserv
 
 TEST_CASE("times grow by k when durations and sizes do, at zero latency") {
   for (std::uint32_t seed = 300; seed <= 330; ++seed) {
-    const RandomPlan drawn = without_latency(scaled(random_plan(seed, Contention::shared), 1.0));
+    const RandomPlan drawn =
+        without_latency(scaled(with_group_calls(random_plan(seed, Contention::shared), seed), 1.0));
     INFO(drawn.text);
     CHECK(makespan(scaled(drawn, 8.0)) == Approx(8.0 * makespan(drawn)).epsilon(1e-6));
   }

@@ -1,5 +1,6 @@
 #include "sim/run_replay.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -36,12 +37,31 @@ bool is_idle(SpanKind kind) {
   return false;
 }
 
-bool is_balanced(const PricedPlan& plan) {
-  for (const PartTimes& part : plan.parts) {
-    if (part.forward != plan.parts.front().forward || part.backward != plan.parts.front().backward)
-      return false;
+// What a pass computes, without the collectives that are played.
+Seconds work_of(Seconds whole, const std::vector<PlayedPiece>& pieces) {
+  if (pieces.empty()) return whole;
+  Seconds work;
+  for (const PlayedPiece& piece : pieces) work += piece.compute + piece.beside;
+  return work;
+}
+
+void compute_in_all(std::vector<PlayedPiece>& pieces, Seconds work) {
+  const Seconds before = work_of(Seconds(0), pieces);
+  if (before.value() <= 0) return;
+  const double factor = work / before;
+  for (PlayedPiece& piece : pieces) {
+    piece.compute *= factor;
+    piece.tensor *= factor;
+    piece.beside *= factor;
   }
-  return true;
+}
+
+bool is_balanced(const PricedPlan& plan) {
+  const PartTimes& first = plan.parts.front();
+  return std::all_of(plan.parts.begin(), plan.parts.end(), [&](const PartTimes& part) {
+    return work_of(part.forward, part.forward_pieces) == work_of(first.forward, first.forward_pieces) &&
+           work_of(part.backward, part.backward_pieces) == work_of(first.backward, first.backward_pieces);
+  });
 }
 
 double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
@@ -63,11 +83,18 @@ PricedPlan balanced(PricedPlan plan) {
   PartTimes mean;
   const auto count = static_cast<double>(plan.parts.size());
   for (const PartTimes& part : plan.parts) {
-    mean.forward += part.forward / count;
-    mean.backward += part.backward / count;
+    mean.forward += work_of(part.forward, part.forward_pieces) / count;
+    mean.backward += work_of(part.backward, part.backward_pieces) / count;
     mean.weight_gradient += part.weight_gradient / count;
   }
-  plan.parts.assign(plan.parts.size(), mean);
+  for (PartTimes& part : plan.parts) {
+    PartTimes even = mean;
+    even.forward_pieces = std::move(part.forward_pieces);
+    even.backward_pieces = std::move(part.backward_pieces);
+    compute_in_all(even.forward_pieces, mean.forward);
+    compute_in_all(even.backward_pieces, mean.backward);
+    part = std::move(even);
+  }
   return plan;
 }
 

@@ -9,8 +9,8 @@
 
 namespace orrery {
 
-// The same plan with the forward and backward of every part replaced by their means over the parts: perfect
-// balance.
+// The same plan with what every part computes forward and backward replaced by the means over the parts:
+// perfect balance. Collectives that parts play are traffic and stay.
 PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {

@@ -3,6 +3,7 @@
 
 #include "costmodels/collective_choice.hpp"
 #include "platforms/errors.hpp"
+#include "sim/run_replay.hpp"
 #include "tests/sim/played.hpp"
 
 using namespace orrery;
@@ -206,4 +207,22 @@ TEST_CASE("a pass cut into steps computes and plays all of it, and each step an 
     for (const PlayedPiece& piece : cut_pieces(even, cut, 4)) sum += piece.compute;
     CHECK(sum.value() == Approx(2e-3));
   }
+}
+
+// The parts compute 2 and 4 ms backward; balanced both compute 3, and their collectives stay as they are.
+TEST_CASE("balanced parts share what is computed and keep what is played") {
+  PricedPlan plan = plan_of({{0, 1}}, {piece_of(1.5, 0, 0.5)});
+  plan.calls = {call_of(RankGroup::tensor, 1)};
+  plan.parts.push_back(plan.parts.front());
+  plan.parts[1].backward_pieces = {piece_of(2, 0), piece_of(2, 0)};
+  const PricedPlan even = balanced(plan);
+  for (const PartTimes& part : even.parts) {
+    Seconds computed;
+    for (const PlayedPiece& piece : part.backward_pieces) computed += piece.compute + piece.beside;
+    CHECK(computed.value() == Approx(3e-3).epsilon(1e-12));
+    CHECK(part.forward.value() == Approx(1e-3).epsilon(1e-12));
+  }
+  CHECK(even.parts[0].backward_pieces.size() == 1);
+  CHECK(even.parts[1].backward_pieces.size() == 2);
+  CHECK(even.parts[0].backward_pieces[0].call == 0);
 }

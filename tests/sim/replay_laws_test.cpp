@@ -4,7 +4,9 @@
 #include <map>
 #include <sstream>
 
+#include "costmodels/collective_bound.hpp"
 #include "costmodels/estimate.hpp"
+#include "costmodels/group_calls.hpp"
 #include "sim/children.hpp"
 #include "sim/idle.hpp"
 #include "sim/replay.hpp"
@@ -82,6 +84,34 @@ void check_transfers(const RandomPlan& drawn, const Timeline& timeline, std::ost
   }
 }
 
+// No collective of a part is faster than the least bound of its kind.
+void check_calls(const RandomPlan& drawn, const Timeline& timeline, std::ostream& problems) {
+  const PricedPlan& plan = drawn.plan;
+  std::map<SpanKind, double> least;  // s
+  for (const GroupCall& call : plan.calls) {
+    const SpanKind kind = call.group == RankGroup::tensor    ? SpanKind::tensor_collective
+                          : call.group == RankGroup::context ? SpanKind::context_exchange
+                                                             : SpanKind::expert_exchange;
+    for (int rank = 0; rank < plan.replicas * plan.stages(); ++rank) {
+      const auto groups = group_members(plan, rank / plan.stages(), rank % plan.stages(), call.group);
+      for (const std::vector<int>& gpus : groups) {
+        const Seconds bound = least_time(drawn.topology, {call.kind, {}, call.bytes, {}, gpus}) * call.times;
+        const auto [known, is_new] = least.try_emplace(kind, bound.value());
+        if (!is_new) known->second = std::min(known->second, bound.value());
+      }
+    }
+  }
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    const SpanRow span = row(timeline.spans, i);
+    const auto bound = least.find(span.kind);
+    if (bound == least.end()) continue;
+    if (span.end - span.start < bound->second * (1 - 1e-6) - kTiny) {
+      problems << to_text(span.kind) << " takes " << span.end - span.start << " s, less than "
+               << bound->second << "\n";
+    }
+  }
+}
+
 // What goes up from GPUs and NICs comes down; no link carries more than its bandwidth over the whole run.
 void check_links(const Timeline& timeline, std::ostream& problems) {
   double up = 0, down = 0;
@@ -107,6 +137,7 @@ std::string broken_laws(const RandomPlan& drawn) {
   account(timeline);  // throws where the spans of a rank overlap, leave gaps or miss the makespan
   check_dependencies(drawn, timeline, problems);
   check_transfers(drawn, timeline, problems);
+  check_calls(drawn, timeline, problems);
   if (drawn.topology.cluster().contention == Contention::shared) check_links(timeline, problems);
   return problems.str();
 }

@@ -10,39 +10,34 @@ namespace {
 
 enum class Level { gpu, node, leaf, region };
 
-// Whether a flow leaves the block of this level that it starts in. Leaves are crossed on routes of four links
-// or five, regions on those of three or five (Topology::route).
+// Whether a flow leaves the block of this level that it starts in.
 bool crosses(Level level, const Topology& topology, int from, int to) {
-  const int links = topology.route(from, to).count;
   switch (level) {
     case Level::gpu:
       return from != to;
     case Level::node:
       return !topology.same_node(from, to);
     case Level::leaf:
-      return links >= 4;
+      return !topology.same_leaf(from, to);
     case Level::region:
       break;
   }
-  return links % 2 == 1;
+  return !topology.same_region(from, to);
 }
 
-struct Gate {
-  int out, in;  // the links by which a flow leaves its block and enters the other
-};
-
-Gate gate(Level level, const Route& route) {
-  const auto at = [&](int i) { return route.links[static_cast<std::size_t>(i)]; };
+// The links by which a flow leaves its block and enters the other.
+Topology::Gate gate(Level level, const Topology& topology, int from, int to) {
   switch (level) {
     case Level::gpu:
     case Level::node:
-      return {at(0), at(route.count - 1)};
-    case Level::leaf:
-      return {at(1), at(route.count - 2)};
-    case Level::region:
       break;
+    case Level::leaf:
+      return topology.leaf_gate(from, to);
+    case Level::region:
+      return topology.region_gate(from, to);
   }
-  return {at(route.count / 2), at(route.count / 2)};
+  const Route route = topology.route(from, to);
+  return {route.links[0], route.links[static_cast<std::size_t>(route.count - 1)]};
 }
 
 // Members that cross nothing between each other at this level, in order of first mention.
@@ -98,9 +93,9 @@ Seconds least_at(Level level, const Topology& topology, const CollectiveCall& ca
       for (const int other : call.gpus) {
         if (!crosses(level, topology, here, other)) continue;
         const int pair = here * topology.gpus() + other;
-        out.add(gate(level, topology.route(here, other)).out, pair);
-        in.add(gate(level, topology.route(other, here)).in, pair);
-        everywhere.add(gate(level, topology.route(other, here)).in, pair);
+        out.add(gate(level, topology, here, other).out, pair);
+        in.add(gate(level, topology, other, here).in, pair);
+        everywhere.add(gate(level, topology, other, here).in, pair);
         hop = std::min(hop, topology.path(here, other).latency);
       }
     }

@@ -38,6 +38,13 @@ ClusterSpec draw_cluster(Draw& draw, Contention contention) {
     cluster.fabric.nodes_per_leaf = draw.whole(1, 3);
     cluster.fabric.oversubscription = draw.real(1, 8);
     cluster.fabric.latency = microseconds(draw.real(0, 2));
+    if (draw.whole(0, 1) == 1) cluster.fabric.kind = FabricKind::rail_optimised;
+    if (draw.whole(0, 2) == 0) cluster.fabric.leaves_per_pod = draw.whole(1, 2);
+  }
+  for (NodeGroup& group : cluster.groups) {
+    if (draw.whole(0, 2) > 0 || group.gpus_per_node < 2) continue;
+    group.pcie_switches = 2;
+    group.pcie_uplink = {gigabytes_per_second(draw.real(5, 60)), microseconds(draw.real(0, 1))};
   }
   if (draw.whole(0, 3) == 0) {
     cluster.groups[1].region = "far";

@@ -30,10 +30,39 @@ PlayedGroups groups_to_play(const PricedPlan& plan, const Topology& topology, in
   return groups;
 }
 
+// The calls of a plan, each once.
+class CallList {
+ public:
+  explicit CallList(std::vector<GroupCall>& calls) : calls_(calls) {}
+
+  int index_of(const PricedCall& priced, int times) {
+    const Collective& op = priced.collective;
+    const Achieved speed = speed_of(priced);
+    const GroupCall call{priced.group, op.kind, op.bytes, speed.efficiency, speed.more, times};
+    const auto known = std::find(calls_.begin(), calls_.end(), call);
+    const auto index = static_cast<int>(known - calls_.begin());
+    if (known == calls_.end()) calls_.push_back(call);
+    return index;
+  }
+
+ private:
+  Achieved speed_of(const PricedCall& priced) {
+    for (const auto& [call, speed] : speeds_) {
+      if (call == priced) return speed;
+    }
+    const Collective& op = priced.collective;
+    speeds_.emplace_back(priced, achieved(op, nccl_choice(op), priced.time));
+    return speeds_.back().second;
+  }
+
+  std::vector<GroupCall>& calls_;
+  std::vector<std::pair<PricedCall, Achieved>> speeds_;
+};
+
 // Writes one pass of a part, merging what follows each other without a collective that is played.
 class PieceWriter {
  public:
-  PieceWriter(std::vector<GroupCall>& calls, const PlayedGroups& played) : calls_(calls), played_(played) {}
+  PieceWriter(CallList& calls, const PlayedGroups& played) : calls_(calls), played_(played) {}
 
   // `before_attention` is repeated by selective recomputation.
   void add(const std::vector<PassPiece>& pieces, int times, const Work& before_attention = {}) {
@@ -73,19 +102,14 @@ class PieceWriter {
   }
 
   void play(const PassPiece& piece, int times) {
-    const Collective& op = piece.call->collective;
-    const Achieved speed = achieved(op, nccl_choice(op), piece.call->time);
-    const GroupCall call{piece.call->group, op.kind, op.bytes, speed.efficiency, speed.more, times};
-    const auto known = std::find(calls_.begin(), calls_.end(), call);
-    current_.call = static_cast<int>(known - calls_.begin());
-    if (known == calls_.end()) calls_.push_back(call);
+    current_.call = calls_.index_of(*piece.call, times);
     current_.beside = piece.beside.time * times;
     current_.flops += piece.beside.flops * times;
     pieces_.push_back(current_);
     current_ = {};
   }
 
-  std::vector<GroupCall>& calls_;
+  CallList& calls_;
   const PlayedGroups& played_;
   PlayedPiece current_;
   std::vector<PlayedPiece> pieces_;
@@ -120,61 +144,95 @@ void for_each_block(int layers, Write write) {
   for (int block = 0; block < blocks; ++block) write(layers / blocks + (block < layers % blocks ? 1 : 0));
 }
 
+// The layers of a part, and whether embedding and head go with them.
+struct PartLayers {
+  const ShardCost& cost;
+  std::vector<LayerRun> runs;
+  bool has_embedding, has_head;
+
+  [[nodiscard]] const BlockPieces& layer(const LayerRun& run) const {
+    return cost.shape_pieces[static_cast<std::size_t>(run.shape)];
+  }
+};
+
+void write_forward(PieceWriter& pieces, const PartLayers& part) {
+  if (part.has_embedding) pieces.add(part.cost.embedding_pieces.forward, 1);
+  for (const LayerRun& run : part.runs) {
+    for_each_block(run.layers, [&](int layers) { pieces.add(part.layer(run).forward, layers); });
+  }
+  if (part.has_head) pieces.add(part.cost.head_pieces.forward, 1);
+}
+
+void write_backward(PieceWriter& pieces, const PartLayers& part, const Recompute& recompute) {
+  const bool selective = recompute.granularity == RecomputeGranularity::selective;
+  if (part.has_head) pieces.add(part.cost.head_pieces.backward, 1);
+  for (auto run = part.runs.rbegin(); run != part.runs.rend(); ++run) {
+    const BlockPieces& layer = part.layer(*run);
+    for_each_block(run->layers, [&](int layers) {
+      if (run->is_repeated) pieces.add(layer.forward, layers);
+      pieces.add(layer.backward, layers, selective ? layer.attention_core : Work{});
+    });
+  }
+  if (part.has_embedding) pieces.add(part.cost.embedding_pieces.backward, 1);
+}
+
 struct PassTime {
   Seconds whole, exposed;
 };
 
-// Of pieces in the first replica when nothing contends.
-PassTime time_alone(const PricedPlan& plan, const Topology& topology, int stage,
-                    const std::vector<PlayedPiece>& pieces) {
-  PassTime time;
-  for (const PlayedPiece& piece : pieces) {
-    Seconds played;
-    if (piece.call) {
-      const GroupCall& call = plan.calls[static_cast<std::size_t>(*piece.call)];
-      played = time_alone(topology, call_flows(plan, topology, call, 0, stage, all_lanes(plan, stage)));
+// Times of passes of a stage in the first replica when nothing contends.
+class PassTimer {
+ public:
+  PassTimer(const PricedPlan& plan, const Topology& topology, int stage)
+      : plan_(plan), topology_(topology), stage_(stage), calls_(plan.calls.size()) {}
+
+  PassTime of(const std::vector<PlayedPiece>& pieces) {
+    PassTime time;
+    for (const PlayedPiece& piece : pieces) {
+      const Seconds played = piece.call ? of_call(static_cast<std::size_t>(*piece.call)) : Seconds(0);
+      time.whole += piece.compute + std::max(played, piece.beside);
+      time.exposed += piece.tensor + std::max(Seconds(0), played - piece.beside);
     }
-    time.whole += piece.compute + std::max(played, piece.beside);
-    time.exposed += piece.tensor + std::max(Seconds(0), played - piece.beside);
+    return time;
   }
-  return time;
-}
+
+ private:
+  Seconds of_call(std::size_t index) {
+    std::optional<Seconds>& known = calls_[index];
+    if (!known) {
+      known = time_alone(topology_, call_flows(plan_, topology_, plan_.calls[index], 0, stage_,
+                                               all_lanes(plan_, stage_)));
+    }
+    return *known;
+  }
+
+  const PricedPlan& plan_;
+  const Topology& topology_;
+  int stage_;
+  std::vector<std::optional<Seconds>> calls_;
+};
 
 }  // namespace
 
 void PriceBook::play_groups(PricedPlan& plan, const ParallelStrategy& strategy,
                             const Topology& topology) const {
+  CallList calls(plan.calls);
   for (int part = 0; part < strategy.part_count(); ++part) {
     const int stage = strategy.rank_of_part(part);
     const PlayedGroups played = groups_to_play(plan, topology, stage);
     if (std::none_of(played.begin(), played.end(), [](bool group) { return group; })) continue;
-    const ShardCost& shard_cost = shard(shard_key(strategy, stage));
     const LayerRange& range = strategy.parts[static_cast<std::size_t>(part)];
-    const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
-    PieceWriter forward(plan.calls, played), backward(plan.calls, played);
-    if (range.first == 0) forward.add(shard_cost.embedding_pieces.forward, 1);
-    std::vector<LayerRun> runs = runs_of(model_, range, strategy.recompute);
-    for (const LayerRun& run : runs) {
-      const BlockPieces& layer = shard_cost.shape_pieces[static_cast<std::size_t>(run.shape)];
-      for_each_block(run.layers, [&](int layers) { forward.add(layer.forward, layers); });
-    }
-    const bool has_head = range.first + range.count == model_.layer_count();
-    if (has_head) forward.add(shard_cost.head_pieces.forward, 1);
-    if (has_head) backward.add(shard_cost.head_pieces.backward, 1);
-    std::reverse(runs.begin(), runs.end());
-    for (const LayerRun& run : runs) {
-      const BlockPieces& layer = shard_cost.shape_pieces[static_cast<std::size_t>(run.shape)];
-      for_each_block(run.layers, [&](int layers) {
-        if (run.is_repeated) backward.add(layer.forward, layers);
-        backward.add(layer.backward, layers, selective ? layer.attention_core : Work{});
-      });
-    }
-    if (range.first == 0) backward.add(shard_cost.embedding_pieces.backward, 1);
+    const PartLayers layers{shard(shard_key(strategy, stage)), runs_of(model_, range, strategy.recompute),
+                            range.first == 0, range.first + range.count == model_.layer_count()};
+    PieceWriter forward(calls, played), backward(calls, played);
+    write_forward(forward, layers);
+    write_backward(backward, layers, strategy.recompute);
     PartTimes& times = plan.parts[static_cast<std::size_t>(part)];
     times.forward_pieces = forward.finish();
     times.backward_pieces = backward.finish();
-    const PassTime forward_time = time_alone(plan, topology, stage, times.forward_pieces);
-    const PassTime backward_time = time_alone(plan, topology, stage, times.backward_pieces);
+    PassTimer timer(plan, topology, stage);
+    const PassTime forward_time = timer.of(times.forward_pieces);
+    const PassTime backward_time = timer.of(times.backward_pieces);
     times.forward = forward_time.whole;
     times.forward_tensor = forward_time.exposed;
     times.backward = backward_time.whole;

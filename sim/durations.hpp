@@ -11,7 +11,7 @@ namespace orrery {
 
 struct DurationsPlan {
   PricedPlan plan;
-  Topology topology;  // every rank a node of one GPU, with one NIC to one switch
+  Topology topology;  // every rank, or every GPU of its tensor group, a node with one NIC to one switch
 };
 
 // Throws InputError that names file, line and key.

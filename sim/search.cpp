@@ -9,6 +9,7 @@
 #include "costmodels/folding.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -173,8 +174,12 @@ class Searcher {
     for (int stage = 0; stage < plan.pipeline; ++stage) {
       Seconds busy, first_chunk;
       for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-        const PartTimes times =
+        PartTimes times =
             book_.part_times(book_.shard(shard_key(plan, stage)), plan.part(stage, chunk), plan.recompute);
+        if (may_beat_its_price(plan, stage)) {
+          times.forward -= times.forward_tensor;
+          times.backward -= times.backward_tensor;
+        }
         if (chunk == 0) first_chunk = times.forward + times.backward;
         busy += (times.forward + times.backward) * static_cast<double>(plan.microbatches());
       }
@@ -182,6 +187,14 @@ class Searcher {
       lead += first_chunk;
     }
     return most;
+  }
+
+  // Prices assume that all GPUs of a node use its NICs. Collectives that are played have those to themselves
+  // that other stages leave alone.
+  bool may_beat_its_price(const ParallelStrategy& plan, int stage) const {
+    const NodeGroup& group = group_of_stage(job_.cluster, plan, stage);
+    const bool leaves_node = group.gpus_per_node % (plan.gpus_of_stage(stage) * plan.expert) != 0;
+    return leaves_node && group.nics_per_node < group.gpus_per_node;
   }
 
   std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration) const {

@@ -3,6 +3,7 @@
 
 #include "costmodels/collective_choice.hpp"
 #include "platforms/errors.hpp"
+#include "sim/durations.hpp"
 #include "sim/run_replay.hpp"
 #include "tests/sim/played.hpp"
 
@@ -225,4 +226,21 @@ TEST_CASE("balanced parts share what is computed and keep what is played") {
   CHECK(even.parts[0].backward_pieces.size() == 1);
   CHECK(even.parts[1].backward_pieces.size() == 2);
   CHECK(even.parts[0].backward_pieces[0].call == 0);
+}
+
+// F 1 ms with four all-reduces of two ranks, each of which takes its 16 MiB over 50 GiB/s and two steps of two
+// hops of 1 us; BW 2 ms with two. Four microbatches on one stage.
+TEST_CASE("explicit durations may have tensor groups") {
+  const std::string yaml =
+      "schedule: 1f1b\nmicrobatches: 4\nstages:\n  - {forward: 1ms, backward: 2ms}\nmessage: 1MiB\n"
+      "link: {bandwidth: 53687091200Bps, latency: 1us}\n"
+      "tensor: {ranks: 2, message: 16MiB, per_forward: 4, per_backward: 2}\n";
+  const DurationsPlan given = parse_durations(yaml, "test.yaml");
+  const double all_reduce_ms = 16.0 / (50 * 1024) * 1e3 + 2 * 2e-3;
+  const Times times = played(given.plan, given.topology);
+  CHECK(times.makespan == Approx(4 * (1 + 2 + (4 + 2) * all_reduce_ms)).epsilon(1e-9));
+  CHECK(times.exposed_tp == Approx(4 * 6 * all_reduce_ms).epsilon(1e-9));
+  std::string wrong = yaml;
+  wrong.replace(wrong.find("ranks: 2"), 8, "ranks: 1");
+  CHECK_THROWS_AS(parse_durations(wrong, "test.yaml"), InputError);
 }

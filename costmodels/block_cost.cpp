@@ -26,6 +26,17 @@ BlockCost& BlockCost::operator+=(const BlockCost& other) {
   return *this;
 }
 
+BlockCost scaled(BlockCost block, double forward, double backward) {
+  const auto scale = [](PassCost& pass, double factor) {
+    pass.compute *= factor;
+    pass.communication *= factor;
+  };
+  scale(block.forward, forward);
+  scale(block.attention_core, forward);
+  scale(block.backward, backward);
+  return block;
+}
+
 SizeTable::SizeTable(int first_exponent, std::vector<double> values) : first_exponent_(first_exponent) {
   for (const double value : values) log_values_.push_back(std::log2(value));
 }

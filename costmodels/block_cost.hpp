@@ -23,6 +23,8 @@ struct BlockCost {
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };
+// The same work in other times.
+BlockCost scaled(BlockCost, double forward, double backward);
 
 // Size tables hold every second power of two from 2^10 to 2^40, in bytes or parameters.
 inline constexpr int kFirstExponent = 10, kLastExponent = 40, kStride = 2;

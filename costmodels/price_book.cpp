@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/pass_pieces.hpp"
@@ -287,13 +288,29 @@ void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
     cost.embedding_pieces = shard.embedding.pieces();
     cost.head = shard.head.cost();
     cost.head_pieces = shard.head.pieces();
+    const std::optional<LayerTable> measured = measured_table(key);
     cost.before.assign(1, BlockCost{});
-    for (const int shape : model_.layers) {
+    for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+      const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
       BlockCost sum = cost.before.back();
-      sum += shapes[static_cast<std::size_t>(shape)];
+      sum += measured ? as_measured(layer, measured->layers[i]) : layer;
       cost.before.push_back(sum);
     }
+    if (!measured) continue;
+    cost.embedding = as_measured(cost.embedding, measured->embedding);
+    cost.head = as_measured(cost.head, measured->head);
+    cost.extrapolated = false;
   }
+}
+
+void PriceBook::use_layers(int group, LayerProfile profile) {
+  measured_.insert_or_assign(group, std::move(profile));
+}
+
+std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
+  const auto profile = measured_.find(key.group);
+  if (profile == measured_.end()) return std::nullopt;
+  return measured_layers(profile->second, model_, cluster_.groups[static_cast<std::size_t>(key.group)], key);
 }
 
 std::size_t PriceBook::predict(const CostModels& models) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "platforms/topology.hpp"
 #include "strategies/model.hpp"
 #include "strategies/strategy.hpp"
+#include "traces/layer_profile.hpp"
 
 namespace orrery {
 
@@ -57,6 +59,9 @@ class PriceBook {
   // those of experts that `expert` replicas share.
   void need_rings(int group, int lanes, int data, int expert = 1);
   void need(const ParallelStrategy&);               // all that `price` asks for one plan
+  // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
+  // which then throws InputError for shards that were not measured.
+  void use_layers(int group, LayerProfile);
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&);
 
@@ -98,6 +103,7 @@ class PriceBook {
   std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
   std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
+  [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
   void sum_layers(const std::vector<AskedShard>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
@@ -114,9 +120,10 @@ class PriceBook {
   ClusterSpec cluster_;
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
-  std::map<RingKey, SizeTable> rings_;  // efficiency by bytes
-  std::map<PathKey, SizeTable> paths_;  // efficiency by bytes
-  std::vector<SizeTable> optimizers_;   // [group] seconds by parameters
+  std::map<int, LayerProfile> measured_;  // by group
+  std::map<RingKey, SizeTable> rings_;    // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;    // efficiency by bytes
+  std::vector<SizeTable> optimizers_;     // [group] seconds by parameters
 };
 
 }  // namespace orrery

@@ -176,6 +176,17 @@ void write_backward(PieceWriter& pieces, const PartLayers& part, const Recompute
   if (part.has_embedding) pieces.add(part.cost.embedding_pieces.backward, 1);
 }
 
+// Pieces that compute for `work` in all, communication left out.
+void scale_work(std::vector<PlayedPiece>& pieces, Seconds work) {
+  Seconds before;
+  for (const PlayedPiece& piece : pieces) before += piece.compute + piece.beside - piece.tensor;
+  if (before.value() <= 0) return;
+  for (PlayedPiece& piece : pieces) {
+    piece.compute = piece.tensor + (piece.compute - piece.tensor) * (work / before);
+    piece.beside *= work / before;
+  }
+}
+
 struct PassTime {
   Seconds whole, exposed;
 };
@@ -230,6 +241,11 @@ void PriceBook::play_groups(PricedPlan& plan, const ParallelStrategy& strategy,
     PartTimes& times = plan.parts[static_cast<std::size_t>(part)];
     times.forward_pieces = forward.finish();
     times.backward_pieces = backward.finish();
+    // Where layers were measured, the pieces compute what those take.
+    if (measured_.count(strategy.stages[static_cast<std::size_t>(stage)].group) > 0) {
+      scale_work(times.forward_pieces, times.forward - times.forward_tensor);
+      scale_work(times.backward_pieces, times.backward - times.backward_tensor);
+    }
     PassTimer timer(plan, topology, stage);
     const PassTime forward_time = timer.of(times.forward_pieces);
     const PassTime backward_time = timer.of(times.backward_pieces);

@@ -4,6 +4,8 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <iostream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -22,6 +24,16 @@ struct CommandLine::Impl {
   options::positional_options_description positions;
   std::string positional_help;
   options::variables_map given;
+  std::string file_option;                     // names a file of options; empty: the command has none
+  std::set<std::string> maps;                  // options that the file may give as a map
+  std::map<std::string, YamlValue> from_file;  // options that the file decided
+
+  [[nodiscard]] const options::option_description* known(const std::string& name) const {
+    for (const auto* group : {&own, &common}) {
+      if (const auto* found = group->find_nothrow(name, false)) return found;
+    }
+    return nullptr;
+  }
 
   // What is wrong with the options, in the user's words.
   [[nodiscard]] InputError trouble(const std::string& found, const std::string& expected) const {
@@ -58,6 +70,12 @@ CommandLine& CommandLine::value(const std::string& name, const std::string& what
   return *this;
 }
 
+CommandLine& CommandLine::value_or_map(const std::string& name, const std::string& what,
+                                       const std::string& help) {
+  impl_->maps.insert(name);
+  return value(name, what, help);
+}
+
 CommandLine& CommandLine::values(const std::string& name, const std::string& what, const std::string& help) {
   impl_->own.add_options()(
       name.c_str(), options::value<std::vector<std::string>>()->value_name(what)->composing(), help.c_str());
@@ -74,6 +92,11 @@ CommandLine& CommandLine::positional(const std::string& name, const std::string&
   impl_->positions.add(name.c_str(), -1);
   impl_->positional_help = help;
   return *this;
+}
+
+CommandLine& CommandLine::file_of_options(const std::string& name, const std::string& help) {
+  impl_->file_option = name;
+  return value(name, "FILE", help);
 }
 
 void CommandLine::store(const std::vector<std::string>& arguments) {
@@ -99,6 +122,36 @@ void CommandLine::store(const std::vector<std::string>& arguments) {
   }
 }
 
+void CommandLine::store_file(const std::string& path) {
+  const YamlValue root = YamlValue::read_file(path);
+  std::vector<std::string> allowed;
+  for (const std::string& name : impl_->names()) {
+    if (name != "--help" && name != "--" + impl_->file_option) allowed.push_back(name.substr(2));
+  }
+  root.allow_keys(allowed);
+  options::options_description all;
+  all.add(impl_->own).add(impl_->common);
+  options::parsed_options parsed(&all);
+  for (const std::string& name : root.keys()) {
+    const YamlValue value = root.at(name);
+    const auto semantic = impl_->known(name)->semantic();
+    if (!semantic->is_composing() && has(name)) continue;
+    options::option option;
+    option.string_key = name;
+    if (semantic->max_tokens() == 0) {
+      if (!value.boolean()) continue;
+    } else if (value.kind() == YamlValue::Kind::list && semantic->is_composing()) {
+      for (const YamlValue& item : value.items()) option.value.push_back(item.text());
+    } else {
+      const bool map = value.kind() == YamlValue::Kind::map && impl_->maps.count(name) > 0;
+      option.value.push_back(map ? path : value.text());
+    }
+    parsed.options.push_back(std::move(option));
+    impl_->from_file.emplace(name, value);
+  }
+  options::store(parsed, impl_->given);
+}
+
 bool CommandLine::parse(const std::vector<std::string>& arguments) {
   if (impl_->positional_help.empty()) {
     impl_->hidden.add_options()(kStray, options::value<std::vector<std::string>>());
@@ -109,7 +162,9 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
     if (const auto stray = list(kStray); !stray.empty()) {
       throw impl_->trouble(quote_for_message(stray.front()) + ", which belongs to no option", "options only");
     }
-    if (text("output") == "") throw InputError("--output", "an empty text", "a path");
+    if (const auto file = impl_->file_option.empty() ? std::nullopt : text(impl_->file_option))
+      store_file(*file);
+    if (text("output") == "") throw InputError(place("output"), "an empty text", "a path");
     static_cast<void>(jobs());  // wrong values are found by commands that do not look at them, too
     static_cast<void>(seed());
     return true;
@@ -138,6 +193,17 @@ std::string CommandLine::required(const std::string& name) const {
   return *std::move(given);
 }
 
+std::optional<YamlValue> CommandLine::map(const std::string& name) const {
+  const auto found = impl_->from_file.find(name);
+  if (found == impl_->from_file.end() || found->second.kind() != YamlValue::Kind::map) return std::nullopt;
+  return found->second;
+}
+
+std::string CommandLine::place(const std::string& name) const {
+  const auto found = impl_->from_file.find(name);
+  return found == impl_->from_file.end() ? "--" + name : found->second.place();
+}
+
 std::vector<std::string> CommandLine::list(const std::string& name) const {
   if (!has(name)) return {};
   return impl_->given[name].as<std::vector<std::string>>();
@@ -150,7 +216,7 @@ std::int64_t CommandLine::integer(const std::string& name, std::int64_t low, std
   std::int64_t value = 0;
   const auto [end, trouble] = std::from_chars(given->data(), given->data() + given->size(), value);
   if (trouble != std::errc() || end != given->data() + given->size() || value < low || value > high) {
-    throw InputError("--" + name, quote_for_message(*given),
+    throw InputError(place(name), quote_for_message(*given),
                      "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
@@ -165,7 +231,7 @@ std::optional<double> CommandLine::number(const std::string& name, double low, d
     return value;
   std::ostringstream range;
   range << "a number from " << low << " to " << high;
-  throw InputError("--" + name, quote_for_message(*given), range.str());
+  throw InputError(place(name), quote_for_message(*given), range.str());
 }
 
 std::optional<double> CommandLine::count(const std::string& name) const {
@@ -180,7 +246,7 @@ std::optional<double> CommandLine::count(const std::string& name) const {
       std::find_if(suffixes.begin(), suffixes.end(), [&](const auto& s) { return s.first == suffix; });
   const double scaled = scale == suffixes.end() ? 0 : value * scale->second;
   if (trouble != std::errc() || !(scaled >= 1 && scaled <= kMostCount)) {
-    throw InputError("--" + name, quote_for_message(*given),
+    throw InputError(place(name), quote_for_message(*given),
                      "a count from 1 to 1e18 such as 1024, 300B or 1T");
   }
   return scaled;
@@ -194,7 +260,7 @@ std::optional<std::size_t> CommandLine::choice(const std::string& name,
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
   std::string listed;
   for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
-  throw InputError("--" + name, quote_for_message(*given), "one of " + listed + did_you_mean(*given, names));
+  throw InputError(place(name), quote_for_message(*given), "one of " + listed + did_you_mean(*given, names));
 }
 
 int CommandLine::jobs() const {

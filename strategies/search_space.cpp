@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "platforms/yaml.hpp"
-
 namespace orrery {
 namespace {
 
@@ -43,8 +41,7 @@ Recompute read_recompute(const YamlValue& item) {
 
 }  // namespace
 
-SearchSpace parse_space(std::string_view yaml, const std::string& file) {
-  const YamlValue root = YamlValue::parse(yaml, file);
+SearchSpace parse_space(const YamlValue& root) {
   root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
                    "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
                    "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer",
@@ -70,8 +67,12 @@ SearchSpace parse_space(std::string_view yaml, const std::string& file) {
   return space;
 }
 
+SearchSpace parse_space(std::string_view yaml, const std::string& file) {
+  return parse_space(YamlValue::parse(yaml, file));
+}
+
 SearchSpace read_space(const std::string& path) {
-  return parse_space(read_text_file(path), path);
+  return parse_space(YamlValue::read_file(path));
 }
 
 }  // namespace orrery

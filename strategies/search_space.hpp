@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "platforms/yaml.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
@@ -32,5 +33,6 @@ struct SearchSpace {
 // Throws InputError.
 SearchSpace read_space(const std::string& path);
 SearchSpace parse_space(std::string_view yaml, const std::string& file);
+SearchSpace parse_space(const YamlValue& map);
 
 }  // namespace orrery

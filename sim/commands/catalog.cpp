@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
+#include "costmodels/estimators.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/instance.hpp"
 #include "sim/command_line.hpp"
@@ -121,8 +122,9 @@ Table schedules_table() {
 }
 
 Table estimators_table() {
-  return names_table("estimator",
-                     {{"recurrence", "the schedule played exactly, every flow alone on its links"}});
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Estimator& row : estimators()) rows.emplace_back(row.name, row.what);
+  return names_table("estimator", rows);
 }
 
 // Columns of numbers are aligned right; what is not known of them is null.

@@ -8,6 +8,7 @@ const std::vector<Command>& commands() {
       {"replay", "one plan, or stage durations given by hand, played event by event", run_replay_command},
       {"report", "one HTML page from traces", run_report},
       {"export", "a trace for another tool: perfetto, csv", run_export},
+      {"compare", "analytical estimators against the replay, or two plans side by side", run_compare},
       {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
       {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
       {"fit", "efficiency models from measured operators", run_fit},

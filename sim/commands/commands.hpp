@@ -13,6 +13,7 @@ int run_replay_command(const Arguments&);
 int run_report(const Arguments&);
 int run_export(const Arguments&);
 int run_fit(const Arguments&);
+int run_compare(const Arguments&);
 int run_launch(const Arguments&);
 int run_catalog(const Arguments&);
 

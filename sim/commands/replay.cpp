@@ -9,14 +9,12 @@
 #include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
 #include "sim/durations.hpp"
-#include "sim/feasibility.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
 #include "sim/what_if.hpp"
-#include "strategies/placement.hpp"
-#include "strategies/plan.hpp"
 
 namespace orrery {
 namespace {
@@ -129,7 +127,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
-  for (const char* option : {"tokens", "costs"}) {
+  for (const char* option : {"tokens", "costs", "layer-profile"}) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
@@ -153,48 +151,21 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
   return 0;
 }
 
-// Says when a stage does not fit in memory, and replays it all the same: what if is a fair question.
-std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy, bool quiet) {
-  StageFitter fitter(book);
-  std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
-    const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
-    const Bytes usable = usable_memory(gpu.memory);
-    if (quiet || memory.back().total() <= usable) continue;
-    std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
-                 stage, to_text(memory.back().total()).c_str(), to_text(usable).c_str(), gpu.name.c_str());
-  }
-  return memory;
-}
-
 int replay_plan(const CommandLine& line, const Arguments& arguments) {
-  const std::string path = line.required("plan");
-  Plan plan = read_plan(path);
-  const ModelSpec model = read_model(plan.model);
-  const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
-  ParallelStrategy& strategy = plan.strategy;
-  if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
-  if (const auto trouble = check_shape(model, strategy, cluster)) {
-    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
-  }
   const CostModels costs = read_costs(line);
-  PriceBook book(model, cluster, {strategy.type, strategy.flash_attention, strategy.sequence});
-  book.need(strategy);
-  static_cast<void>(book.predict(costs));
-  const std::vector<StageMemory> memory = stage_memories(book, strategy, line.quiet());
+  PlayableFile file = load_plan(line, line.required("plan"), costs);
   const double total_tokens = line.count("tokens").value_or(0);
-  const Topology topology(cluster, strategy.nodes);
-  PricedPlan priced = book.price(strategy, topology);
-  apply_what_ifs(line, priced);
-  const std::vector<double> runs = noisy_runs(line, priced, topology);
+  apply_what_ifs(line, file.priced);
+  const std::vector<double> runs = noisy_runs(line, file.priced, file.topology);
   const double start = now_s();
-  ReplayResult replay = run_replay(priced, topology, choices(line));
+  ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs, {&book, &strategy, total_tokens}, [&](ReplayResult& played) {
-    const RunOrigin origin = origin_of(line, "replay", arguments, plan.model, plan.cluster, costs);
-    return make_trace(book, strategy, memory, played, origin, total_tokens);
-  });
+  finish(line, replay, elapsed, runs, {file.book.get(), &file.strategy(), total_tokens},
+         [&](ReplayResult& played) {
+           const RunOrigin origin =
+               origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
+           return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
+         });
   return 0;
 }
 
@@ -209,6 +180,7 @@ int run_replay_command(const Arguments& arguments) {
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+  declare_layer_profiles(line);
   declare_what_ifs(line);
   if (!line.parse(arguments)) return 0;
   if (line.has("plan") == line.has("durations")) {

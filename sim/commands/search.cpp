@@ -9,6 +9,8 @@
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
+#include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
@@ -26,7 +28,8 @@ Seconds now() {
 }
 
 void declare_options(CommandLine& line) {
-  line.value("model", "NAME|FILE", "a built-in model, a Hugging Face config.json, or a YAML list of blocks")
+  line.file_of_options("job", "options from a YAML file; the command line goes before it")
+      .value("model", "NAME|FILE", "a built-in model, a Hugging Face config.json, or a YAML list of blocks")
       .value("cluster", "NAME|FILE", "a built-in cluster or a YAML file")
       .value("sequence", "TOKENS", "tokens of a sequence (the model's own)")
       .value("global-batch", "N", "sequences of an iteration")
@@ -36,7 +39,7 @@ void declare_options(CommandLine& line) {
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
       .value("precision", "TYPE", "fp32, fp16, bf16 or fp8 (bf16 where all GPUs have it, else fp16)")
-      .value("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
+      .value_or_map("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
@@ -58,7 +61,7 @@ DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
   if (!chosen) return default_precision(cluster);
   for (const NodeGroup& group : cluster.groups) {
     if (peak(group.gpu, types[*chosen])) continue;
-    throw InputError("--precision", "'" + names[*chosen] + "'",
+    throw InputError(line.place("precision"), "'" + names[*chosen] + "'",
                      "a type that " + group.gpu.name + " of group '" + group.name + "' has a peak for");
   }
   return types[*chosen];
@@ -68,7 +71,11 @@ SearchJob read_job(const CommandLine& line) {
   SearchJob job;
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
-  if (const auto space = line.text("space")) job.space = read_space(*space);
+  if (const auto map = line.map("space")) {
+    job.space = parse_space(*map);
+  } else if (const auto space = line.text("space")) {
+    job.space = read_space(*space);
+  }
   const std::vector<std::string> modes{"homogeneous", "heterogeneous", "cost"};
   const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
   job.mode = static_cast<SearchMode>(line.choice("mode", modes).value_or(otherwise));
@@ -83,12 +90,12 @@ SearchJob read_job(const CommandLine& line) {
   job.deadline = line.quantity<Seconds>("deadline");
   for (const char* limit : {"budget", "deadline"}) {
     if (line.has(limit) && !line.has("tokens")) {
-      throw InputError(std::string("--") + limit, "no --tokens",
-                       "--tokens beside it: it binds the whole training");
+      throw InputError(line.place(limit), "no --tokens", "--tokens beside it: it binds the whole training");
     }
   }
   if (job.mode == SearchMode::cost && !job.budget && !job.deadline) {
-    throw InputError("--mode cost", "neither --budget nor --deadline", "one of them or both");
+    throw InputError(line.place("mode"), "'cost' with neither --budget nor --deadline",
+                     "one of them or both");
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
   return job;
@@ -99,7 +106,7 @@ std::vector<Rule> read_all_rules(const CommandLine& line) {
   for (const std::string& file : line.list("rules")) {
     for (Rule& rule : read_rules(file)) rules.push_back(std::move(rule));
   }
-  for (const std::string& text : line.list("rule")) rules.emplace_back(text, "--rule");
+  for (const std::string& text : line.list("rule")) rules.emplace_back(text, line.place("rule"));
   return rules;
 }
 
@@ -219,13 +226,26 @@ int nothing_found(const SearchResult& result, const CommandLine& line, SearchRep
 
 }  // namespace
 
+void declare_search_options(CommandLine& line) {
+  declare_options(line);
+  declare_layer_profiles(line);
+}
+
+SearchJob read_search_job(const CommandLine& line) {
+  return read_job(line);
+}
+
+std::vector<Rule> read_search_rules(const CommandLine& line) {
+  return read_all_rules(line);
+}
+
 int run_search(const Arguments& arguments) {
   const Seconds start = now();
   CommandLine line(
       "search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
       "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
       "--tokens 1T -o out");
-  declare_options(line);
+  declare_search_options(line);
   if (!line.parse(arguments)) return 0;
   const SearchJob job = read_job(line);
   std::vector<Rule> rules = read_all_rules(line);
@@ -235,6 +255,7 @@ int run_search(const Arguments& arguments) {
   const RunOrigin origin =
       origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  use_layer_profiles(line, book);
   Progress progress(line.quiet());
   SearchResult result =
       search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {

@@ -1,5 +1,6 @@
 // Files: whatever is in them, a wrong one is refused in one line, and none of ours is left half-written.
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "tests/catch.hpp"
@@ -36,6 +37,12 @@ std::string durations_with(const std::string& lines) {
   return lines +
          "stages: [{forward: 1ms, backward: 2ms}, {forward: 1ms, backward: 2ms}]\nmessage: 16MiB\n"
          "link: {bandwidth: 50GBps, latency: 1us}\n";
+}
+
+std::string indented(const std::string& lines) {
+  std::string moved = "  ";
+  for (const char c : lines) moved += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return moved + "\n";
 }
 
 std::string binary_junk() {
@@ -91,6 +98,36 @@ TEST_CASE("a wrong cluster is refused with file, line and key") {
   check_refused(place.run(on_cluster(row.name)), row.parts);
 }
 
+TEST_CASE("a job file stands for options, and the command line goes before it") {
+  const Workplace place;
+  const Words given{"search",
+                    "--model",
+                    "gpt2-345m",
+                    "--cluster",
+                    "two.yaml",
+                    "--global-batch",
+                    "8",
+                    "--sequence",
+                    "512",
+                    "--rule",
+                    "$pipeline_model_parallel_size > 2",
+                    "--space",
+                    "space.yaml",
+                    "--top",
+                    "2",
+                    "--json"};
+  place.write("job.yaml",
+              "model: gpt2-345m\ncluster: two.yaml\nglobal-batch: 16\nsequence: 512\ntop: 2\njson: true\n"
+              "rule: [$pipeline_model_parallel_size > 2]\nspace:\n" +
+                  indented(place.read("space.yaml")));
+  const auto by_options = nlohmann::json::parse(place.run(given).out);
+  const auto by_file =
+      nlohmann::json::parse(place.run({"search", "--job", "job.yaml", "--global-batch", "8"}).out);
+  REQUIRE(!by_options["plans"].empty());
+  CHECK(by_file["space"] == by_options["space"]);
+  CHECK(by_file["plans"] == by_options["plans"]);
+}
+
 TEST_CASE("wrong models, spaces, rules, plans and durations are refused with file and key") {
   const Workplace place;
   const auto row = GENERATE(values<WrongFile>({
@@ -114,6 +151,14 @@ TEST_CASE("wrong models, spaces, rules, plans and durations are refused with fil
       {"s.yaml", "micro_batch_size: [1, 1]", in_space("s.yaml"), {"each choice once"}},
       {"s.yaml", "schedule: 1f1c", in_space("s.yaml"), {"'1f1c'"}},
       {"r.txt", "# one\n$no_such_name == 1\n", small_search({"--rules", "r.txt"}), {"r.txt:2"}},
+      {"j.yaml", "jobs: 0\n", small_search({"--job", "j.yaml"}), {"j.yaml:1: jobs", "'0'", "from 1 to 1024"}},
+      {"j.yaml", "tops: 1\n", small_search({"--job", "j.yaml"}), {"j.yaml:1", "did you mean 'top'?"}},
+      {"j.yaml", "quiet: 3\n", small_search({"--job", "j.yaml"}), {"j.yaml:1: quiet", "'3'"}},
+      {"j.yaml", "budget: {most: 3}\n", small_search({"--job", "j.yaml"}), {"j.yaml:1: budget", "a map"}},
+      {"j.yaml",
+       "top: 1\nspace: {micro_batch_size: [0]}\n",
+       {"search", "--model", "gpt2-345m", "--cluster", "two.yaml", "--global-batch", "8", "--job", "j.yaml"},
+       {"j.yaml:2: space.micro_batch_size[0]", "'0'"}},
       {"p.yaml", "model: x\n", {"replay", "--plan", "p.yaml"}, {"p.yaml:1", "no key"}},
       {"d.yaml",
        durations_with("schedule: 1f1c\nmicrobatches: 4\n"),

@@ -1,0 +1,99 @@
+#include "sim/commands/plan_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "sim/commands/inputs.hpp"
+#include "sim/feasibility.hpp"
+#include "strategies/placement.hpp"
+
+namespace orrery {
+namespace {
+
+void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage, Bytes needed) {
+  const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
+  const Bytes usable = usable_memory(gpu.memory);
+  if (needed <= usable) return;
+  std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
+               stage, to_text(needed).c_str(), to_text(usable).c_str(), gpu.name.c_str());
+}
+
+// A profile's own memory is what the warning goes by, where it has it.
+std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
+                                        const GroupProfiles& profiles, bool quiet) {
+  StageFitter fitter(book);
+  const auto profiled = profiled_memory(book, strategy, profiles);
+  std::vector<StageMemory> memory;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
+    const Bytes needed = profiled[static_cast<std::size_t>(stage)].value_or(memory.back().total());
+    if (!quiet) warn_if_full(book, strategy, stage, needed);
+  }
+  return memory;
+}
+
+int group_named(const ClusterSpec& cluster, const std::string& name) {
+  std::vector<std::string> names;
+  for (std::size_t group = 0; group < cluster.groups.size(); ++group) {
+    if (cluster.groups[group].name == name) return static_cast<int>(group);
+    names.push_back(cluster.groups[group].name);
+  }
+  std::string listed;
+  for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
+  throw InputError("--layer-profile", "group " + quote_for_message(name),
+                   "a node group of the cluster: " + listed + did_you_mean(name, names));
+}
+
+}  // namespace
+
+void declare_layer_profiles(CommandLine& line) {
+  line.values(
+      "layer-profile", "[GROUP=]PATH",
+      "measured times of layers as Metis, Sailor, Aceso or AMP write them, a file or a folder, for one node "
+      "group or all; may be repeated");
+}
+
+GroupProfiles read_layer_profiles(const CommandLine& line, const ClusterSpec& cluster) {
+  GroupProfiles profiles;
+  for (const std::string& text : line.list("layer-profile")) {
+    const std::size_t equals = text.find('=');
+    const LayerProfile profile =
+        read_layer_profile(equals == std::string::npos ? text : text.substr(equals + 1));
+    if (equals != std::string::npos) {
+      profiles[group_named(cluster, text.substr(0, equals))] = profile;
+      continue;
+    }
+    for (int group = 0; group < static_cast<int>(cluster.groups.size()); ++group) {
+      profiles.try_emplace(group, profile);
+    }
+  }
+  return profiles;
+}
+
+void use_layer_profiles(const CommandLine& line, PriceBook& book) {
+  for (const auto& [group, profile] : read_layer_profiles(line, book.cluster()))
+    book.use_layers(group, profile);
+}
+
+PlayableFile load_plan(const CommandLine& line, const std::string& path, const CostModels& costs) {
+  Plan plan = read_plan(path);
+  const ModelSpec model = read_model(plan.model);
+  const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
+  ParallelStrategy& strategy = plan.strategy;
+  if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
+  if (const auto trouble = check_shape(model, strategy, cluster)) {
+    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
+  }
+  const GroupProfiles profiles = read_layer_profiles(line, cluster);
+  auto book = std::make_unique<PriceBook>(
+      model, cluster, JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence});
+  for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
+  book->need(strategy);
+  static_cast<void>(book->predict(costs));
+  std::vector<StageMemory> memory = stage_memories(*book, strategy, profiles, line.quiet());
+  Topology topology(cluster, strategy.nodes);
+  PricedPlan priced = book->price(strategy, topology);
+  return {path, std::move(plan), std::move(book), std::move(memory), std::move(topology), std::move(priced)};
+}
+
+}  // namespace orrery

@@ -1,0 +1,37 @@
+// A plan file priced and ready to be played, for the commands that take one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "costmodels/layer_pricing.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "sim/command_line.hpp"
+#include "strategies/plan.hpp"
+
+namespace orrery {
+
+struct PlayableFile {
+  std::string path;
+  Plan plan;
+  std::unique_ptr<PriceBook> book;  // holds model and cluster
+  std::vector<StageMemory> memory;  // of one GPU of each stage
+  Topology topology;
+  PricedPlan priced;
+
+  [[nodiscard]] const ParallelStrategy& strategy() const { return plan.strategy; }
+};
+
+// Reads --no-contention and --layer-profile. Says on stderr, unless --quiet, when a stage does not fit in
+// memory: what if is a fair question. Throws InputError for a plan that cannot run.
+PlayableFile load_plan(const CommandLine&, const std::string& path, const CostModels&);
+
+// --layer-profile [GROUP=]PATH: measured times of layers, of one node group or of all.
+void declare_layer_profiles(CommandLine&);
+GroupProfiles read_layer_profiles(const CommandLine&, const ClusterSpec&);
+// Reads it into a book that has not predicted yet.
+void use_layer_profiles(const CommandLine&, PriceBook&);
+
+}  // namespace orrery

@@ -1,0 +1,15 @@
+// The options of `orrery search` that say what is searched, for other commands that take them.
+#pragma once
+
+#include <vector>
+
+#include "sim/command_line.hpp"
+#include "sim/search.hpp"
+
+namespace orrery {
+
+void declare_search_options(CommandLine&);
+SearchJob read_search_job(const CommandLine&);
+std::vector<Rule> read_search_rules(const CommandLine&);
+
+}  // namespace orrery

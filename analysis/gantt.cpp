@@ -210,7 +210,8 @@ std::string text_gantt_windows(const Timeline& timeline, int columns) {
 }
 
 std::string gantt_legend(GanttLetters letters) {
-  const std::string idle = "= optimizer  ^ tensor collective  - pipeline message  ~ data-parallel collective  . bubble\n";
+  const std::string idle =
+      "= optimizer  ^ tensor collective  - pipeline message  ~ data-parallel collective  . bubble\n";
   switch (letters) {
     case GanttLetters::microbatch:
       return "0-9A-Z forward  a-z backward (by microbatch, starting over)  + weight gradient\n" + idle;

@@ -80,8 +80,7 @@ Achieved achieved(const Collective& op, CollectiveAlgorithm algorithm, Seconds p
   for (int attempt = 0; attempt < 8; ++attempt) {
     const double efficiency = 1.0 / scale_for(lines, target);
     call.efficiency = {efficiency, efficiency};
-    const double late =
-        time_alone(topology, collective_flows(topology, call)).value() - predicted.value();
+    const double late = time_alone(topology, collective_flows(topology, call)).value() - predicted.value();
     if (late <= 0) return {call.efficiency, Seconds(-late)};
     if (efficiency == 1.0) break;
     target -= 2 * late;

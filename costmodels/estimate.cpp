@@ -235,8 +235,8 @@ class Recurrence {
   }
 
   double call_time(int leader, int call) {
-    double& time = call_times_[static_cast<std::size_t>(leader) * plan_.calls.size() +
-                               static_cast<std::size_t>(call)];
+    double& time =
+        call_times_[static_cast<std::size_t>(leader) * plan_.calls.size() + static_cast<std::size_t>(call)];
     if (time == kUnknown) time = time_alone(topology_, flows_.calls().phases(leader, call)).value();
     return time;
   }
@@ -383,7 +383,7 @@ class Recurrence {
   std::vector<double> durations_;   // [collective], s
   std::vector<CallState> calls_;    // [leader]
   std::vector<double> call_times_;  // [leader][call], s
-  std::vector<double> ends_;       // [iteration], s
+  std::vector<double> ends_;        // [iteration], s
   std::vector<int> ready_;
 };
 

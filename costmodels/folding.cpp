@@ -65,9 +65,12 @@ TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& to
   const int apart = plan.expert_reductions.empty() ? 1 : plan.expert;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const auto add_ring = [&](int first, int apart_in_ring) {
-      traffic.add(collective_flows(
-          topology, {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {},
-                     reduction_members(plan, stage, tensor_rank, first, apart_in_ring)}));
+      traffic.add(
+          collective_flows(topology, {CollectiveKind::all_reduce,
+                                      CollectiveAlgorithm::ring,
+                                      Bytes(1),
+                                      {},
+                                      reduction_members(plan, stage, tensor_rank, first, apart_in_ring)}));
     };
     add_ring(0, 1);
     for (int first = 0; apart > 1 && first < apart; ++first) add_ring(first, apart);
@@ -342,7 +345,8 @@ int folding_period(const PricedPlan& plan, const Topology& topology) {
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
   const int tensor = tensor_ways(plan);
-  const bool is_apart = plan.calls.empty() || (all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor));
+  const bool is_apart =
+      plan.calls.empty() || (all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor));
   if (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology))) {
     return count_up(static_cast<int>(lane_count(plan)));
   }

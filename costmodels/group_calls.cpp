@@ -41,11 +41,11 @@ void check_microbatches(const PricedPlan& plan) {
   for (std::size_t replica = 0; replica < counts.size(); ++replica) {
     const std::size_t leader = replica - replica % index(plan.expert);
     if (counts[replica] == counts[leader]) continue;
-    throw InputError("plan", std::to_string(counts[leader]) + " and " + std::to_string(counts[replica]) +
-                                 " microbatches in replicas " + std::to_string(leader) + " and " +
-                                 std::to_string(replica),
-                     "equally many in the " + std::to_string(plan.expert) +
-                         " replicas that share their experts");
+    throw InputError(
+        "plan",
+        std::to_string(counts[leader]) + " and " + std::to_string(counts[replica]) +
+            " microbatches in replicas " + std::to_string(leader) + " and " + std::to_string(replica),
+        "equally many in the " + std::to_string(plan.expert) + " replicas that share their experts");
   }
 }
 
@@ -146,7 +146,8 @@ std::vector<PlayedPiece> cut_pieces(const std::vector<PlayedPiece>& pieces, int 
   Seconds at;
   for (const PlayedPiece& piece : pieces) {
     const Seconds until = at + piece.compute;
-    const Seconds computed = std::max(Seconds(0), std::min(until, is_last ? until : end) - std::max(at, begin));
+    const Seconds computed =
+        std::max(Seconds(0), std::min(until, is_last ? until : end) - std::max(at, begin));
     const bool calls = until >= begin && (is_last || until < end);
     const Seconds work = piece.compute + piece.beside;
     at = until + piece.beside;
@@ -175,9 +176,8 @@ GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int rep
       for (int replica = 0; replica < replicas; ++replica) {
         const int rank = replica * plan.stages() + stage;
         if (leader(rank, of_stage) != rank) continue;
-        phases_[index(rank)][index(of_stage)] =
-            call_flows(plan, topology, call(of_stage), replica, stage,
-                       some_lanes ? lanes : all_lanes(plan, stage));
+        phases_[index(rank)][index(of_stage)] = call_flows(plan, topology, call(of_stage), replica, stage,
+                                                           some_lanes ? lanes : all_lanes(plan, stage));
       }
     }
   }

@@ -44,7 +44,9 @@ class GroupCalls {
  public:
   GroupCalls(const PricedPlan&, const Topology&, int replicas, const std::vector<int>& lanes);
 
-  [[nodiscard]] const GroupCall& call(int index) const { return plan_.calls[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const GroupCall& call(int index) const {
+    return plan_.calls[static_cast<std::size_t>(index)];
+  }
   [[nodiscard]] bool is_over_replicas(int index) const { return call(index).group == RankGroup::expert; }
   [[nodiscard]] int leader(int rank, int call) const;
   [[nodiscard]] std::vector<int> members(int leader, int call) const;  // ranks

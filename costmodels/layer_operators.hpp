@@ -42,9 +42,9 @@ struct CallPlace {
 
 // Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
 // expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
-// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats parts of `forward`:
-// full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
-// move; how near to the data-sheet bandwidth that gets is the cost models' to say.
+// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats
+// parts of `forward`: full all of it, selective `attention_core`. Bytes of memory-bound operators are the
+// least their kernel can move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;

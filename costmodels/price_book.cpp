@@ -434,8 +434,7 @@ void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strateg
     const LocalParameters parameters =
         part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
     if (strategy.expert == 1) {
-      plan.reductions.push_back(
-          part_reduction(strategy, part, parameters.dense + parameters.expert, 1));
+      plan.reductions.push_back(part_reduction(strategy, part, parameters.dense + parameters.expert, 1));
       continue;
     }
     plan.reductions.push_back(part_reduction(strategy, part, parameters.dense, 1));

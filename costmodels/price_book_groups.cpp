@@ -211,8 +211,8 @@ class PassTimer {
   Seconds of_call(std::size_t index) {
     std::optional<Seconds>& known = calls_[index];
     if (!known) {
-      known = time_alone(topology_, call_flows(plan_, topology_, plan_.calls[index], 0, stage_,
-                                               all_lanes(plan_, stage_)));
+      known = time_alone(
+          topology_, call_flows(plan_, topology_, plan_.calls[index], 0, stage_, all_lanes(plan_, stage_)));
     }
     return *known;
   }

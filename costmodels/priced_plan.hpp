@@ -43,8 +43,8 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
-  // In order; empty: the pass is computed in one go. The times above are then those of the pieces when nothing
-  // contends, in the first replica.
+  // In order; empty: the pass is computed in one go. The times above are then those of the pieces when
+  // nothing contends, in the first replica.
   std::vector<PlayedPiece> forward_pieces = {};
   std::vector<PlayedPiece> backward_pieces = {};
 };
@@ -77,8 +77,8 @@ struct PricedPlan {
   int expert = 1;                           // replicas in a row that share one set of experts
   // P * v, or empty: of the experts, reduced over every `expert`-th replica after those of all replicas.
   std::vector<PartReduction> expert_reductions = {};
-  std::vector<GroupCall> calls = {};  // what the pieces of parts play
-  bool distributed_optimizer = false;       // gradients are reduce-scattered, not all-reduced
+  std::vector<GroupCall> calls = {};   // what the pieces of parts play
+  bool distributed_optimizer = false;  // gradients are reduce-scattered, not all-reduced
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   Bytes bucket;  // of gradients, for the overlaps; 0: one a part

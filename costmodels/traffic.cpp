@@ -116,8 +116,11 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
     const Bytes bytes = is_gradients ? part.gradients : part.gathered;
     if (bytes.value() <= 0) return;
     add_rings(all,
-              {all.kind, plan_.algorithm, bytes / slot.buckets,
-               is_gradients ? part.efficiency : part.gather_efficiency, {}},
+              {all.kind,
+               plan_.algorithm,
+               bytes / slot.buckets,
+               is_gradients ? part.efficiency : part.gather_efficiency,
+               {}},
               schedule_.rank_of_part[static_cast<std::size_t>(slot.part)], apart);
   };
   add(plan_.reductions, 1);

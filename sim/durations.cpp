@@ -184,10 +184,26 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
 
 DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
-  root.allow_keys({"schedule", "microbatches", "microbatch_group", "p2p", "replicas", "replica_microbatches",
-                   "stages", "message", "gradient", "parameters", "embedding", "optimizer", "gradient_norm",
-                   "bucket", "overlap_grad_reduce", "overlap_param_gather", "overlap_slowdown", "iterations",
-                   "tensor", "link"});
+  root.allow_keys({"schedule",
+                   "microbatches",
+                   "microbatch_group",
+                   "p2p",
+                   "replicas",
+                   "replica_microbatches",
+                   "stages",
+                   "message",
+                   "gradient",
+                   "parameters",
+                   "embedding",
+                   "optimizer",
+                   "gradient_norm",
+                   "bucket",
+                   "overlap_grad_reduce",
+                   "overlap_param_gather",
+                   "overlap_slowdown",
+                   "iterations",
+                   "tensor",
+                   "link"});
   const auto times = stage_times(root.at("stages"));
   const int stages = static_cast<int>(times.size());
   const int chunks = static_cast<int>(times.front().size());

@@ -35,9 +35,7 @@ class PartPlayer {
 
   // `span`: kind, chunk and microbatch of what is computed.
   void start(std::size_t rank, const SpanRow& span, const PiecesOfStep&);
-  [[nodiscard]] bool plays(std::size_t rank) const {
-    return states_[rank].pieces != nullptr;
-  }
+  [[nodiscard]] bool plays(std::size_t rank) const { return states_[rank].pieces != nullptr; }
   void computed(std::size_t rank);
 
   // Events about calls: 2 x leader, one more for those over replicas.
@@ -53,7 +51,7 @@ class PartPlayer {
     Stands at = Stands::before;
     bool call_is_over = false;
     Interval call;
-    int cut = 0;                     // of the steps that the pass is cut into
+    int cut = 0;                      // of the steps that the pass is cut into
     std::vector<PlayedPiece> inside;  // what `pieces` points to then
     double factor = 1.0;
     SpanRow span;

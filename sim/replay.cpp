@@ -385,8 +385,8 @@ class Player : public EventSink, private PartHost {
       if (messages_[message_index(rank, id)].end != kNever) continue;
       const Message what = schedule(rank).message(id);
       return std::string(what.gradient ? "the gradient" : "the activation") + " of microbatch " +
-             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) + " to stage " +
-             std::to_string(what.to_rank);
+             std::to_string(what.microbatch) + " from stage " + std::to_string(what.from_rank) +
+             " to stage " + std::to_string(what.to_rank);
     }
     return "nothing known";
   }

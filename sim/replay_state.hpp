@@ -17,7 +17,7 @@ struct MessageState {
 };
 
 struct CollectiveState {
-  std::size_t missing = 0;     // members that have not entered, and collectives that run before it
+  std::size_t missing = 0;  // members that have not entered, and collectives that run before it
   PhaseState flows;
   double start = kNever;
   double end = kNever;

@@ -119,8 +119,7 @@ class Searcher {
     for (const auto& [group, stages] : allocation.runs) {
       book_.need(ShardKey{group, allocation.tensor, allocation.context, allocation.expert,
                           setting.micro_batch, setting.sequence_parallel});
-      book_.need_rings(group, allocation.tensor, allocation.data * allocation.context,
-                       allocation.expert);
+      book_.need_rings(group, allocation.tensor, allocation.data * allocation.context, allocation.expert);
     }
     candidates_.push_back({static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(s)});
   }

@@ -155,7 +155,8 @@ TEST_CASE("expert gradients are reduced over the ranks that hold the same expert
   const ModelSpec model = short_model("mixtral-8x7b", 2);
   const ParallelStrategy strategy = one_stage(model, {.context = 2, .expert = 2, .data = 4});
   const PricedPlan plan = priced(model, strategy).plan;
-  const double experts = 2.0 * 4 * 3 * 4096 * 14336;  // layers, experts of a GPU, matrices, each of hidden x ffn
+  const double experts =
+      2.0 * 4 * 3 * 4096 * 14336;  // layers, experts of a GPU, matrices, each of hidden x ffn
   REQUIRE(plan.expert_reductions.size() == 1);
   CHECK(plan.expert_reductions[0].gradients.value() == experts * 4);
   double others = 0;
@@ -168,12 +169,16 @@ TEST_CASE("expert gradients are reduced over the ranks that hold the same expert
 }
 
 TEST_CASE("flows are as slow as predicted, to a byte and beyond") {
-  Collective op{CollectiveKind::all_reduce, Bytes(1 << 24), 16, 8,
-                {gigabytes_per_second(450), microseconds(0.3)}, {gigabits_per_second(400), microseconds(1)}};
+  Collective op{CollectiveKind::all_reduce,
+                Bytes(1 << 24),
+                16,
+                8,
+                {gigabytes_per_second(450), microseconds(0.3)},
+                {gigabits_per_second(400), microseconds(1)}};
   op.kind = GENERATE(CollectiveKind::all_reduce, CollectiveKind::all_gather, CollectiveKind::all_to_all);
-  const auto algorithm = op.kind == CollectiveKind::all_to_all ? CollectiveAlgorithm::direct
-                                                               : GENERATE(CollectiveAlgorithm::ring,
-                                                                          CollectiveAlgorithm::hierarchical);
+  const auto algorithm = op.kind == CollectiveKind::all_to_all
+                             ? CollectiveAlgorithm::direct
+                             : GENERATE(CollectiveAlgorithm::ring, CollectiveAlgorithm::hierarchical);
   NodeGroup node = test::node_group_of("H100", 8);
   node.gpu_link = op.gpu_link;
   node.nic = op.network;

@@ -66,7 +66,8 @@ Times played(const PricedPlan& plan, const Topology& topology) {
     const Accounting time = account(timeline).ranks.front();
     Times times{timeline.makespan * 1e3, time.exposed_tp.value() * 1e3, time.exposed_dp.value() * 1e3,
                 time.bubble().value() * 1e3, 0};
-    for (const SpanKind kind : timeline.spans.kind) times.calls += kind >= SpanKind::tensor_collective ? 1 : 0;
+    for (const SpanKind kind : timeline.spans.kind)
+      times.calls += kind >= SpanKind::tensor_collective ? 1 : 0;
     return times;
   });
 }
@@ -148,8 +149,7 @@ TEST_CASE("inside one NVSwitch domain playing takes the time of the price") {
   GroupCall call = call_of(RankGroup::tensor, 3);
   call.kind = kind;
   plan.calls = {call};
-  const Seconds alone =
-      time_alone(topology, call_flows(plan, topology, call, 0, 0, all_lanes(plan, 0)));
+  const Seconds alone = time_alone(topology, call_flows(plan, topology, call, 0, 0, all_lanes(plan, 0)));
   PricedPlan priced = plan;
   PartTimes part;
   part.forward = milliseconds(1) + 2 * alone;
@@ -173,8 +173,8 @@ TEST_CASE("collectives merged into one take together what they take in a row") {
       const auto alone = [&](int times) {
         GroupCall some = call;
         some.times = times;
-        return time_alone(drawn.topology, call_flows(drawn.plan, drawn.topology, some, 0, 0,
-                                                     all_lanes(drawn.plan, 0)))
+        return time_alone(drawn.topology,
+                          call_flows(drawn.plan, drawn.topology, some, 0, 0, all_lanes(drawn.plan, 0)))
             .value();
       };
       CHECK(alone(7) == Approx(7 * alone(1)).epsilon(1e-9));
@@ -228,8 +228,8 @@ TEST_CASE("balanced parts share what is computed and keep what is played") {
   CHECK(even.parts[0].backward_pieces[0].call == 0);
 }
 
-// F 1 ms with four all-reduces of two ranks, each of which takes its 16 MiB over 50 GiB/s and two steps of two
-// hops of 1 us; BW 2 ms with two. Four microbatches on one stage.
+// F 1 ms with four all-reduces of two ranks, each of which takes its 16 MiB over 50 GiB/s and two steps of
+// two hops of 1 us; BW 2 ms with two. Four microbatches on one stage.
 TEST_CASE("explicit durations may have tensor groups") {
   const std::string yaml =
       "schedule: 1f1b\nmicrobatches: 4\nstages:\n  - {forward: 1ms, backward: 2ms}\nmessage: 1MiB\n"

@@ -304,8 +304,9 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
       } while (schedule_obstacle(shape) && draw.whole(0, 20) > 0);
       if (schedule_obstacle(shape)) shape.microbatches = plan.schedule.microbatches;
       const int leader = replica / plan.expert * plan.expert;
-      plan.replica_microbatches.push_back(
-          leader < replica ? plan.replica_microbatches[static_cast<std::size_t>(leader)] : shape.microbatches);
+      plan.replica_microbatches.push_back(leader < replica
+                                              ? plan.replica_microbatches[static_cast<std::size_t>(leader)]
+                                              : shape.microbatches);
       text << " " << plan.replica_microbatches.back();
     }
   }

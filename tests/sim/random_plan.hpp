@@ -30,8 +30,8 @@ RandomPlan shuffled(RandomPlan, std::uint32_t seed);
 // under compute that may be slower meanwhile.
 RandomPlan with_overlaps(RandomPlan, std::uint32_t seed);
 
-// Forwards and backwards in pieces of compute and collectives over tensor, context and expert groups, some with
-// compute beside them; experts shared by some or all replicas, with gradients of their own.
+// Forwards and backwards in pieces of compute and collectives over tensor, context and expert groups, some
+// with compute beside them; experts shared by some or all replicas, with gradients of their own.
 RandomPlan with_group_calls(RandomPlan, std::uint32_t seed);
 
 // Replicas with microbatches of their own, slow ranks from some iteration on, noise. Those

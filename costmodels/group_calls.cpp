@@ -78,6 +78,7 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
 }
 
 bool can_contend(const PricedPlan& plan, const Topology& topology, int stage, RankGroup kind) {
+  if (group_members(plan, 0, stage, kind).front().size() < 2) return false;
   for (int replica = 0; replica < plan.replicas; ++replica) {
     for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
       for (const int gpu : group) {

@@ -1,14 +1,15 @@
 #include "costmodels/block_builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
 
 BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
 
-void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) {
-  if (bytes > 0) pass.compute.push_back(MemoryBound{.kernel = kernel, .bytes = Bytes(bytes)});
+void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) const {
+  if (bytes > 0) pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
@@ -36,6 +37,7 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
   }
   out_.forward.compute.push_back(f);
   out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  out_.weight_gradient.push_back(out_.backward.compute.size());
   out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
 }
 
@@ -44,6 +46,11 @@ void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forw
   const double scaled = elements * element_ / 2.0;
   push(out_.forward, kernel, scaled * forward_bytes);
   push(out_.backward, kernel, scaled * backward_bytes);
+}
+
+void BlockBuilder::weight_gradient(MemoryKernel kernel, double bytes) {
+  if (bytes > 0) out_.weight_gradient.push_back(out_.backward.compute.size());
+  push(out_.backward, kernel, bytes);
 }
 
 void BlockBuilder::attention(const Attention& forward) {
@@ -98,8 +105,13 @@ void BlockBuilder::leave_tensor_region(double elements) {
   }
 }
 
-void BlockBuilder::expert_exchange(double elements) {
+void BlockBuilder::expert_exchange(double elements, double copies) {
   const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
+  const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
+  if (sharding_.stack.deduplicated_experts && nodes > 1) {
+    // Nodes that a token's copies reach, were experts drawn at random, over copies.
+    elements *= nodes * (1 - std::pow(1 - 1 / nodes, copies)) / copies;
+  }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
 }
@@ -108,9 +120,9 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   // The weight-gradient GEMM adds in place: the sum is read and written once more. A gradient kept in the
   // type of the weights is added by a kernel of its own, which also reads the new one (FIDELITY B.9.3: 8 B,
   // A.3: 6 B).
-  const double sum = gradient_bytes(sharding_.type);
-  const double bytes = sum == 4.0 ? 2.0 * sum : 3.0 * sum;
-  push(out_.backward, MemoryKernel::copy, parameters * bytes);
+  const double sum = sharding_.stack.gradient.value_or(gradient_bytes(sharding_.type));
+  const double bytes = sharding_.stack.accumulation.value_or(sum == 4.0 ? 2.0 * sum : 3.0 * sum);
+  weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 
 void BlockBuilder::reduce_statistic(double bytes) {

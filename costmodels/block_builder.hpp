@@ -26,12 +26,13 @@ class BlockBuilder {
   // tensor.
   void enter_tensor_region(double elements);
   void leave_tensor_region(double elements);
-  void expert_exchange(double elements);
+  void expert_exchange(double elements, double copies);  // `copies` of each token are in them
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 
   void forward(MemoryKernel kernel, double bytes) { push(out_.forward, kernel, bytes); }
-  void backward(MemoryKernel kernel, double bytes) { push(out_.backward, kernel, bytes); }
+  // A weight gradient that is no matrix.
+  void weight_gradient(MemoryKernel kernel, double bytes);
   // A forward-only all-reduce over the tensor group.
   void reduce_statistic(double bytes);
 
@@ -45,7 +46,7 @@ class BlockBuilder {
     int stride;
     double beside = 0.0;
   };
-  static void push(PassOperators& pass, MemoryKernel kernel, double bytes);
+  void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
   [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
 

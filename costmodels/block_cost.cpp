@@ -9,6 +9,8 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   compute += other.compute;
   communication += other.communication;
   flops += other.flops;
+  calls += other.calls;
+  weights += other.weights;
   return *this;
 }
 
@@ -16,12 +18,15 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.compute -= b.compute;
   a.communication -= b.communication;
   a.flops -= b.flops;
+  a.calls -= b.calls;
+  a.weights -= b.weights;
   return a;
 }
 
 BlockCost& BlockCost::operator+=(const BlockCost& other) {
   forward += other.forward;
   backward += other.backward;
+  weight_gradient += other.weight_gradient;
   attention_core += other.attention_core;
   return *this;
 }
@@ -34,6 +39,7 @@ BlockCost scaled(BlockCost block, double forward, double backward) {
   scale(block.forward, forward);
   scale(block.attention_core, forward);
   scale(block.backward, backward);
+  scale(block.weight_gradient, backward);
   return block;
 }
 

@@ -12,6 +12,8 @@ struct PassCost {
   Seconds compute;
   Seconds communication;  // exposed, over the tensor, context and expert groups
   Flops flops;
+  double calls = 0;  // collectives, which cost the host time
+  Seconds weights;   // sharded weights on their way, beside the rest
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);
   bool operator==(const PassCost&) const = default;
@@ -19,6 +21,9 @@ struct PassCost {
 struct BlockCost {
   PassCost forward;
   PassCost backward;
+  // Of `backward`, what a schedule that splits it runs apart; its communication is what is hidden under it,
+  // which such a schedule exposes.
+  PassCost weight_gradient;
   PassCost attention_core;  // repeated by selective recomputation
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;

@@ -30,6 +30,7 @@ constexpr std::string_view kAttentionFile = "attention.yaml";
 std::vector<ModelFile> embedded_models() {
   std::vector<ModelFile> files;
   for (const auto& file : embedded_files(orrery_embedded_costmodels)) {
+    if (!file.name.starts_with("fitted/")) continue;
     files.push_back({std::filesystem::path(file.name).filename().string(), std::string(file.content)});
   }
   return files;

@@ -60,6 +60,7 @@ TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& r
     part.features.add(set.features.row(row));
     part.targets.push_back(set.targets[row]);
     if (!set.weights.empty()) part.weights.push_back(set.weights[row]);
+    if (!set.kernels.empty()) part.kernels.push_back(set.kernels[row]);
   }
   return part;
 }
@@ -72,7 +73,12 @@ std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) 
     for (std::size_t row = 0; row < ratios.size(); ++row)
       (split.fold[row] == fold ? asked : taught).push_back(row);
     if (taught.empty() || asked.empty()) continue;
-    const TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
+    TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
+    if (!set.kernels.empty()) {
+      const KernelPaces paces = fit_paces(lesson.kernels);
+      relate_to_paces(lesson, paces);
+      relate_to_paces(exam, paces);
+    }
     const auto answers = XgboostModel::train(lesson.features, lesson.targets, lesson.weights, set.options)
                              .predict(exam.features);
     for (std::size_t i = 0; i < asked.size(); ++i) {
@@ -152,39 +158,6 @@ FitError summarise(std::vector<double> log_ratios) {
   return error;
 }
 
-std::optional<FitError> backward_error(const Profiles& profiles, const TrainingSet& set,
-                                       const XgboostModel& model) {
-  if (set.card.kind != ModelKind::gemm) return std::nullopt;
-  FeatureMatrix features(set.features.columns());
-  std::vector<double> references, times;
-  for (const auto& row : profiles.gemms) {
-    if (!row.backward || !set.card.measured(row.gpu)) continue;
-    const GpuSpec& gpu = find_gpu(row.gpu, "profiles");
-    const FlopsPerSecond speed = matrix_peak(gpu, row.type)->speed;
-    const Gemm input{.m = row.m, .n = row.k, .k = row.n, .batch = row.batch, .type = row.type};
-    const Gemm weight{.m = row.k, .n = row.n, .k = row.m, .batch = row.batch, .type = row.type};
-    for (const Gemm& gemm : {input, weight}) {
-      features.add(gemm_features(gemm, gpu, speed, row.timed, GemmModelKind::one_gpu));
-      references.push_back(roofline(gemm, gpu, speed).value());
-    }
-    times.push_back(row.backward->value());
-  }
-  if (times.empty()) return std::nullopt;
-  const auto answers = model.predict(features);
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    const auto gradient = [&](std::size_t one) {
-      return references[one] / std::exp(static_cast<double>(answers[one]));
-    };
-    ratios.push_back(std::log((gradient(2 * i) + gradient(2 * i + 1)) / times[i]));
-  }
-  FitError error = summarise(std::move(ratios));
-  error.model = set.name;
-  error.held_out = "backward";
-  error.rows = "both gradients";
-  return error;
-}
-
 std::vector<FitError> cross_validate(const TrainingSet& set) {
   std::vector<FitError> errors;
   for (const Split& split : splits_of(set)) {
@@ -195,6 +168,9 @@ std::vector<FitError> cross_validate(const TrainingSet& set) {
     if (split.held_out == "random" || split.held_out == "shape" || set.card.gpus.size() < 2) continue;
     for (const auto& gpu : set.card.gpus) {
       report(errors, set, split, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });
+      if (set.card.kind != ModelKind::gemm_any) continue;
+      report(errors, set, split, gpu + ", M >= 1024", ratios,
+             [&](std::size_t row) { return set.gpus[row] == gpu && set.large[row]; });
     }
   }
   return errors;

@@ -73,7 +73,8 @@ class Recurrence {
       first_message_.push_back(messages);
       messages += static_cast<std::size_t>(programs.of(replica).message_count());
       for (int boundary = 0; boundary < programs.of(replica).boundaries(); ++boundary) {
-        transfers_.push_back(together(topology, flows.message(replica, boundary, false)).value());
+        for (const bool gradient : {false, true})
+          transfers_.push_back(together(topology, flows.message(replica, boundary, gradient)).value());
       }
     }
     posted_.assign(messages, kUnknown);
@@ -155,7 +156,7 @@ class Recurrence {
   bool compute(int rank, const Step& step) {
     RankState& at = state(rank);
     const PartTimes& part =
-        plan_.parts[static_cast<std::size_t>(schedule(rank).part(stage_of(rank), step.chunk))];
+        plan_.part_times(replica_of(rank), schedule(rank).part(stage_of(rank), step.chunk));
     const double factor = duration_factor(plan_, rank, iteration_of(step, rank), at.step);
     if (!at.entered) {
       double start = at.now;
@@ -272,7 +273,7 @@ class Recurrence {
 
   bool optimizer(int rank) {
     RankState& at = state(rank);
-    at.now += plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() *
+    at.now += plan_.optimizer_step(replica_of(rank), stage_of(rank)).value() *
               duration_factor(plan_, rank, at.iteration, at.step);
     note_end(rank, at.now);
     return true;
@@ -313,8 +314,9 @@ class Recurrence {
 
   void arrive(int rank, MessageId id, double start, int waiting_stage) {
     const int replica = replica_of(rank);
-    const int boundary = schedule(rank).message(id).boundary;
-    const auto transfer = static_cast<std::size_t>(replica * schedule(rank).boundaries() + boundary);
+    const Message what = schedule(rank).message(id);
+    const auto transfer = static_cast<std::size_t>(
+        (replica * schedule(rank).boundaries() + what.boundary) * 2 + (what.gradient ? 1 : 0));
     arrival_[message_index(rank, id)] = start + transfers_[transfer];
     ready_.push_back(replica * plan_.stages() + waiting_stage);
   }
@@ -377,8 +379,9 @@ class Recurrence {
   const TrafficFlows& flows_;
   std::vector<RankState> ranks_;
   std::vector<std::size_t> first_message_;  // [replica]
-  std::vector<double> transfers_;           // [replica * boundaries + boundary], s
-  std::vector<double> posted_, arrival_;    // [message], s
+  std::vector<double>
+      transfers_;  // [(replica * boundaries + boundary) * 2 + gradient], s: rails differ by way
+  std::vector<double> posted_, arrival_;  // [message], s
   std::vector<CollectiveState> collectives_;
   std::vector<double> durations_;   // [collective], s
   std::vector<CallState> calls_;    // [leader]

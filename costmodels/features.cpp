@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "costmodels/kernel_pace.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -30,15 +31,16 @@ struct Tile {
   std::int64_t rows, columns;
 };
 constexpr std::array kTiles{Tile{256, 128}, Tile{128, 256}, Tile{128, 128}, Tile{64, 128}, Tile{64, 64}};
+constexpr std::int64_t kLargeTile = 128 * 128;  // the tiles that reach the peak
 constexpr std::int64_t kWidestAlignment = 256;  // elements; wider alignment changes nothing
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// How a tile size fills the multiprocessors: the waves of tiles, the filled share of the waves, the used
-// share of tiles.
-void add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int multiprocessors) {
+// How a tile size fills the multiprocessors: the waves of tiles and those begun, the filled share of the
+// waves, the used share of tiles. Returns the product of both shares: what is left of the peak.
+float add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int multiprocessors) {
   const std::int64_t down = ceil_divide(gemm.m, tile.rows), across = ceil_divide(gemm.n, tile.columns);
   const double tiles =
       static_cast<double>(gemm.batch) * static_cast<double>(down) * static_cast<double>(across);
@@ -47,6 +49,8 @@ void add_tile(std::vector<float>& row, const Gemm& gemm, const Tile& tile, int m
   row.push_back(static_cast<float>(std::log2(waves)));
   row.push_back(static_cast<float>(waves / std::ceil(waves)));
   row.push_back(static_cast<float>(static_cast<double>(gemm.m) * static_cast<double>(gemm.n) / padded));
+  row.push_back(static_cast<float>(std::log2(std::ceil(waves))));
+  return row[row.size() - 3] * row[row.size() - 2];
 }
 
 double gemm_bytes(const Gemm& gemm) {
@@ -134,11 +138,22 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
                          static_cast<float>(log2_of(gemm.k)),
                          static_cast<float>(std::log2(microseconds_of(compute))),
                          static_cast<float>(std::log2(compute / memory))};
-  for (const auto& tile : kTiles) add_tile(row, gemm, tile, gpu.multiprocessors);
+  float best = 0;
+  for (const auto& tile : kTiles) {
+    const float left = add_tile(row, gemm, tile, gpu.multiprocessors);
+    row.push_back(left);
+    if (tile.rows * tile.columns >= kLargeTile) best = std::max(best, left);
+  }
+  row.push_back(best);
+  row.push_back(static_cast<float>(std::log2(gemm_bytes(gemm) / std::max(gpu.l2_cache.value(), 1.0))));
+  row.push_back(static_cast<float>(log2_of(gemm.n) - log2_of(gemm.k)));
   for (const std::int64_t extent : {gemm.m, gemm.n, gemm.k}) {
     row.push_back(static_cast<float>(log2_of(std::gcd(extent, kWidestAlignment))));
   }
   row.push_back(timed == TimedAs::framework ? 1.0F : 0.0F);
+  row.push_back(gemm.pass == GemmPass::input_gradient ? 1.0F : 0.0F);
+  row.push_back(gemm.pass == GemmPass::weight_gradient ? 1.0F : 0.0F);
+  row.push_back(static_cast<float>(std::log2(size_of(gemm.type).value())));
   if (kind == GemmModelKind::any_gpu) {
     row.push_back(static_cast<float>(std::log2(peak.value() / kTera)));
     row.push_back(static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga)));
@@ -149,10 +164,9 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
 }
 
 std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu) {
-  return {
-      static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
-      static_cast<float>(std::log2(gpu.memory_bandwidth.value() / kGiga / std::max(gpu.multiprocessors, 1))),
-      static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
+  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
+          static_cast<float>(std::log2(gpu.memory_bandwidth.value() / multiprocessor_clocks(gpu))),
+          static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
 }
 
 std::vector<float> collective_features(const Collective& op) {
@@ -177,11 +191,14 @@ std::vector<float> transfer_features(const PointToPoint& op) {
 
 const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
   static const std::vector<std::string_view> one{
-      "log2_m",        "log2_n",         "log2_k",         "log2_compute_us", "log2_compute_to_memory",
-      "waves_256x128", "filled_256x128", "used_256x128",   "waves_128x256",   "filled_128x256",
-      "used_128x256",  "waves_128x128",  "filled_128x128", "used_128x128",    "waves_64x128",
-      "filled_64x128", "used_64x128",    "waves_64x64",    "filled_64x64",    "used_64x64",
-      "log2_align_m",  "log2_align_n",   "log2_align_k",   "framework"};
+      "log2_m",        "log2_n",           "log2_k",         "log2_compute_us", "log2_compute_to_memory",
+      "waves_256x128", "filled_256x128",   "used_256x128",   "begun_256x128",   "left_256x128",
+      "waves_128x256", "filled_128x256",   "used_128x256",   "begun_128x256",   "left_128x256",
+      "waves_128x128", "filled_128x128",   "used_128x128",   "begun_128x128",   "left_128x128",
+      "waves_64x128",  "filled_64x128",    "used_64x128",    "begun_64x128",    "left_64x128",
+      "waves_64x64",   "filled_64x64",     "used_64x64",     "begun_64x64",     "left_64x64",
+      "best_left",     "log2_bytes_to_l2", "log2_n_to_k",    "log2_align_m",    "log2_align_n",
+      "log2_align_k",  "framework",        "input_gradient", "weight_gradient", "log2_element_bytes"};
   static const std::vector<std::string_view> any = [] {
     auto names = one;
     names.insert(names.end(),
@@ -192,7 +209,7 @@ const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
 }
 
 const std::vector<std::string_view>& kernel_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_gbps_per_multiprocessor",
+  static const std::vector<std::string_view> names{"log2_bytes", "kernel", "log2_bytes_per_clock",
                                                    "log2_bytes_to_l2"};
   return names;
 }

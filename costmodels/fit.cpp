@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "costmodels/cross_validation.hpp"
 #include "costmodels/model_set.hpp"
+#include "costmodels/pass_factors.hpp"
 #include "costmodels/sha256.hpp"
 #include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
@@ -22,10 +24,10 @@ void append(std::vector<Row>& all, std::vector<Row>&& more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-Profiles read_all(const std::vector<std::string>& folders, FitReport& report) {
+Profiles read_all(const FitOptions& options, FitReport& report) {
   Profiles all;
-  for (const auto& folder : folders) {
-    Profiles one = read_profiles(folder);
+  for (const auto& folder : options.profiles) {
+    Profiles one = read_profiles(folder, options.invented);
     for (const auto& file : one.files) {
       report.inputs.push_back({.file = file.name,
                                .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string())),
@@ -35,6 +37,7 @@ Profiles read_all(const std::vector<std::string>& folders, FitReport& report) {
     }
     append(all.gemms, std::move(one.gemms));
     append(all.kernels, std::move(one.kernels));
+    append(all.attentions, std::move(one.attentions));
     append(all.collectives, std::move(one.collectives));
   }
   return all;
@@ -53,10 +56,48 @@ void write_file(const fs::path& path, const std::string& content) {
     throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
 }
 
-void fit_one(const TrainingSet& set, const Profiles& profiles, const fs::path& folder, FitReport& report) {
-  XgboostModel model = XgboostModel::train(set.features, set.targets, set.weights, set.options);
-  write_card(set.card, model);
-  const std::string bytes = model.save();
+struct Trained {
+  const TrainingSet* set;
+  ModelCard card;
+  XgboostModel model;
+};
+
+bool is_gemm(const Trained& one) {
+  return one.card.kind == ModelKind::gemm || one.card.kind == ModelKind::gemm_any;
+}
+
+// Gradients that were timed beside their forward GEMM, as the model of their own GPU says, else that for any
+// GPU.
+std::vector<GradientPair> all_pairs(const Profiles& profiles, const std::vector<Trained>& trained) {
+  std::vector<GradientPair> pairs;
+  std::set<std::string> done;
+  for (const auto& one : trained) {  // the models of one chip come before gemm-any
+    if (!is_gemm(one)) continue;
+    std::vector<std::string> gpus;
+    for (const auto& gpu : one.card.gpus) {
+      if (done.insert(gpu).second) gpus.push_back(gpu);
+    }
+    const auto kind = one.card.kind == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
+    append(pairs, gradient_pairs(profiles, gpus, kind, one.model));
+  }
+  return pairs;
+}
+
+// What forward GEMMs cannot teach about gradients; models that saw gradients need none of it.
+void set_passes(const Profiles& profiles, std::vector<Trained>& trained, FitReport& report) {
+  const auto pairs = all_pairs(profiles, trained);
+  const PassFactors factors = fit_pass_factors(pairs).value_or(PassFactors{});
+  for (auto& one : trained) {
+    if (is_gemm(one) && !one.set->gradients) one.card.passes = factors;
+  }
+  report.passes = factors;
+  append(report.errors, pass_errors(pairs));
+}
+
+void write_model(Trained& one, const fs::path& folder, FitReport& report) {
+  const TrainingSet& set = *one.set;
+  write_card(one.card, one.model);
+  const std::string bytes = one.model.save();
   const std::string file = set.name + ".ubj";
   write_file(folder / file, bytes);
   report.models.push_back({.file = file,
@@ -67,22 +108,29 @@ void fit_one(const TrainingSet& set, const Profiles& profiles, const fs::path& f
                            .features = set.features.columns(),
                            .trees = set.options.trees,
                            .leaves = set.options.leaves,
-                           .learning_rate = set.options.learning_rate});
-  append(report.errors, cross_validate(set));
-  if (auto backward = backward_error(profiles, set, model)) report.errors.push_back(std::move(*backward));
+                           .learning_rate = set.options.learning_rate,
+                           .row_share = set.options.row_share,
+                           .column_share = set.options.column_share});
 }
 
 }  // namespace
 
 FitReport fit(const FitOptions& options) {
   FitReport report{.xgboost = xgboost_version(), .seed = options.seed};
-  const Profiles profiles = read_all(options.profiles, report);
+  const Profiles profiles = read_all(options, report);
   auto [sets, left_out] = training_sets(profiles, options.seed);
   report.left_out = std::move(left_out);
   std::error_code error;
   fs::create_directories(options.output, error);
   if (error) throw InputError(options.output, error.message(), "a folder that can be created");
-  for (const auto& set : sets) fit_one(set, profiles, options.output, report);
+  std::vector<Trained> trained;
+  for (const auto& set : sets) {
+    trained.push_back(
+        {&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
+    append(report.errors, cross_validate(set));
+  }
+  set_passes(profiles, trained, report);
+  for (auto& one : trained) write_model(one, options.output, report);
   write_file(fs::path(options.output) / kProvenanceFile, to_json(report));
   return report;
 }

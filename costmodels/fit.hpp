@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "traces/profile_reader.hpp"
+
 namespace orrery {
 
 struct FitOptions {
   std::vector<std::string> profiles;  // folders of measured operator tables (traces/profile_reader.hpp)
   std::string output;                 // folder; created when missing
   std::uint64_t seed = 1;
+  InventedTimes invented = InventedTimes::refused;
   bool operator==(const FitOptions&) const = default;
 };
 
@@ -20,7 +23,6 @@ struct FitError {
   std::string model{};
   // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model" and "shape": all rows
   // of a transformer, of a weight matrix (N, K) held out; "gpu": of a GPU or a system.
-  // "backward": nothing held out, but gradients asked of the model of forward GEMMs.
   std::string held_out{};
   std::string rows{};  // which of the held-out rows: "all", "M >= 1024", "GPU A100-SXM4-80GB"
   std::int64_t count = 0;
@@ -41,13 +43,23 @@ struct FittedModel {
   std::int64_t rows = 0;
   std::size_t features = 0;
   int trees = 0, leaves = 0;
-  double learning_rate = 0;
+  double learning_rate = 0, row_share = 1, column_share = 1;
+};
+
+// Gradient GEMMs over what the forward model says of their shapes (costmodels/pass_factors.hpp). The defaults
+// are what `orrery fit` found in sailor's and Aceso's profiles.
+struct PassFactors {
+  double input_gradient = 0.98, weight_gradient = 0.77;
+  bool operator==(const PassFactors&) const = default;
+
+  [[nodiscard]] double of(GemmPass) const;
 };
 
 struct FitReport {
   std::vector<FittedModel> models{};
   std::vector<FitError> errors{};
   std::vector<FitInput> inputs{};
+  PassFactors passes{};
   std::map<std::string, std::int64_t> left_out{};  // measurements read but not taught, by reason
   std::string xgboost{};                           // version
   std::uint64_t seed = 0;

@@ -38,9 +38,17 @@ Json json_of(const FitInput& input) {
 }
 
 Json json_of(const FittedModel& model) {
-  return {{"file", model.file},   {"kind", model.kind},     {"sha256", model.sha256},
-          {"gpus", model.gpus},   {"rows", model.rows},     {"features", model.features},
-          {"trees", model.trees}, {"leaves", model.leaves}, {"learning_rate", model.learning_rate}};
+  return {{"file", model.file},
+          {"kind", model.kind},
+          {"sha256", model.sha256},
+          {"gpus", model.gpus},
+          {"rows", model.rows},
+          {"features", model.features},
+          {"trees", model.trees},
+          {"leaves", model.leaves},
+          {"learning_rate", model.learning_rate},
+          {"row_share", model.row_share},
+          {"column_share", model.column_share}};
 }
 
 template <class Row>
@@ -53,9 +61,15 @@ Json list_of(const std::vector<Row>& rows) {
 }  // namespace
 
 std::string to_json(const FitReport& report) {
-  const Json json{{"xgboost", report.xgboost},        {"seed", report.seed},
-                  {"models", list_of(report.models)}, {"errors", list_of(report.errors)},
-                  {"inputs", list_of(report.inputs)}, {"left_out", report.left_out}};
+  const Json json{{"xgboost", report.xgboost},
+                  {"seed", report.seed},
+                  {"models", list_of(report.models)},
+                  {"errors", list_of(report.errors)},
+                  {"inputs", list_of(report.inputs)},
+                  {"left_out", report.left_out},
+                  {"gradient_factors",
+                   {{"input", rounded(report.passes.input_gradient)},
+                    {"weight", rounded(report.passes.weight_gradient)}}}};
   return json.dump(1) + "\n";
 }
 

@@ -18,18 +18,23 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
 
 std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>& flows) {
   std::vector<LinkLoad> loads;
-  std::map<int, LinkLoad> of_links;  // idle until the least latency of their flows
+  std::map<int, std::map<Seconds, Seconds>> of_links;  // busy by latency of the flow
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
     if (flow.route.count > 0) loads.push_back({flow.path.latency, flow.wire / flow.path.bandwidth});
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      LinkLoad& load = of_links.try_emplace(link, LinkLoad{flow.path.latency, Seconds(0)}).first->second;
-      load.busy += flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
-      load.latency = std::min(load.latency, flow.path.latency);
+      of_links[link][flow.path.latency] +=
+          flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
     }
   }
-  for (const auto& [link, load] : of_links) loads.push_back(load);
+  for (const auto& [link, by_latency] : of_links) {
+    Seconds busy;
+    for (auto late = by_latency.rbegin(); late != by_latency.rend(); ++late) {
+      busy += late->second;
+      loads.push_back({late->first, busy});
+    }
+  }
   return loads;
 }
 

@@ -37,11 +37,13 @@ struct LinkLoad {
   Seconds busy;
 };
 
-// Of every link that flows share, and of every flow by itself.
+// Of every link that flows share, what comes to it after each latency and is carried after it; and of every
+// flow by itself.
 std::vector<LinkLoad> loads_of(const Topology&, const std::vector<Flow>& flows);
 
 // Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no
-// link is faster than the sum of what crosses it, which is exact for flows that share evenly.
+// link is faster than the sum of what crosses it from any latency on, which is exact for flows that share
+// evenly.
 Seconds together(const Topology&, const std::vector<Flow>& flows);
 
 }  // namespace orrery

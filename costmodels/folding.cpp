@@ -42,9 +42,9 @@ void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topolog
   const int tensor = tensor_ways(plan);
   std::vector<int> lanes;
   for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor + tensor_rank);
-  for (const int index : calls_of_stage(plan, stage)) {
-    const GroupCall& call = plan.calls[static_cast<std::size_t>(index)];
-    for (int replica = 0; replica < plan.replicas; ++replica) {
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (const int index : calls_of_stage(plan, replica, stage)) {
+      const GroupCall& call = plan.calls[static_cast<std::size_t>(index)];
       const bool is_leader = call.group != RankGroup::expert || replica % plan.expert == 0;
       if (!is_leader) continue;
       const std::vector<FlowPhase> phases = call_flows(plan, topology, call, replica, stage, lanes);
@@ -216,7 +216,7 @@ class ShiftCheck {
   // Every two members of a group that plays collectives; blocks of replicas that share experts are shifted
   // whole.
   bool groups_alike(int replica, int stage) const {
-    for (const RankGroup kind : played_groups(plan_, stage)) {
+    for (const RankGroup kind : played_groups(plan_, replica, stage)) {
       const auto here = group_members(plan_, replica, stage, kind);
       const auto base = group_members(plan_, replica % period_, stage, kind);
       for (std::size_t group = 0; group < here.size(); ++group) {
@@ -258,8 +258,16 @@ bool all_stages_alike(const PricedPlan& plan) {
                      [&](const auto& lanes) { return lanes.size() == plan.gpus.front().size(); });
 }
 
-bool replicas_alike(const PricedPlan& plan) {
-  return plan.jitter == 0 && plan.slowness.empty() && plan.replica_microbatches.empty();
+// Whether every replica is of the kind of the one `period` before it and has its microbatches.
+bool repeats(const std::vector<int>& of_replica, int period) {
+  for (std::size_t replica = static_cast<std::size_t>(period); replica < of_replica.size(); ++replica) {
+    if (of_replica[replica] != of_replica[replica - static_cast<std::size_t>(period)]) return false;
+  }
+  return true;
+}
+
+bool replicas_alike(const PricedPlan& plan, int period) {
+  return repeats(plan.kind_of_replica, period) && repeats(plan.replica_microbatches, period);
 }
 
 // Whether the gradients of every part go round a ring.
@@ -314,8 +322,8 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
         talk(next[lane], here[lane]);
       }
     }
-    for (const RankGroup kind : played_groups(plan, stage)) {
-      for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      for (const RankGroup kind : played_groups(plan, replica, stage)) {
         for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
           for (const int from : group) {
             for (const int to : group) talk(from, to);
@@ -334,11 +342,13 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
-  if (!replicas_alike(plan) || !in_rings(plan, topology)) return plan.replicas;
+  if (plan.jitter > 0 || !plan.slowness.empty() || !in_rings(plan, topology)) return plan.replicas;
   const bool shares_experts = !plan.expert_reductions.empty() || plays_group(plan, RankGroup::expert);
   const int least = shares_experts ? plan.expert : 1;
   for (int period = least; period < plan.replicas; period += least) {
-    if (plan.replicas % period == 0 && ShiftCheck(plan, topology, period).holds()) return period;
+    if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
+        ShiftCheck(plan, topology, period).holds())
+      return period;
   }
   return plan.replicas;
 }

@@ -33,10 +33,18 @@ bool any_played(const std::vector<int>& group, const std::vector<int>& of_lanes)
 }
 
 // Replicas that share experts meet in every exchange.
-void check_microbatches(const PricedPlan& plan) {
+void check_sharing_replicas(const PricedPlan& plan) {
   const bool meet = std::any_of(plan.calls.begin(), plan.calls.end(),
                                 [](const GroupCall& call) { return call.group == RankGroup::expert; });
   if (!meet) return;
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    const int leader = replica - replica % plan.expert;
+    if (plan.kind_of(replica) == plan.kind_of(leader)) continue;
+    throw InputError(
+        "plan",
+        "replicas " + std::to_string(leader) + " and " + std::to_string(replica) + " of different kinds",
+        "replicas of one kind where " + std::to_string(plan.expert) + " share their experts");
+  }
   const std::vector<int>& counts = plan.replica_microbatches;
   for (std::size_t replica = 0; replica < counts.size(); ++replica) {
     const std::size_t leader = replica - replica % index(plan.expert);
@@ -77,26 +85,33 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
   return members;
 }
 
-bool can_contend(const PricedPlan& plan, const Topology& topology, int stage, RankGroup kind) {
-  if (group_members(plan, 0, stage, kind).front().size() < 2) return false;
-  for (int replica = 0; replica < plan.replicas; ++replica) {
-    for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
-      for (const int gpu : group) {
-        const bool apart = !topology.same_node(group.front(), gpu);
-        const bool over_pcie = gpu != group.front() && topology.group_of(gpu).pcie_switches > 0;
-        if (apart || over_pcie) return true;
-      }
-    }
+int group_size(const PricedPlan& plan, int stage, RankGroup kind) {
+  switch (kind) {
+    case RankGroup::tensor:
+      return static_cast<int>(plan.lanes(0, stage).size()) / plan.context;
+    case RankGroup::context:
+      return plan.context;
+    case RankGroup::expert:
+      break;
   }
-  return false;
+  return plan.expert;
 }
 
-std::vector<int> calls_of_stage(const PricedPlan& plan, int stage) {
+bool can_contend(const Topology& topology, const std::vector<int>& members) {
+  return std::any_of(members.begin(), members.end(), [&](int gpu) {
+    const bool apart = !topology.same_node(members.front(), gpu);
+    const bool over_pcie = gpu != members.front() && topology.group_of(gpu).pcie_switches > 0;
+    return apart || over_pcie;
+  });
+}
+
+std::vector<int> calls_of_stage(const PricedPlan& plan, int replica, int stage) {
   std::set<int> calls;
   if (plan.calls.empty()) return {};
-  for (std::size_t part = 0; part < plan.parts.size(); ++part) {
-    if (plan.rank_of_part(static_cast<int>(part)) != stage) continue;
-    for (const auto* pieces : {&plan.parts[part].forward_pieces, &plan.parts[part].backward_pieces}) {
+  for (int part = 0; part < static_cast<int>(plan.parts.size()); ++part) {
+    if (plan.rank_of_part(part) != stage) continue;
+    const PartTimes& times = plan.part_times(replica, part);
+    for (const auto* pieces : {&times.forward_pieces, &times.backward_pieces}) {
       for (const PlayedPiece& piece : *pieces) {
         if (piece.call) calls.insert(*piece.call);
       }
@@ -105,9 +120,9 @@ std::vector<int> calls_of_stage(const PricedPlan& plan, int stage) {
   return {calls.begin(), calls.end()};
 }
 
-std::vector<RankGroup> played_groups(const PricedPlan& plan, int stage) {
+std::vector<RankGroup> played_groups(const PricedPlan& plan, int replica, int stage) {
   std::set<RankGroup> groups;
-  for (const int call : calls_of_stage(plan, stage)) groups.insert(plan.calls[index(call)].group);
+  for (const int call : calls_of_stage(plan, replica, stage)) groups.insert(plan.calls[index(call)].group);
   return {groups.begin(), groups.end()};
 }
 
@@ -171,10 +186,10 @@ GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int rep
   phases_.resize(index(replicas * plan.stages()));
   for (auto& of_rank : phases_) of_rank.resize(plan.calls.size());
   const bool some_lanes = lanes.size() < plan.gpus.front().size();
-  check_microbatches(plan);
+  check_sharing_replicas(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    for (const int of_stage : calls_of_stage(plan, stage)) {
-      for (int replica = 0; replica < replicas; ++replica) {
+    for (int replica = 0; replica < replicas; ++replica) {
+      for (const int of_stage : calls_of_stage(plan, replica, stage)) {
         const int rank = replica * plan.stages() + stage;
         if (leader(rank, of_stage) != rank) continue;
         phases_[index(rank)][index(of_stage)] = call_flows(plan, topology, call(of_stage), replica, stage,

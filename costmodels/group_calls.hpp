@@ -13,16 +13,18 @@ namespace orrery {
 // replicas that share the set of experts.
 std::vector<std::vector<int>> group_members(const PricedPlan&, int replica, int stage, RankGroup);
 
-// Whether a group of the kind may share links with other traffic: where members are in several nodes (NICs,
-// and what lies between), or behind PCIe switches, whose links carry what goes to the NICs too. Inside one
-// NVSwitch domain groups are priced: every GPU has a link of its own there, and while it waits for a
-// collective it sends nothing else but the last of a pipeline message or of an overlapped bucket.
-bool can_contend(const PricedPlan&, const Topology&, int stage, RankGroup);
+int group_size(const PricedPlan&, int stage, RankGroup);  // GPUs
 
-// The calls that the parts of a stage play, each once, in order.
-std::vector<int> calls_of_stage(const PricedPlan&, int stage);
-// The kinds of groups that a stage plays calls of.
-std::vector<RankGroup> played_groups(const PricedPlan&, int stage);
+// Whether a group may share links with other traffic: where members are in several nodes (NICs, and what lies
+// between), or behind PCIe switches, whose links carry what goes to the NICs too. Inside one NVSwitch domain
+// groups are priced: every GPU has a link of its own there, and while it waits for a collective it sends
+// nothing else but the last of a pipeline message or of an overlapped bucket.
+bool can_contend(const Topology&, const std::vector<int>& members);
+
+// The calls that the parts of a stage play in a replica, each once, in order.
+std::vector<int> calls_of_stage(const PricedPlan&, int replica, int stage);
+// The kinds of groups that it plays calls of there.
+std::vector<RankGroup> played_groups(const PricedPlan&, int replica, int stage);
 
 // The flows of a call for all groups of the stage in a replica, side by side. `lanes`: those played; a group
 // without any of them is left out. Context exchanges go round a ring and experts exchange directly whatever

@@ -40,15 +40,6 @@ double count(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) * static_cast<double>(b);
 }
 
-LayerSplit split_of(const Sharding& sharding) {
-  return {.tensor = sharding.tensor,
-          .context = sharding.context,
-          .expert = sharding.expert,
-          .micro_batch = sharding.micro_batch,
-          .sequence = sharding.sequence,
-          .sequence_parallel = sharding.sequence_parallel};
-}
-
 struct Layer {
   const LayerShape& shape;
   const Sharding& sharding;
@@ -72,7 +63,7 @@ Bias bias_if(bool present) {
 
 void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   Traffic traffic = kResidual;
-  if (has_dropout(layer.shape)) {
+  if (has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model) {
     traffic.forward += kDropout.forward;
     traffic.backward += kDropout.backward;
   }
@@ -148,13 +139,13 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
                 .type = outside_fp8(layer.sharding.type)},
                InputCast::fused);
   add(block, MemoryKernel::copy, routed, kPermute);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   block.enter_tensor_region(gathered);
   add_mlp(
       block, layer,
       {.rows = local.routed_tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = local.experts});
   block.leave_tensor_region(gathered);
-  block.expert_exchange(routed);
+  block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   if (shape.shared_ffn == 0) return;
   block.enter_tensor_region(layer.hidden_elements());
@@ -168,6 +159,15 @@ Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
 }
 
 }  // namespace
+
+LayerSplit split_of(const Sharding& sharding) {
+  return {.tensor = sharding.tensor,
+          .context = sharding.context,
+          .expert = sharding.expert,
+          .micro_batch = sharding.micro_batch,
+          .sequence = sharding.sequence,
+          .sequence_parallel = sharding.sequence_parallel};
+}
 
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
   const Layer layer = layer_of(shape, sharding);
@@ -201,16 +201,21 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
   const LayerShape shape{.hidden = model.hidden};
   const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
-  add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 4.0, .backward = 4.0});
+  // Backward the gradient is scattered into the word table and the position table: 4 B for each element of 16
+  // bits.
+  const double bytes = layer.hidden_elements() * stored_bytes(sharding.type) / 2.0;
+  block.forward(MemoryKernel::embedding, 4.0 * bytes);
+  block.weight_gradient(MemoryKernel::embedding, 4.0 * bytes);
   if (model.learned_positions > 0) {
-    // Read the token, read the position, write; backward the gradient is scattered into the position table.
-    add(block, MemoryKernel::embedding, layer.hidden_elements(), {.forward = 6.0, .backward = 4.0});
+    block.forward(MemoryKernel::embedding, 6.0 * bytes);  // read the token, read the position, write
+    block.weight_gradient(MemoryKernel::embedding, 4.0 * bytes);
   }
   block.leave_tensor_region(layer.hidden_elements());
   if (model.embedding_norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
   const std::int64_t rows = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   const double per_parameter = gradient_bytes(sharding.type) == 4.0 ? kTableGradientFp32 : kTableGradientFp16;
-  block.backward(MemoryKernel::copy, per_parameter * count(rows + model.learned_positions, model.hidden));
+  block.weight_gradient(MemoryKernel::copy,
+                        per_parameter * count(rows + model.learned_positions, model.hidden));
   return block.take();
 }
 
@@ -224,7 +229,7 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   block.enter_tensor_region(layer.hidden_elements());
   block.linear({.m = layer.local.tokens, .n = logits, .k = model.hidden, .type = outside_fp8(sharding.type)},
                InputCast::fused);
-  const bool fused = sharding.cross_entropy == CrossEntropyKernel::fused;
+  const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;
   add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits),
       fused ? kLossFused : kLossSeparate);
   // Maximum, predicted logit and sum of exponentials of each token, in fp32 (vocab_parallel_cross_entropy).
@@ -239,7 +244,7 @@ Bytes boundary_message(const ModelSpec& model, const ParallelStrategy& strategy,
   for (int part = 0; part < strategy.part_count(); ++part) {
     const LayerRange& range = strategy.parts[static_cast<std::size_t>(part)];
     if (layer_before >= range.first && layer_before < range.first + range.count)
-      stage = part % strategy.pipeline;
+      stage = strategy.rank_of_part(part);
   }
   const LayerShape embedding{.hidden = model.hidden};
   const LayerShape& shape = layer_before < 0 ? embedding : model.layer(layer_before);

@@ -4,15 +4,13 @@
 
 #include <vector>
 
+#include "costmodels/local_layer.hpp"
 #include "costmodels/operator.hpp"
+#include "costmodels/software_stack.hpp"
 #include "strategies/model.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
-
-// Megatron-LM's vocabulary-parallel cross entropy: a chain of elementwise kernels over fp32 logits, or those
-// compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
-enum class CrossEntropyKernel { fused, separate };
 
 // How one stage shards a microbatch. Ranks are numbered tp-cp-ep-dp-pp, tensor fastest, and fill the nodes in
 // order.
@@ -27,10 +25,13 @@ struct Sharding {
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
   LinkSpec gpu_link;
-  LinkSpec network;  // share of one GPU in its node's NICs
-  CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
+  LinkSpec network;          // share of one GPU in its node's NICs
+  SoftwareStack stack = {};  // whose kernels run
+  int sharded = 1;           // replicas that share the weights of a layer (FSDP)
   bool operator==(const Sharding&) const = default;
 };
+
+LayerSplit split_of(const Sharding&);
 
 // Where a collective stands among the compute operators of its pass.
 struct CallPlace {
@@ -53,6 +54,10 @@ struct PassOperators {
 struct BlockOperators {
   PassOperators forward;
   PassOperators backward;
+  // Which of backward.compute a schedule that splits the backward runs apart: the weight-gradient matrices,
+  // their addition to the running sum, the embedding's gradient. Norms, attention and recomputation stay
+  // where they are.
+  std::vector<std::size_t> weight_gradient;
   std::vector<Operator> attention_core;
 };
 

@@ -16,6 +16,8 @@ constexpr double kReserve = 1e9;
 constexpr double kLogitPeak = 14.0;
 // What stays of a logit until its backward: softmax in fp32 and the logit in 16 bits.
 constexpr double kLogitKept = 6.0;
+// And from there until its weight gradient: the gradient in 16 bits.
+constexpr double kLogitGradient = 2.0;
 
 // Bytes of one parameter (Megatron Core user guide, distributed optimizer: 18 B in all for bf16 with fp32
 // gradients, 20 for fp16 whose gradients the optimizer copies to fp32, 16 for fp32, which needs no master
@@ -153,6 +155,24 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   return bytes;
 }
 
+// What the weight gradients of one layer need: the inputs and the output gradients of its matrices.
+double weight_gradient_inputs(const LayerShape& shape, const LocalLayer& local, double element) {
+  const auto tokens = static_cast<double>(local.tokens);
+  const auto hidden = static_cast<double>(local.owned_tokens * shape.hidden);
+  // Outputs of the norms; gradients of the attention block's and the MLP's result, one where they are
+  // parallel.
+  const double results = shape.parallel_residual && shape.experts == 1 ? 1.0 : 2.0;
+  double elements = (shape.norms + results) * hidden;
+  elements += tokens * static_cast<double>(local.qkv_width() + local.query_width);
+  if (shape.experts == 1)
+    return element * (elements + tokens * static_cast<double>(local.up_width + local.ffn));
+  // Each routed copy has an input and a gradient of its own.
+  const auto routed = static_cast<double>(local.routed_tokens * local.experts);
+  elements += routed * static_cast<double>(2 * shape.hidden + local.up_width + local.ffn);
+  elements += tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
+  return element * elements;
+}
+
 struct PartActivations {
   double kept = 0.0;        // by each microbatch from its forward to its backward
   double recomputed = 0.0;  // what the backward of one microbatch brings back at most
@@ -206,13 +226,15 @@ LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strat
   return local_layer(LayerShape{.hidden = model.hidden}, layer_split(model, strategy, stage));
 }
 
-Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive) {
-  if (!holds_head(model, strategy, stage) || alive == 0) return Bytes();
+Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
+                  int for_weights) {
+  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return Bytes();
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
-  return Bytes(scale * logits * (kLogitPeak + (alive - 1) * kLogitKept));
+  const double whole = alive > 0 ? kLogitPeak + (alive - 1) * kLogitKept : 0.0;
+  return Bytes(scale * logits * (whole + for_weights * kLogitGradient));
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
@@ -275,26 +297,67 @@ Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   return Bytes(part_activations(model, strategy, stage, chunk).kept);
 }
 
+Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  const double element = stored_bytes(strategy.type);
+  double bytes = 0.0;
+  for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+    bytes += layers * weight_gradient_inputs(shape, local_layer(shape, split), element);
+  });
+  const auto hidden =
+      static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
+  // The gradient of the embedding; the input of the output matrix.
+  if (chunk == 0 && holds_embedding(model, stage)) bytes += element * hidden;
+  if (chunk == strategy.chunks - 1 && holds_head(model, strategy, stage)) bytes += element * hidden;
+  return Bytes(bytes);
+}
+
 StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                         const std::vector<int>& alive) {
-  ORRERY_ENSURE(alive.size() == static_cast<std::size_t>(strategy.chunks));
+                         const std::vector<int>& alive, const SoftwareStack& stack) {
+  return stage_memory(model, strategy, stage, AliveState{alive, std::vector<int>(alive.size(), 0)}, stack);
+}
+
+StageMemory peak_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                        const std::vector<AliveState>& states, const SoftwareStack& stack) {
+  ORRERY_ENSURE(!states.empty());
+  StageMemory peak;
+  for (const AliveState& state : states) {
+    const StageMemory memory = stage_memory(model, strategy, stage, state, stack);
+    if (memory.total() > peak.total()) peak = memory;
+  }
+  return peak;
+}
+
+StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                         const AliveState& alive, const SoftwareStack& stack) {
+  ORRERY_ENSURE(alive.whole.size() == static_cast<std::size_t>(strategy.chunks));
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
   const double count = parameters.dense + parameters.expert;
-  const StateBytes state = state_bytes(strategy.type);
+  StateBytes state = state_bytes(strategy.type);
+  state.gradient = stack.gradient.value_or(state.gradient);
+  if (strategy.fully_sharded) {
+    // fp32 weights, gradients and moments are all sharded; whole layers exist while they are computed.
+    const double shard = optimizer_shard(strategy, parameters) / count;
+    state = {4 * shard, 4 * shard, 8};
+    // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
+    if (strategy.pipeline > 1) state.weight += 2, state.gradient += 4;
+  }
   StageMemory memory;
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);
   memory.optimizer = Bytes(state.optimizer * optimizer_shard(strategy, parameters));
   double recomputed = 0.0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-    const int microbatches = alive[static_cast<std::size_t>(chunk)];
+    const int waiting = alive.for_weights[static_cast<std::size_t>(chunk)];
+    if (waiting > 0) memory.activations += weight_gradient_bytes(model, strategy, stage, chunk) * waiting;
+    const int microbatches = alive.whole[static_cast<std::size_t>(chunk)];
     if (microbatches == 0) continue;
     const PartActivations part = part_activations(model, strategy, stage, chunk);
     memory.activations += Bytes(part.kept * microbatches);
     recomputed = std::max(recomputed, part.recomputed);
   }
   memory.activations += Bytes(recomputed);
-  memory.logits = logit_bytes(model, strategy, stage, alive.back());
+  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back());
   memory.communication = communication_bytes(model, strategy, stage);
   memory.reserve = Bytes(kReserve);
   return memory;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "costmodels/local_layer.hpp"
+#include "costmodels/software_stack.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
 #include "strategies/schedule.hpp"
@@ -40,6 +41,12 @@ LocalParameters part_parameters(const ModelSpec&, const ParallelStrategy&, int s
 // are not in it.
 Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
 
+// Of those, and what the backward for the input adds: bytes held until the weight gradient where the schedule
+// splits it off. Inputs and output gradients of the matrices, 32 sbh of a GPT layer in 16 bits (arXiv
+// 2401.10241, table 1), whatever is recomputed. Nothing is freed within a pass, and tensors that a kernel
+// could share are counted once each. The gradient of the logits is not in it.
+Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+
 // Parameters of the stage whose optimizer state this GPU keeps: all of them, or with
 // use-distributed-optimizer its share (1 / (D CP) of the dense ones, EP / (D CP) of the experts'). What
 // optimizer_operators works on.
@@ -47,7 +54,14 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations.
-StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive);
+StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
+                         const SoftwareStack& = {});
+// The same where microbatches wait for their weight gradients.
+StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const AliveState&,
+                         const SoftwareStack& = {});
+// In the state that needs the most.
+StageMemory peak_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<AliveState>&,
+                        const SoftwareStack& = {});
 
 // What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, which
 // keeps 45 of the 47 trials that ran on T4 cards in AMP's homogeneous set (arXiv 2210.07297) and none of the

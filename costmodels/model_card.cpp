@@ -70,6 +70,14 @@ Number number(const XgboostModel& model, const std::string& key, const std::stri
   throw InputError(name, "'" + text + "' as " + key, "a number above zero");
 }
 
+PassFactors parse_passes(const std::string& text, const std::string& name) {
+  std::istringstream stream(text);
+  PassFactors passes;
+  stream >> passes.input_gradient >> passes.weight_gradient;
+  if (stream && passes.input_gradient > 0 && passes.weight_gradient > 0) return passes;
+  throw InputError(name, "'" + text + "' as passes", "two factors above zero; fit again");
+}
+
 }  // namespace
 
 std::string_view to_text(ModelKind kind) {
@@ -108,6 +116,10 @@ void write_card(const ModelCard& card, XgboostModel& model) {
   model.set_attribute("n", std::to_string(std::max<std::int64_t>(card.n, 1)));
   model.set_attribute("k", std::to_string(std::max<std::int64_t>(card.k, 1)));
   model.set_attribute("efficiency_cap", cap.str());
+  model.set_attribute("paces", to_text(card.paces));
+  std::ostringstream passes;
+  passes << card.passes.input_gradient << ' ' << card.passes.weight_gradient;
+  model.set_attribute("passes", passes.str());
   model.set_attribute("timed", card.framework ? "framework" : "kernel");
 }
 
@@ -129,7 +141,9 @@ ModelCard read_card(const XgboostModel& model, const std::string& name) {
           .k = number<std::int64_t>(model, "k", name),
           .efficiency_cap = number<double>(model, "efficiency_cap", name),
           .framework = required(model, "timed", name) == "framework",
-          .configurations = split(required(model, "configurations", name))};
+          .configurations = split(required(model, "configurations", name)),
+          .paces = parse_paces(required(model, "paces", name), name),
+          .passes = parse_passes(required(model, "passes", name), name)};
 }
 
 }  // namespace orrery

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/kernel_pace.hpp"
 #include "costmodels/operator.hpp"
+#include "costmodels/pass_factors.hpp"
 #include "costmodels/xgboost_model.hpp"
 
 namespace orrery {
@@ -21,7 +23,9 @@ struct ModelCard {
   double efficiency_cap = 1;  // the best share of the reference that was measured; no answer is above it
   bool framework = false;     // GEMM: most rows were timed through a framework
   std::vector<std::string>
-      configurations{};  // kernel: names; collective: "ring:8:8", algorithm:ranks:per node
+      configurations{};  // GEMM: data types; kernel: names; collective: "ring:8:8", algorithm:ranks:per node
+  KernelPaces paces{};   // kernel: what the efficiencies are relative to
+  PassFactors passes{};  // GEMM: likewise, of gradients
   bool operator==(const ModelCard&) const = default;
 
   [[nodiscard]] bool measured(const std::string& gpu) const;

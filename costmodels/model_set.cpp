@@ -36,8 +36,9 @@ std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& 
   return listed;
 }
 
-double time_over_reference(float answer, double cap) {
-  return 1.0 / std::min(std::exp(static_cast<double>(answer)), cap);
+// No answer is faster than the best share of the roofline that was measured, in any pass.
+double time_over_reference(float answer, double pass, double cap) {
+  return 1.0 / std::min(std::exp(static_cast<double>(answer)) / pass, cap);
 }
 
 // MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering;
@@ -87,7 +88,7 @@ void ModelSet::complete_with(ModelSet&& other) {
         models_.begin(), models_.begin() + static_cast<std::ptrdiff_t>(own), [&](const Fitted& mine) {
           const bool every_gpu = std::all_of(card.gpus.begin(), card.gpus.end(),
                                              [&](const std::string& gpu) { return mine.card.measured(gpu); });
-          return mine.card.kind == card.kind && (card.kind != ModelKind::gemm || every_gpu);
+          return mine.card.kind == card.kind && every_gpu;
         });
   };
   for (auto& theirs : other.models_) {
@@ -97,11 +98,32 @@ void ModelSet::complete_with(ModelSet&& other) {
   if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
 }
 
+// The first model of the kind whose card satisfies `knows`; else the one that was measured on most GPUs or
+// systems.
+template <class Knows>
+std::size_t ModelSet::best(ModelKind kind, const Knows& knows) const {
+  std::optional<std::size_t> widest;
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const ModelCard& card = models_[i].card;
+    if (card.kind != kind) continue;
+    if (knows(card)) return i;
+    if (!widest || card.gpus.size() > models_[*widest].card.gpus.size()) widest = i;
+  }
+  ORRERY_ENSURE(widest);
+  return *widest;
+}
+
+std::size_t ModelSet::best_for(ModelKind kind, const GpuSpec& gpu) const {
+  return best(kind, [&](const ModelCard& card) { return measured_chip(card, gpu); });
+}
+
+std::size_t ModelSet::best_for(ModelKind kind, const Collective& op) const {
+  const std::string name = configuration_name(op);
+  return best(kind, [&](const ModelCard& card) { return card.has_configuration(name); });
+}
+
 std::size_t ModelSet::only(ModelKind kind) const {
-  const auto found =
-      std::find_if(models_.begin(), models_.end(), [&](const Fitted& one) { return one.card.kind == kind; });
-  ORRERY_ENSURE(found != models_.end());
-  return static_cast<std::size_t>(found - models_.begin());
+  return best(kind, [](const ModelCard&) { return true; });
 }
 
 std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
@@ -122,7 +144,7 @@ std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
 // for any GPU.
 ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed) const {
   if (computed == DataType::fp32) {
-    const std::size_t model = only(ModelKind::gemm_fp32);
+    const std::size_t model = best_for(ModelKind::gemm_fp32, gpu);
     return {model, models_[model].card.measured(gpu.name)};
   }
   std::optional<std::size_t> same_chip;
@@ -132,7 +154,7 @@ ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed)
     if (card.measured(gpu.name)) return {i, true};
     if (measured_chip(card, gpu)) same_chip = i;
   }
-  const std::size_t any = only(ModelKind::gemm_any);
+  const std::size_t any = best_for(ModelKind::gemm_any, gpu);
   return {same_chip.value_or(any), !same_chip && models_[any].card.measured(gpu.name)};
 }
 
@@ -141,6 +163,7 @@ struct ModelSet::GemmBatch {
   struct Row {
     std::size_t query;
     Seconds reference;
+    double pass;  // factor of the gradient on the reference
     bool extrapolated;
   };
   FeatureMatrix features;
@@ -158,27 +181,31 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     if (gemm == nullptr) continue;
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
     const auto real = matrix_peak(gpu, gemm->type);
-    const auto learned = matrix_peak(gpu, gemm->type == DataType::fp8 ? DataType::bf16 : gemm->type);
-    ORRERY_ENSURE(real && learned);
-    const bool fp32 = learned->type == DataType::fp32;
+    ORRERY_ENSURE(real);
+    const bool fp32 = real->type == DataType::fp32;
     auto& choice = choices[2 * static_cast<std::size_t>(queries[i].gpu) + (fp32 ? 1 : 0)];
-    if (!choice) choice = gemm_model(gpu, learned->type);
+    if (!choice) choice = gemm_model(gpu, real->type);
     const ModelCard& card = models_[choice->model].card;
+    // fp8 that was not measured takes the 16-bit model's efficiency.
+    const bool known = card.has_configuration(std::string(to_text(real->type)));
+    const bool scaled = real->type == DataType::fp8 && !known;
+    const auto learned = scaled ? matrix_peak(gpu, DataType::bf16) : real;
     const auto [asked, inside] = question(*gemm, learned->type, card);
     const auto timed = card.framework ? TimedAs::framework : TimedAs::kernel;
     const auto kind = card.kind == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
     GemmBatch& batch = batches[choice->model];
     batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
-    const bool fp8 = real->type == DataType::fp8;
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
-    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (fp8 ? 1 / kFp8Share : 1.0),
-                          !choice->measured || !inside || !(sixteen_bit || fp32)});
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / kFp8Share : 1.0),
+                          card.passes.of(gemm->pass),
+                          !choice->measured || !inside || !(sixteen_bit || fp32 || known)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     const auto efficiencies = models_[model].model.predict(batches[model].features);
     for (std::size_t i = 0; i < efficiencies.size(); ++i) {
       const auto& row = batches[model].rows[i];
-      const double factor = time_over_reference(efficiencies[i], models_[model].card.efficiency_cap);
+      const double factor =
+          time_over_reference(efficiencies[i], row.pass, models_[model].card.efficiency_cap);
       answers[row.query] = {row.reference * factor, row.extrapolated};
     }
   }

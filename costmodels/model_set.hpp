@@ -26,7 +26,8 @@ class ModelSet {
   // InputError.
   ModelSet(const std::vector<ModelFile>& files, const std::string& place);
 
-  // Takes over what this set has no model for: kinds, and GPUs with a GEMM model of their own.
+  // Takes over what this set has no model for: kinds, and GPUs or systems that its own models of a kind did
+  // not see.
   void complete_with(ModelSet&& other);
 
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
@@ -44,7 +45,11 @@ class ModelSet {
     bool measured = false;
   };
 
-  [[nodiscard]] std::size_t only(ModelKind) const;
+  template <class Knows>
+  [[nodiscard]] std::size_t best(ModelKind, const Knows&) const;
+  [[nodiscard]] std::size_t best_for(ModelKind, const GpuSpec&) const;
+  [[nodiscard]] std::size_t best_for(ModelKind, const Collective&) const;
+  [[nodiscard]] std::size_t only(ModelKind) const;  // of a kind with one model, or the first
   [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
   void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>,
                      std::vector<Prediction>&) const;

@@ -1,6 +1,5 @@
 // Operators whose time depends on their bytes alone, once the GPU or the links are known.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -34,7 +33,12 @@ struct KernelRule {
 // bandwidth (FIDELITY B 9.3), the optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
 constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
 
-KernelRule rule_of(const MemoryBound& op) {
+// A kernel that `card` has measured under its own name needs no rule.
+KernelRule rule_of(const MemoryBound& op, const ModelCard& card) {
+  if (op.fusion == Fusion::separate && card.has_configuration(std::string(to_text(op.kernel)))) {
+    const bool training = op.kernel == MemoryKernel::norm || op.kernel == MemoryKernel::activation;
+    if (!training) return {op.kernel, ModelKind::kernel, 1};
+  }
   constexpr KernelRule kStreaming{MemoryKernel::residual, ModelKind::kernel, kFusedFactor};
   if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
   switch (op.kernel) {
@@ -98,25 +102,32 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
   const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& {
     return gpus[static_cast<std::size_t>(one.gpu)];
   };
-  for (const ModelKind model : {ModelKind::kernel, ModelKind::training_kernel}) {
-    std::vector<KernelVariant> variants;
-    std::vector<Asked> asked;
-    for (std::size_t i = 0; i < queries.size(); ++i) {
-      const auto* op = std::get_if<MemoryBound>(&queries[i].op);
-      if (op == nullptr) continue;
-      const KernelRule rule = rule_of(*op);
-      if (rule.model != model) continue;
-      asked.push_back(
-          {i, index_of(variants, KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
-    }
-    const Fitted& fitted = models_[only(model)];
+  std::vector<std::vector<KernelVariant>> variants(models_.size());
+  std::vector<std::vector<Asked>> asked(models_.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<MemoryBound>(&queries[i].op);
+    if (op == nullptr) continue;
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
+    const std::size_t streaming = best_for(ModelKind::kernel, gpu);
+    const KernelRule rule = rule_of(*op, models_[streaming].card);
+    const std::size_t model = rule.model == ModelKind::kernel ? streaming : best_for(rule.model, gpu);
+    asked[model].push_back(
+        {i, index_of(variants[model], KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const Fitted& fitted = models_[model];
     const auto curve = curves(
-        fitted, variants,
+        fitted, variants[model],
         [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one)); },
-        [&](const KernelVariant& one, Bytes size) { return stream_time(size, gpu_of(one)); });
-    for (const auto& one : asked) {
-      answers[one.query] = {curve[one.variant].at(one.bytes) * one.factor,
-                            !measured_chip(fitted.card, gpu_of(variants[one.variant]))};
+        [&](const KernelVariant& one, Bytes size) {
+          return paced_time(fitted.card.paces[static_cast<std::size_t>(one.kernel)], size, gpu_of(one));
+        });
+    for (const auto& one : asked[model]) {
+      const GpuSpec& gpu = gpu_of(variants[model][one.variant]);
+      answers[one.query] = {
+          std::max(curve[one.variant].at(one.bytes) * one.factor, least_kernel_time(one.bytes, gpu)),
+          !measured_chip(fitted.card, gpu)};
     }
   }
 }
@@ -126,29 +137,32 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
   struct Asked {
     std::size_t query, variant;
   };
-  std::array<std::vector<Collective>, 2> variants;  // in a node, over nodes
-  std::array<std::vector<Asked>, 2> asked;
+  std::vector<std::vector<Collective>> variants(models_.size());
+  std::vector<std::vector<Asked>> asked(models_.size());
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<Collective>(&queries[i].op);
     if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
     Collective variant = *op;
     variant.bytes = Bytes(0);
     if (op->kind != CollectiveKind::all_to_all) variant.kind = CollectiveKind::all_reduce;
-    const std::size_t place = op->ranks > op->ranks_per_node ? 1 : 0;
-    asked[place].push_back({i, index_of(variants[place], variant)});
+    const bool one_node = op->ranks <= op->ranks_per_node;
+    const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
+    asked[model].push_back({i, index_of(variants[model], variant)});
   }
   const auto sized = [](Collective op, Bytes size) {
     op.bytes = size;
     return op;
   };
-  for (const std::size_t place : {0U, 1U}) {
-    const Fitted& fitted = models_[only(place == 0 ? ModelKind::collective : ModelKind::network)];
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const Fitted& fitted = models_[model];
     const auto features = [&](const Collective& op, Bytes size) {
-      return place == 0 ? collective_features(sized(op, size)) : network_features(sized(op, size));
+      return fitted.card.kind == ModelKind::collective ? collective_features(sized(op, size))
+                                                       : network_features(sized(op, size));
     };
-    const auto curve = curves(fitted, variants[place], features,
+    const auto curve = curves(fitted, variants[model], features,
                               [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });
-    for (const auto& [query, variant] : asked[place]) {
+    for (const auto& [query, variant] : asked[model]) {
       const auto& op = std::get<Collective>(queries[query].op);
       const Seconds ring = curve[variant].at(op.bytes) * share_of_all_reduce(op.kind);
       answers[query] = {std::max(ring, wire_time(op)),

@@ -8,16 +8,19 @@
 #include "platforms/cluster.hpp"
 #include "platforms/gpu.hpp"
 #include "platforms/units.hpp"
+#include "traces/gemm_pass.hpp"
 
 namespace orrery {
 
 enum class Direction { forward, backward };
 
-// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each.
+// C[m, n] = A[m, k] B[k, n], `batch` times. 2 m n k FLOPs each. Of a layer [m, n, k], the input gradient is
+// [m, k, n] and the weight gradient [k, n, m].
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
   DataType type = DataType::bf16;
+  GemmPass pass = GemmPass::forward;
   bool operator==(const Gemm&) const = default;
 };
 

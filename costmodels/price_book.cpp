@@ -1,165 +1,14 @@
 #include "costmodels/price_book.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
-#include "costmodels/pass_pieces.hpp"
+#include "costmodels/price_batch.hpp"
 #include "platforms/errors.hpp"
-#include "strategies/placement.hpp"
 
 namespace orrery {
-namespace {
-
-// Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100
-// hosts).
-constexpr Seconds kOptimizerHost = milliseconds(3);
-
-// Compute beside a collective, measured on A100 (Galvatron, arXiv 2211.13878, its overlap coefficient).
-constexpr double kOverlapSlowdown = 1.1256;
-
-}  // namespace
-
-// Operators of a block, and their times once predicted.
-struct PriceBook::AskedBlock {
-  BlockOperators operators;
-  PassTimes forward = {}, backward = {}, attention_core = {};
-
-  [[nodiscard]] PassCost core() const { return cost_of({operators.attention_core, {}, {}}, attention_core); }
-  [[nodiscard]] BlockCost cost() const {
-    return {cost_of(operators.forward, forward), cost_of(operators.backward, backward), core()};
-  }
-  [[nodiscard]] BlockPieces pieces() const {
-    return {pieces_of(operators.forward, forward, PassOrder::forward),
-            pieces_of(operators.backward, backward, PassOrder::backward),
-            {core().compute, core().flops}};
-  }
-};
-
-// Of one shard: of every layer shape, then of embedding and head.
-struct PriceBook::AskedShard {
-  std::vector<AskedBlock> shapes;
-  AskedBlock embedding, head;
-};
-
-// Collects the operators of all tables, asks once, and hands every answer to whoever asked.
-class PriceBook::Batch {
- public:
-  // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr) {
-    queries_.push_back({group, op});
-    sinks_.push_back({seconds, extrapolated});
-  }
-
-  void add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated) {
-    const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
-      seconds->resize(asked.size());
-      for (std::size_t i = 0; i < asked.size(); ++i) add(group, asked[i], &(*seconds)[i], extrapolated);
-    };
-    ask(operators.compute, &times->compute);
-    ask(operators.communication, &times->communication);
-  }
-
-  void add_block(int group, AskedBlock* block, bool* extrapolated) {
-    add_pass(group, block->operators.forward, &block->forward, extrapolated);
-    add_pass(group, block->operators.backward, &block->backward, extrapolated);
-    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated);
-  }
-
-  std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
-    std::vector<GpuSpec> gpus;
-    for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
-    const std::vector<Prediction> answers = models.predict(gpus, queries_);
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const Sink& sink = sinks_[i];
-      *sink.seconds += answers[i].time;
-      if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
-    }
-    return queries_.size();
-  }
-
- private:
-  struct Sink {
-    Seconds* seconds;
-    bool* extrapolated;
-  };
-  std::vector<OperatorQuery> queries_;
-  std::vector<Sink> sinks_;
-};
-
-// Times of one kind of operation over sizes, turned into efficiencies once they are predicted.
-struct PriceBook::SizeSeries {
-  std::vector<Seconds> times;
-  std::vector<double> ideal;     // s at full bandwidth
-  std::vector<double> overhead;  // s of latency, which the flows pay on their own
-
-  void add(Seconds ideal_time, Seconds latency) {
-    ideal.push_back(ideal_time.value());
-    overhead.push_back(latency.value());
-  }
-
-  [[nodiscard]] SizeTable efficiencies() const {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const double moving = times[i].value() - overhead[i];
-      // A measured time below the bound means the catalog's link is slower than the measured one: play the
-      // link.
-      values.push_back(moving > ideal[i] ? ideal[i] / moving : 1.0);
-    }
-    return SizeTable(kFirstExponent, std::move(values));
-  }
-};
-
-namespace {
-
-std::vector<double> grid() {
-  std::vector<double> sizes;
-  for (int exponent = kFirstExponent; exponent <= kLastExponent; exponent += kStride) {
-    sizes.push_back(std::exp2(exponent));
-  }
-  return sizes;
-}
-
-// What one GPU gets of the NICs of its node.
-LinkSpec nic_share(const NodeGroup& group) {
-  const double share = static_cast<double>(group.nics_per_node) / group.gpus_per_node;
-  return {group.nic.bandwidth * std::min(1.0, share), group.nic.latency};
-}
-
-// Replicas of one stage that share a node.
-int ring_ranks_per_node(const NodeGroup& group, int lanes, int data) {
-  return std::max(1, std::min(data, group.gpus_per_node / lanes));
-}
-
-Collective ring_collective(const NodeGroup& group, int lanes, int data, CollectiveKind kind, double bytes) {
-  Collective ring;
-  ring.kind = kind;
-  ring.bytes = Bytes(bytes);
-  ring.ranks = data;
-  ring.ranks_per_node = ring_ranks_per_node(group, lanes, data);
-  ring.gpu_link = group.gpu_link;
-  ring.network = nic_share(group);
-  return ring;
-}
-
-// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the
-// node is as busy: with its share of the NICs, since the flows that share them are played.
-std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
-  const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
-  const double members = ring.ranks;
-  const double hop = rounds * (members - 1) / members * ring.bytes.value();
-  const bool closed = ring.ranks <= ring.ranks_per_node;
-  const double inside = hop / group.gpu_link.bandwidth.value();
-  const double steps = rounds * (members - 1);
-  if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
-  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
-  const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
-  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
-}
-
-}  // namespace
 
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
     : model_(model), cluster_(cluster), precision_(precision) {}
@@ -178,6 +27,7 @@ void PriceBook::need_rings(int group, int lanes, int data, int expert) {
 }
 
 void PriceBook::need(const ParallelStrategy& strategy) {
+  for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
@@ -194,7 +44,9 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
-  sharding.attention = precision_.flash_attention ? AttentionKernel::flash : AttentionKernel::unfused;
+  sharding.attention = precision_.flash_attention ? precision_.stack.attention : AttentionKernel::unfused;
+  sharding.stack = precision_.stack;
+  sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_link = group.gpu_link;
@@ -202,14 +54,20 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   return sharding;
 }
 
-std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
+std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   std::vector<AskedShard> asked;
   asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
-    asked.push_back({{}, {embedding_operators(model_, split)}, {head_operators(model_, split)}});
+    const double table =
+        static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden);
+    asked.push_back({{},
+                     {embedding_operators(model_, split), split, weight_traffic(split, table)},
+                     {head_operators(model_, split), split, weight_traffic(split, table)}});
     for (const LayerShape& shape : model_.shapes) {
-      asked.back().shapes.push_back({layer_operators(shape, model_.causal, split)});
+      const LocalParameters parameters = local_parameters(shape, local_layer(shape, split_of(split)));
+      asked.back().shapes.push_back({layer_operators(shape, model_.causal, split), split,
+                                     weight_traffic(split, parameters.dense + parameters.expert)});
     }
     for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
     batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);
@@ -218,67 +76,11 @@ std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
   return asked;
 }
 
-std::map<PriceBook::RingKey, PriceBook::SizeSeries> PriceBook::ask_rings(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::map<RingKey, SizeSeries> all;
-  for (const auto& [key, table] : rings_) {
-    const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
-    SizeSeries& series = all[key];
-    series.times.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const Collective ring = ring_collective(group, key.lanes, key.data, key.kind, sizes[i]);
-      const auto [ideal, overhead] = ring_bound(group, ring);
-      series.add(Seconds(ideal), Seconds(overhead));
-      batch.add(key.group, ring, &series.times[i]);
-    }
-  }
-  return all;
-}
-
-LinkSpec PriceBook::path_of(const PathKey& key) const {
-  const NodeGroup& from = cluster_.groups[static_cast<std::size_t>(key.from)];
-  const NodeGroup& to = cluster_.groups[static_cast<std::size_t>(key.to)];
-  if (key.inside) return {from.gpu_link.bandwidth, from.gpu_link.latency * 2};
-  return {std::min(from.nic.bandwidth, to.nic.bandwidth), from.nic.latency + to.nic.latency};
-}
-
-std::map<PriceBook::PathKey, PriceBook::SizeSeries> PriceBook::ask_paths(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::map<PathKey, SizeSeries> all;
-  const auto ask = [&](const PathKey& key) {
-    const LinkSpec path = path_of(key);
-    SizeSeries& series = all[key];
-    series.times.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      series.add(Bytes(sizes[i]) / path.bandwidth, path.latency);
-      batch.add(key.from, PointToPoint{Bytes(sizes[i]), path, key.inside}, &series.times[i]);
-    }
-  };
-  const int groups = static_cast<int>(cluster_.groups.size());
-  for (int from = 0; from < groups; ++from) {
-    ask({from, from, true});
-    for (int to = 0; to < groups; ++to) ask({from, to, false});
-  }
-  return all;
-}
-
-std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::vector<std::vector<Seconds>> all(cluster_.groups.size(), std::vector<Seconds>(sizes.size()));
-  for (std::size_t group = 0; group < all.size(); ++group) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      for (const Operator& op : optimizer_operators(sizes[i], precision_.type)) {
-        batch.add(static_cast<int>(group), op, &all[group][i]);
-      }
-    }
-  }
-  return all;
-}
-
 void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
   auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
     const AskedShard& shard = *next++;
+    const std::optional<LayerTable> measured = measured_table(key);
     std::vector<BlockCost> shapes;
     for (const AskedBlock& block : shard.shapes) {
       shapes.push_back(block.cost());
@@ -288,7 +90,6 @@ void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
     cost.embedding_pieces = shard.embedding.pieces();
     cost.head = shard.head.cost();
     cost.head_pieces = shard.head.pieces();
-    const std::optional<LayerTable> measured = measured_table(key);
     cost.before.assign(1, BlockCost{});
     for (std::size_t i = 0; i < model_.layers.size(); ++i) {
       const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
@@ -300,6 +101,7 @@ void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
     cost.embedding = as_measured(cost.embedding, measured->embedding);
     cost.head = as_measured(cost.head, measured->head);
     cost.extrapolated = false;
+    cost.measured = true;
   }
 }
 
@@ -315,7 +117,7 @@ std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
 
 std::size_t PriceBook::predict(const CostModels& models) {
   ORRERY_ENSURE(optimizers_.empty());  // once
-  Batch batch;
+  PriceBatch batch;
   auto layers = ask_layers(batch);  // the answers arrive in these
   auto rings = ask_rings(batch);
   auto paths = ask_paths(batch);
@@ -338,12 +140,16 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
-PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
-                                const Recompute& recompute) const {
+PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
+                                Backward pass) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
+  const HostCost host = cost.measured ? HostCost{} : precision_.stack.host;
+  const Seconds forward_host = host.forward * range.count + host.collective * forward.calls;
+  Seconds backward_host = host.backward * range.count;
+  PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   switch (recompute.granularity) {
     case RecomputeGranularity::none:
       break;
@@ -351,6 +157,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
       backward += cost.before[end].attention_core - cost.before[first].attention_core;
       break;
     case RecomputeGranularity::full: {
+      backward_host += host.forward * range.count;
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
       backward +=
@@ -361,138 +168,57 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range,
   if (range.first == 0) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;
+    weights += cost.embedding.weight_gradient;
   }
   if (end == model_.layers.size()) {
     forward += cost.head.forward;
     backward += cost.head.backward;
+    weights += cost.head.weight_gradient;
   }
+  backward_host += host.collective * backward.calls;
+  if (pass == Backward::split) backward.communication += weights.communication;
+  const PassTime forward_time = time_under(forward, forward_host, range.count, precision_.stack);
+  const PassTime backward_time = time_under(backward, backward_host, range.count, precision_.stack);
   PartTimes times;
-  times.forward = forward.compute + forward.communication;
-  times.backward = backward.compute + backward.communication;
+  times.forward = forward_time.time;
+  times.backward = backward_time.time;
+  times.host_bound = forward_time.host_bound || backward_time.host_bound;
   times.forward_tensor = forward.communication;
   times.backward_tensor = backward.communication;
   times.forward_flops = forward.flops;
   times.backward_flops = backward.flops;
+  if (pass == Backward::split) {
+    times.backward -= weights.compute;
+    times.backward_flops -= weights.flops;
+    times.weight_gradient = weights.compute;
+    times.weight_gradient_flops = weights.flops;
+  }
   return times;
 }
 
-Seconds PriceBook::optimizer(int group, double parameters) const {
-  return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
+bool gathered_in_passes(const ParallelStrategy& strategy) {
+  return strategy.fully_sharded && strategy.pipeline == 1;
 }
 
-TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind,
-                                              Bytes bytes) const {
-  if (data < 2) return {};
-  const auto found = rings_.find({group, lanes, data, kind});
-  ORRERY_ENSURE(found != rings_.end());
-  const double efficiency = found->second.at(bytes.value());
-  return {efficiency, efficiency};
-}
-
-double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {
-  const auto found = paths_.find(key);
-  return found == paths_.end() ? 1.0 : found->second.at(bytes.value());
-}
-
-BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
-  const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
-  const int from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))].group;
-  const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
-  BoundaryMessage message;
-  message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
-  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
-                        path_efficiency({from, to, false}, message.bytes)};
-  return message;
-}
-
-// `apart`: replicas from one member of the ring to the next.
-PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part, double parameters,
-                                        int apart) const {
-  const int stage = strategy.rank_of_part(part);
-  const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  PartReduction reduction;
-  reduction.gradients = Bytes(parameters * gradient_bytes(strategy.type));
-  const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
-    return ring_efficiency(devices.group, strategy.tensor(stage) * apart,
-                           strategy.data * strategy.context / apart, kind, bytes);
-  };
-  reduction.efficiency =
-      efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                 reduction.gradients);
-  if (strategy.distributed_optimizer) {
-    reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
-    reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
-  }
-  return reduction;
-}
-
-// Experts that are spread over replicas have fewer copies than the rest of a part, and a reduction of their
-// own.
-void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
-  plan.expert = strategy.expert;
-  for (int part = 0; part < strategy.part_count(); ++part) {
-    const LocalParameters parameters =
-        part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
-    if (strategy.expert == 1) {
-      plan.reductions.push_back(part_reduction(strategy, part, parameters.dense + parameters.expert, 1));
-      continue;
-    }
-    plan.reductions.push_back(part_reduction(strategy, part, parameters.dense, 1));
-    plan.expert_reductions.push_back(part_reduction(strategy, part, parameters.expert, strategy.expert));
-  }
-}
-
-PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
-  PricedPlan plan;
-  plan.schedule = {strategy.schedule, strategy.transfers, strategy.pipeline, strategy.chunks,
-                   static_cast<int>(strategy.microbatches())};
-  plan.replicas = strategy.data;
-  plan.context = strategy.context;
-  for (int part = 0; part < strategy.part_count(); ++part) {
-    const int stage = strategy.rank_of_part(part);
-    plan.parts.push_back(part_times(shard(shard_key(strategy, stage)),
-                                    strategy.parts[static_cast<std::size_t>(part)], strategy.recompute));
-  }
-  add_reductions(plan, strategy);
-  for (int b = 0; b + 1 < strategy.part_count(); ++b) plan.boundaries.push_back(boundary(strategy, b));
-  plan.gpus = place(strategy, topology);
-  play_groups(plan, strategy, topology);
-  plan.distributed_optimizer = strategy.distributed_optimizer;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    plan.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                       optimizer_shard_parameters(model_, strategy, stage)));
-  }
-  if (model_.tied_embeddings && model_.vocabulary > 0) {
-    const int tensor = strategy.tensor(0);
-    const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
-    plan.embedding_gradient =
-        Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
-  }
-  plan.gradient_norm = true;
-  plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
-  plan.overlap_param_gather = strategy.overlap_param_gather;
-  if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
-    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways)
-    // elements.
-    plan.bucket =
-        Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
-    plan.overlap_slowdown = kOverlapSlowdown;
-  }
-  // Parameters gathered under the next forwards show in the second iteration.
-  if (strategy.overlap_param_gather) plan.iterations = 2;
-  return plan;
+Backward backward_of(ScheduleKind kind) {
+  return splits_backward(kind) ? Backward::split : Backward::whole;
 }
 
 ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  return {devices.group,   devices.tensor,       strategy.context,
-          strategy.expert, strategy.micro_batch, strategy.sequence_parallel};
+  return {devices.group,
+          devices.tensor,
+          strategy.context,
+          strategy.expert,
+          strategy.micro_batch,
+          strategy.sequence_parallel,
+          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {
   std::vector<std::string> reasons;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const ShardKey key = shard_key(strategy, stage);
+  for (int at = 0; at < strategy.kinds() * strategy.pipeline; ++at) {
+    const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
                          ": some operators lie outside what was measured";

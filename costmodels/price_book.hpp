@@ -15,6 +15,7 @@
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 #include "strategies/model.hpp"
+#include "strategies/shares.hpp"
 #include "strategies/strategy.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -28,10 +29,14 @@ struct ShardKey {
   int expert = 1;
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
+  int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
   auto operator<=>(const ShardKey&) const = default;
 };
 
 ShardKey shard_key(const ParallelStrategy&, int stage);
+// Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
+// reshard_after_forward off there).
+bool gathered_in_passes(const ParallelStrategy&);
 
 struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
@@ -41,13 +46,23 @@ struct ShardCost {
   BlockPieces embedding_pieces;
   BlockPieces head_pieces;
   bool extrapolated = false;  // some operator lies outside what was measured
+  bool measured = false;      // layers were: the cost of the host is in their times
 };
+
+// Whether the gradients of the weights are a task of their own.
+enum class Backward { whole, split };
+Backward backward_of(ScheduleKind);
 
 struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;
   std::int64_t sequence = 0;  // tokens
+  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
 };
+
+class PriceBatch;
+struct AskedShard;
+struct SizeSeries;
 
 class PriceBook {
  public:
@@ -68,19 +83,25 @@ class PriceBook {
   [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
   // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
   // last layer.
-  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&) const;
+  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
+                                     Backward = Backward::whole) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 
   // The whole plan on the topology that has the strategy's nodes.
   [[nodiscard]] PricedPlan price(const ParallelStrategy&, const Topology&) const;
+  // With the microbatches of unlike replicas that make the slowest fastest (shares.hpp), by replica_paces.
+  [[nodiscard]] ParallelStrategy with_chosen_shares(const ParallelStrategy&) const;
+  // Seconds a replica of each kind takes for its microbatches, as far as its GPUs decide them.
+  [[nodiscard]] std::vector<ReplicaPace> replica_paces(const ParallelStrategy&) const;
   // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they
   // are not.
   [[nodiscard]] std::vector<std::string> extrapolations(const ParallelStrategy&) const;
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:
   struct RingKey {
@@ -93,24 +114,23 @@ class PriceBook {
     bool inside;   // of one node
     auto operator<=>(const PathKey&) const = default;
   };
-  class Batch;
-  struct AskedBlock;
-  struct AskedShard;
-  struct SizeSeries;
-
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<AskedShard> ask_layers(Batch&);  // [shard]
-  std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
-  std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
-  std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
+  std::vector<AskedShard> ask_layers(PriceBatch&);  // [shard]
+  std::map<RingKey, SizeSeries> ask_rings(PriceBatch&) const;
+  std::map<PathKey, SizeSeries> ask_paths(PriceBatch&) const;
+  std::vector<std::vector<Seconds>> ask_optimizers(PriceBatch&) const;  // [group][size]
   [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
   void sum_layers(const std::vector<AskedShard>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
   [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
+  [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&) const;
+  void price_kinds(const ParallelStrategy&, PricedPlan&) const;
   [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part, double parameters,
                                              int apart) const;
+  [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part, double parameters,
+                                                int apart) const;
   void add_reductions(PricedPlan&, const ParallelStrategy&) const;
   // Cuts the parts of stages whose groups can contend into pieces around their collectives.
   void play_groups(PricedPlan&, const ParallelStrategy&, const Topology&) const;

@@ -29,6 +29,19 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   return traffic;
 }
 
+ScheduleTimes schedule_times(const PricedPlan& plan, int replica) {
+  ScheduleTimes times;
+  for (int p = 0; p < static_cast<int>(plan.parts.size()); ++p) {
+    const PartTimes& part = plan.part_times(replica, p);
+    times.parts.push_back({part.forward, part.backward, part.weight_gradient});
+  }
+  times.transfers = plan.transfers;
+  times.transfers.resize(plan.parts.size() - 1);
+  const bool one_after_another = plan.iterations > 1 && !plan.gradient_norm;
+  times.goal = one_after_another ? ScheduleGoal::rank_span : ScheduleGoal::makespan;
+  return times;
+}
+
 // SplitMix64 (Steele, Lea, Flood 2014): noise that depends on what it is for, not on the order it is asked
 // in.
 std::uint64_t mixed(std::uint64_t value) {
@@ -54,20 +67,39 @@ double normal(std::uint64_t seed) {
 PlanPrograms make_programs(const PricedPlan& plan) {
   const TrafficShape traffic = traffic_shape(plan);
   PlanPrograms result;
-  std::vector<int> counts;  // microbatches of each program
+  std::vector<std::pair<int, int>> made;  // microbatches of each program, and the kind it was built for
   for (int replica = 0; replica < plan.replicas; ++replica) {
     ScheduleShape shape = plan.schedule;
     if (!plan.replica_microbatches.empty()) {
       shape.microbatches = plan.replica_microbatches[static_cast<std::size_t>(replica)];
     }
-    const auto known = std::find(counts.begin(), counts.end(), shape.microbatches);
-    result.of_replica.push_back(static_cast<int>(known - counts.begin()));
-    if (known != counts.end()) continue;
-    counts.push_back(shape.microbatches);
-    result.programs.push_back(
-        with_traffic(plan.given_schedule ? *plan.given_schedule : make_schedule(shape), traffic));
+    const bool timed = splits_backward(shape.kind) && !plan.kind_of_replica.empty();
+    const int kind = timed ? plan.kind_of_replica[static_cast<std::size_t>(replica)] : 0;
+    const auto known = std::find(made.begin(), made.end(), std::pair(shape.microbatches, kind));
+    result.of_replica.push_back(static_cast<int>(known - made.begin()));
+    if (known != made.end()) continue;
+    made.emplace_back(shape.microbatches, kind);
+    result.programs.push_back(with_traffic(
+        plan.given_schedule ? *plan.given_schedule : make_schedule(shape, schedule_times(plan, replica)), traffic));
   }
   return result;
+}
+
+std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topology) {
+  std::vector<Seconds> times;
+  for (std::size_t boundary = 0; boundary < plan.boundaries.size(); ++boundary) {
+    const int from = plan.rank_of_part(static_cast<int>(boundary));
+    const int to = plan.rank_of_part(static_cast<int>(boundary) + 1);
+    std::vector<Flow> flows;
+    const BoundaryMessage& message = plan.boundaries[boundary];
+    for (std::size_t lane = 0; from != to && lane < plan.lanes(0, from).size(); ++lane) {
+      const int receiver = plan.lanes(0, to)[lane % plan.lanes(0, to).size()];
+      flows.push_back(
+          make_flow(topology, plan.lanes(0, from)[lane], receiver, message.bytes, message.efficiency));
+    }
+    times.push_back(flows.empty() ? Seconds(0) : together(topology, flows));
+  }
+  return times;
 }
 
 double duration_factor(const PricedPlan& plan, int rank, int iteration, std::size_t step) {

@@ -8,6 +8,7 @@
 #include "costmodels/collective_flows.hpp"
 #include "costmodels/flow.hpp"
 #include "costmodels/operator.hpp"
+#include "platforms/topology.hpp"
 #include "platforms/units.hpp"
 #include "strategies/schedule.hpp"
 
@@ -43,10 +44,12 @@ struct PartTimes {
   Seconds backward_tensor;
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
+  Flops weight_gradient_flops = {};  // as weight_gradient
+  bool host_bound = false;           // the host launches kernels more slowly than the GPU runs them
   // In order; empty: the pass is computed in one go. The times above are then those of the pieces when
-  // nothing contends, in the first replica.
+  // nothing contends, in the first replica of the kind.
   std::vector<PlayedPiece> forward_pieces = {};
-  std::vector<PlayedPiece> backward_pieces = {};
+  std::vector<PlayedPiece> backward_pieces = {};  // without what is in weight_gradient
 };
 
 struct BoundaryMessage {
@@ -62,6 +65,13 @@ struct PartReduction {
   TransferEfficiency gather_efficiency = {};  // of the parameters
 };
 
+// What differs between kinds of unlike replicas; as in PricedPlan.
+struct KindPrices {
+  std::vector<PartTimes> parts;
+  std::vector<BoundaryMessage> boundaries;
+  std::vector<Seconds> optimizer;
+};
+
 // Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends
 // to the same lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
@@ -72,6 +82,7 @@ struct PricedPlan {
   int context = 1;                          // context ranks a stage has
   std::vector<PartTimes> parts;             // P * v, in model order
   std::vector<BoundaryMessage> boundaries;  // P * v - 1
+  std::vector<Seconds> transfers;           // P * v - 1, or empty: free. What the schedule is built for
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
   int expert = 1;                           // replicas in a row that share one set of experts
@@ -90,9 +101,13 @@ struct PricedPlan {
   // arXiv 2211.13878, its overlap coefficient).
   double overlap_slowdown = 1.0;
   std::optional<CollectiveAlgorithm> algorithm;  // of collectives, where it can; absent: NCCL's choice
-  // Unequal replicas: microbatches of each (empty: all as in `schedule`), and a factor on the durations of
-  // each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
+  // Unequal replicas: microbatches of each (empty: all as in `schedule`); the kind of each (empty: all 0),
+  // where `parts`, `boundaries` and `optimizer` are the prices of kind 0 and `other_kinds` those of kind 1
+  // and up.
   std::vector<int> replica_microbatches;
+  std::vector<int> kind_of_replica;
+  std::vector<KindPrices> other_kinds;
+  // A factor on the durations of each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<double> slowness;
   int slow_from = 0;
   // Log-normal noise of every duration: deviation of its logarithm, and what draws it.
@@ -103,6 +118,26 @@ struct PricedPlan {
   [[nodiscard]] int rank_of_part(int part) const {
     return given_schedule ? given_schedule->rank_of_part[static_cast<std::size_t>(part)]
                           : rank_holding(schedule.kind, schedule.ranks, part);
+  }
+  [[nodiscard]] int kind_of(int replica) const {
+    return kind_of_replica.empty() ? 0 : kind_of_replica[static_cast<std::size_t>(replica)];
+  }
+  // Prices of a replica's kind; absent: those of the plan itself.
+  [[nodiscard]] const KindPrices* other_prices(int replica) const {
+    const int kind = kind_of(replica);
+    return kind == 0 ? nullptr : &other_kinds[static_cast<std::size_t>(kind - 1)];
+  }
+  [[nodiscard]] const PartTimes& part_times(int replica, int part) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->parts : parts)[static_cast<std::size_t>(part)];
+  }
+  [[nodiscard]] const BoundaryMessage& boundary(int replica, int boundary) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->boundaries : boundaries)[static_cast<std::size_t>(boundary)];
+  }
+  [[nodiscard]] Seconds optimizer_step(int replica, int stage) const {
+    const KindPrices* other = other_prices(replica);
+    return (other ? other->optimizer : optimizer)[static_cast<std::size_t>(stage)];
   }
   [[nodiscard]] const std::vector<int>& lanes(int replica, int stage) const {
     return gpus[static_cast<std::size_t>(replica * stages() + stage)];
@@ -117,7 +152,12 @@ struct PlanPrograms {
     return programs[static_cast<std::size_t>(of_replica[static_cast<std::size_t>(replica)])];
   }
 };
+// Schedules that split the backward are built for the plan's durations, without slowness, noise and
+// collectives: as one would build them before a run.
 PlanPrograms make_programs(const PricedPlan&);
+
+// What a message over each boundary takes from replica 0 when all lanes send at once; 0 within a rank.
+std::vector<Seconds> transfer_times(const PricedPlan&, const Topology&);
 
 // Factor on the duration of a step: the slowness of the rank in that iteration, and its noise.
 double duration_factor(const PricedPlan&, int rank, int iteration, std::size_t step);

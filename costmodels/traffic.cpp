@@ -43,7 +43,7 @@ void TrafficFlows::build_messages() {
   for (int replica = 0; replica < replicas_; ++replica) {
     for (int boundary = 0; boundary < schedule_.boundaries(); ++boundary) {
       const auto at = static_cast<std::size_t>(boundary);
-      const BoundaryMessage& message = plan_.boundaries[at];
+      const BoundaryMessage& message = plan_.boundary(replica, boundary);
       const std::vector<int>& before = plan_.lanes(replica, schedule_.rank_of_part[at]);
       const std::vector<int>& after = plan_.lanes(replica, schedule_.rank_of_part[at + 1]);
       std::vector<Flow> forward, backward;

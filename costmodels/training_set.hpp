@@ -11,6 +11,10 @@
 
 namespace orrery {
 
+// An operator timed through a framework takes the host's time when its reference is shorter; only longer ones
+// tell about the GPU.
+inline constexpr Seconds kShortestFrameworkTime = Seconds(60e-6);
+
 struct TrainingSet {
   std::string name;  // of the model file
   ModelCard card{};
@@ -18,10 +22,16 @@ struct TrainingSet {
   FeatureMatrix features{1};
   std::vector<float> targets{};  // log(reference / time)
   std::vector<float> weights{};  // empty for all alike
+  bool gradients = false;        // GEMM: whether gradients were among the rows, so that the trees know them
+  // Kernels: what each target is relative to depends on the rows that were taught (relate_to_paces).
+  std::vector<KernelTime> kernels{};
   // What can be held out, one entry a row.
   std::vector<std::string> models{}, shapes{}, gpus{};
   std::vector<bool> large{};  // M >= 1024; kernels: 4 MiB and more; collectives and transfers: 1 MiB and more
 };
+
+// The pace of each kernel in these rows, and targets relative to it.
+void relate_to_paces(TrainingSet&, const KernelPaces&);
 
 struct TrainingSets {
   std::vector<TrainingSet> sets;

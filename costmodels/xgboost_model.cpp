@@ -83,6 +83,8 @@ XgboostModel XgboostModel::train(const FeatureMatrix& features, std::span<const 
   handle->set("max_bin", "256");
   handle->set("eta", std::to_string(options.learning_rate));
   handle->set("min_child_weight", std::to_string(options.min_child_weight));
+  handle->set("subsample", std::to_string(options.row_share));
+  handle->set("colsample_bytree", std::to_string(options.column_share));
   handle->set("seed", std::to_string(options.seed));
   handle->set("objective", "reg:squarederror");
   handle->set("base_score", "0");

@@ -38,6 +38,7 @@ struct TrainingOptions {
   int leaves = 16;  // of each tree, split where the loss falls most
   double learning_rate = 0.13;
   double min_child_weight = 8;
+  double row_share = 1, column_share = 1;  // drawn for each tree, from the seed
   std::string monotone{};  // "(1,0,-1)": how the target may move with each feature; empty for any way
   std::uint64_t seed = 1;
   bool operator==(const TrainingOptions&) const = default;

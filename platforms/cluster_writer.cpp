@@ -56,6 +56,8 @@ std::string gpu_map(const GpuSpec& gpu) {
   out += ", link: " + quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
+  if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
+  if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
   return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
 }
 

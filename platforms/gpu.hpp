@@ -27,6 +27,9 @@ struct GpuSpec {
   int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
   Bytes l2_cache;
   Watts power;  // thermal design power
+  // Speed of matrix units that lasts under power, over that of short kernels in a benchmark.
+  double sustained = 1.0;
+  std::optional<Watts> power_limit;  // set by the owner, below `power`
   std::string source;
   bool operator==(const GpuSpec&) const = default;
 };

@@ -113,6 +113,15 @@ void add_stage(Facts& facts, const PlanSide& side, const StageAccounting& times)
   add_times(facts, times.mean);
 }
 
+std::string ratio_text(const FactPair& pair) {
+  if (!pair.differs() || !pair.sides[0] || !pair.sides[1]) return "";
+  const auto first = pair.sides[0]->number, second = pair.sides[1]->number;
+  if (!first || !second || *second == 0) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", *first / *second);
+  return text;
+}
+
 }  // namespace
 
 std::vector<PlanFact> plan_facts(const PlanSide& side) {
@@ -150,14 +159,15 @@ std::vector<FactPair> side_by_side(const std::vector<PlanFact>& first, const std
 
 std::string to_text(const std::vector<FactPair>& pairs, const std::array<std::string, 2>& paths) {
   Table table;
-  table.columns = {{""}, {""}, {paths[0], Align::right}, {paths[1], Align::right}};
+  table.columns = {
+      {""}, {""}, {paths[0], Align::right}, {paths[1], Align::right}, {"first / second", Align::right}};
   std::string group;
   for (const FactPair& pair : pairs) {
     if (pair.group == kArguments && !pair.differs()) continue;
-    if (pair.group != group) table.rows.push_back({"", pair.group, "", ""});
+    if (pair.group != group) table.rows.push_back({"", pair.group, "", "", ""});
     group = pair.group;
     const auto cell = [&](std::size_t side) { return pair.sides[side] ? pair.sides[side]->text : "-"; };
-    table.rows.push_back({pair.differs() ? "*" : "", "  " + pair.name, cell(0), cell(1)});
+    table.rows.push_back({pair.differs() ? "*" : "", "  " + pair.name, cell(0), cell(1), ratio_text(pair)});
   }
   return to_text(table) + "\n* differs; times of a stage are means over its ranks\n";
 }

@@ -232,7 +232,9 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
     std::vector<int>& lanes = plan.gpus.emplace_back(static_cast<std::size_t>(tensor));
     std::iota(lanes.begin(), lanes.end(), first);
   }
-  return {std::move(plan), Topology(one_switch(nic, nodes), {nodes})};
+  Topology topology(one_switch(nic, nodes), {nodes});
+  plan.transfers = transfer_times(plan, topology);
+  return {std::move(plan), std::move(topology)};
 }
 
 DurationsPlan read_durations(const std::string& path) {

@@ -20,7 +20,7 @@ Bytes StageFitter::capacity(const ParallelStrategy& strategy, int stage) const {
   return usable_memory(group_of_stage(book_.cluster(), strategy, stage).gpu.memory);
 }
 
-const InFlight& StageFitter::alive(const ParallelStrategy& strategy, int stage) {
+const std::vector<AliveState>& StageFitter::alive(const ParallelStrategy& strategy, int stage) {
   // The peak is reached in the warm-up and first pairs: more microbatches than 4 P change nothing.
   const auto most = static_cast<std::int64_t>(4) * strategy.pipeline;
   const bool all_alive = strategy.schedule == ScheduleKind::gpipe;
@@ -31,8 +31,8 @@ const InFlight& StageFitter::alive(const ParallelStrategy& strategy, int stage) 
   if (found == alive_.end()) {
     const Schedule schedule =
         make_schedule({key.kind, key.transfers, key.ranks, key.chunks, key.microbatches, 0});
-    std::vector<InFlight> ranks;
-    for (int rank = 0; rank < key.ranks; ++rank) ranks.push_back(in_flight(schedule, rank));
+    std::vector<std::vector<AliveState>> ranks;
+    for (int rank = 0; rank < key.ranks; ++rank) ranks.push_back(alive_states(schedule, rank));
     found = alive_.emplace(key, std::move(ranks)).first;
   }
   return found->second[static_cast<std::size_t>(stage)];
@@ -70,7 +70,7 @@ std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strat
           .value();
     };
     if (stage == 0) load.extra += seconds(cost.embedding);
-    if (stage == strategy.pipeline - 1) load.extra += seconds(cost.head);
+    if (stage == strategy.rank_of_part(strategy.part_count() - 1)) load.extra += seconds(cost.head);
     loads.push_back(load);
   }
   return partition_layers(loads).value_or(std::vector<LayerRange>{});
@@ -121,21 +121,41 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
 
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy) {
   std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book_.model(), strategy, stage, alive(strategy, stage).per_chunk));
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage)
+      memory.push_back(peak_memory(book_.model(), alike, stage, alive(alike, stage), book_.stack()));
+  }
+  return memory;
+}
+
+std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy,
+                                                const PlanPrograms& programs) const {
+  std::vector<StageMemory> memory;
+  int replica = 0;  // the first of the kind
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      memory.push_back(peak_memory(book_.model(), alike, stage, alive_states(programs.of(replica), stage),
+                                   book_.stack()));
+    }
+    replica += strategy.replicas_of_kind(kind);
   }
   return memory;
 }
 
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
-    if (needed <= capacity(strategy, stage)) continue;
-    return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                  gibibytes_text(needed) + " of the " +
-                                                  gibibytes_text(capacity(strategy, stage)) + " usable on " +
-                                                  group_of_stage(book_.cluster(), strategy, stage).gpu.name};
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
+      if (needed <= capacity(alike, stage)) continue;
+      return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
+                                                    gibibytes_text(needed) + " of the " +
+                                                    gibibytes_text(capacity(alike, stage)) + " usable on " +
+                                                    group_of_stage(book_.cluster(), alike, stage).gpu.name};
+    }
   }
   return std::nullopt;
 }
@@ -146,7 +166,7 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
   while (too_many - fits > 1) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
-    const StageMemory memory = stage_memory(book_.model(), strategy, stage, alive(strategy, stage).per_chunk);
+    const StageMemory memory = peak_memory(book_.model(), strategy, stage, alive(strategy, stage), book_.stack());
     (memory.total() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;

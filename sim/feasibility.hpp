@@ -15,7 +15,7 @@ namespace orrery {
 
 struct FittedStages {
   std::vector<LayerRange> parts;
-  std::vector<StageMemory> memory;
+  std::vector<StageMemory> memory;  // [kind * P + stage]
 };
 
 class StageFitter {
@@ -27,17 +27,21 @@ class StageFitter {
   // layers are moved off the stages that are too full.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
-  // Peak microbatches alive on each chunk of a stage.
-  const InFlight& alive(const ParallelStrategy&, int stage);
+  // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations: of
+  // its order for equal ones, which keeps as many alive.
+  std::vector<StageMemory> memory_of(const ParallelStrategy&);
+  // The same of these programs.
+  std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
+  // The first stage that needs more than its GPU has for it.
+  std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
   const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
-  std::vector<StageMemory> memory_of(const ParallelStrategy&);
+  const std::vector<AliveState>& alive(const ParallelStrategy&, int stage);
   int most_layers(ParallelStrategy, int stage);
   Bytes capacity(const ParallelStrategy&, int stage) const;
-  std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
   const PriceBook& book_;
   std::map<std::pair<ShardKey, RecomputeGranularity>, std::vector<double>> pass_times_;
@@ -47,7 +51,7 @@ class StageFitter {
     int ranks, chunks, microbatches;
     auto operator<=>(const AliveKey&) const = default;
   };
-  std::map<AliveKey, std::vector<InFlight>> alive_;
+  std::map<AliveKey, std::vector<std::vector<AliveState>>> alive_;  // [stage]
 };
 
 }  // namespace orrery

@@ -31,15 +31,18 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   return json;
 }
 
+// A row a stage; of unlike replicas, those of the first kind, then those of the next.
 Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
   Json stages = Json::array();
-  for (int stage = 0; stage < plan.strategy.pipeline; ++stage) {
-    const auto at = static_cast<std::size_t>(stage);
-    const StageDevices& devices = plan.strategy.stages[at];
+  for (std::size_t at = 0; at < plan.memory.size(); ++at) {
+    const int stage = static_cast<int>(at) % plan.strategy.pipeline;
+    const int kind = static_cast<int>(at) / plan.strategy.pipeline;
+    const ParallelStrategy alike = plan.strategy.of_kind(kind);
+    const StageDevices& devices = alike.stages[static_cast<std::size_t>(stage)];
     const LayerRange& layers = plan.strategy.part(stage, 0);
     Json row;
     row["gpu"] = cluster.groups[static_cast<std::size_t>(devices.group)].gpu.name;
-    row["gpus"] = plan.strategy.gpus_of_stage(stage) * plan.strategy.data;
+    row["gpus"] = plan.strategy.gpus_of_stage(stage) * plan.strategy.replicas_of_kind(kind);
     row["layers"] = {layers.first, layers.count};
     if (plan.strategy.chunks > 1) {
       for (int chunk = 0; chunk < plan.strategy.chunks; ++chunk) {
@@ -48,10 +51,27 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
       }
     }
     row["tensor"] = devices.tensor;
+    if (!plan.strategy.replicas.empty()) {
+      row["stage"] = stage;
+      row["replicas"] = plan.strategy.replicas_of_kind(kind);
+      row["microbatches"] = alike.microbatches();
+    }
     row["memory_gib"] = to_gibibytes(plan.memory[at].total());
     stages.push_back(std::move(row));
   }
   return stages;
+}
+
+// Kinds of unlike replicas: the GPUs of their stages, and the microbatches of each replica.
+Json replicas_json(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  Json rows = Json::array();
+  for (const ReplicaKind& kind : strategy.replicas) {
+    Json row{{"replicas", kind.count}, {"microbatches", kind.microbatches}, {"gpus", Json::array()}};
+    for (const int group : kind.groups)
+      row["gpus"].push_back(cluster.groups[static_cast<std::size_t>(group)].gpu.name);
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 Json totals_json(const Totals& totals) {
@@ -149,6 +169,8 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   if (plan.book != nullptr) {
     const Totals run = totals(*plan.book, *plan.strategy, Seconds(replay.iteration_s), plan.total_tokens);
     json["mfu"] = run.mfu;
+    if (!plan.strategy->replicas.empty())
+      json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();
     json["tokens_per_s"] = run.tokens_per_s;
     if (run.total_time) json["hours_total"] = to_hours(*run.total_time);
@@ -180,6 +202,7 @@ std::string search_json(const SearchReport& report) {
   json["plans"] = Json::array();
   for (const ReportedPlan& plan : report.plans) json["plans"].push_back(plan_json(report, plan));
   json["pareto"] = report.pareto;
+  json["cost_models"] = report.cost_models;
   return text(json);
 }
 

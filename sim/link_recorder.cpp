@@ -10,19 +10,11 @@ LinkRecorder::LinkRecorder(const Topology& topology, int bins, Seconds expected)
   bytes_.resize(topology.links().size());
 }
 
-void LinkRecorder::add(const Flow& flow, Interval when) {
-  const Route& route = flow.route;
-  const auto first = static_cast<std::size_t>(when.start / width_);
-  const auto last = std::max(first, static_cast<std::size_t>(when.end / width_));
-  const double rate = when.end > when.start ? flow.payload.value() / (when.end - when.start) : 0.0;
+void LinkRecorder::add(const Route& route, std::size_t bin, double bytes) {
   for (int i = 0; i < route.count; ++i) {
     std::vector<double>& bins = bytes_[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])];
-    if (bins.size() <= last) bins.resize(last + 1, 0.0);
-    for (std::size_t bin = first; bin <= last; ++bin) {
-      const double start = std::max(when.start, static_cast<double>(bin) * width_);
-      const double end = std::min(when.end, static_cast<double>(bin + 1) * width_);
-      bins[bin] += rate > 0 ? rate * (end - start) : flow.payload.value();
-    }
+    if (bins.size() <= bin) bins.resize(bin + 1, 0.0);
+    bins[bin] += bytes;
   }
 }
 

@@ -1,11 +1,10 @@
 // Bytes carried by every link, in time bins.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
-#include "costmodels/traffic.hpp"
 #include "platforms/topology.hpp"
-#include "sim/idle.hpp"
 #include "traces/timeline.hpp"
 
 namespace orrery {
@@ -16,8 +15,10 @@ class LinkRecorder {
   LinkRecorder(const Topology&, int bins, Seconds expected);
 
   [[nodiscard]] bool on() const { return width_ > 0; }
-  // Spreads the payload of a flow evenly over `when` on every link of its route.
-  void add(const Flow&, Interval when);
+  [[nodiscard]] double width() const { return width_; }  // of a bin, s
+  [[nodiscard]] double end_of(std::size_t bin) const { return static_cast<double>(bin + 1) * width_; }
+  // So many bytes of payload crossed every link of the route in a bin.
+  void add(const Route&, std::size_t bin, double bytes);
   void write(Timeline&) const;
 
  private:

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "costmodels/flow.hpp"
 #include "platforms/topology.hpp"
+#include "sim/link_recorder.hpp"
 
 namespace orrery {
 
@@ -27,9 +29,11 @@ class Network {
   [[nodiscard]] double now() const;  // s
 
   void after(double delay, std::uint32_t tag);  // s
-  // Waits for the latency, then moves `bytes` at the rate the links of the route give. A route without links
-  // takes no time beyond the latency.
-  void start_flow(const Route& route, Seconds latency, Bytes bytes, std::uint32_t tag);
+  // Waits for the latency of the flow's path, then moves its bytes at the rate the links of its route give. A
+  // route without links takes no time beyond the latency.
+  void start_flow(const Flow&, std::uint32_t tag);
+  // From now on adds to the recorder what every flow moved in each of its time bins.
+  void watch(LinkRecorder&);
 
   // Returns when no event is left.
   void run(EventSink&);

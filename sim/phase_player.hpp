@@ -41,10 +41,6 @@ struct PhaseTags {
   std::uint32_t flow, end;
 };
 
-inline void start_flow(Network& network, const Flow& flow, std::uint32_t tag) {
-  network.start_flow(flow.route, flow.path.latency, flow.wire, tag);
-}
-
 // Starts the flows of the next phase that has any; without one left, the end is heard of at once.
 inline void start_phase(Network& network, const std::vector<FlowPhase>& phases, PhaseState& state,
                         PhaseTags tags) {
@@ -54,7 +50,7 @@ inline void start_phase(Network& network, const std::vector<FlowPhase>& phases, 
     return;
   }
   state.flows_left = phases[state.phase].flows.size();
-  for (const Flow& flow : phases[state.phase].flows) start_flow(network, flow, tags.flow);
+  for (const Flow& flow : phases[state.phase].flows) network.start_flow(flow, tags.flow);
 }
 
 inline void flow_of_phase_ended(Network& network, const std::vector<FlowPhase>& phases, PhaseState& state,

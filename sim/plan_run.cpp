@@ -21,9 +21,12 @@ double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strat
 
 double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   double sum = 0;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const auto of_gpu = peak(group_of_stage(book.cluster(), strategy, stage).gpu, strategy.type);
-    if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.data;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const auto of_gpu = peak(group_of_stage(book.cluster(), alike, stage).gpu, strategy.type);
+      if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind);
+    }
   }
   return sum;
 }
@@ -43,12 +46,15 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   return row;
 }
 
-std::vector<std::vector<Bytes>> activations_by_part(const PriceBook& book, const ParallelStrategy& strategy) {
+// [stage][chunk]
+using BytesOfPart = Bytes (*)(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+std::vector<std::vector<Bytes>> by_part(const PriceBook& book, const ParallelStrategy& strategy,
+                                        BytesOfPart of_part) {
   std::vector<std::vector<Bytes>> bytes;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     bytes.emplace_back();
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-      bytes.back().push_back(activation_bytes(book.model(), strategy, stage, chunk));
+      bytes.back().push_back(of_part(book.model(), strategy, stage, chunk));
     }
   }
   return bytes;
@@ -129,7 +135,8 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     trace.memory.push_back(memory_row(book, strategy, stage, memory[static_cast<std::size_t>(stage)]));
   }
-  trace.activations = activation_curve(trace.timeline, activations_by_part(book, strategy));
+  trace.activations = activation_curve(trace.timeline, by_part(book, strategy, activation_bytes),
+                                       by_part(book, strategy, weight_gradient_bytes));
   trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);
   if (run.cost) {
     trace.cost.price = run.cost->price;

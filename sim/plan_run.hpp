@@ -64,7 +64,8 @@ struct RunOrigin {
   std::string cost_models;   // digest
 };
 
-// The trace of a replayed plan. `replay` is moved from.
+// The trace of a replayed plan; its memory is that of the first kind where replicas are unlike. `replay` is
+// moved from.
 Trace make_trace(const PriceBook&, const ParallelStrategy&, const std::vector<StageMemory>&,
                  ReplayResult& replay, const RunOrigin&, double total_tokens);
 // The trace of explicit durations: no memory, no money.

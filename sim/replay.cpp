@@ -5,6 +5,7 @@
 
 #include "costmodels/estimate.hpp"
 #include "platforms/errors.hpp"
+#include "sim/collective_player.hpp"
 #include "sim/idle.hpp"
 #include "sim/network.hpp"
 #include "sim/part_player.hpp"
@@ -14,7 +15,7 @@
 namespace orrery {
 namespace {
 
-class Player : public EventSink, private PartHost {
+class Player : public EventSink, private PartHost, private CollectiveHost {
  public:
   Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
          const TrafficFlows& flows, const ReplayOptions& options)
@@ -23,7 +24,8 @@ class Player : public EventSink, private PartHost {
         flows_(flows),
         network_(topology),
         recorder_(plan, topology, flows, options),
-        parts_(flows, network_, recorder_, *this) {
+        parts_(flows, network_, recorder_, *this),
+        collectives_(flows, network_, recorder_, *this) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     running_.resize(ranks_.size());
     std::size_t messages = 0;
@@ -32,9 +34,9 @@ class Player : public EventSink, private PartHost {
       messages += static_cast<std::size_t>(programs.of(replica).message_count());
     }
     messages_.resize(messages);
-    collectives_.resize(static_cast<std::size_t>(flows.instances()));
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     recorder_.reserve(steps() * 2 + messages);
+    if (recorder_.links().on()) network_.watch(recorder_.links());
   }
 
   Replay run() {
@@ -54,9 +56,9 @@ class Player : public EventSink, private PartHost {
       case Subject::message:
         return flow_of_message_ended(index);
       case Subject::collective:
-        return flow_of_collective_ended(index);
+        return collectives_.flow_ended(index);
       case Subject::collective_end:
-        return phase_ended(index);
+        return collectives_.phase_ended(index);
       case Subject::call:
         return parts_.flow_ended(index);
       case Subject::call_end:
@@ -85,7 +87,7 @@ class Player : public EventSink, private PartHost {
   }
 
   // Goes on with a rank until it computes, waits or is done.
-  void advance(std::size_t rank) {
+  void advance(std::size_t rank) override {
     RankState& state = ranks_[rank];
     while (!state.busy && state.step < program(rank).size()) {
       if (!play(rank, program(rank)[state.step])) return;
@@ -102,13 +104,13 @@ class Player : public EventSink, private PartHost {
       case StepKind::exchange:
         return advance_exchange(rank, step);
       case StepKind::launch:
-        enter(rank, instance(rank, step));
+        collectives_.enter(rank, instance(rank, step));
         next_step(rank);
         return true;
       case StepKind::join:
         if (!ranks_[rank].entered) {
           ranks_[rank].entered = true;
-          enter(rank, instance(rank, step));
+          collectives_.enter(rank, instance(rank, step));
         }
         return pass_collective(rank, step);
       case StepKind::await:
@@ -130,7 +132,7 @@ class Player : public EventSink, private PartHost {
     }
     record_wait(rank, step, step.awaits);
     const int part_index = schedule(rank).part(stage_of(rank), step.chunk);
-    const PartTimes& part = plan_.parts[static_cast<std::size_t>(part_index)];
+    const PartTimes& part = plan_.part_times(replica_of(rank), part_index);
     RankState& state = ranks_[rank];
     state.iteration = step.microbatch / schedule(rank).shape.microbatches;
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
@@ -139,6 +141,7 @@ class Player : public EventSink, private PartHost {
     span.chunk = step.chunk;
     span.microbatch = step.microbatch;
     double work = part.weight_gradient.value();
+    span.flops = part.weight_gradient_flops.value() * share;
     if (step.kind == StepKind::forward) {
       span.kind = SpanKind::forward;
       work = part.forward.value();
@@ -163,7 +166,7 @@ class Player : public EventSink, private PartHost {
     const double factor =
         duration_factor(plan_, static_cast<int>(rank), ranks_[rank].iteration, ranks_[rank].step);
     start_work(rank, recorder_.span(rank, SpanKind::optimizer),
-               plan_.optimizer[static_cast<std::size_t>(stage_of(rank))].value() * factor);
+               plan_.optimizer_step(replica_of(rank), stage_of(rank)).value() * factor);
     return true;
   }
 
@@ -189,7 +192,7 @@ class Player : public EventSink, private PartHost {
   }
 
   // A collective on the rank's GPUs starts (+1) or ends (-1): what it computes goes on at another speed.
-  void change_collectives(std::size_t rank, int change) {
+  void change_collectives(std::size_t rank, int change) override {
     const double before = slowdown(rank);
     if (ranks_[rank].computes) {
       Running& running = running_[rank];
@@ -266,7 +269,7 @@ class Player : public EventSink, private PartHost {
     const std::vector<Flow>& flows = flows_.message(replica_of(rank), what.boundary, what.gradient);
     messages_[index].start = network_.now();
     messages_[index].flows_left = static_cast<std::uint16_t>(flows.size());
-    for (const Flow& flow : flows) start_flow(network_, flow, tag_of(Subject::message, index));
+    for (const Flow& flow : flows) network_.start_flow(flow, tag_of(Subject::message, index));
   }
 
   void flow_of_message_ended(std::size_t index) {
@@ -287,65 +290,10 @@ class Player : public EventSink, private PartHost {
     for (const std::size_t rank : {to, from}) advance(rank);
   }
 
-  // A rank's collectives run one after another, in the order it enters them.
-  void enter(std::size_t rank, std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    if (!collective.prepared) {
-      collective.prepared = true;
-      collective.missing = flows_.members(static_cast<int>(id)).size();
-    }
-    int& last = ranks_[rank].last_collective;
-    if (last >= 0 && collectives_[static_cast<std::size_t>(last)].end == kNever) {
-      collectives_[static_cast<std::size_t>(last)].then.push_back(id);
-      ++collective.missing;
-    }
-    last = static_cast<int>(id);
-    if (--collective.missing == 0) start_collective(id);
-  }
-
-  void start_collective(std::size_t id) {
-    collectives_[id].start = network_.now();
-    for (const int member : flows_.members(static_cast<int>(id)))
-      change_collectives(static_cast<std::size_t>(member), 1);
-    start_phase(network_, phases(id), collectives_[id].flows, tags(id));
-  }
-
-  const std::vector<FlowPhase>& phases(std::size_t id) const {
-    return flows_.collective(static_cast<int>(id)).phases;
-  }
-  static PhaseTags tags(std::size_t id) {
-    return {tag_of(Subject::collective, id), tag_of(Subject::collective_end, id)};
-  }
-
-  void flow_of_collective_ended(std::size_t id) {
-    flow_of_phase_ended(network_, phases(id), collectives_[id].flows, tags(id));
-  }
-
-  void phase_ended(std::size_t id) {
-    if (collectives_[id].flows.phase < phases(id).size()) {
-      start_phase(network_, phases(id), collectives_[id].flows, tags(id));
-    } else {
-      collective_ended(id);
-    }
-  }
-
-  void collective_ended(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    collective.end = network_.now();
-    const std::vector<int> members = flows_.members(static_cast<int>(id));
-    recorder_.collective(static_cast<int>(id), members, {collective.start, collective.end});
-    for (const int member : members) change_collectives(static_cast<std::size_t>(member), -1);
-    const std::vector<std::size_t> then = std::move(collective.then);
-    for (const std::size_t next : then) {
-      if (--collectives_[next].missing == 0) start_collective(next);
-    }
-    for (const int member : members) advance(static_cast<std::size_t>(member));
-  }
-
   bool pass_collective(std::size_t rank, const Step& step) {
-    const CollectiveState& collective = collectives_[instance(rank, step)];
+    const Interval collective = collectives_.when(instance(rank, step));
     if (collective.end == kNever) return false;
-    record_idle(rank, {{collective.start, collective.end}}, SpanKind::exposed_dp, bubble_of(step.phase));
+    record_idle(rank, {collective}, SpanKind::exposed_dp, bubble_of(step.phase));
     if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role))
       note_end(rank);
     next_step(rank);
@@ -407,11 +355,11 @@ class Player : public EventSink, private PartHost {
   Network network_;
   ReplayRecorder recorder_;
   PartPlayer parts_;
+  CollectivePlayer collectives_;
   std::vector<RankState> ranks_;            // [replica * P + stage]
   std::vector<Running> running_;            // likewise
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<MessageState> messages_;
-  std::vector<CollectiveState> collectives_;
   std::vector<double> ends_;         // [iteration], s
   std::vector<Interval> transfers_;  // scratch
   std::vector<IdlePiece> pieces_;    // scratch

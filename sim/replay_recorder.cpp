@@ -58,10 +58,7 @@ void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const M
   row.end = when.end;
   const int replica = static_cast<int>(from) / plan_.stages();
   const std::vector<Flow>& flows = flows_.message(replica, what.boundary, what.gradient);
-  for (const Flow& flow : flows) {
-    row.bytes += flow.payload.value() * flows_.lanes_each();
-    if (links_.on()) links_.add(flow, when);
-  }
+  for (const Flow& flow : flows) row.bytes += flow.payload.value() * flows_.lanes_each();
   add(row);
 }
 
@@ -88,10 +85,7 @@ void ReplayRecorder::spans(const std::vector<FlowPhase>& phases, SpanRow like,
                            const std::vector<int>& members) {
   std::unordered_map<int, double> sent;  // by GPU
   for (const FlowPhase& phase : phases) {
-    for (const Flow& flow : phase.flows) {
-      sent[flow.from] += flow.payload.value();
-      if (links_.on()) links_.add(flow, {like.start, like.end});
-    }
+    for (const Flow& flow : phase.flows) sent[flow.from] += flow.payload.value();
   }
   like.stream = Stream::network;
   for (const int member : members) {

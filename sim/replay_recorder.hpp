@@ -21,6 +21,7 @@ class ReplayRecorder {
   void collective(int instance, const std::vector<int>& members, Interval when);
   // A call of parts that `like` says chunk and microbatch of.
   void call(int index, const std::vector<int>& members, const SpanRow& like, Interval when);
+  LinkRecorder& links() { return links_; }
   // `ends[rank]`: end of its last span. What is left until the makespan is drain.
   Timeline finish(const std::vector<double>& ends);
 

@@ -16,15 +16,6 @@ struct MessageState {
   bool posted = false;  // by one end of a rendezvous
 };
 
-struct CollectiveState {
-  std::size_t missing = 0;  // members that have not entered, and collectives that run before it
-  PhaseState flows;
-  double start = kNever;
-  double end = kNever;
-  bool prepared = false;
-  std::vector<std::size_t> then;  // collectives that run after it
-};
-
 // A task that is being computed, perhaps more slowly while a collective runs on its GPU.
 struct Running {
   SpanRow span;
@@ -36,12 +27,11 @@ struct Running {
 // Where a pipeline rank of one replica stands.
 struct RankState {
   std::size_t step = 0;
-  double idle_since = 0;  // s, end of its last span
-  int exchange_left = 0;  // messages of the exchange it is in that are not over
-  bool busy = false;      // with a task: an event of its own will come
-  bool computes = false;  // it; else it waits for a collective inside the task
-  bool entered = false;   // the exchange or collective of its step
-  int last_collective = -1;
+  double idle_since = 0;        // s, end of its last span
+  int exchange_left = 0;        // messages of the exchange it is in that are not over
+  bool busy = false;            // with a task: an event of its own will come
+  bool computes = false;        // it; else it waits for a collective inside the task
+  bool entered = false;         // the exchange or collective of its step
   int collectives_running = 0;  // on its GPUs
   int iteration = 0;
 };

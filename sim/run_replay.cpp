@@ -56,12 +56,36 @@ void compute_in_all(std::vector<PlayedPiece>& pieces, Seconds work) {
   }
 }
 
-bool is_balanced(const PricedPlan& plan) {
-  const PartTimes& first = plan.parts.front();
-  return std::all_of(plan.parts.begin(), plan.parts.end(), [&](const PartTimes& part) {
+bool is_balanced(const std::vector<PartTimes>& parts) {
+  const PartTimes& first = parts.front();
+  return std::all_of(parts.begin(), parts.end(), [&](const PartTimes& part) {
     return work_of(part.forward, part.forward_pieces) == work_of(first.forward, first.forward_pieces) &&
-           work_of(part.backward, part.backward_pieces) == work_of(first.backward, first.backward_pieces);
+           work_of(part.backward, part.backward_pieces) == work_of(first.backward, first.backward_pieces) &&
+           part.weight_gradient == first.weight_gradient;
   });
+}
+
+bool is_balanced(const PricedPlan& plan) {
+  return is_balanced(plan.parts) && std::all_of(plan.other_kinds.begin(), plan.other_kinds.end(),
+                                                [](const auto& kind) { return is_balanced(kind.parts); });
+}
+
+void balance(std::vector<PartTimes>& parts) {
+  PartTimes mean;
+  const auto count = static_cast<double>(parts.size());
+  for (const PartTimes& part : parts) {
+    mean.forward += work_of(part.forward, part.forward_pieces) / count;
+    mean.backward += work_of(part.backward, part.backward_pieces) / count;
+    mean.weight_gradient += part.weight_gradient / count;
+  }
+  for (PartTimes& part : parts) {
+    PartTimes even = mean;
+    even.forward_pieces = std::move(part.forward_pieces);
+    even.backward_pieces = std::move(part.backward_pieces);
+    compute_in_all(even.forward_pieces, mean.forward);
+    compute_in_all(even.backward_pieces, mean.backward);
+    part = std::move(even);
+  }
 }
 
 double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
@@ -80,21 +104,8 @@ double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, 
 }  // namespace
 
 PricedPlan balanced(PricedPlan plan) {
-  PartTimes mean;
-  const auto count = static_cast<double>(plan.parts.size());
-  for (const PartTimes& part : plan.parts) {
-    mean.forward += work_of(part.forward, part.forward_pieces) / count;
-    mean.backward += work_of(part.backward, part.backward_pieces) / count;
-    mean.weight_gradient += part.weight_gradient / count;
-  }
-  for (PartTimes& part : plan.parts) {
-    PartTimes even = mean;
-    even.forward_pieces = std::move(part.forward_pieces);
-    even.backward_pieces = std::move(part.backward_pieces);
-    compute_in_all(even.forward_pieces, mean.forward);
-    compute_in_all(even.backward_pieces, mean.backward);
-    part = std::move(even);
-  }
+  balance(plan.parts);
+  for (KindPrices& kind : plan.other_kinds) balance(kind.parts);
   return plan;
 }
 

@@ -10,7 +10,8 @@
 namespace orrery {
 
 // The same plan with what every part computes forward and backward replaced by the means over the parts:
-// perfect balance. Collectives that parts play are traffic and stay.
+// perfect balance. Collectives that parts play are traffic and stay. Unlike replicas keep their speeds: the
+// means are those of each kind.
 PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {

@@ -167,8 +167,11 @@ class Searcher {
   }
 
   // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
-  // its gradients have gone back through them and its parameters are updated.
+  // its gradients have gone back through them and its parameters are updated. Weight gradients that are split
+  // off may come after those; where ranks go on by themselves the next iteration begins while a stage is at
+  // work.
   Seconds least_time(const ParallelStrategy& plan) const {
+    const Backward pass = backward_of(plan.schedule);
     Seconds lead, most;
     for (int stage = 0; stage < plan.pipeline; ++stage) {
       Seconds busy, first_chunk;
@@ -179,11 +182,11 @@ class Searcher {
           times.forward -= times.forward_tensor;
           times.backward -= times.backward_tensor;
         }
-        if (chunk == 0) first_chunk = times.forward + times.backward;
+        if (chunk == 0) first_chunk = times.forward + (pass == Backward::whole ? times.backward : Seconds(0));
         busy += (times.forward + times.backward) * static_cast<double>(plan.microbatches());
       }
       most = std::max(most, lead + busy);
-      lead += first_chunk;
+      if (!validates_later(plan.schedule)) lead += first_chunk;
     }
     return most;
   }
@@ -214,7 +217,8 @@ class Searcher {
                          strategy.distributed_optimizer,
                          strategy.overlap_grad_reduce,
                          strategy.overlap_param_gather};
-    if (key.overlap_grad_reduce) programs_.clear();  // buckets differ from plan to plan
+    // Buckets differ from plan to plan, and so do schedules that are built for the durations.
+    if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
     for (const auto& [known, programs] : programs_) {
       if (known == key) return programs;
     }
@@ -245,7 +249,16 @@ class Searcher {
         --result_.counts.evaluated;
         continue;
       }
-      plan.iteration = estimate_iteration(priced, programs_for(priced, plan.strategy), topology);
+      const PlanPrograms& programs = programs_for(priced, plan.strategy);
+      if (splits_backward(plan.strategy.schedule)) {
+        plan.memory = fitter_.memory_of(plan.strategy, programs);
+        if (fitter_.too_full(plan.strategy, plan.memory)) {
+          reject(InfeasibleKind::memory, "out of memory");
+          --result_.counts.evaluated;
+          continue;
+        }
+      }
+      plan.iteration = estimate_iteration(priced, programs, topology);
       ++result_.counts.estimated;
       plan.total_time = total_time(job_, plan.iteration);
       plan.cost = cost_of(plan.strategy, plan.iteration);

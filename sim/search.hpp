@@ -39,7 +39,7 @@ struct SearchJob {
 
 struct RatedPlan {
   ParallelStrategy strategy;
-  std::vector<StageMemory> memory;  // of one GPU of each stage
+  std::vector<StageMemory> memory;  // [kind * P + stage], of one GPU
   Seconds iteration;                // by the exact recurrence
   Seconds total_time;
   std::optional<RunCost> cost;  // absent where a price is not known

@@ -35,11 +35,13 @@ std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column
 // Largest memory of a GPU, with the share of what its card holds.
 std::string memory_text(const ClusterSpec& cluster, const RatedPlan& plan) {
   double most = 0, share = 0;
-  for (int stage = 0; stage < plan.strategy.pipeline; ++stage) {
-    const auto at = static_cast<std::size_t>(stage);
+  for (std::size_t at = 0; at < plan.memory.size(); ++at) {
     const double bytes = plan.memory[at].total().value();
+    const int place = static_cast<int>(at);
+    const ParallelStrategy alike = plan.strategy.of_kind(place / plan.strategy.pipeline);
+    const GpuSpec& gpu = group_of_stage(cluster, alike, place % plan.strategy.pipeline).gpu;
     most = std::max(most, bytes);
-    share = std::max(share, bytes / group_of_stage(cluster, plan.strategy, stage).gpu.memory.value());
+    share = std::max(share, bytes / gpu.memory.value());
   }
   return fixed(most / kGibi, 1) + " GiB " + fixed(100 * share, 0) + " %";
 }
@@ -51,6 +53,9 @@ std::string recompute_text(const Recompute& recompute) {
 
 std::string switches_text(const ParallelStrategy& strategy) {
   std::string text;
+  const bool usual =
+      strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::interleaved;
+  if (!usual) text += std::string(to_text(strategy.schedule)) + " ";
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
@@ -78,7 +83,15 @@ std::string folded(const Items& items, const std::string& separator, Text text) 
 
 }  // namespace
 
+// Unlike replicas: "3 x (4 h100) 10 mb | 1 x (4 a100) 2 mb", with the microbatches of each.
 std::string stages_text(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  std::string text;
+  for (int kind = 0; kind < static_cast<int>(strategy.replicas.size()); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    text += (kind == 0 ? "" : " | ") + std::to_string(strategy.replicas_of_kind(kind)) + " x (" +
+            stages_text(cluster, alike) + ") " + std::to_string(alike.microbatches()) + " mb";
+  }
+  if (!text.empty()) return text;
   return folded(strategy.stages, " + ", [&](const StageDevices& stage, std::size_t count) {
     const std::string& name = cluster.groups[static_cast<std::size_t>(stage.group)].name;
     return std::to_string(count) + " " + name;

@@ -30,6 +30,7 @@ struct SearchReport {
   Seconds replay_elapsed, total_elapsed;
   std::vector<ReportedPlan> plans;  // by rank
   std::vector<int> pareto;          // ranks, fastest first, by replayed time and money
+  std::string cost_models;          // digest of the models that priced them
 };
 
 // "16xA100 T8 | 8xH100 T8": GPU kinds of the stages in order.

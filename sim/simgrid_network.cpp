@@ -71,6 +71,9 @@ struct Network::Impl {
     Bytes bytes;
     std::uint32_t tag = 0;
     sg4::CommPtr comm;
+    double payload_share = 1;  // of the bytes
+    double unrecorded = 0;     // B not yet in the recorder
+    bool is_moving = false;
   };
 
   std::uint32_t free_flow() {
@@ -90,11 +93,46 @@ struct Network::Impl {
     flow.comm->set_payload_size(static_cast<std::uint64_t>(flow.bytes.value()));
     flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
     flow.comm->start();
+    flow.unrecorded = flow.bytes.value();
+    flow.is_moving = true;
+    if (recorder != nullptr && !is_sampling) start_sampling();
+  }
+
+  // At the end of each time bin all that moves is asked how far it has come; a flow that ends says so itself.
+  void start_sampling() {
+    const double now = sg4::Engine::get_clock();
+    bin = static_cast<std::size_t>(now / recorder->width());
+    while (recorder->end_of(bin) <= now) ++bin;
+    is_sampling = true;
+    sample_later();
+  }
+
+  void sample_later() {
+    simgrid::kernel::timer::Timer::set(recorder->end_of(bin), [this] { sample(); });
+  }
+
+  void sample() {
+    drop_ended();
+    is_sampling = false;
+    for (Flow& flow : flows) {
+      if (!flow.is_moving) continue;
+      is_sampling = true;
+      record(flow, flow.comm->get_remaining());
+    }
+    ++bin;
+    if (is_sampling) sample_later();
+  }
+
+  void record(Flow& flow, double left) {
+    recorder->add(flow.route, bin, (flow.unrecorded - left) * flow.payload_share);
+    flow.unrecorded = left;
   }
 
   void completed(const sg4::Activity& activity) {
     const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(comm_data(activity)) - 1);
     ended.push_back(index);
+    flows[index].is_moving = false;
+    if (recorder != nullptr) record(flows[index], 0.0);
     sink->on_event(flows[index].tag);
   }
 
@@ -118,6 +156,9 @@ struct Network::Impl {
   std::vector<std::uint32_t> free_flows;
   std::vector<std::uint32_t> ended;
   EventSink* sink = nullptr;
+  LinkRecorder* recorder = nullptr;
+  std::size_t bin = 0;  // of the recorder, now
+  bool is_sampling = false;
 };
 
 Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
@@ -155,19 +196,25 @@ void Network::after(double delay, std::uint32_t tag) {
   });
 }
 
-void Network::start_flow(const Route& route, Seconds latency, Bytes bytes, std::uint32_t tag) {
-  if (route.count == 0) {
-    after(latency.value(), tag);
+void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
+  if (what.route.count == 0) {
+    after(what.path.latency.value(), tag);
     return;
   }
   Impl* impl = impl_.get();
   const std::uint32_t index = impl->free_flow();
   Impl::Flow& flow = impl->flows[index];
-  flow.route = route;
-  flow.bytes = bytes;
+  flow.route = what.route;
+  flow.bytes = what.wire;
+  flow.payload_share = what.wire.value() > 0 ? what.payload / what.wire : 1.0;
   flow.tag = tag;
   // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.
-  simgrid::kernel::timer::Timer::set(now() + latency.value(), [impl, index] { impl->begin_transfer(index); });
+  simgrid::kernel::timer::Timer::set(now() + what.path.latency.value(),
+                                     [impl, index] { impl->begin_transfer(index); });
+}
+
+void Network::watch(LinkRecorder& recorder) {
+  impl_->recorder = &recorder;
 }
 
 void Network::run(EventSink& sink) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <regex>
+#include <utility>
 
 #include "platforms/yaml.hpp"
 #include "strategies/schedule_file.hpp"
@@ -30,6 +31,9 @@ void slow_down(PricedPlan& plan, const SlowGpu& slow, const std::string& text) {
 }
 
 void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode transfers) {
+  if (!plan.replica_microbatches.empty())
+    throw InputError("--schedule-file", "a plan whose replicas have unequal microbatches",
+                     "equal replicas: the file holds one order of operations for all");
   Schedule schedule = read_schedule_csv(read_text_file(path), path, transfers);
   const bool fits = schedule.shape.ranks == plan.schedule.ranks &&
                     schedule.shape.chunks == plan.schedule.chunks &&
@@ -42,8 +46,15 @@ void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode t
     throw InputError(path, shape(schedule.shape), shape(plan.schedule) + ", as the plan has");
   }
   if (schedule.split_backward && plan.parts.front().weight_gradient.value() == 0) {
-    throw InputError(path, "a backward in two parts (I and W)",
-                     "a plan with a weight_gradient time of its own");
+    throw InputError(
+        path, "a backward in two parts (I and W)",
+        "a plan whose schedule splits the backward (zb-h1), or durations with a weight_gradient");
+  }
+  if (!schedule.split_backward) {
+    for (PartTimes& part : plan.parts) {
+      part.backward += std::exchange(part.weight_gradient, Seconds(0));
+      part.backward_flops += std::exchange(part.weight_gradient_flops, Flops(0));
+    }
   }
   plan.schedule = schedule.shape;
   plan.given_schedule = std::move(schedule);

@@ -52,6 +52,39 @@ Answer check_sizes(const Case& c) {
   return std::nullopt;
 }
 
+Answer check_replica_kind(const Case& c, const ReplicaKind& kind) {
+  const ParallelStrategy& s = c.strategy;
+  if (kind.groups.size() != s.stages.size())
+    return reason("a kind of replica names node groups for", kind.groups.size(), "of the", s.stages.size(),
+                  "stages");
+  if (kind.count < 1) return reason("a kind of replica has", kind.count, "replicas; at least 1 is needed");
+  if ((kind.microbatches == 0) != s.shares_open())
+    return reason("microbatches are said for some kinds of replica only; say them for all or for none");
+  if (kind.microbatches < 0 || kind.microbatches > s.global_batch / s.micro_batch)
+    return reason("a replica runs", kind.microbatches, "microbatches of the", s.global_batch / s.micro_batch,
+                  "of the global batch");
+  return std::nullopt;
+}
+
+// Kinds that add up, and `stages` in agreement with the first.
+Answer check_replicas(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  if (s.replicas.empty()) return std::nullopt;
+  std::int64_t count = 0, microbatches = 0;
+  for (const ReplicaKind& kind : s.replicas) {
+    if (Answer answer = check_replica_kind(c, kind)) return answer;
+    count += kind.count;
+    microbatches += kind.count * kind.microbatches;
+  }
+  if (count != s.data) return reason("the kinds of replica have", count, "replicas; the plan has", s.data);
+  if (s.of_kind(0).stages != s.stages)
+    return reason("the stages and the first kind of replica name different node groups");
+  if (!s.shares_open() && microbatches * s.micro_batch != s.global_batch)
+    return reason("the replicas run", microbatches, "microbatches of", s.micro_batch,
+                  "sequences in all; the global batch has", s.global_batch);
+  return std::nullopt;
+}
+
 Answer check_layers(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const int layers = c.model.layer_count();
@@ -77,17 +110,19 @@ Answer check_layers(const Case& c) {
 Answer check_batch(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const std::int64_t together = s.micro_batch * s.data;
-  if (s.global_batch % together != 0)
+  if (s.replicas.empty() && s.global_batch % together != 0)
     return reason("the global batch of", s.global_batch, "sequences is not a multiple of", s.data,
                   "replicas x micro batch", s.micro_batch);
+  if (s.shares_open() && (s.global_batch % s.micro_batch != 0 || s.global_batch < together))
+    return reason("the global batch of", s.global_batch, "sequences cannot be dealt to", s.data,
+                  "replicas in microbatches of", s.micro_batch);
   if (c.model.learned_positions > 0 && s.sequence > c.model.learned_positions)
     return reason("the sequence of", s.sequence, "tokens is longer than the model's table of",
                   c.model.learned_positions, "positions");
   return std::nullopt;
 }
 
-Answer check_schedule(const Case& c) {
-  const ParallelStrategy& s = c.strategy;
+Answer check_schedule(const ParallelStrategy& s) {
   const std::int64_t microbatches = s.microbatches();
   if (microbatches > kMostPlanMicrobatches)
     return reason("the global batch makes", microbatches, "microbatches; at most", kMostPlanMicrobatches,
@@ -99,6 +134,12 @@ Answer check_schedule(const Case& c) {
                             .microbatches = static_cast<int>(microbatches)};
   if (const auto obstacle = schedule_obstacle(shape))
     return reason("schedule", to_text(s.schedule), *obstacle);
+  return std::nullopt;
+}
+
+Answer check_schedules(const Case& c) {
+  for (int kind = 0; kind < c.strategy.kinds() && !c.strategy.shares_open(); ++kind)
+    if (Answer answer = check_schedule(c.strategy.of_kind(kind))) return answer;
   return std::nullopt;
 }
 
@@ -119,10 +160,12 @@ Answer check_stage_devices(const Case& c, const StageDevices& stage) {
 
 Answer check_devices(const Case& c) {
   std::vector<std::int64_t> used(c.cluster.groups.size(), 0);
-  for (const StageDevices& stage : c.strategy.stages) {
-    if (Answer answer = check_stage_devices(c, stage)) return answer;
-    used[static_cast<std::size_t>(stage.group)] +=
-        std::int64_t{stage.tensor} * c.strategy.context * c.strategy.data;
+  for (int kind = 0; kind < c.strategy.kinds(); ++kind) {
+    for (const StageDevices& stage : c.strategy.of_kind(kind).stages) {
+      if (Answer answer = check_stage_devices(c, stage)) return answer;
+      used[static_cast<std::size_t>(stage.group)] +=
+          std::int64_t{stage.tensor} * c.strategy.context * c.strategy.replicas_of_kind(kind);
+    }
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     const NodeGroup& group = c.cluster.groups[i];
@@ -171,7 +214,7 @@ Answer check_tensor(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   for (int part = 0; part < s.part_count(); ++part) {
     const LayerRange& range = s.parts[static_cast<std::size_t>(part)];
-    const int tensor = s.tensor(part % s.pipeline);
+    const int tensor = s.tensor(s.rank_of_part(part));
     int checked = -1;
     for (int layer = range.first; layer < range.first + range.count; ++layer) {
       const int shape = c.model.layers[static_cast<std::size_t>(layer)];
@@ -207,8 +250,8 @@ std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStra
                                       const ClusterSpec& cluster) {
   const Case c{model, strategy, cluster};
   // In this order: later checks rely on what earlier ones established.
-  for (const auto check :
-       {check_sizes, check_devices, check_layers, check_batch, check_schedule, check_tensor, check_experts})
+  for (const auto check : {check_sizes, check_replicas, check_devices, check_layers, check_batch,
+                           check_schedules, check_tensor, check_experts})
     if (Answer answer = check(c)) return answer;
   return std::nullopt;
 }

@@ -109,6 +109,7 @@ bool experts_divide(const ModelSpec& model, int expert) {
 
 Obstacle microbatch_obstacle(const Setting& setting, int stages, std::int64_t microbatches) {
   if (microbatches > kMostPlanMicrobatches) return "too many microbatches";
+  if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
   if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
   if (stages < 2) return "interleaved with one pipeline stage";
   if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
@@ -191,8 +192,12 @@ std::vector<Setting> settings(const SearchSpace& space) {
         add_schedule(micro_batch, chunks, ScheduleKind::interleaved);
         continue;
       }
-      for (const ScheduleKind schedule : space.schedules) add_schedule(micro_batch, 1, schedule);
+      for (const ScheduleKind schedule : space.schedules) {
+        if (schedule != ScheduleKind::zb_v) add_schedule(micro_batch, 1, schedule);
+      }
     }
+    if (std::count(space.schedules.begin(), space.schedules.end(), ScheduleKind::zb_v) > 0)
+      add_schedule(micro_batch, 2, ScheduleKind::zb_v);
   }
   return all;
 }

@@ -7,6 +7,7 @@
 
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/schedule.hpp"
 
 namespace orrery {
 namespace {
@@ -259,10 +260,36 @@ Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster
   return gaps;
 }
 
+// Megatron-LM core/num_microbatches_calculator.py: global batch / (micro batch x data-parallel size) for all.
+Gaps replica_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  if (strategy.replicas.empty()) return placement_gaps(strategy, cluster);
+  for (const ReplicaKind& kind : strategy.replicas)
+    if (kind.microbatches != strategy.replicas.front().microbatches || strategy.shares_open())
+      return {
+          "replicas have unequal numbers of microbatches, and the mean of their gradients must be weighted "
+          "by them; Megatron-LM gives every replica the same number"};
+  return {
+      "replicas run on different groups of nodes; the ranks of one stage then lie on nodes that torchrun "
+      "cannot number in one run"};
+}
+
 Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
   Gaps gaps;
   if (strategy.schedule == ScheduleKind::gpipe && strategy.pipeline > 1)
     gaps.emplace_back("the schedule is gpipe; Megatron-LM has 1f1b and interleaved");
+  if (splits_backward(strategy.schedule)) {
+    gaps.push_back(
+        "the schedule is " + std::string(to_text(strategy.schedule)) +
+        ", which runs weight gradients apart from the backward; Megatron-LM has 1f1b and interleaved");
+  }
+  if (strategy.schedule == ScheduleKind::zb_v)
+    gaps.emplace_back(
+        "zb-v has the first and the last layers on pipeline rank 0; Megatron-LM has them on the "
+        "first and the last rank");
+  if (validates_later(strategy.schedule))
+    gaps.emplace_back(
+        "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
+        "Megatron-LM waits for it");
   if (strategy.type == DataType::tf32)
     gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16 or fp8");
   const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),
@@ -278,7 +305,7 @@ std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStr
                                        const ClusterSpec& cluster) {
   Gaps gaps = model_gaps(model);
   for (const Gaps& more :
-       {strategy_gaps(model, strategy), tensor_gaps(strategy), placement_gaps(strategy, cluster)})
+       {strategy_gaps(model, strategy), tensor_gaps(strategy), replica_gaps(strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());
   return gaps;
 }

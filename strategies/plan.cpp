@@ -13,8 +13,11 @@ constexpr std::int64_t kMostWays = 1 << 16;
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 32;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 32;
 
+constexpr std::string_view kAuto = "auto";  // microbatches of a replica
+
 constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8};
-constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved};
+constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                ScheduleKind::zb_h1, ScheduleKind::zb_h2,       ScheduleKind::zb_v};
 constexpr std::array kTransfers{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped};
 constexpr std::array kGranularities{RecomputeGranularity::none, RecomputeGranularity::selective,
                                     RecomputeGranularity::full};
@@ -39,7 +42,9 @@ const std::vector<std::string> kKeys{"model",
                                      "overlap_param_gather",
                                      "recompute",
                                      "flash_attention",
+                                     "fully_sharded",
                                      "stages",
+                                     "replicas",
                                      "parts"};
 
 // Reads into `value` where the key is present; the strategy's own default stands otherwise.
@@ -88,6 +93,38 @@ StageDevices read_stage(const YamlValue& map) {
   return stage;
 }
 
+// microbatches: a number, or `auto` until the plan is priced.
+ReplicaKind read_replica_kind(const YamlValue& map, std::size_t stages) {
+  map.allow_keys({"count", "groups", "microbatches"});
+  ReplicaKind kind;
+  read_integer(map, "count", kMostWays, kind.count);
+  for (const YamlValue& group : map.at("groups").items())
+    kind.groups.push_back(static_cast<int>(group.integer(0, kMostWays)));
+  if (kind.groups.size() != stages)
+    map.at("groups").fail(std::to_string(stages) + " node groups, one for each stage");
+  const YamlValue microbatches = map.at("microbatches");
+  if (microbatches.text() != kAuto) kind.microbatches = microbatches.integer(1, kMostSequences);
+  return kind;
+}
+
+// The stages name no group of their own then: they are those of the first replicas.
+void read_replicas(const YamlValue& top, ParallelStrategy& strategy) {
+  const auto list = top.find("replicas");
+  if (!list) return;
+  std::int64_t count = 0;
+  for (const YamlValue& item : list->items()) {
+    strategy.replicas.push_back(read_replica_kind(item, strategy.stages.size()));
+    count += strategy.replicas.back().count;
+  }
+  if (count != strategy.data)
+    list->fail("counts that add up to the " + std::to_string(strategy.data) + " replicas of `data`");
+  for (const YamlValue& stage : top.at("stages").items()) {
+    if (const auto group = stage.find("group")) group->fail("no group here: `replicas` names them");
+  }
+  for (std::size_t stage = 0; stage < strategy.stages.size(); ++stage)
+    strategy.stages[stage].group = strategy.replicas.front().groups[stage];
+}
+
 LayerRange read_part(const YamlValue& value) {
   const auto items = value.items();
   if (items.size() != 2) value.fail("[first layer, number of layers]");
@@ -98,6 +135,7 @@ void read_lists(const YamlValue& top, ParallelStrategy& strategy) {
   for (const YamlValue& item : top.at("stages").items()) strategy.stages.push_back(read_stage(item));
   if (strategy.stages.empty()) top.at("stages").fail("at least one stage");
   strategy.pipeline = static_cast<int>(strategy.stages.size());
+  read_replicas(top, strategy);
   for (const YamlValue& item : top.at("parts").items()) strategy.parts.push_back(read_part(item));
   const std::int64_t parts = std::int64_t{strategy.pipeline} * strategy.chunks;
   if (parts != static_cast<std::int64_t>(strategy.parts.size()))
@@ -133,14 +171,30 @@ std::string yes_or_no(const std::string& key, bool value) {
   return line(key, std::string_view(value ? "true" : "false"));
 }
 
+std::string replicas_to_yaml(const ParallelStrategy& strategy) {
+  if (strategy.replicas.empty()) return {};
+  std::string text =
+      "replicas:  # how many, the node group of each stage, the microbatches of each of them\n";
+  for (const ReplicaKind& kind : strategy.replicas) {
+    std::string groups;
+    for (const int group : kind.groups) groups += (groups.empty() ? "" : ", ") + std::to_string(group);
+    text += "  - {count: " + std::to_string(kind.count) + ", groups: [" + groups + "], microbatches: " +
+            (kind.microbatches == 0 ? std::string(kAuto) : std::to_string(kind.microbatches)) + "}\n";
+  }
+  return text;
+}
+
 std::string lists_to_yaml(const ParallelStrategy& strategy) {
   std::string text = "nodes: [";
   for (std::size_t i = 0; i < strategy.nodes.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(strategy.nodes[i]);
   text += "]  # of each node group of the cluster\nstages:  # one a pipeline rank\n";
-  for (const StageDevices& stage : strategy.stages)
-    text +=
-        "  - {group: " + std::to_string(stage.group) + ", tensor: " + std::to_string(stage.tensor) + "}\n";
+  for (const StageDevices& stage : strategy.stages) {
+    const std::string group =
+        strategy.replicas.empty() ? "group: " + std::to_string(stage.group) + ", " : std::string();
+    text += "  - {" + group + "tensor: " + std::to_string(stage.tensor) + "}\n";
+  }
+  text += replicas_to_yaml(strategy);
   text +=
       "parts:  # [first layer, number of layers], in model order; part c * stages + s is chunk c of stage "
       "s\n";
@@ -177,6 +231,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
   read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
+  read_boolean(top, "fully_sharded", strategy.fully_sharded);
   if (const auto recompute = top.find("recompute")) strategy.recompute = read_recompute(*recompute);
   read_lists(top, strategy);
   return plan;
@@ -196,6 +251,7 @@ std::string to_yaml(const Plan& plan) {
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
+         yes_or_no("fully_sharded", strategy.fully_sharded) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +
          ", layers: " + std::to_string(recompute.layers) + "}\n" + lists_to_yaml(strategy);

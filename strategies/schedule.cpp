@@ -1,6 +1,7 @@
 #include "strategies/schedule.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -129,11 +130,11 @@ const std::vector<ScheduleRow>& schedule_table() {
       {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)",
        false, 0, false, interleaved_order, interleaved_obstacle},
       {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1, false,
-       zb_h1_order, no_obstacle},
+       zb_h1_order, no_obstacle, zb_h1_limits},
       {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1,
-       false, zb_h2_order, no_obstacle},
+       false, zb_h2_order, no_obstacle, zb_h2_limits},
       {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2,
-       false, zb_v_order, no_obstacle},
+       false, zb_v_order, no_obstacle, zb_v_limits},
   };
   return table;
 }
@@ -149,6 +150,14 @@ const ScheduleRow& schedule_row(ScheduleKind kind) {
 TransferMode default_transfers(ScheduleKind kind) {
   const bool blocking = kind != ScheduleKind::from_file && schedule_row(kind).blocking;
   return blocking ? TransferMode::blocking : TransferMode::overlapped;
+}
+
+bool splits_backward(ScheduleKind kind) {
+  return kind != ScheduleKind::from_file && schedule_row(kind).split_backward;
+}
+
+bool validates_later(ScheduleKind kind) {
+  return kind == ScheduleKind::zb_h2 || kind == ScheduleKind::zb_v;
 }
 
 Message Schedule::message(MessageId id) const {
@@ -223,6 +232,37 @@ InFlight in_flight(const Schedule& schedule, int rank) {
     if (step.kind == last) --count;
   }
   return peak;
+}
+
+std::vector<AliveState> alive_states(const Schedule& schedule, int rank) {
+  std::vector<AliveState> greatest;
+  const auto chunks = static_cast<std::size_t>(schedule.shape.chunks);
+  AliveState now{std::vector(chunks, 0), std::vector(chunks, 0)};
+  for (const Step& step : schedule.programs[static_cast<std::size_t>(rank)]) {
+    if (!is_compute(step.kind)) continue;
+    const auto chunk = static_cast<std::size_t>(step.chunk);
+    if (step.kind == StepKind::forward) {
+      ++now.whole[chunk];
+      continue;  // no less is alive in the step that follows
+    }
+    const auto exceeds = [](const AliveState& a, const AliveState& b) {
+      const auto at_least = std::greater_equal<>();
+      return std::equal(a.whole.begin(), a.whole.end(), b.whole.begin(), at_least) &&
+             std::equal(a.for_weights.begin(), a.for_weights.end(), b.for_weights.begin(), at_least);
+    };
+    const bool known = std::any_of(greatest.begin(), greatest.end(),
+                                   [&](const AliveState& other) { return exceeds(other, now); });
+    if (!known) {
+      greatest.erase(std::remove_if(greatest.begin(), greatest.end(),
+                                    [&](const AliveState& other) { return exceeds(now, other); }),
+                     greatest.end());
+      greatest.push_back(now);
+    }
+    if (step.kind == StepKind::weight_gradient) --now.for_weights[chunk];
+    if (step.kind == StepKind::backward) --now.whole[chunk];
+    if (step.kind == StepKind::backward && schedule.split_backward) ++now.for_weights[chunk];
+  }
+  return greatest;
 }
 
 }  // namespace orrery

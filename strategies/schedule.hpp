@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "platforms/units.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
@@ -119,8 +120,27 @@ struct Schedule {
 // Why a schedule of this shape cannot be made, in words; absent when it can.
 std::optional<std::string> schedule_obstacle(const ScheduleShape&);
 
-// Throws InputError where schedule_obstacle speaks.
+// Durations that a schedule is built for, of one microbatch in one part.
+struct TaskTimes {
+  Seconds forward, backward, weight_gradient;
+};
+enum class ScheduleGoal {
+  makespan,   // every rank is done soon: all wait for the last one
+  rank_span,  // the longest time from a rank's first task to its last is short: the next iteration follows
+              // at once on each rank
+};
+struct ScheduleTimes {
+  std::vector<TaskTimes> parts;    // P * v, in model order
+  std::vector<Seconds> transfers;  // P * v - 1: of a message over each boundary
+  ScheduleGoal goal = ScheduleGoal::makespan;
+};
+
+// Schedules that split the backward are those for F = B = W and free transfers. Throws InputError where
+// schedule_obstacle speaks.
 Schedule make_schedule(const ScheduleShape&);
+// Schedules that split the backward are built for the durations of every part, within the memory of those
+// above and never slower; the others are the same for all durations.
+Schedule make_schedule(const ScheduleShape&, const ScheduleTimes&);
 
 // Why the ranks would wait for each other for ever, or for work that never comes, as "rank 0 at 0B0 waits for
 // 1B0 of rank 1; rank 1 at ..."; absent when every rank gets through. Holds for all times that steps and
@@ -131,6 +151,13 @@ std::optional<std::string> schedule_deadlock(const Schedule&);
 // overlapped.
 TransferMode default_transfers(ScheduleKind);
 
+// Whether the gradients of the weights are tasks of their own.
+bool splits_backward(ScheduleKind);
+
+// Whether each rank takes its optimizer step when its own gradients are there, and checks the norm of all in
+// the next iteration (post-validation: arXiv 2401.10241, section 4). zb-h2 and zb-v are made for it.
+bool validates_later(ScheduleKind);
+
 // How many microbatches have their activations alive on a rank when most have: from the start of their
 // forward to the end of their backward, counted over the program.
 struct InFlight {
@@ -138,5 +165,15 @@ struct InFlight {
   int total = 0;               // sum over chunks
 };
 InFlight in_flight(const Schedule&, int rank);
+
+// What is alive on a rank at one moment of its program, in microbatches of each chunk.
+struct AliveState {
+  std::vector<int> whole;        // from the start of the forward to the end of the backward for the input
+  std::vector<int> for_weights;  // from there to the end of the weight gradient, where that is split off
+  bool operator==(const AliveState&) const = default;
+};
+// The states of a rank's program that no other state exceeds in everything: one of them needs the most
+// memory.
+std::vector<AliveState> alive_states(const Schedule&, int rank);
 
 }  // namespace orrery

@@ -79,4 +79,9 @@ TaskOrder zb_v_order(const ScheduleShape& shape, int rank) {
   return writer.order;
 }
 
+// 2 P chunks; no more of the first than the handcrafted order has before the first microbatch is back.
+AliveLimits zb_v_limits(const ScheduleShape& shape, int rank) {
+  return {.total = 2 * shape.ranks, .first_chunk = 2 * shape.ranks - 1 - rank};
+}
+
 }  // namespace orrery

@@ -32,6 +32,12 @@ TaskOrder zero_bubble_order(int microbatches, int warmup, int alive) {
   return order;
 }
 
+// 2 P - 1 alive, so that rank 0 has forwards until its first gradient is back. With fewer microbatches than
+// that the paper gives no order; then no more warm-up than there is to gain, down to zb-h1's.
+int zb_h2_alive(const ScheduleShape& shape) {
+  return std::min(2 * shape.ranks - 1, std::max(shape.ranks, shape.microbatches));
+}
+
 }  // namespace
 
 // P alive on every rank: what 1f1b has on its first.
@@ -39,13 +45,18 @@ TaskOrder zb_h1_order(const ScheduleShape& shape, int rank) {
   return zero_bubble_order(shape.microbatches, shape.ranks - rank - 1, shape.ranks);
 }
 
-// 2 P - 1 alive on every rank, so that rank 0 has forwards until its first gradient is back. With fewer
-// microbatches than that the paper gives no order; then no more warm-up than there is to gain, down to
-// zb-h1's.
 TaskOrder zb_h2_order(const ScheduleShape& shape, int rank) {
   const int after = shape.ranks - rank - 1;
-  const int alive = std::min(2 * shape.ranks - 1, std::max(shape.ranks, shape.microbatches));
+  const int alive = zb_h2_alive(shape);
   return zero_bubble_order(shape.microbatches, after + std::min(after, alive - shape.ranks), alive);
+}
+
+AliveLimits zb_h1_limits(const ScheduleShape& shape, int /*rank*/) {
+  return {.total = shape.ranks, .first_chunk = shape.ranks};
+}
+
+AliveLimits zb_h2_limits(const ScheduleShape& shape, int /*rank*/) {
+  return {.total = zb_h2_alive(shape), .first_chunk = zb_h2_alive(shape)};
 }
 
 }  // namespace orrery

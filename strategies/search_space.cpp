@@ -25,10 +25,12 @@ void read_list(const YamlValue& root, const std::string& key, std::vector<T>& li
 }
 
 ScheduleKind read_schedule(const YamlValue& item) {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1,
+                                  ScheduleKind::zb_h2, ScheduleKind::zb_v}) {
     if (item.text() == to_text(kind)) return kind;
   }
-  item.fail("gpipe or 1f1b (interleaved comes with num_virtual_stages_per_pipeline_rank)");
+  item.fail(
+      "gpipe, 1f1b, zb-h1, zb-h2 or zb-v (interleaved comes with num_virtual_stages_per_pipeline_rank)");
 }
 
 Recompute read_recompute(const YamlValue& item) {

@@ -17,7 +17,8 @@ struct SearchSpace {
   std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
-  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};  // of plans with one chunk a rank
+  // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
+  std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   std::vector<bool> sequence_parallel{true, false};
   std::vector<bool> distributed_optimizer{true, false};

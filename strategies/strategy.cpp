@@ -62,4 +62,26 @@ int ParallelStrategy::gpus() const {
   return count;
 }
 
+int ParallelStrategy::replicas_of_kind(int kind) const {
+  return replicas.empty() ? data : replicas[static_cast<std::size_t>(kind)].count;
+}
+
+std::vector<int> ParallelStrategy::kind_of_replica() const {
+  std::vector<int> result;
+  for (int kind = 0; kind < kinds(); ++kind)
+    result.insert(result.end(), static_cast<std::size_t>(replicas_of_kind(kind)), kind);
+  return result;
+}
+
+ParallelStrategy ParallelStrategy::of_kind(int kind) const {
+  ParallelStrategy alike = *this;
+  if (replicas.empty()) return alike;
+  const ReplicaKind& replica = replicas[static_cast<std::size_t>(kind)];
+  alike.replicas.clear();
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    alike.stages[stage].group = replica.groups[stage];
+  alike.global_batch = replica.microbatches * micro_batch * data;
+  return alike;
+}
+
 }  // namespace orrery

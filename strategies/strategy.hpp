@@ -46,11 +46,22 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// The GPUs of one pipeline rank (stage), the same in every data-parallel replica.
+// The GPUs of one pipeline rank (stage): in every data-parallel replica, or where replicas are unlike, in the
+// first kind of them.
 struct StageDevices {
   int group = 0;   // index into ClusterSpec::groups
   int tensor = 1;  // tensor-parallel ways of this stage
   bool operator==(const StageDevices&) const = default;
+};
+
+// Data-parallel replicas that are alike, where others of the plan are not: their GPUs, and their share of the
+// batch. Layers and tensor ways are those of all replicas, since gradients are reduced over equal parameters.
+struct ReplicaKind {
+  int count = 1;            // replicas
+  std::vector<int> groups;  // size P: of each stage, index into ClusterSpec::groups
+  std::int64_t microbatches =
+      0;  // of each of these replicas an iteration; 0: still to be chosen (shares.hpp)
+  bool operator==(const ReplicaKind&) const = default;
 };
 
 struct ParallelStrategy {
@@ -71,13 +82,20 @@ struct ParallelStrategy {
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
+  bool fully_sharded = false;  // weights and gradients too (FSDP, ZeRO-3): gathered layer by layer
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P
-  std::vector<LayerRange> parts;     // size v * P, in model order; part_of says whose chunk each is
-  std::vector<int> nodes;            // nodes used of each cluster group
+  // Empty: all replicas are as `stages` says, with equal shares of the batch. Otherwise D replicas in all, of
+  // which the first are as `stages` says.
+  std::vector<ReplicaKind> replicas;
+  std::vector<LayerRange> parts;  // size v * P, in model order; part_of says whose chunk each is
+  std::vector<int> nodes;         // nodes used of each cluster group
   bool operator==(const ParallelStrategy&) const = default;
 
-  [[nodiscard]] std::int64_t microbatches() const { return global_batch / (micro_batch * data); }
+  // Of each replica; of the first kind where they are unlike.
+  [[nodiscard]] std::int64_t microbatches() const {
+    return replicas.empty() ? global_batch / (micro_batch * data) : replicas.front().microbatches;
+  }
   [[nodiscard]] int part_count() const { return pipeline * chunks; }
   [[nodiscard]] const LayerRange& part(int stage, int chunk) const {
     return parts[static_cast<std::size_t>(part_of(schedule, pipeline, stage, chunk))];
@@ -87,6 +105,15 @@ struct ParallelStrategy {
   // GPUs that hold one replica of one stage.
   [[nodiscard]] int gpus_of_stage(int stage) const { return tensor(stage) * context; }
   [[nodiscard]] int gpus() const;  // of the whole job
+
+  // Whether the microbatches of unlike replicas are still to be chosen (shares.hpp).
+  [[nodiscard]] bool shares_open() const { return !replicas.empty() && replicas.front().microbatches == 0; }
+  [[nodiscard]] int kinds() const { return replicas.empty() ? 1 : static_cast<int>(replicas.size()); }
+  [[nodiscard]] int replicas_of_kind(int kind) const;
+  [[nodiscard]] std::vector<int> kind_of_replica() const;  // size D
+  // The strategy as a replica of this kind sees it: all replicas like it, on its GPUs, with its microbatches.
+  // What holds of a stage of such a replica (its time, its memory) is asked of this.
+  [[nodiscard]] ParallelStrategy of_kind(int kind) const;
 };
 
 }  // namespace orrery

@@ -23,6 +23,12 @@ struct Task {
 };
 using TaskOrder = std::vector<Task>;
 
+// How many chunks a rank may keep alive, from the start of their forward to the end of their weight gradient.
+struct AliveLimits {
+  int total = 0;
+  int first_chunk = 0;  // of which of the first chunk; below `total` where there are others
+};
+
 // One row a schedule; all else about a schedule follows from it.
 struct ScheduleRow {
   ScheduleKind kind;
@@ -33,6 +39,8 @@ struct ScheduleRow {
   TaskOrder (*order)(const ScheduleShape&, int rank);
   // What else a shape must fulfil, in words; absent when it does.
   std::optional<std::string> (*obstacle)(const ScheduleShape&);
+  // Of a schedule that is built for given durations; null: the order is the same for all.
+  AliveLimits (*limits)(const ScheduleShape&, int rank) = nullptr;
 };
 const std::vector<ScheduleRow>& schedule_table();
 const ScheduleRow& schedule_row(ScheduleKind);  // every kind but from_file
@@ -45,6 +53,9 @@ std::optional<std::string> interleaved_obstacle(const ScheduleShape&);
 TaskOrder zb_h1_order(const ScheduleShape&, int rank);
 TaskOrder zb_h2_order(const ScheduleShape&, int rank);
 TaskOrder zb_v_order(const ScheduleShape&, int rank);
+AliveLimits zb_h1_limits(const ScheduleShape&, int rank);
+AliveLimits zb_h2_limits(const ScheduleShape&, int rank);
+AliveLimits zb_v_limits(const ScheduleShape&, int rank);
 
 // `layout`, a schedule without programs, with the steps and messages of one order a rank.
 Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders);

@@ -15,17 +15,26 @@ CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::mov
   if (file_ == nullptr) throw InputError(name_, "no readable file", "a CSV table, plain or gzipped");
   gzbuffer(static_cast<gzFile>(file_), 1U << 17U);
   try {
-    if (!next_line()) throw InputError(name_, "an empty file", "a CSV table with a header");
-    split();
-    header_.assign(fields_.begin(), fields_.end());
+    read_header();
   } catch (...) {
     gzclose(static_cast<gzFile>(file_));
     throw;
   }
 }
 
+CsvStream::CsvStream(Text text, std::string name)
+    : name_(std::move(name)), buffer_(text.csv), ended_(true) {
+  read_header();
+}
+
 CsvStream::~CsvStream() {
-  gzclose(static_cast<gzFile>(file_));
+  if (file_ != nullptr) gzclose(static_cast<gzFile>(file_));
+}
+
+void CsvStream::read_header() {
+  if (!next_line()) throw InputError(name_, "an empty file", "a CSV table with a header");
+  split();
+  header_.assign(fields_.begin(), fields_.end());
 }
 
 std::optional<std::size_t> CsvStream::find_column(std::string_view title) const {

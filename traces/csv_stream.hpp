@@ -13,6 +13,11 @@ class CsvStream {
  public:
   // Opens the file and reads its header. Throws InputError.
   explicit CsvStream(const std::string& path, std::string name);
+  // Reads a table that is in memory already.
+  struct Text {
+    std::string_view csv;
+  };
+  CsvStream(Text, std::string name);
   CsvStream(const CsvStream&) = delete;
   CsvStream& operator=(const CsvStream&) = delete;
   ~CsvStream();
@@ -28,6 +33,7 @@ class CsvStream {
   [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }
 
  private:
+  void read_header();
   bool next_line();
   bool fill();
   void split();

@@ -7,6 +7,7 @@
 
 #include "platforms/errors.hpp"
 #include "traces/json_text.hpp"
+#include "traces/network_lanes.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -44,12 +45,7 @@ const char* colour(SpanKind kind) {
 }
 
 // The unit of the format is the microsecond. Whole nanoseconds make the end of a span exactly the start of
-// the next. A century is the longest: a foreign file may hold any number.
-std::int64_t nanoseconds(double seconds) {
-  constexpr double kLongest = 100 * 365.25 * 86400;
-  return std::llround(std::clamp(seconds, -kLongest, kLongest) * 1e9);
-}
-
+// the next.
 void append_microseconds(std::string& out, std::int64_t ns) {
   const std::string digits = std::to_string(1000 + ns % 1000);
   out += std::to_string(ns / 1000) + "." + digits.substr(1);
@@ -58,23 +54,6 @@ void append_microseconds(std::string& out, std::int64_t ns) {
 void append_member(std::string& out, const char* name, std::int64_t value) {
   out += std::string(",\"") + name + "\":" + std::to_string(value);
 }
-
-// Events of one thread may nest but not cross, so that transfers which run at once go to threads of their
-// own.
-class Lanes {
- public:
-  int lane_for(const SpanRow& span) {
-    std::size_t lane = 0;
-    while (lane < ends_.size() && ends_[lane] > nanoseconds(span.start)) ++lane;
-    if (lane == ends_.size()) ends_.push_back(0);
-    ends_[lane] = nanoseconds(span.end);
-    return static_cast<int>(lane);
-  }
-  [[nodiscard]] int count() const { return static_cast<int>(ends_.size()); }
-
- private:
-  std::vector<std::int64_t> ends_;
-};
 
 std::string event(const SpanRow& span, int thread) {
   std::string name(to_text(span.kind));
@@ -115,7 +94,7 @@ std::string process_name(const RankInfo& rank) {
          std::to_string(rank.gpus) + " x " + rank.gpu + ", node " + std::to_string(rank.node);
 }
 
-void write_names(OutputFile& file, const Timeline& timeline, const std::vector<Lanes>& lanes) {
+void write_names(OutputFile& file, const Timeline& timeline, const std::vector<NetworkLanes>& lanes) {
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     file.write(metadata("process_name", rank, 0, process_name(timeline.ranks[rank])));
     file.write(metadata("thread_name", rank, 0, "compute"));
@@ -155,7 +134,7 @@ void export_perfetto(const std::string& path, const Trace& trace) {
   file.write(
       head +
       "},\"traceEvents\":[\n{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"tid\":0,\"args\":{}}");
-  std::vector<Lanes> lanes(trace.timeline.ranks.size());
+  std::vector<NetworkLanes> lanes(trace.timeline.ranks.size());
   for (std::size_t i = 0; i < trace.timeline.spans.size(); ++i) {
     const SpanRow span = row(trace.timeline.spans, i);
     const bool network = span.stream == Stream::network;

@@ -31,11 +31,16 @@ constexpr std::array kReaders{
     Reader{"ata_ratio.csv", read_simai_all_to_all_table},
 };
 
-const Reader* reader_of(const std::string& name) {
-  std::string file = fs::path(name).filename().string();
+// Whether the file of this path has that name, plain or gzipped.
+bool has_name(const std::string& path, std::string_view wanted) {
+  std::string file = fs::path(path).filename().string();
   if (file.ends_with(".gz")) file.resize(file.size() - 3);
+  return file == wanted;
+}
+
+const Reader* reader_of(const std::string& name) {
   const auto* found = std::find_if(kReaders.begin(), kReaders.end(),
-                                   [&](const Reader& reader) { return reader.file_name == file; });
+                                   [&](const Reader& reader) { return has_name(name, reader.file_name); });
   return found == kReaders.end() ? nullptr : found;
 }
 
@@ -53,18 +58,27 @@ void refuse_unreadable(const ProfileFile& file) {
 
 }  // namespace
 
-bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles) {
-  const Reader* reader = reader_of(name);
-  if (reader == nullptr) return false;
+bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
+                       InventedTimes invented) {
+  const std::string path = (fs::path(folder) / name).string();
   ProfileFile file{.name = name};
-  CsvStream stream((fs::path(folder) / name).string(), name);
-  reader->read(stream, name, profiles, file);
+  if (const Reader* reader = reader_of(name)) {
+    CsvStream stream(path, name);
+    reader->read(stream, name, profiles, file);
+  } else if (has_name(name, "orrery_profile.csv")) {
+    CsvStream stream(path, name);
+    read_own_table(stream, name, invented, profiles, file);
+  } else if (is_nccl_text(path)) {
+    read_nccl_text(path, name, profiles, file);
+  } else {
+    return false;
+  }
   refuse_unreadable(file);
   profiles.files.push_back(std::move(file));
   return true;
 }
 
-Profiles read_profiles(const std::string& folder) {
+Profiles read_profiles(const std::string& folder, InventedTimes invented) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::recursive_directory_iterator it(folder, error), end; it != end && !error; it.increment(error)) {
@@ -73,10 +87,11 @@ Profiles read_profiles(const std::string& folder) {
   if (error) throw InputError(folder, "no readable folder", "a folder of measured operator tables");
   std::sort(names.begin(), names.end());
   Profiles profiles;
-  for (const auto& name : names) read_profile_file(folder, name, profiles);
+  for (const auto& name : names) read_profile_file(folder, name, profiles, invented);
   if (profiles.files.empty()) {
     throw InputError(folder, "no known table",
-                     "gemm_long.csv, kernels_long.csv, collectives_long.csv or mlp.csv");
+                     "orrery_profile.csv, gemm_long.csv, kernels_long.csv, collectives_long.csv, mlp.csv or "
+                     "nccl-tests' output");
   }
   return profiles;
 }

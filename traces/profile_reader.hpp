@@ -10,6 +10,8 @@
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
+//   orrery_profile.csv     what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
+//   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include "platforms/cluster.hpp"
 #include "platforms/gpu.hpp"
 #include "platforms/units.hpp"
+#include "traces/gemm_pass.hpp"
 
 namespace orrery {
 
@@ -34,8 +37,10 @@ struct MeasuredGemm {
   DataType type = DataType::fp16;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   TimedAs timed = TimedAs::kernel;
-  Seconds time;                       // forward
-  std::optional<Seconds> backward{};  // gradients of input and weight together, where both were timed
+  Seconds time;
+  GemmPass pass = GemmPass::forward;        // m, n, k are those of this GEMM
+  std::optional<Seconds> input_gradient{};  // [m, k, n], where a forward GEMM's gradient was timed alone
+  std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
 };
 
 struct MeasuredKernel {
@@ -44,6 +49,14 @@ struct MeasuredKernel {
   std::string op;   // "norm", "rope", "activation", "residual", "embedding"
   Bytes bytes;      // what it must read and write at least
   TimedAs timed = TimedAs::kernel;
+  Seconds time;
+};
+
+// softmax(Q K^T) V of `batch` sequences, one GPU.
+struct MeasuredAttention {
+  std::string source, gpu;
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
+  bool causal = false, fused = false, backward = false;
   Seconds time;
 };
 
@@ -69,6 +82,7 @@ struct ProfileFile {
 struct Profiles {
   std::vector<MeasuredGemm> gemms;
   std::vector<MeasuredKernel> kernels;
+  std::vector<MeasuredAttention> attentions;
   std::vector<MeasuredCollective> collectives;
   std::vector<ProfileFile> files;  // in order of their names
 };
@@ -77,12 +91,16 @@ struct Profiles {
 // zero, too few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
 inline constexpr double kWorstUnreadableShare = 0.05;
 
+// Times that `orrery profile --dry-run` invented are for tests of the way from a profile to a plan.
+enum class InventedTimes { refused, taken };
+
 // Reads every known table below `folder`. Throws InputError for a folder without one, a missing column
-// (named), a broken gzip, a file with too many unreadable rows.
-Profiles read_profiles(const std::string& folder);
+// (named), a broken gzip, a file with too many unreadable rows, invented times that were not asked for.
+Profiles read_profiles(const std::string& folder, InventedTimes = InventedTimes::refused);
 
 // Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
 // table.
-bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles);
+bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
+                       InventedTimes = InventedTimes::refused);
 
 }  // namespace orrery

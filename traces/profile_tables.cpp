@@ -12,7 +12,7 @@ namespace {
 
 // Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80
 // GB SXM card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSourceNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSourceNames{{
     {"A100-40", "A100-SXM4-40GB"},
     {"A100-80", "A100-SXM4-80GB"},
     {"GH-96", "GH200-96GB"},
@@ -27,6 +27,13 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSourceN
     {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},
     {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"},
     {"NVIDIA L4", "L4"},
+    // As drivers name them.
+    {"NVIDIA H100 PCIe", "H100-PCIe-80GB"},
+    {"NVIDIA H100 NVL", "H100-NVL-94GB"},
+    {"NVIDIA H200", "H200-SXM-141GB"},
+    {"NVIDIA GH200 480GB", "GH200-96GB"},
+    {"NVIDIA B200", "B200-SXM"},
+    {"NVIDIA H20", "H20-96GB"},
 }};
 
 bool same_text(std::string_view a, std::string_view b) {
@@ -39,6 +46,9 @@ std::string catalog_name(std::string_view name) {
   for (const auto& [source, catalog] : kSourceNames) {
     if (source == name) name = catalog;
   }
+  for (const std::string_view maker : {"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "}) {
+    if (name.starts_with(maker)) name.remove_prefix(maker.size());
+  }
   for (const auto& gpu : gpu_catalog()) {
     if (same_text(gpu.name, name)) return gpu.name;
     for (const auto& alias : gpu.aliases) {
@@ -47,6 +57,8 @@ std::string catalog_name(std::string_view name) {
   }
   return {};
 }
+
+}  // namespace
 
 // The data types of GEMM tables. DeepBench's "Mixed math" multiplies fp16 on the tensor cores.
 std::optional<DataType> data_type(std::string_view text) {
@@ -57,6 +69,14 @@ std::optional<DataType> data_type(std::string_view text) {
   if (text == "fp32" || text == "FP32") return DataType::fp32;
   return std::nullopt;
 }
+
+bool Duplicates::seen(const CsvStream& rows) {
+  std::string whole;
+  for (const auto field : rows.fields()) whole.append(field).push_back('\0');
+  return !rows_.insert(std::move(whole)).second;
+}
+
+namespace {
 
 struct GemmColumns {
   explicit GemmColumns(const CsvStream& rows)
@@ -92,8 +112,7 @@ std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const Gem
                     .k = static_cast<std::int64_t>(*k),
                     .batch = static_cast<std::int64_t>(*batch),
                     .timed = TimedAs::kernel,
-                    .time = microseconds(*time),
-                    .backward = {}};
+                    .time = microseconds(*time)};
   // DeepBench gives no model; its matrices count as one, NeuSight's likewise.
   if (gemm.model.empty()) gemm.model = gemm.source;
   return gemm;
@@ -121,10 +140,13 @@ std::optional<double> positive_field(const CsvStream& rows, std::size_t column) 
 void read_gemm_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const GemmColumns at(rows);
   GpuNames gpus;
+  Duplicates duplicates;
   while (rows.next()) {
     ++file.rows;
     auto row = gemm_of(rows, at, gpus);
-    if (auto* gemm = std::get_if<MeasuredGemm>(&row)) {
+    if (duplicates.seen(rows)) {
+      ++file.skipped[kDuplicate];
+    } else if (auto* gemm = std::get_if<MeasuredGemm>(&row)) {
       profiles.gemms.push_back(std::move(*gemm));
       ++file.used;
     } else {
@@ -137,12 +159,15 @@ void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, 
   const std::size_t source = rows.column("source"), gpu = rows.column("gpu"), model = rows.column("model"),
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
   GpuNames gpus;
+  Duplicates duplicates;
   while (rows.next()) {
     ++file.rows;
     const auto size = positive_field(rows, bytes), duration = positive_field(rows, time);
     const std::string* name = gpus.find(text_field(rows, gpu));
     if (!size || !duration) {
       ++file.skipped[kUnreadable];
+    } else if (duplicates.seen(rows)) {
+      ++file.skipped[kDuplicate];
     } else if (name == nullptr) {
       ++file.skipped["GPU not in the catalog"];
     } else {

@@ -1,6 +1,7 @@
 // One function a table format of profile_reader.hpp; included by its sources only.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "traces/csv_stream.hpp"
@@ -10,6 +11,8 @@ namespace orrery {
 
 inline const std::string kUnreadable = "unreadable";  // not a number, not above zero, or too few fields
 
+inline const std::string kDuplicate = "duplicate of an earlier row";
+
 void read_gemm_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_kernel_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_collective_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
@@ -17,6 +20,25 @@ void read_aceso_table(CsvStream&, const std::string& name, Profiles&, ProfileFil
 void read_vidur_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_simai_ring_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_simai_all_to_all_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
+
+void read_own_table(CsvStream&, const std::string& name, InventedTimes, Profiles&, ProfileFile&);
+bool is_nccl_text(const std::string& path);
+void read_nccl_text(const std::string& path, const std::string& name, Profiles&, ProfileFile&);
+
+// What NCCL adds to a link inside a node.
+inline constexpr Seconds kLinkLatency = Seconds(1e-6);
+
+// The data type that a table names; absent for others.
+std::optional<DataType> data_type(std::string_view);
+
+// Rows of one table that repeat an earlier one in every field.
+class Duplicates {
+ public:
+  bool seen(const CsvStream&);
+
+ private:
+  std::set<std::string> rows_;
+};
 
 // Catalog name of the GPU that a source calls `name`; absent when the catalog has no such GPU.
 class GpuNames {

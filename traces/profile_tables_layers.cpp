@@ -14,6 +14,7 @@ namespace {
 struct VidurModel {
   double tokens, ways, hidden, ffn, heads, kv_heads;
   bool gated;
+  bool parallel;  // attention and MLP side by side (phi-2): one norm, and both results are added
 };
 
 // Least traffic of one 16-bit kernel: what it reads and writes of activations. vidur shards rope and
@@ -35,7 +36,8 @@ double activation_bytes(const VidurModel& model) {
   return (model.gated ? 6 : 4) * model.tokens * model.ffn / model.ways;
 }
 double add_bytes(const VidurModel& model) {
-  return 6 * model.tokens * model.hidden;
+  // Two additions where a layer has two results: phi-2's takes twice the time of others' on all three GPUs.
+  return (model.parallel ? 12 : 6) * model.tokens * model.hidden;
 }
 double embedding_bytes(const VidurModel& model) {
   return 4 * model.tokens * model.hidden;
@@ -49,6 +51,8 @@ constexpr std::array kVidurKernels{
     VidurKernel{"time_stats.add.mean", "residual", false, add_bytes},
     VidurKernel{"time_stats.emb.mean", "embedding", false, embedding_bytes},
 };
+
+constexpr std::size_t kSecondNorm = 1;  // in kVidurKernels
 
 struct VidurColumns {
   explicit VidurColumns(const CsvStream& rows)
@@ -70,7 +74,14 @@ std::optional<VidurModel> vidur_model(const CsvStream& rows, const VidurColumns&
              hidden = positive_field(rows, at.hidden), ffn = positive_field(rows, at.ffn),
              heads = positive_field(rows, at.heads), kv_heads = positive_field(rows, at.kv_heads);
   if (!tokens || !ways || !hidden || !ffn || !heads || !kv_heads) return std::nullopt;
-  return VidurModel{*tokens, *ways, *hidden, *ffn, *heads, *kv_heads, text_field(rows, at.gated) == "True"};
+  return VidurModel{*tokens,
+                    *ways,
+                    *hidden,
+                    *ffn,
+                    *heads,
+                    *kv_heads,
+                    text_field(rows, at.gated) == "True",
+                    !at.times[kSecondNorm]};
 }
 
 // compute/<gpu>/<organisation>/<model>/mlp.csv
@@ -147,11 +158,9 @@ void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoCo
                     .k = static_cast<std::int64_t>(shape.k * hidden),
                     .batch = 1,
                     .timed = TimedAs::framework,
-                    .time = microseconds(*forward),
-                    .backward = {}};
-  // sailor's backward times are the input gradient alone (0.85-0.98 of forward), so only Aceso's own are
-  // taken.
-  if (backward && source != "sailor") gemm.backward = microseconds(*backward);
+                    .time = microseconds(*forward)};
+  // sailor's backward times are the input gradient alone (0.85-0.98 of forward); Aceso's own hold both.
+  if (backward) (source == "sailor" ? gemm.input_gradient : gemm.backward) = microseconds(*backward);
   profiles.gemms.push_back(std::move(gemm));
   ++file.used;
 }

@@ -32,7 +32,7 @@ constexpr std::array kSystems{
     SystemLinks{"sailor", "RTX-2080", 0, 16, 0},
     SystemLinks{"sailor", "Titan-RTX", 0, 16, 0},
 };
-constexpr Seconds kLinkLatency = Seconds(1e-6), kNetworkLatency = Seconds(5e-6);
+constexpr Seconds kNetworkLatency = Seconds(5e-6);
 
 struct CollectiveColumns {
   explicit CollectiveColumns(const CsvStream& rows)
@@ -126,8 +126,13 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
 
 void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const CollectiveColumns at(rows);
+  Duplicates duplicates;
   while (rows.next()) {
     ++file.rows;
+    if (duplicates.seen(rows)) {
+      ++file.skipped[kDuplicate];
+      continue;
+    }
     const std::string_view status = text_field(rows, at.status);
     const auto ranks = positive_field(rows, at.ranks), bytes = positive_field(rows, at.bytes),
                time = positive_field(rows, at.time);

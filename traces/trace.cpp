@@ -15,7 +15,8 @@ struct MemoryEvent {
 
 struct Life {
   double start = 0;
-  std::optional<double> end;  // absent: alive until the run ends
+  std::optional<double> backward_end;  // of the backward for the input; absent: alive until the run ends
+  std::optional<double> weights_end;   // of the weight gradient, where it is a span of its own
 };
 
 using LifeByMicrobatch = std::map<std::pair<int, int>, Life>;  // by chunk and microbatch
@@ -39,20 +40,25 @@ std::map<int, LifeByMicrobatch> lives_by_stage(const Timeline& timeline) {
       lives[span.stage].try_emplace(key, fresh);
     }
     if (span.kind == SpanKind::backward || span.kind == SpanKind::weight_gradient) {
-      std::optional<double>& end = lives[span.stage][key].end;
+      Life& life = lives[span.stage][key];
+      std::optional<double>& end = span.kind == SpanKind::backward ? life.backward_end : life.weights_end;
       end = std::max(end.value_or(span.end), span.end);
     }
   }
   return lives;
 }
 
-std::vector<MemoryEvent> events_of(const LifeByMicrobatch& lives, const std::vector<Bytes>& bytes) {
+std::vector<MemoryEvent> events_of(const LifeByMicrobatch& lives, const std::vector<Bytes>& bytes,
+                                   const std::vector<Bytes>& for_weights) {
   std::vector<MemoryEvent> events;
   for (const auto& [key, life] : lives) {
     const auto chunk = static_cast<std::size_t>(key.first);
-    ORRERY_ENSURE(chunk < bytes.size());
+    ORRERY_ENSURE(chunk < bytes.size() && chunk < for_weights.size());
     events.push_back({life.start, bytes[chunk].value()});
-    if (life.end) events.push_back({*life.end, -bytes[chunk].value()});
+    if (!life.backward_end) continue;
+    const double kept = life.weights_end ? for_weights[chunk].value() : 0.0;
+    events.push_back({*life.backward_end, kept - bytes[chunk].value()});
+    if (life.weights_end) events.push_back({*life.weights_end, -kept});
   }
   std::sort(events.begin(), events.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
     return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
@@ -79,11 +85,13 @@ void append_curve(MemoryCurve& curve, int stage, const std::vector<MemoryEvent>&
 
 }  // namespace
 
-MemoryCurve activation_curve(const Timeline& timeline, const std::vector<std::vector<Bytes>>& bytes) {
+MemoryCurve activation_curve(const Timeline& timeline, const std::vector<std::vector<Bytes>>& bytes,
+                             const std::vector<std::vector<Bytes>>& for_weights) {
   MemoryCurve curve;
   for (const auto& [stage, lives] : lives_by_stage(timeline)) {
-    ORRERY_ENSURE(stage >= 0 && static_cast<std::size_t>(stage) < bytes.size());
-    append_curve(curve, stage, events_of(lives, bytes[static_cast<std::size_t>(stage)]));
+    const auto at = static_cast<std::size_t>(stage);
+    ORRERY_ENSURE(stage >= 0 && at < bytes.size() && bytes.size() == for_weights.size());
+    append_curve(curve, stage, events_of(lives, bytes[at], for_weights[at]));
   }
   return curve;
 }

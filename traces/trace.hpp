@@ -50,10 +50,12 @@ struct MemoryCurve {
   bool operator==(const MemoryCurve&) const = default;
 };
 
-// Activations of a microbatch live from the start of its forward to the end of its backward, or of its weight
-// gradient where that is a span of its own. `bytes[stage][chunk]`: what one microbatch leaves. The first rank
-// of each stage stands for its replicas. At one instant what ends is freed before what starts is allocated.
-MemoryCurve activation_curve(const Timeline&, const std::vector<std::vector<Bytes>>& bytes);
+// Activations of a microbatch live from the start of its forward to the end of its backward:
+// `bytes[stage][chunk]`. Where its weight gradient is a span of its own, `for_weights[stage][chunk]` are left
+// until that ends. The first rank of each stage stands for its replicas. At one instant what ends is freed
+// before what starts is allocated.
+MemoryCurve activation_curve(const Timeline&, const std::vector<std::vector<Bytes>>& bytes,
+                             const std::vector<std::vector<Bytes>>& for_weights);
 
 struct TraceCost {
   double gpu_hours = 0;  // of one iteration

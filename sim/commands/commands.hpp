@@ -14,8 +14,10 @@ int run_report(const Arguments&);
 int run_export(const Arguments&);
 int run_fit(const Arguments&);
 int run_compare(const Arguments&);
+int run_profile(const Arguments&);
 int run_launch(const Arguments&);
 int run_catalog(const Arguments&);
+int run_validate(const Arguments&);
 
 struct Command {
   const char* name;

@@ -3,6 +3,8 @@
 #include <iostream>
 
 #include "costmodels/estimators.hpp"
+#include "sim/amp_log.hpp"
+#include "sim/amp_reproduction.hpp"
 #include "sim/children.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
@@ -91,6 +93,25 @@ void print_side_by_side(const CommandLine& line, const std::vector<PlayableFile>
   print(line, line.json() ? to_json(pairs, paths) : to_text(pairs, paths));
 }
 
+// How close our form of AMP's cost model comes to its printed predictions, and both to its trials.
+int compare_amp_log(const CommandLine& line, const std::string& path) {
+  const AmpLog log = read_amp_log(path);
+  const ClusterSpec cluster = read_cluster_option(line, line.required("cluster"));
+  std::vector<int> nodes;
+  for (const NodeGroup& group : cluster.groups) nodes.push_back(group.count.maximum);
+  const Topology topology(cluster, nodes);
+  const std::vector<std::string> profiles = line.list("layer-profile");
+  if (profiles.size() != 1)
+    throw InputError("--amp-log", "no single --layer-profile", "AMP's layer times beside it");
+  const std::vector<AmpRows> rows = read_amp_rows(profiles.front());
+  AmpReproduction result;
+  for (const AmpTrial& trial : log.trials) {
+    result.add(trial, amp_iteration(amp_plan(log, trial, rows, topology), topology));
+  }
+  print(line, line.json() ? to_json(result) : to_text(result));
+  return 0;
+}
+
 int compare_files(const CommandLine& line, const std::vector<std::string>& paths) {
   if (paths.size() == 1) {
     throw InputError("orrery compare", "one plan file",
@@ -119,13 +140,16 @@ int run_compare(const Arguments& arguments) {
       "orrery compare --model llama2-70b --cluster demo-a100-h100 --sequence 4096 "
       "--global-batch 1024 --plans 200\n  orrery compare out/plan-01.yaml out/plan-02.yaml");
   declare_search_options(line);
-  line.value("plans", "N", "how many plans to draw (200), by --seed");
+  line.value("plans", "N", "how many plans to draw (200), by --seed")
+      .value("amp-log", "FILE",
+             "predictions that AMP logged: how close its cost model comes, with its layer times");
   line.positional("plan", "The arguments are plan files, as `orrery search` writes them.");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::string> paths = line.list("plan");
+  if (const auto log = line.text("amp-log"); log && paths.empty()) return compare_amp_log(line, *log);
   if (paths.empty()) return compare_sample(line);
   for (const char* option : {"model", "cluster", "sequence", "global-batch", "space", "rule", "rules", "mode",
-                             "precision", "top", "budget", "deadline", "plans"}) {
+                             "precision", "top", "budget", "deadline", "plans", "amp-log"}) {
     if (line.has(option)) {
       throw InputError(std::string("--") + option, "it beside plan files", "either plan files or a space");
     }

@@ -18,18 +18,25 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
                stage, to_text(needed).c_str(), to_text(usable).c_str(), gpu.name.c_str());
 }
 
-// A profile's own memory is what the warning goes by, where it has it.
+// [kind * P + stage]. A profile's own memory is what the warning goes by, where it has it.
 std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
-                                        const GroupProfiles& profiles, bool quiet) {
-  StageFitter fitter(book);
-  const auto profiled = profiled_memory(book, strategy, profiles);
-  std::vector<StageMemory> memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    memory.push_back(stage_memory(book.model(), strategy, stage, fitter.alive(strategy, stage).per_chunk));
-    const Bytes needed = profiled[static_cast<std::size_t>(stage)].value_or(memory.back().total());
-    if (!quiet) warn_if_full(book, strategy, stage, needed);
+                                        const PricedPlan& plan, const GroupProfiles& profiles, bool quiet) {
+  std::vector<StageMemory> memory = StageFitter(book).memory_of(strategy, make_programs(plan));
+  for (int kind = 0; kind < strategy.kinds() && !quiet; ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    const auto profiled = profiled_memory(book, alike, profiles);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const StageMemory& counted = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
+      warn_if_full(book, alike, stage, profiled[static_cast<std::size_t>(stage)].value_or(counted.total()));
+    }
   }
   return memory;
+}
+
+void require_shape(const std::string& path, const ModelSpec& model, const ParallelStrategy& strategy,
+                   const ClusterSpec& cluster) {
+  if (const auto trouble = check_shape(model, strategy, cluster))
+    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
 }
 
 int group_named(const ClusterSpec& cluster, const std::string& name) {
@@ -81,18 +88,20 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
   ParallelStrategy& strategy = plan.strategy;
   if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
-  if (const auto trouble = check_shape(model, strategy, cluster)) {
-    throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
-  }
+  require_shape(path, model, strategy, cluster);
   const GroupProfiles profiles = read_layer_profiles(line, cluster);
   auto book = std::make_unique<PriceBook>(
       model, cluster, JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence});
   for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));
-  std::vector<StageMemory> memory = stage_memories(*book, strategy, profiles, line.quiet());
+  if (strategy.shares_open()) {
+    strategy = book->with_chosen_shares(strategy);
+    require_shape(path, model, strategy, cluster);
+  }
   Topology topology(cluster, strategy.nodes);
   PricedPlan priced = book->price(strategy, topology);
+  std::vector<StageMemory> memory = stage_memories(*book, strategy, priced, profiles, line.quiet());
   return {path, std::move(plan), std::move(book), std::move(memory), std::move(topology), std::move(priced)};
 }
 

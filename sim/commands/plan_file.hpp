@@ -17,7 +17,7 @@ struct PlayableFile {
   std::string path;
   Plan plan;
   std::unique_ptr<PriceBook> book;  // holds model and cluster
-  std::vector<StageMemory> memory;  // of one GPU of each stage
+  std::vector<StageMemory> memory;  // [kind * P + stage], of one GPU
   Topology topology;
   PricedPlan priced;
 

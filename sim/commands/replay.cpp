@@ -14,6 +14,7 @@
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
+#include "sim/search_report.hpp"
 #include "sim/what_if.hpp"
 
 namespace orrery {
@@ -119,6 +120,8 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
+  if (!line.json() && plan.book != nullptr && !plan.strategy->replicas.empty())
+    text = "replicas    " + stages_text(plan.book->cluster(), *plan.strategy) + "\n" + text;
   if (const auto path = line.text("output")) {
     write_trace(*path, trace(replay));
     if (!line.json()) text += "\ntrace   " + *path + "\n";

@@ -204,7 +204,7 @@ void print_report(const SearchReport& report, const std::string& folder,
   }
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute\n";
+               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
@@ -266,6 +266,7 @@ int run_search(const Arguments& arguments) {
   report.book = &book;
   report.counts = result.counts;
   report.elapsed = result.elapsed;
+  report.cost_models = origin.cost_models;
   if (result.plans.empty()) {
     progress.clear();
     report.total_elapsed = now() - start;

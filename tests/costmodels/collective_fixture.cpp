@@ -4,55 +4,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "tests/costmodels/random_cluster.hpp"
+
 namespace orrery {
 namespace {
 
-class Draw {
- public:
-  explicit Draw(std::uint32_t seed) : engine_(seed) {}
-  int whole(int low, int high) {
-    return low + static_cast<int>(engine_() % static_cast<std::uint32_t>(high - low + 1));
-  }
-  double real(double low, double high) {
-    return low + (high - low) * static_cast<double>(engine_()) / static_cast<double>(std::mt19937::max());
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-NodeGroup draw_group(Draw& draw, const std::string& name) {
-  NodeGroup group;
-  group.name = name;
-  group.gpus_per_node = 1 << draw.whole(0, 3);
-  group.nics_per_node = 1 << draw.whole(0, static_cast<int>(std::log2(group.gpus_per_node)));
-  group.count = {0, 64};
-  group.gpu_link = {gigabytes_per_second(draw.real(5, 300)), microseconds(draw.real(0, 3))};
-  group.nic = {gigabytes_per_second(draw.real(1, 50)), microseconds(draw.real(0, 5))};
-  return group;
-}
-
-ClusterSpec draw_cluster(Draw& draw, Contention contention) {
-  ClusterSpec cluster{"random", {draw_group(draw, "a"), draw_group(draw, "b")}, {}, contention};
-  if (draw.whole(0, 1) == 1) {
-    cluster.fabric.nodes_per_leaf = draw.whole(1, 3);
-    cluster.fabric.oversubscription = draw.real(1, 8);
-    cluster.fabric.latency = microseconds(draw.real(0, 2));
-    if (draw.whole(0, 1) == 1) cluster.fabric.kind = FabricKind::rail_optimised;
-    if (draw.whole(0, 2) == 0) cluster.fabric.leaves_per_pod = draw.whole(1, 2);
-  }
-  for (NodeGroup& group : cluster.groups) {
-    if (draw.whole(0, 2) > 0 || group.gpus_per_node < 2) continue;
-    group.pcie_switches = 2;
-    group.pcie_uplink = {gigabytes_per_second(draw.real(5, 60)), microseconds(draw.real(0, 1))};
-  }
-  if (draw.whole(0, 3) == 0) {
-    cluster.groups[1].region = "far";
-    cluster.fabric.regions = {
-        {"default", "far", {gigabytes_per_second(draw.real(0.1, 5)), milliseconds(10)}}};
-  }
-  return cluster;
-}
+using test::Draw;
 
 // Some members of any node, in any order.
 std::vector<int> draw_members(Draw& draw, const Topology& topology) {
@@ -97,7 +54,7 @@ std::vector<int> gpus_from(int first, int count) {
 
 RandomGroup random_group(std::uint32_t seed, Spread spread, Contention contention) {
   Draw draw(seed);
-  Topology topology(draw_cluster(draw, contention), {draw.whole(1, 5), draw.whole(1, 4)});
+  Topology topology(test::random_cluster(draw, contention), {draw.whole(1, 5), draw.whole(1, 4)});
   std::vector<int> gpus =
       spread == Spread::even ? draw_even_members(draw, topology) : draw_members(draw, topology);
   const Bytes bytes(std::round(std::pow(2.0, draw.real(12, 32))));

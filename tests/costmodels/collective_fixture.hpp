@@ -1,7 +1,6 @@
 // Clusters and groups of GPUs for the tests of collectives.
 #pragma once
 
-#include <random>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,7 @@ Topology equal_nodes(const EqualNodes&);
 // GPUs first, first + 1, ...
 std::vector<int> gpus_from(int first, int count);
 
-// Two node groups, leaves, oversubscription and regions drawn; members drawn from them in any order, or even:
-// equal counts in whole neighbouring nodes.
+// Members of a random_cluster in any order, or even: equal counts in whole neighbouring nodes.
 enum class Spread { any, even };
 struct RandomGroup {
   Topology topology;

@@ -12,7 +12,7 @@ using test::between;
 using test::PlayTimes;
 
 double makespan(const Schedule& schedule, const PlayTimes& times) {
-  return test::pipeline_makespan(test::pipeline_plan(schedule.shape, times));
+  return test::pipeline_makespan(test::pipeline_plan(schedule, times));
 }
 
 PlayTimes random_times(std::mt19937& random, const Schedule& schedule) {
@@ -94,7 +94,7 @@ TEST_CASE("the recurrence agrees with an oracle that raises start times to a fix
   for_random_plans(1, 600, [](std::mt19937&, const Schedule& schedule, const PlayTimes& times) {
     const auto played = test::play(schedule, times);
     REQUIRE(played.has_value());
-    const std::vector<double> ends = test::pipeline_ends(test::pipeline_plan(schedule.shape, times));
+    const std::vector<double> ends = test::pipeline_ends(test::pipeline_plan(schedule, times));
     for (std::size_t rank = 0; rank < ends.size(); ++rank) {
       REQUIRE(ends[rank] == Approx(played->end_of(rank)).epsilon(1e-12).margin(0));
     }

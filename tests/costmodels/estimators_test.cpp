@@ -33,7 +33,7 @@ double estimate_by(std::string_view name, const Stages& stages) {
   for (const double forward : stages.forward) times.backward.push_back(2 * forward);
   times.transfer = stages.transfer;
   const PricedPlan plan = test::pipeline_plan(
-      {stages.kind, TransferMode::eager, ranks, stages.chunks, stages.microbatches}, times);
+      ScheduleShape{stages.kind, TransferMode::eager, ranks, stages.chunks, stages.microbatches}, times);
   return estimate_by(name, plan, test::pipeline_topology(ranks));
 }
 
@@ -71,8 +71,8 @@ TEST_CASE("the homogeneous formula takes an uneven plan for an even one; the rec
 }
 
 TEST_CASE("a slow replica and its microbatches are in every formula") {
-  PricedPlan plan =
-      test::pipeline_plan({ScheduleKind::one_f_one_b, TransferMode::eager, 1, 1, 4}, {{1}, {2}, {}, {}});
+  PricedPlan plan = test::pipeline_plan(
+      ScheduleShape{ScheduleKind::one_f_one_b, TransferMode::eager, 1, 1, 4}, {{1}, {2}, {}, {}});
   plan.replicas = 2;
   plan.gpus = {{0}, {1}};
   plan.replica_microbatches = {3, 5};
@@ -86,8 +86,8 @@ TEST_CASE("a slow replica and its microbatches are in every formula") {
 TEST_CASE("reductions and the optimizer come after the pipeline in all formulas but AMP's") {
   // Two replicas of one stage, 1 GiB of gradients over NICs of 50 GiB/s: AMP's ring takes 2 (2 - 1) / 2 x 20
   // ms.
-  PricedPlan plan =
-      test::pipeline_plan({ScheduleKind::one_f_one_b, TransferMode::eager, 1, 1, 4}, {{1}, {2}, {}, {}});
+  PricedPlan plan = test::pipeline_plan(
+      ScheduleShape{ScheduleKind::one_f_one_b, TransferMode::eager, 1, 1, 4}, {{1}, {2}, {}, {}});
   plan.replicas = 2;
   plan.gpus = {{0}, {1}};
   plan.reductions = {{.gradients = gibibytes(1)}};

@@ -75,6 +75,24 @@ TEST_CASE("a GPT layer keeps the bytes that Korthikanti et al. 2022 derive") {
   CHECK(kept() == Approx(sbh * 34 / tensor));
 }
 
+// arXiv 2401.10241, table 1: 32 sbh for W beside 34 sbh for B. Inputs of the four matrices 2 + 2 + 2 + 8,
+// their output gradients 6 + 2 + 8 + 2.
+TEST_CASE("a GPT layer keeps 32 sbh until its weight gradients, whatever is recomputed") {
+  const double sbh = kSequence * kMicroBatch * kHidden;
+  const ModelSpec model = gpt_layers(3);
+  ParallelStrategy strategy = spread(model, {});
+  CHECK(weight_gradient_bytes(model, strategy, 0, 0).value() == Approx(3 * 32 * sbh));
+  strategy.recompute.granularity = RecomputeGranularity::full;
+  CHECK(weight_gradient_bytes(model, strategy, 0, 0).value() == Approx(3 * 32 * sbh));
+  // A microbatch before its backward keeps the inputs of layers and brings one layer back.
+  const AliveState state{{2}, {5}};
+  CHECK(stage_memory(model, strategy, 0, state).activations.value() ==
+        Approx((5 * 3 * 32 + 2 * 3 * 2 + 34 - 2) * sbh));
+  // With recomputation a microbatch that waits for its weight gradient is the larger one.
+  CHECK(peak_memory(model, strategy, 0, {{{3}, {0}}, {{1}, {2}}}).total() ==
+        stage_memory(model, strategy, 0, AliveState{{1}, {2}}).total());
+}
+
 TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP keeps only its own tensors") {
   ModelSpec model = gpt_layers(1);
   model.shapes = {{.hidden = 8192,

@@ -28,6 +28,12 @@ inline PricedPlan pipeline_plan(const ScheduleShape& shape, const PlayTimes& tim
   return plan;
 }
 
+inline PricedPlan pipeline_plan(const Schedule& schedule, const PlayTimes& times) {
+  PricedPlan plan = pipeline_plan(schedule.shape, times);
+  plan.given_schedule = schedule;
+  return plan;
+}
+
 inline Topology pipeline_topology(int ranks) {
   NodeGroup group;
   group.name = "g";

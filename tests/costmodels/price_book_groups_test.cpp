@@ -1,4 +1,5 @@
 // Parts cut into pieces around the collectives that can contend.
+#include <algorithm>
 #include <numeric>
 
 #include "costmodels/achieved.hpp"
@@ -35,13 +36,45 @@ struct Priced {
   PricedPlan plan;
 };
 
-Priced priced(const ModelSpec& model, const ParallelStrategy& strategy, int nics_per_node = 8) {
+Priced priced(const ModelSpec& model, const ParallelStrategy& strategy, int nics_per_node = 8,
+              const SoftwareStack& stack = {}) {
   const ClusterSpec cluster = test::two_priced_kinds(nics_per_node);
-  const PriceBook book = test::book_for(model, cluster, strategy);
+  const PriceBook book = test::book_for(model, cluster, strategy, stack);
   PricedPlan plan = book.price(strategy, Topology(cluster, strategy.nodes));
-  const PartTimes times =
-      book.part_times(book.shard(shard_key(strategy, 0)), strategy.parts[0], strategy.recompute);
+  const PartTimes times = book.part_times(book.shard(shard_key(strategy, 0)), strategy.parts[0],
+                                          strategy.recompute, backward_of(strategy.schedule));
   return {plan.parts[0], times, std::move(plan)};
+}
+
+// Tensor collectives half hidden under GEMMs, kernels of its own.
+SoftwareStack overlapping_stack() {
+  SoftwareStack stack;
+  stack.tensor_overlap = 0.5;
+  stack.overlap_slowdown = 1.2;
+  stack.backward_gemm = 1.1;
+  stack.selective = SelectiveRecompute::every_second_gemm;
+  return stack;
+}
+
+// The same on a host that launches slowly, so that it decides the time.
+SoftwareStack host_bound_stack() {
+  SoftwareStack stack = overlapping_stack();
+  stack.host = {milliseconds(40), milliseconds(90), milliseconds(1)};
+  return stack;
+}
+
+void check_played_as_priced(const Priced& plan) {
+  CHECK(plan.played.forward.value() == Approx(plan.priced.forward.value()).epsilon(1e-9));
+  CHECK(plan.played.backward.value() == Approx(plan.priced.backward.value()).epsilon(1e-9));
+  CHECK(plan.played.forward_tensor.value() == Approx(plan.priced.forward_tensor.value()).epsilon(1e-9));
+  CHECK(plan.played.backward_tensor.value() == Approx(plan.priced.backward_tensor.value()).epsilon(1e-9));
+  CHECK(plan.played.weight_gradient == plan.priced.weight_gradient);
+}
+
+Flops flops_of(const std::vector<PlayedPiece>& pieces) {
+  Flops sum;
+  for (const PlayedPiece& piece : pieces) sum += piece.flops;
+  return sum;
 }
 
 Seconds compute_of(const std::vector<PlayedPiece>& pieces) {
@@ -83,9 +116,11 @@ TEST_CASE("groups behind PCIe switches are played inside their node") {
   PricedPlan plan;
   plan.gpus = {{0, 1, 2, 3}};
   const Topology topology(cluster, {1, 0});
-  CHECK(can_contend(plan, topology, 0, RankGroup::tensor));
-  CHECK_FALSE(can_contend(plan, topology, 0, RankGroup::context));  // of one member each
-  CHECK_FALSE(can_contend(plan, Topology(test::two_priced_kinds(), {1, 0}), 0, RankGroup::tensor));
+  const std::vector<int> tensor_group = group_members(plan, 0, 0, RankGroup::tensor).front();
+  const std::vector<int> context_group = group_members(plan, 0, 0, RankGroup::context).front();
+  CHECK(can_contend(topology, tensor_group));
+  CHECK_FALSE(can_contend(topology, context_group));  // of one member
+  CHECK_FALSE(can_contend(Topology(test::two_priced_kinds(), {1, 0}), tensor_group));
 }
 
 // Six layers are merged into four blocks. Whatever the NICs: the group has all GPUs of its nodes.
@@ -102,9 +137,8 @@ TEST_CASE("a tensor group over two nodes plays what a layer has, and alone it ta
   CHECK(plan.played.forward_tensor.value() == Approx(plan.priced.forward_tensor.value()).epsilon(1e-9));
   const Seconds compute = plan.priced.forward - plan.priced.forward_tensor;
   CHECK(compute_of(plan.played.forward_pieces).value() == Approx(compute.value()).epsilon(1e-9));
-  Flops flops;
-  for (const PlayedPiece& piece : plan.played.backward_pieces) flops += piece.flops;
-  CHECK(flops.value() == Approx(plan.priced.backward_flops.value()).epsilon(1e-9));
+  CHECK(flops_of(plan.played.backward_pieces).value() ==
+        Approx(plan.priced.backward_flops.value()).epsilon(1e-9));
 }
 
 TEST_CASE("recomputation repeats collectives and compute where they are played") {
@@ -120,6 +154,101 @@ TEST_CASE("recomputation repeats collectives and compute where they are played")
   CHECK(calls_of(plan.plan, plan.played.backward_pieces, RankGroup::tensor) == (6 + repeated) * 4 + 2);
   CHECK(plan.played.backward.value() == Approx(plan.priced.backward.value()).epsilon(1e-9));
   CHECK(plan.played.backward_tensor.value() == Approx(plan.priced.backward_tensor.value()).epsilon(1e-9));
+}
+
+TEST_CASE("alone a played part takes what its software stack makes of it") {
+  const ModelSpec model = short_model("llama2-70b", 6);
+  ParallelStrategy strategy = one_stage(model, {.tensor = 16, .data = 2});
+  const bool is_host_bound = GENERATE(false, true);
+  strategy.fully_sharded = GENERATE(false, true);
+  strategy.schedule = GENERATE(ScheduleKind::one_f_one_b, ScheduleKind::zb_h1);
+  strategy.recompute.granularity = GENERATE(RecomputeGranularity::none, RecomputeGranularity::selective);
+  const Priced plan = priced(model, strategy, 8, is_host_bound ? host_bound_stack() : overlapping_stack());
+  REQUIRE(plan.priced.host_bound == is_host_bound);
+  check_played_as_priced(plan);
+  CHECK(flops_of(plan.played.backward_pieces).value() ==
+        Approx(plan.priced.backward_flops.value()).epsilon(1e-9));
+  const bool computes_beside =
+      std::any_of(plan.played.forward_pieces.begin(), plan.played.forward_pieces.end(),
+                  [](const PlayedPiece& piece) { return piece.call && piece.beside.value() > 0; });
+  CHECK(computes_beside);
+}
+
+TEST_CASE("a schedule that splits the backward plays it without the weight gradients") {
+  const ModelSpec model = short_model("llama2-70b", 6);
+  ParallelStrategy strategy = one_stage(model, {.tensor = 16});
+  const SoftwareStack stack = GENERATE(SoftwareStack(), host_bound_stack());
+  const PartTimes whole = priced(model, strategy, 8, stack).played;
+  strategy.schedule = ScheduleKind::zb_h1;
+  const PartTimes split = priced(model, strategy, 8, stack).played;
+  CHECK(whole.weight_gradient == Seconds(0));
+  CHECK(split.weight_gradient.value() > 0);
+  CHECK((split.backward + split.weight_gradient).value() == Approx(whole.backward.value()).epsilon(1e-9));
+  CHECK((flops_of(split.backward_pieces) + split.weight_gradient_flops).value() ==
+        Approx(flops_of(whole.backward_pieces).value()).epsilon(1e-9));
+}
+
+// With so much to hide, all GEMMs of a backward run beside collectives; those that are left to the weight
+// gradients no longer do where these are run apart.
+TEST_CASE("what is hidden under weight gradients is exposed where they are run apart") {
+  const ModelSpec model = short_model("llama2-7b", 4);
+  SoftwareStack stack;
+  stack.tensor_overlap = 1.0;
+  ParallelStrategy strategy = one_stage(model, {.tensor = 16});
+  const Priced whole = priced(model, strategy, 8, stack);
+  strategy.schedule = ScheduleKind::zb_h1;
+  const Priced split = priced(model, strategy, 8, stack);
+  check_played_as_priced(whole);
+  check_played_as_priced(split);
+  CHECK(split.played.backward_tensor > whole.played.backward_tensor);
+  CHECK(split.played.backward + split.played.weight_gradient > whole.played.backward);
+}
+
+// Replica 0 on two nodes of H100, replica 1 on two of A100.
+TEST_CASE("unlike replicas play their collectives at their own speed on their own GPUs") {
+  const ModelSpec model = short_model("llama2-70b", 6);
+  const ClusterSpec cluster = test::two_priced_kinds();
+  ParallelStrategy strategy = one_stage(model, {.tensor = 16, .data = 2});
+  strategy.nodes = {2, 2};
+  strategy.global_batch = 5;
+  strategy.replicas = {{1, {0}, 3}, {1, {1}, 2}};
+  const PriceBook book = test::book_for(model, cluster, strategy);
+  const Topology topology(cluster, strategy.nodes);
+  const PricedPlan plan = book.price(strategy, topology);
+  for (const int replica : {0, 1}) {
+    const PartTimes& played = plan.part_times(replica, 0);
+    const ParallelStrategy alike = strategy.of_kind(replica);
+    check_played_as_priced(
+        {played, book.part_times(book.shard(shard_key(alike, 0)), strategy.parts[0], {}), plan});
+    const std::vector<int>& own = plan.lanes(replica, 0);
+    REQUIRE_FALSE(calls_of_stage(plan, replica, 0).empty());
+    for (const int index : calls_of_stage(plan, replica, 0)) {
+      const GroupCall& call = plan.calls[static_cast<std::size_t>(index)];
+      for (const FlowPhase& phase : call_flows(plan, topology, call, replica, 0, all_lanes(plan, 0))) {
+        for (const Flow& flow : phase.flows) CHECK(std::count(own.begin(), own.end(), flow.from) == 1);
+      }
+    }
+  }
+  CHECK(plan.part_times(1, 0).forward > plan.part_times(0, 0).forward);
+}
+
+TEST_CASE("unlike replicas cannot share experts whose exchanges are played") {
+  PricedPlan plan;
+  plan.replicas = plan.expert = 2;
+  plan.gpus = {{0}, {8}};
+  plan.parts.resize(1);
+  plan.other_kinds.resize(1);
+  plan.other_kinds[0].parts.resize(1);
+  plan.kind_of_replica = {0, 1};
+  GroupCall call;
+  call.group = RankGroup::expert;
+  call.kind = CollectiveKind::all_to_all;
+  call.bytes = Bytes(1e6);
+  plan.calls = {call};
+  const Topology topology(test::two_priced_kinds(), {1, 1});
+  CHECK_THROWS_WITH(GroupCalls(plan, topology, 2, {0}), contains_text("replicas of one kind"));
+  plan.kind_of_replica.clear();
+  CHECK_NOTHROW(GroupCalls(plan, topology, 2, {0}));
 }
 
 // Tensor 8 fills a node, so context ranks are in different nodes: their exchange is played, the tensor

@@ -94,6 +94,34 @@ TEST_CASE("a layer takes time, some of it tensor-parallel communication; a wider
   CHECK(wide.forward_flops > narrow.forward_flops);
 }
 
+TEST_CASE("input and weight gradients apart take together what the whole backward takes") {
+  for (const Recompute& recompute : {Recompute{}, kSelective, kFull, block(2)}) {
+    for (const LayerRange& range : {LayerRange{0, 3}, LayerRange{4, 1}, LayerRange{layer_count() - 2, 2}}) {
+      const PartTimes whole = times_of(range, recompute);
+      const PartTimes split = book().part_times(book().shard(kShard), range, recompute, Backward::split);
+      CHECK(split.forward == whole.forward);
+      CHECK((split.backward + split.weight_gradient).value() ==
+            Approx(whole.backward.value()).epsilon(1e-12));
+      CHECK((split.backward_flops + split.weight_gradient_flops).value() ==
+            Approx(whole.backward_flops.value()).epsilon(1e-12));
+      CHECK(split.backward_tensor == whole.backward_tensor);  // nothing is sent for the weights
+      // Recomputation belongs to the backward for the input.
+      const PartTimes plain = book().part_times(book().shard(kShard), range, {}, Backward::split);
+      CHECK(split.weight_gradient == plain.weight_gradient);
+    }
+  }
+}
+
+// Each matrix has a gradient for its input and one for its weights of as many FLOPs; attention has no
+// weights.
+TEST_CASE("the weight gradients of a layer are the FLOPs of its forward matrices") {
+  const PartTimes layer = book().part_times(book().shard(kShard), {5, 1}, {}, Backward::split);
+  const PartTimes selective = book().part_times(book().shard(kShard), {5, 1}, kSelective, Backward::split);
+  const Flops attention = selective.backward_flops - layer.backward_flops;  // the core once more
+  CHECK(layer.weight_gradient_flops.value() ==
+        Approx((layer.forward_flops - attention).value()).epsilon(1e-12));
+}
+
 TEST_CASE("only the first part has the embedding and only the last the head") {
   const ShardCost& cost = book().shard(kShard);
   const auto seconds = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };

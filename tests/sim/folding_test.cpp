@@ -5,6 +5,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "strategies/task_order.hpp"
 #include "tests/sim/played.hpp"
 
 using namespace orrery;
@@ -75,12 +76,13 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
     CHECK(on.makespan == Approx(off.makespan).epsilon(1e-9));
     CHECK(on.iteration == Approx(off.iteration).epsilon(1e-9));
   }
-  // The claim is not empty: many aligned plans of several replicas fold (the others share NICs, or reduce in
-  // trees), and many have tensor ranks that stand for all (the others share NICs, or play tensor groups).
+  // The claim is not empty: many aligned plans of several replicas fold (the others share NICs or experts, or
+  // reduce in trees), and many have tensor ranks that stand for all (the others share NICs, or play tensor
+  // groups).
   INFO(several << " plans of several replicas, " << folded << " fold, " << fewer_lanes
                << " play fewer lanes");
   CHECK(several > 180);
-  CHECK(folded > 70);
+  CHECK(folded > 55);
   CHECK(fewer_lanes > 45);
 }
 
@@ -97,7 +99,42 @@ TEST_CASE("replicas that differ are all played") {
   const auto ranks = drawn.plan.gpus.size();
   CHECK(plays_all([](PricedPlan& plan) { plan.jitter = 0.1; }));
   CHECK(plays_all([&](PricedPlan& plan) { plan.slowness.assign(ranks, 1.5); }));
-  CHECK(plays_all([](PricedPlan& plan) {
-    plan.replica_microbatches.assign(static_cast<std::size_t>(plan.replicas), plan.schedule.microbatches);
+  const auto replicas = static_cast<std::size_t>(drawn.plan.replicas);
+  CHECK(plays_all([&](PricedPlan& plan) {
+    plan.replica_microbatches.assign(replicas, plan.schedule.microbatches);
+    ++plan.replica_microbatches.back();
   }));
+  CHECK(plays_all([&](PricedPlan& plan) {
+    plan.kind_of_replica.assign(replicas, 0);
+    plan.kind_of_replica.back() = 1;
+  }));
+  CHECK_FALSE(plays_all([&](PricedPlan& plan) {  // said, and equal
+    plan.replica_microbatches.assign(replicas, plan.schedule.microbatches);
+    plan.kind_of_replica.assign(replicas, 0);
+  }));
+}
+
+// Replicas 0, 2, 4, ... of one kind and 1, 3, 5, ... of another, each with its own microbatches.
+TEST_CASE("replicas of two kinds in turn fold by two") {
+  int folded = 0;
+  for (std::uint32_t seed = 1; seed <= 120; ++seed) {
+    RandomPlan drawn = random_symmetric_plan(seed, Contention::shared);
+    PricedPlan& plan = drawn.plan;
+    if (plan.replicas < 4 || schedule_row(plan.schedule.kind).chunks != 1) continue;
+    KindPrices other{plan.parts, plan.boundaries, plan.optimizer};
+    for (PartTimes& part : other.parts) part.forward *= 1.7, part.backward *= 2.3;
+    for (Seconds& step : other.optimizer) step *= 1.5;
+    plan.other_kinds = {other};
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      plan.kind_of_replica.push_back(replica % 2);
+      plan.replica_microbatches.push_back(plan.schedule.microbatches + 2 * (replica % 2));
+    }
+    const int period = folding_period(plan, drawn.topology);
+    CHECK(period % 2 == 0);
+    if (period == plan.replicas) continue;
+    ++folded;
+    INFO(drawn.text);
+    CHECK(difference(drawn) < 1e-9);
+  }
+  CHECK(folded > 5);
 }

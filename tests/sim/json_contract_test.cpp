@@ -236,6 +236,34 @@ TEST_CASE("replay --json has every field of the contract, for a plan and for dur
   if (!of_plan) CHECK(json.at("iteration_s").get<double>() * 1e3 == Approx(16.5725).epsilon(1e-6));
 }
 
+// An H100 does more microbatches than an A100 in the same time.
+TEST_CASE("replicas on unlike GPUs get shares that sum to the batch, and the replay says which") {
+  const Workplace place;
+  place.write("kinds.yaml",
+              "name: kinds\ngroups:\n  - {name: a, gpu: A100-SXM4-80GB, gpus_per_node: 2, count: 2, "
+              "nic_bandwidth: 200Gbps}\n  - {name: h, gpu: H100-SXM5-80GB, gpus_per_node: 2, count: 1, "
+              "nic_bandwidth: 200Gbps}\n");
+  place.write("plan.yaml",
+              "model: gpt2-345m\ncluster: kinds.yaml\ndata: 3\nglobal_batch: 64\nsequence: 1024\nnodes: [2, "
+              "1]\nstages: [{tensor: 1}, {tensor: 1}]\nparts: [[0, 12], [12, 12]]\nreplicas:\n  - {count: 2, "
+              "groups: [0, 0], microbatches: auto}\n  - {count: 1, groups: [1, 1], microbatches: auto}\n");
+  const ProgramResult result = place.run({"replay", "--plan", "plan.yaml", "--json", "-o", "t.h5"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const Json json = Json::parse(result.out);
+  int microbatches = 0, on_a100 = 0, on_h100 = 0;
+  for (const Json& kind : json.at("replicas")) {
+    microbatches += kind.at("replicas").get<int>() * kind.at("microbatches").get<int>();
+    const bool h100 = kind.at("gpus") == Json{"H100-SXM5-80GB", "H100-SXM5-80GB"};
+    (h100 ? on_h100 : on_a100) = kind.at("microbatches").get<int>();
+  }
+  CHECK(microbatches == 64);
+  CHECK(on_h100 > on_a100);
+  CHECK(json.at("iteration_s").get<double>() > 0);
+  const std::string text = place.run({"replay", "--plan", "plan.yaml"}).out;
+  CHECK(text.find(" mb | 1 x (2 h) " + std::to_string(on_h100) + " mb") != std::string::npos);
+}
+
 TEST_CASE("catalog --json lists rows whose numbers are numbers") {
   const Workplace place;
   const std::string list = GENERATE("gpus", "instances", "models", "clusters", "estimators", "schedules");

@@ -3,59 +3,17 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <sstream>
 
 #include "costmodels/group_calls.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/task_order.hpp"
+#include "tests/costmodels/random_cluster.hpp"
 
 namespace orrery {
 namespace {
 
-class Draw {
- public:
-  explicit Draw(std::uint32_t seed) : engine_(seed) {}
-  int whole(int low, int high) {
-    return low + static_cast<int>(engine_() % static_cast<std::uint32_t>(high - low + 1));
-  }
-  bool coin() { return whole(0, 1) == 1; }
-  double real(double low, double high) {
-    return low + (high - low) * static_cast<double>(engine_()) / static_cast<double>(std::mt19937::max());
-  }
-  template <class Value>
-  void shuffle(std::vector<Value>& values) {
-    for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[engine_() % i]);
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-NodeGroup draw_group(Draw& draw, const std::string& name) {
-  NodeGroup group;
-  group.name = name;
-  group.gpu.name = name;
-  group.gpus_per_node = 4;
-  group.count = {0, 64};
-  group.gpu_link = {gigabytes_per_second(draw.real(20, 300)), microseconds(draw.real(0, 3))};
-  group.nics_per_node = 1 << draw.whole(0, 2);
-  group.nic = {gigabytes_per_second(draw.real(1, 50)), microseconds(draw.real(0, 5))};
-  return group;
-}
-
-ClusterSpec draw_cluster(Draw& draw, Contention contention) {
-  ClusterSpec cluster;
-  cluster.name = "random";
-  cluster.groups = {draw_group(draw, "a"), draw_group(draw, "b")};
-  cluster.contention = contention;
-  if (draw.coin()) {
-    cluster.fabric.nodes_per_leaf = draw.whole(1, 3);
-    cluster.fabric.oversubscription = draw.real(1, 4);
-    cluster.fabric.latency = microseconds(draw.real(0, 2));
-  }
-  return cluster;
-}
+using test::Draw;
 
 ScheduleShape draw_shape(Draw& draw) {
   ScheduleShape shape;
@@ -128,7 +86,10 @@ std::string describe(const PricedPlan& plan, const ClusterSpec& cluster) {
        << plan.schedule.group() << " D" << plan.replicas << " C" << plan.context << " lanes"
        << plan.gpus.front().size() << " leaf" << cluster.fabric.nodes_per_leaf << " nics";
   for (const NodeGroup& group : cluster.groups)
-    text << " " << group.nics_per_node << "/" << group.gpus_per_node;
+    text << " " << group.nics_per_node << "/" << group.gpus_per_node << " pcie" << group.pcie_switches;
+  if (cluster.fabric.kind == FabricKind::rail_optimised) text << " rails";
+  if (cluster.fabric.leaves_per_pod > 0) text << " pods of " << cluster.fabric.leaves_per_pod;
+  if (!cluster.fabric.regions.empty()) text << " two regions";
   if (plan.distributed_optimizer) text << " distributed optimizer";
   if (plan.embedding_gradient) text << " embedding";
   if (plan.gradient_norm) text << " norm";
@@ -177,6 +138,13 @@ std::vector<PlayedPiece> draw_pieces(Draw& draw, const PricedPlan& plan, Seconds
   return pieces;
 }
 
+void draw_pieces_of_parts(Draw& draw, const PricedPlan& plan, std::vector<PartTimes>& parts) {
+  for (PartTimes& part : parts) {
+    if (draw.whole(0, 3) > 0) part.forward_pieces = draw_pieces(draw, plan, part.forward);
+    if (draw.whole(0, 3) > 0) part.backward_pieces = draw_pieces(draw, plan, part.backward);
+  }
+}
+
 // Lanes of all ranks, in order: stage after stage, or replica after replica.
 std::vector<std::vector<int>> aligned_placement(int stages, int replicas, int lanes, bool stage_after_stage) {
   std::vector<std::vector<int>> gpus;
@@ -194,7 +162,7 @@ std::vector<std::vector<int>> aligned_placement(int stages, int replicas, int la
 
 RandomPlan random_plan(std::uint32_t seed, Contention contention) {
   Draw draw(seed);
-  const ClusterSpec cluster = draw_cluster(draw, contention);
+  const ClusterSpec cluster = test::random_cluster(draw, contention, 4);
   PricedPlan plan;
   plan.schedule = draw_shape(draw);
   const ParallelStrategy strategy = strategy_for(draw, plan.schedule);
@@ -209,11 +177,13 @@ RandomPlan random_plan(std::uint32_t seed, Contention contention) {
 
 RandomPlan random_symmetric_plan(std::uint32_t seed, Contention contention) {
   Draw draw(seed);
-  ClusterSpec cluster = draw_cluster(draw, contention);
+  ClusterSpec cluster = test::random_cluster(draw, contention, 4);
   cluster.groups.pop_back();
+  cluster.fabric.regions.clear();
   NodeGroup& group = cluster.groups.front();
   group.gpus_per_node = draw.coin() ? 4 : 8;
-  group.nics_per_node = draw.coin() ? group.gpus_per_node : 1 << draw.whole(0, 2);
+  group.nics_per_node = draw.coin() ? group.gpus_per_node : test::draw_power_of_two(draw, 4);
+  group.pcie_switches = std::min(group.pcie_switches, group.gpus_per_node);
   PricedPlan plan;
   plan.schedule = draw_shape(draw);
   plan.replicas = 1 << draw.whole(0, 3);
@@ -283,10 +253,7 @@ RandomPlan with_group_calls(RandomPlan drawn, std::uint32_t seed) {
   for (const GroupCall& call : plan.calls) {
     text << " " << to_text(call.kind) << " over group " << static_cast<int>(call.group) << " x" << call.times;
   }
-  for (PartTimes& part : plan.parts) {
-    if (draw.whole(0, 3) > 0) part.forward_pieces = draw_pieces(draw, plan, part.forward);
-    if (draw.whole(0, 3) > 0) part.backward_pieces = draw_pieces(draw, plan, part.backward);
-  }
+  draw_pieces_of_parts(draw, plan, plan.parts);
   drawn.text += " experts over " + std::to_string(plan.expert) + text.str();
   return drawn;
 }
@@ -311,6 +278,21 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
     }
   }
   if (draw.coin()) {
+    PricedPlan other = plan;  // a second kind of replica, with prices of its own
+    other.parts.clear(), other.boundaries.clear(), other.optimizer.clear(), other.reductions.clear();
+    draw_prices(draw, other);
+    if (!plan.calls.empty()) draw_pieces_of_parts(draw, plan, other.parts);
+    plan.other_kinds = {{other.parts, other.boundaries, other.optimizer}};
+    text << " kinds";
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      const int leader = replica / plan.expert * plan.expert;
+      const int kind = draw.whole(0, 1);
+      plan.kind_of_replica.push_back(leader < replica ? plan.kind_of_replica[static_cast<std::size_t>(leader)]
+                                                      : kind);
+      text << " " << plan.kind_of_replica.back();
+    }
+  }
+  if (draw.coin()) {
     for (int rank = 0; rank < plan.replicas * plan.stages(); ++rank) {
       plan.slowness.push_back(draw.coin() ? 1.0 : draw.real(1, 3));
     }
@@ -323,6 +305,16 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
     text << " jitter " << plan.jitter;
   }
   drawn.text += text.str();
+  return drawn;
+}
+
+RandomPlan without_latency(RandomPlan drawn) {
+  ClusterSpec cluster = drawn.topology.cluster();
+  for (NodeGroup& group : cluster.groups)
+    group.gpu_link.latency = group.nic.latency = group.pcie_uplink.latency = Seconds(0);
+  cluster.fabric.latency = Seconds(0);
+  for (RegionLink& region : cluster.fabric.regions) region.link.latency = Seconds(0);
+  drawn.topology = Topology(cluster, drawn.topology.nodes());
   return drawn;
 }
 

@@ -15,8 +15,8 @@ struct RandomPlan {
   std::string text;  // what was drawn, for the message of a failing test
 };
 
-// Two node groups, shared or private NICs, leaves or one switch; 1 to 5 stages, 1 to 3 replicas, tensor and
-// context ways, every schedule and transfer mode, with all the traffic that follows the pipeline.
+// On a random_cluster: 1 to 5 stages, 1 to 3 replicas, tensor and context ways, every schedule and transfer
+// mode, with all the traffic that follows the pipeline.
 RandomPlan random_plan(std::uint32_t seed, Contention);
 
 // The same with 1 to 8 replicas that fill nodes of 4 or 8 GPUs evenly, stage after stage or replica after
@@ -34,8 +34,11 @@ RandomPlan with_overlaps(RandomPlan, std::uint32_t seed);
 // with compute beside them; experts shared by some or all replicas, with gradients of their own.
 RandomPlan with_group_calls(RandomPlan, std::uint32_t seed);
 
-// Replicas with microbatches of their own, slow ranks from some iteration on, noise. Those
-// that share experts have equally many microbatches.
+// Replicas with microbatches of their own, of two kinds, slow ranks from some iteration on, noise. Those that
+// share experts have equally many microbatches and are of one kind.
 RandomPlan with_unequal_replicas(RandomPlan, std::uint32_t seed);
+
+// On links without latency.
+RandomPlan without_latency(RandomPlan);
 
 }  // namespace orrery

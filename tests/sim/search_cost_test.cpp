@@ -63,7 +63,8 @@ TEST_CASE("homogeneous plans have one GPU kind, and heterogeneous ones may have 
 TEST_CASE("memory stays below the card of each stage") {
   const Workplace place;
   place.write("kinds.yaml", two_kinds("200Gbps"));
-  for (const Json& plan : found(place, {"--cluster", "kinds.yaml", "--top", "12"}).at("plans")) {
+  const Json report = found(place, {"--cluster", "kinds.yaml", "--top", "12"});
+  for (const Json& plan : report.at("plans")) {
     for (const Json& stage : plan.at("stages")) {
       CHECK(stage.at("memory_gib").get<double>() < (stage.at("gpu") == "V100-SXM2-32GB" ? 32 : 80));
     }
@@ -142,10 +143,12 @@ TEST_CASE("a slower network between nodes makes the best plan slower") {
 TEST_CASE("rules drop what they match, and a space holds the search within its choices") {
   const Workplace place;
   place.write("rules.txt", "# no pipelines\n$pipeline_model_parallel_size > 1\n");
-  for (const Json& plan : found(place, {"--rules", "rules.txt", "--top", "12"}).at("plans")) {
+  const Json ruled = found(place, {"--rules", "rules.txt", "--top", "12"});
+  for (const Json& plan : ruled.at("plans")) {
     CHECK(plan.at("stages").size() == 1);
   }
-  for (const Json& plan : found(place, {"--top", "12"}).at("plans")) {
+  const Json all = found(place, {"--top", "12"});
+  for (const Json& plan : all.at("plans")) {
     CHECK(plan.at("strategy").at("micro_batch_size").get<int>() <= 2);
     CHECK(plan.at("strategy").at("sequence_parallel") == false);
   }

@@ -56,7 +56,8 @@ TEST_CASE("a plan that search wrote replays to the time of the search, and so do
   const Workplace place;
   const ProgramResult found = place.run(small_search({"--top", "6", "--tokens", "1G", "--json"}));
   REQUIRE(found.code == 0);
-  for (const Json& plan : Json::parse(found.out).at("plans")) {
+  const Json report = Json::parse(found.out);
+  for (const Json& plan : report.at("plans")) {
     const std::string number = "0" + std::to_string(plan.at("rank").get<int>());
     const ProgramResult replayed =
         place.run({"replay", "--plan", "out/plan-" + number + ".yaml", "--tokens", "1G", "--json"});
@@ -71,6 +72,36 @@ TEST_CASE("a plan that search wrote replays to the time of the search, and so do
           Approx(expected).epsilon(1e-9));
     CHECK(place.run({"launch", "--plan", "out/plan-" + number + ".yaml"}).code == 0);
   }
+}
+
+TEST_CASE(
+    "zero-bubble plans are found, written, replayed as estimated where nothing contends, and not launched") {
+  const std::string kind = GENERATE("zb-h1", "zb-h2", "zb-v");
+  const Workplace place;
+  place.write("zb.yaml", "schedule: " + kind +
+                             "\nnum_virtual_stages_per_pipeline_rank: 1\n"
+                             "tensor_model_parallel_size: 1\nmicro_batch_size: 1\n");
+  const ProgramResult found =
+      place.run(small_search({"--space", "zb.yaml", "--top", "3", "--no-contention", "--json"}));
+  CAPTURE(found.err);
+  REQUIRE(found.code == 0);
+  int seen = 0;
+  const Json report = Json::parse(found.out);
+  for (const Json& plan : report.at("plans")) {
+    const std::string file = "out/plan-0" + std::to_string(plan.at("rank").get<int>()) + ".yaml";
+    REQUIRE(place.read(file).find("schedule: " + kind + "\n") != std::string::npos);
+    ++seen;
+    const ProgramResult replayed = place.run({"replay", "--plan", file, "--no-contention", "--json"});
+    REQUIRE(replayed.code == 0);
+    const Json json = Json::parse(replayed.out);
+    const double expected = plan.at("replay").at("iteration_s");
+    CHECK(json.at("iteration_s").get<double>() == Approx(expected).epsilon(1e-9));
+    CHECK(json.at("estimate_s").get<double>() == Approx(expected).epsilon(1e-9));
+    const ProgramResult launched = place.run({"launch", "--plan", file});
+    CHECK(launched.code != 0);
+    CHECK((launched.out + launched.err).find("the schedule is " + kind) != std::string::npos);
+  }
+  CHECK(seen > 0);
 }
 
 TEST_CASE("a trace records the command as a shell would read it") {

@@ -183,6 +183,19 @@ TEST_CASE("ways beyond every cluster make no allocation") {
   CHECK(allocations(test::two_kinds(), space, SearchMode::heterogeneous, 64).empty());
 }
 
+TEST_CASE("zb-v has two chunks whatever the chunks of interleaved are; zero bubble needs a pipeline") {
+  SearchSpace space;
+  space.micro_batch = {1};
+  space.chunks = {1, 4};
+  space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::zb_v};
+  std::set<std::pair<ScheduleKind, int>> found;
+  for (const Setting& setting : settings(space)) found.emplace(setting.schedule, setting.chunks);
+  CHECK(found == std::set<std::pair<ScheduleKind, int>>{{ScheduleKind::one_f_one_b, 1},
+                                                        {ScheduleKind::interleaved, 4},
+                                                        {ScheduleKind::zb_h1, 1},
+                                                        {ScheduleKind::zb_v, 2}});
+}
+
 TEST_CASE("settings are the product of what is named, interleaved where there are chunks") {
   SearchSpace space;
   space.chunks = {1, 2, 4};

@@ -263,6 +263,11 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   ParallelStrategy gpipe = llama70b_on_two_kinds();
   gpipe.schedule = ScheduleKind::gpipe;
   CHECK(contains(first_gap(llama, gpipe), "gpipe"));
+  for (const ScheduleKind kind : {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v}) {
+    ParallelStrategy zero_bubble = llama70b_on_two_kinds();
+    zero_bubble.schedule = kind;
+    CHECK(contains(first_gap(llama, zero_bubble), "weight gradients apart from the backward"));
+  }
   // Stages 0 and 2 would share a node of `fast`, with stage 1 between them.
   ParallelStrategy crossing = llama70b_on_two_kinds();
   crossing.data = 1;

@@ -44,7 +44,7 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.global_batch = dice.roll(1, 1 << 20);
   strategy.sequence = dice.roll(1, 1 << 20);
   strategy.type = static_cast<DataType>(dice.roll(0, 4));
-  strategy.schedule = static_cast<ScheduleKind>(dice.roll(0, 2));
+  strategy.schedule = static_cast<ScheduleKind>(dice.roll(0, 5));
   strategy.transfers = static_cast<TransferMode>(dice.roll(0, 2));
   strategy.sequence_parallel = dice.coin();
   strategy.distributed_optimizer = dice.coin();
@@ -52,6 +52,15 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.recompute = {static_cast<RecomputeGranularity>(dice.roll(0, 2)),
                         static_cast<RecomputeMethod>(dice.roll(0, 1)), dice.roll(1, 12)};
   for (int i = 0; i < strategy.pipeline; ++i) strategy.stages.push_back({dice.roll(0, 3), dice.roll(1, 16)});
+  if (dice.coin()) {  // unlike replicas; the stages are on the groups of the first
+    const bool open = dice.coin();
+    for (int left = strategy.data; left > 0; left -= strategy.replicas.back().count) {
+      ReplicaKind kind{dice.roll(1, left), {}, open ? 0 : dice.roll(1, 1 << 20)};
+      for (int i = 0; i < strategy.pipeline; ++i) kind.groups.push_back(dice.roll(0, 3));
+      strategy.replicas.push_back(kind);
+    }
+    strategy.stages = strategy.of_kind(0).stages;
+  }
   for (int i = 0; i < strategy.part_count(); ++i)
     strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 99)});
   for (int i = dice.roll(0, 4); i > 0; --i) strategy.nodes.push_back(dice.roll(0, 99));
@@ -202,4 +211,12 @@ TEST_CASE("experts must split over the expert ways") {
   strategy.parts = equal_parts(4, 32);
   strategy.expert = 2;
   CHECK(reason_of(read_model("mixtral-8x7b"), strategy) == "feasible");
+}
+
+TEST_CASE("the plans that come with the program fit their models and clusters") {
+  for (const char* name : {"amp-gpt2-usual", "amp-transgan-usual"}) {
+    INFO(name);
+    const Plan plan = read_plan(ORRERY_SOURCE_DIR "/strategies/plans/" + std::string(name) + ".yaml");
+    CHECK_FALSE(check_shape(read_model(plan.model), plan.strategy, read_cluster(plan.cluster)));
+  }
 }

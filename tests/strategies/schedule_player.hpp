@@ -125,12 +125,11 @@ inline PlayTimes equal_times(const Schedule& schedule, double forward, double ba
           std::vector(parts - 1, 0.0)};
 }
 
-// Forward 0-9, then A-Z by microbatch, one column; backward a-z, two columns. Where the backward is split:
-// backward a-z and weight gradient A-Z, one column each (up to 10 microbatches). With chunks, a second row
-// names the chunk.
-inline std::string picture(const Schedule& schedule) {
-  const double backward = schedule.split_backward ? 1 : 2;
-  const Played played = play(schedule, equal_times(schedule, 1, backward, 1)).value();
+// A column a unit of time (times are whole numbers). Forward 0-9, then A-Z by microbatch; backward a-z. Where
+// the backward is split: weight gradient A-Z (up to 10 microbatches). With chunks, a second row names the
+// chunk. Without times a forward takes one column and a backward two, or one and one for its weight gradient.
+inline std::string picture(const Schedule& schedule, const PlayTimes& times) {
+  const Played played = play(schedule, times).value();
   std::string text;
   for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
     std::string row(static_cast<std::size_t>(played.makespan()), '.');
@@ -150,6 +149,10 @@ inline std::string picture(const Schedule& schedule) {
     if (schedule.shape.chunks > 1) text += "  chunk  " + chunks + "\n";
   }
   return text;
+}
+
+inline std::string picture(const Schedule& schedule) {
+  return picture(schedule, equal_times(schedule, 1, schedule.split_backward ? 1 : 2, 1));
 }
 
 inline std::string describe(const ScheduleShape& shape) {

@@ -176,6 +176,29 @@ TEST_CASE("with F = B = W no zero-bubble schedule is slower than 1f1b, and h2 an
   });
 }
 
+// zb-h1, P = 4, M = 8: rank 0 pays at once; rank 3 starts no forward early and owes three weight gradients.
+TEST_CASE("the states of a program are the most that waits for backwards and for weight gradients") {
+  const Schedule schedule = make(ScheduleKind::zb_h1, 4, 8);
+  CHECK(alive_states(schedule, 0) == std::vector<AliveState>{{{4}, {0}}, {{3}, {1}}});
+  CHECK(alive_states(schedule, 3) == std::vector<AliveState>{{{1}, {3}}, {{0}, {4}}});
+  CHECK(alive_states(make(ScheduleKind::gpipe, 2, 50), 1) == std::vector<AliveState>{{{50}, {0}}});
+  for_pipelines([](int ranks, int microbatches) {
+    for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h2, ScheduleKind::zb_v}) {
+      const Schedule each = make(kind, ranks, microbatches);
+      for (int rank = 0; rank < ranks; ++rank) {
+        int most = 0;
+        for (const AliveState& state : alive_states(each, rank)) {
+          int total = 0;
+          for (const auto* counts : {&state.whole, &state.for_weights})
+            for (const int count : *counts) total += count;
+          most = std::max(most, total);
+        }
+        REQUIRE(most == in_flight(each, rank).total);
+      }
+    }
+  });
+}
+
 TEST_CASE("weight gradients come after their backward, the late ones in the drain") {
   for (const ScheduleKind kind : {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v}) {
     const Schedule schedule = make(kind, 4, 8);

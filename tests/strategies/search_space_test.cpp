@@ -19,7 +19,7 @@ expert_model_parallel_size: [1, 2]
 num_virtual_stages_per_pipeline_rank: [3]
 micro_batch_size: [16, 32]
 pipeline_model_parallel_size: 12
-schedule: [gpipe, 1f1b]
+schedule: [gpipe, 1f1b, zb-h1, zb-h2, zb-v]
 recompute_granularity: [none, selective, full]
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
@@ -32,7 +32,8 @@ use_distributed_optimizer: [false, true]
   expected.chunks = {3};
   expected.micro_batch = {16, 32};
   expected.most_stages = 12;
-  expected.schedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b};
+  expected.schedules = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1,
+                        ScheduleKind::zb_h2, ScheduleKind::zb_v};
   expected.recompute = {{RecomputeGranularity::none},
                         {RecomputeGranularity::selective},
                         {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};

@@ -41,9 +41,12 @@ const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_u
 const std::string kGoodGemm =
     "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192,7306.0,fwd,225.74\n";
 
-std::string many(const std::string& row, int count) {
+std::string good_gemms(int count) {
   std::string text;
-  for (int i = 0; i < count; ++i) text += row;
+  for (int i = 0; i < count; ++i) {
+    text += "vidur,A100,fp16,attn_pre_proj,Qwen/Qwen-72B,1,1,4096,24576,8192," + std::to_string(7306 + i) +
+            ",fwd,225.74\n";
+  }
   return text;
 }
 
@@ -71,7 +74,7 @@ TEST_CASE("a GEMM table is read, plain and gzipped, with the catalog's names of 
 
 TEST_CASE("rows that cannot be used are counted by reason") {
   const Folder folder;
-  folder.write("gemm_long.csv", kGemmHeader + many(kGoodGemm, 100) +
+  folder.write("gemm_long.csv", kGemmHeader + good_gemms(100) + good_gemms(1) +
                                     "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n"
                                     "vidur,A100,fp16,x,m,1,1,4096,24576,8192,0,fwd,1\n"
                                     "vidur,A100,fp16,x,m,1,1,4096,24576,8192,-3,fwd,1\n"
@@ -81,15 +84,19 @@ TEST_CASE("rows that cannot be used are counted by reason") {
                                     "vidur,A100,int8,x,m,1,1,4096,24576,8192,1,fwd,1\n");
   const Profiles profiles = read_profiles(folder.name());
   const auto& file = profiles.files.front();
-  CHECK(file.rows == 107);
+  CHECK(file.rows == 108);
   CHECK(file.used == 100);
-  CHECK(file.skipped == std::map<std::string, std::int64_t>{
-                            {"unreadable", 5}, {"GPU not in the catalog", 1}, {"data type int8", 1}});
+  CHECK(file.skipped == std::map<std::string, std::int64_t>{{"unreadable", 5},
+                                                            {"duplicate of an earlier row", 1},
+                                                            {"GPU not in the catalog", 1},
+                                                            {"data type int8", 1}});
 }
 
 TEST_CASE("a table with more than one unreadable row in twenty is refused") {
   const Folder folder;
-  folder.write("gemm_long.csv", kGemmHeader + many(kGoodGemm, 90) + many("vidur,A100,fp16\n", 10));
+  std::string short_rows;
+  for (int i = 0; i < 10; ++i) short_rows += "vidur,A100,fp16," + std::to_string(i) + "\n";
+  folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + short_rows);
   CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("10 unreadable of 100"));
 }
 
@@ -101,7 +108,7 @@ TEST_CASE("a missing column and a truncated gzip are named") {
 
   std::string rows = kGemmHeader;
   for (int i = 1; i < 20000; ++i)
-    rows += "vidur,A100,fp16,x,m,1,1," + std::to_string(i * 7919 % 10007 + 1) + ",512,512,1.5,fwd,1\n";
+    rows += "vidur,A100,fp16,x,m,1,1," + std::to_string(i * 7919 % 20011 + 1) + ",512,512,1.5,fwd,1\n";
   folder.write_gzip("gemm_long.csv.gz", rows);
   CHECK(read_profiles(folder.name()).gemms.size() == 19999);
   fs::resize_file(folder.at("gemm_long.csv.gz"), fs::file_size(folder.at("gemm_long.csv.gz")) / 2);
@@ -139,6 +146,7 @@ TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the 
   CHECK(profiles.gemms[0].n == 15360);
   CHECK(profiles.gemms[0].m == 2048);
   CHECK(profiles.gemms[0].backward->value() == Approx(6903.486e-6));
+  CHECK(profiles.gemms[1].input_gradient->value() == Approx(430.012e-6));
   CHECK(profiles.gemms[1].k == 2560);
   CHECK_FALSE(profiles.gemms[1].backward);  // sailor timed the input gradient only
   REQUIRE(profiles.kernels.size() == 1);
@@ -151,11 +159,12 @@ TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the 
 TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do not shift columns") {
   const Folder folder;
   folder.write("compute/h100/meta/Llama/mlp.csv",
-               "time_stats.emb.mean,notes,time_stats.add.mean,time_stats.mlp_act.mean,n_head,n_kv_head,n_"
+               "time_stats.emb.mean,notes,time_stats.post_attention_layernorm.mean,time_stats.add.mean,time_"
+               "stats.mlp_act.mean,n_head,n_kv_head,n_"
                "embd,n_expanded_embd,"
                "use_gated_mlp,num_tokens,num_tensor_parallel_workers,time_stats.attn_rope.mean\n"
-               "0.119,\"[1, 2]\",0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"
-               "0.113,\"[1, 2]\",0.031,0.074,32,32,4096,11008,True,4096,2,0.042\n");
+               "0.119,\"[1, 2]\",0.02,0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"
+               "0.113,\"[1, 2]\",0.02,0.031,0.074,32,32,4096,11008,True,4096,2,0.042\n");
   const Profiles profiles = read_profiles(folder.name());
   std::map<std::string, std::vector<double>> bytes;
   for (const auto& kernel : profiles.kernels) {

@@ -77,7 +77,8 @@ inline Trace sample_trace() {
                             .reserve = gibibytes(2)});
   }
   trace.memory[1].capacity = gibibytes(80);
-  trace.activations = activation_curve(trace.timeline, {{gibibytes(1)}, {gibibytes(1)}});
+  trace.activations =
+      activation_curve(trace.timeline, {{gibibytes(1)}, {gibibytes(1)}}, {{gibibytes(1)}, {gibibytes(1)}});
   trace.cost = {.gpu_hours = 0.01, .price = DollarsPerHour(32.77), .per_iteration = Dollars(0.08)};
   return trace;
 }

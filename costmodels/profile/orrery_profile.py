@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""Measures the operators of transformer training on the GPUs of this machine, for `orrery fit`.
+
+Needs PyTorch and nothing else; `--dry-run` needs Python alone. Writes two files into a folder: orrery_profile.csv, a row an
+operator (times in microseconds, sizes in elements or bytes), and machine.json, what it was measured on. Run it again with the
+same folder after an interruption: rows that are there are not measured again. README of costmodels/ lists the columns.
+"""
+import argparse
+import datetime
+import json
+import math
+import os
+import sys
+import time
+import zlib
+
+VERSION = "1"  # of the columns and of what is timed; another version does not continue a folder
+COLUMNS = ("gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,ranks_per_node,"
+           "time_us,p10_us,p90_us,repetitions,clock,status,script").split(",")
+KEY = COLUMNS[:COLUMNS.index("time_us")]
+FAMILIES = ["gemm", "attention", "kernel", "collective"]
+KERNELS = ["norm", "activation", "rope", "residual", "embedding", "cross_entropy", "optimizer", "copy"]
+COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"]
+BITS = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8}
+
+# Layers measured when none are given: hidden, feed-forward, heads, key-value heads, head dimension, vocabulary, gated (1) or
+# not (0). From the published configurations (GPT-3 paper, table 2.1; Llama 2 and 3 config.json).
+LAYERS = {
+    "gpt3-1.3b": (2048, 8192, 16, 16, 128, 50257, 0),
+    "gpt3-6.7b": (4096, 16384, 32, 32, 128, 50257, 0),
+    "gpt3-175b": (12288, 49152, 96, 96, 128, 50257, 0),
+    "llama2-7b": (4096, 11008, 32, 32, 128, 32000, 1),
+    "llama2-70b": (8192, 28672, 64, 8, 128, 32000, 1),
+    "llama3-8b": (4096, 14336, 32, 8, 128, 128256, 1),
+}
+TOKENS = [1024, 2048, 4096, 8192]  # of one microbatch
+WAYS = [1, 2, 4, 8]  # tensor parallelism
+GRID = [512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192]  # extents of M, N and K beside those of layers
+SEQUENCES = [512, 1024, 2048, 4096, 8192, 16384]
+KERNEL_MIB = [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512]  # of one 16-bit activation
+COLLECTIVE_BYTES = [2 ** n for n in range(12, 31)]
+
+
+def stop(found, expected):
+    sys.stderr.write("orrery profile: found %s; expected %s\n" % (found, expected))
+    sys.exit(2)
+
+
+# ---- What is measured ---------------------------------------------------------------------------------------------------
+
+def layer_gemms(layers):
+    """(model, M, N, K) of the forward GEMMs, y = x W^T with x [M, K] and W [N, K]."""
+    for model, (hidden, ffn, heads, kv_heads, dim, vocabulary, gated) in layers.items():
+        for ways in WAYS:
+            if heads % ways or ffn % ways:
+                continue
+            kv = max(kv_heads // ways, 1)
+            matrices = [(((heads // ways) + 2 * kv) * dim, hidden), (hidden, heads * dim // ways),
+                        ((2 if gated else 1) * ffn // ways, hidden), (hidden, ffn // ways),
+                        (128 * math.ceil(vocabulary / 128 / ways), hidden)]
+            for n, k in dict.fromkeys(matrices):
+                for m in TOKENS:
+                    yield model, m, n, k
+
+
+def gemm_rows(layers, types):
+    # Every third of the grid's cube: shapes that no layer has, so that tiles and waves are seen apart.
+    cube = [("grid", m, n, k) for m in GRID for n in GRID for k in GRID][::3]
+    for dtype in types:
+        # The layers themselves run in 16 or 8 bits.
+        for model, m, n, k in cube if BITS[dtype] == 32 else list(dict.fromkeys(layer_gemms(layers))) + cube:
+            for direction in ("forward", "dgrad", "wgrad"):
+                yield {"dtype": dtype, "family": "gemm", "op": "linear", "pass": direction, "model": model, "batch": 1,
+                       "M": m, "N": n, "K": k}
+
+
+def attention_rows(types):
+    for dtype in [one for one in types if BITS[one] == 16]:
+        for op in ("flash", "unfused"):
+            for dim in (64, 128):
+                for sequence in SEQUENCES:
+                    if op == "unfused" and sequence > 4096:
+                        continue
+                    for kv_share in (1, 4):
+                        heads = 2048 // dim
+                        for causal in (1, 0):
+                            for direction in ("forward", "backward"):
+                                yield {"dtype": dtype, "family": "attention", "op": op, "pass": direction,
+                                       "batch": max(16384 // sequence, 1), "heads": heads, "kv_heads": heads // kv_share,
+                                       "head_dim": dim, "query": sequence, "keys": sequence, "causal": causal}
+
+
+def kernel_bytes(op, direction, elements, size):
+    """What the kernel must read and write at least: SEMANTICS 7, in tensors of `elements` elements of `size` bytes."""
+    if op == "optimizer":  # Adam: parameter, gradient and two moments in fp32 read, three of them written
+        return 28 * elements
+    tensors = {"norm": (2, 3), "activation": (2, 3), "rope": (2, 2), "residual": (3, 3), "embedding": (2, 2),
+               "cross_entropy": (1, 2), "copy": (2, 2)}
+    return tensors[op][0 if direction == "forward" else 1] * size * elements
+
+
+def kernel_rows(types):
+    for dtype in [one for one in types if BITS[one] == 16]:
+        for op in KERNELS:
+            directions = ["forward", "backward"] if op in ("norm", "activation", "cross_entropy") else ["forward"]
+            for direction in directions:
+                for mebibytes in KERNEL_MIB:
+                    elements = int(mebibytes * 2 ** 20) // 2
+                    for width in (2048, 8192):
+                        yield {"dtype": dtype, "family": "kernel", "op": op, "pass": direction, "model": "width %d" % width,
+                               "M": elements // width, "N": width,
+                               "bytes": kernel_bytes(op, direction, elements, BITS[dtype] // 8)}
+
+
+def collective_rows(gpus):
+    ranks = 2
+    while ranks <= gpus:
+        for op in COLLECTIVES:
+            if op == "send_recv" and ranks > 2:
+                continue
+            for size in COLLECTIVE_BYTES:
+                yield {"dtype": "fp32", "family": "collective", "op": op, "pass": "", "bytes": size, "ranks": ranks,
+                       "ranks_per_node": ranks}
+        ranks *= 2
+
+
+def all_rows(options, machine):
+    layers, types = options.layers, machine["types"]
+    rows = {"gemm": lambda: gemm_rows(layers, types), "attention": lambda: attention_rows(types),
+            "kernel": lambda: kernel_rows(types), "collective": lambda: collective_rows(machine["gpus"])}
+    for family in FAMILIES:
+        if family in options.only:
+            for row in rows[family]():
+                full = {column: "" for column in COLUMNS}
+                full.update(row)
+                full.update({"gpu": machine["gpu"], "clock": machine["clock"], "script": VERSION})
+                yield full
+
+
+# ---- The folder ---------------------------------------------------------------------------------------------------------
+
+class Table:
+    """The CSV of a folder: a row is handed to the system at once, a torn last line is dropped when it is opened again."""
+
+    def __init__(self, folder, machine):
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, "orrery_profile.csv")
+        self.check_machine(os.path.join(folder, "machine.json"), machine)
+        self.done = set()
+        if os.path.exists(self.path):
+            self.read()
+        self.file = open(self.path, "a", newline="")
+        if self.file.tell() == 0:
+            self.append(",".join(COLUMNS))
+
+    def check_machine(self, path, machine):
+        """Rows of two machines, clocks or versions must not meet in one table."""
+        same = ["gpu", "driver", "torch", "cuda", "clock", "script"]
+        try:
+            with open(path) as file:
+                old = json.load(file)
+        except FileNotFoundError:
+            if os.path.exists(self.path):
+                stop(self.path + " without machine.json beside it", "both files of one run, or another folder (-o)")
+            with open(path + ".part", "w") as file:
+                json.dump(machine, file, indent=1)
+                file.write("\n")
+            os.replace(path + ".part", path)
+            return
+        except ValueError:
+            stop(path + ", which is not JSON", "the file of the interrupted run, or another folder (-o)")
+        for key in same:
+            if not isinstance(old, dict) or old.get(key) != machine[key]:
+                was = old.get(key) if isinstance(old, dict) else None
+                stop("%s with %s %r, this run has %r" % (path, key, was, machine[key]),
+                     "the same machine and script, or another folder (-o)")
+
+    def read(self):
+        with open(self.path, "rb") as file:
+            content = file.read()
+        whole = content[:content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            with open(self.path, "r+b") as file:
+                file.truncate(len(whole))
+        lines = whole.decode("utf-8", "replace").splitlines()
+        if lines and lines[0].split(",") != COLUMNS:
+            stop(self.path + " with other columns", "a table of this script, or another folder (-o)")
+        for line in lines[1:]:
+            self.done.add(tuple(line.split(",")[:len(KEY)]))
+
+    def append(self, line):
+        self.file.write(line + "\n")
+        self.file.flush()
+
+    @staticmethod
+    def key(row):
+        return tuple(str(row[column]) for column in KEY)
+
+    def add(self, row):
+        self.done.add(self.key(row))
+        self.append(",".join(str(row[column]) for column in COLUMNS))
+
+
+def filled(row, times):
+    """Median and spread of times in microseconds; a reason instead of times becomes the status."""
+    row = dict(row)
+    if isinstance(times, str):
+        row["status"] = times
+        return row
+    times = sorted(times)
+
+    def at(share):
+        return "%.3f" % times[min(int(share * len(times)), len(times) - 1)]
+    row.update({"time_us": at(0.5), "p10_us": at(0.1), "p90_us": at(0.9), "repetitions": len(times), "status": "ok"})
+    return row
+
+
+# ---- Without a GPU ------------------------------------------------------------------------------------------------------
+
+def invented_times(row):
+    """Times of no machine, for tests: a roofline of 100 TFLOP/s and 1 TB/s, and up to 10 % by the row's own checksum."""
+    def number(column):
+        return float(row[column] or 1)
+    work = 2 * number("batch") * number("M") * number("N") * number("K") if row["family"] == "gemm" else 0
+    if row["family"] == "attention":
+        work = (4 if row["pass"] == "forward" else 10) * number("batch") * number("heads") * number("query") ** 2 * number(
+            "head_dim") * (0.5 if row["causal"] else 1)
+    salt = zlib.crc32("|".join(Table.key(row)).encode()) / 2 ** 32
+    middle = (5 + work / 1e8 + number("bytes") / 1e6) * (1 + 0.1 * salt)
+    return [middle * (0.98 + 0.01 * i) for i in range(5)]
+
+
+INVENTED_MACHINE = {"gpu": "A100-SXM4-80GB", "gpus": 8, "driver": "none", "torch": "none", "cuda": "none", "clock": "invented",
+                    "script": VERSION, "types": ["fp32", "tf32", "fp16", "bf16", "fp8"]}
+
+
+# ---- The run ------------------------------------------------------------------------------------------------------------
+
+def parse_layer(text):
+    """NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated"""
+    name, _, numbers = text.rpartition("=")
+    try:
+        values = tuple(int(one) for one in numbers.split(","))
+    except ValueError:
+        values = ()
+    if not name or "," in name or len(values) != 7 or min(values[:6]) < 1 or values[6] not in (0, 1):
+        stop("--layer " + text, "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated with gated 0 or 1")
+    return name, values
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="orrery profile", description=__doc__, allow_abbrev=False)
+    parser.add_argument("-o", "--output", required=True, help="folder of the table; continued when it holds one")
+    parser.add_argument("--only", action="append", choices=FAMILIES, help="measure these alone; may be repeated")
+    parser.add_argument("--layer", action="append", default=[], metavar="NAME=...", help="a layer in place of the usual ones: "
+                        "hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated; may be repeated")
+    parser.add_argument("--types", help="of GEMMs, attention and kernels, as fp16,bf16 (all that the GPU has)")
+    parser.add_argument("--gpu-name", help="the catalog's name of the GPU, where the driver's is not known to orrery")
+    parser.add_argument("--pause", type=float, default=0, metavar="S", help="seconds between rows, to keep the GPU cool (0)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--dry-run", action="store_true", help="no GPU and no PyTorch: invented times, marked as such")
+    options = parser.parse_args(arguments)
+    options.only = options.only or FAMILIES
+    options.layers = dict(parse_layer(one) for one in options.layer) or LAYERS
+    if not 0 <= options.pause <= 60:
+        stop("--pause %g" % options.pause, "0 to 60 seconds")
+    return options
+
+
+def chosen_machine(options, machine):
+    machine = dict(machine)
+    if options.gpu_name:
+        machine["gpu"] = options.gpu_name
+    if "," in machine["gpu"]:
+        stop("the GPU name " + machine["gpu"], "a name without a comma (--gpu-name)")
+    if options.types:
+        wanted = options.types.split(",")
+        missing = [one for one in wanted if one not in machine["types"]]
+        if missing:
+            stop("--types " + options.types, "some of " + ",".join(machine["types"]))
+        machine["types"] = wanted
+    return machine
+
+
+def progress(options, text, last=False):
+    if not options.quiet and sys.stderr.isatty():
+        sys.stderr.write("\r\033[K" + text + ("\n" if last else ""))
+        sys.stderr.flush()
+
+
+def run(options):
+    if options.dry_run:
+        clock, machine = invented_times, chosen_machine(options, INVENTED_MACHINE)
+    else:
+        try:
+            import torch
+        except ImportError:
+            stop("no PyTorch in " + sys.executable, "`pip install torch` for this Python, or --dry-run")
+        if not torch.cuda.is_available():
+            stop("PyTorch %s without a usable GPU" % torch.__version__, "an NVIDIA or AMD GPU and its driver, or --dry-run")
+        import orrery_timing
+        machine = chosen_machine(options, orrery_timing.describe(torch, VERSION))
+        clock = orrery_timing.Clock(torch, machine)
+    machine["started"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    table = Table(options.output, machine)
+    rows = [row for row in all_rows(options, machine) if Table.key(row) not in table.done]
+    begun, failed = time.time(), 0
+    for i, row in enumerate(rows):
+        left = (time.time() - begun) / i * (len(rows) - i) if i else 0
+        progress(options, "%d of %d, %s %s, %d min left" % (i, len(rows), row["family"], row["op"], math.ceil(left / 60)))
+        row = filled(row, clock(row))
+        failed += row["status"] != "ok"
+        table.add(row)
+        time.sleep(options.pause)
+    progress(options, "", last=True)
+    if not options.quiet:
+        print("measured %d rows, %d of them failed, %d were there; %s" % (
+            len(rows), failed, len(table.done) - len(rows), table.path), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    try:
+        run(parse(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        stop("%s: %s" % (error.filename, error.strerror), "a folder that can be written, with room")

@@ -1,0 +1,162 @@
+#include "costmodels/software_stack.hpp"
+
+#include <utility>
+
+#include "platforms/embedded.hpp"
+#include "platforms/errors.hpp"
+#include "platforms/yaml.hpp"
+
+extern "C" const orrery::EmbeddedRow orrery_embedded_costmodels[];
+
+namespace orrery {
+namespace {
+
+constexpr std::string_view kPresets = "stacks/stacks.yaml";
+
+template <class Enum>
+using Words = std::vector<std::pair<const char*, Enum>>;
+
+template <class Enum>
+void read_word(const YamlValue& map, const std::string& key, const Words<Enum>& words, Enum& value) {
+  const auto entry = map.find(key);
+  if (!entry) return;
+  const std::string text = entry->text();
+  std::string expected;
+  for (const auto& [word, meaning] : words) {
+    if (text == word) {
+      value = meaning;
+      return;
+    }
+    expected += (expected.empty() ? "one of " : ", ") + std::string(word);
+  }
+  entry->fail(expected);
+}
+
+void read_switch(const YamlValue& map, const std::string& key, bool& value) {
+  if (const auto entry = map.find(key)) value = entry->boolean();
+}
+
+template <class Number>
+void read_number(const YamlValue& map, const std::string& key, double low, double high, Number& value) {
+  if (const auto entry = map.find(key)) value = entry->number(low, high);
+}
+
+void read_time(const YamlValue& map, const std::string& key, Seconds& value) {
+  if (const auto entry = map.find(key)) value = entry->quantity<Seconds>();
+}
+
+void read_host(const YamlValue& map, HostCost& host) {
+  map.allow_keys({"forward", "backward", "collective"});
+  read_time(map, "forward", host.forward);
+  read_time(map, "backward", host.backward);
+  read_time(map, "collective", host.collective);
+}
+
+OptimizerCost read_optimizer(const YamlValue& map) {
+  map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
+  return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
+          map.at("fixed").quantity<Seconds>()};
+}
+
+void apply(const YamlValue& map, SoftwareStack& stack) {
+  map.allow_keys({"name", "like", "attention", "elementwise", "cross_entropy", "dropout", "host",
+                  "backward_gemm", "gradient", "reduced_gradient", "accumulation", "optimizer",
+                  "tensor_overlap", "overlap_slowdown", "scatter_gather", "embedding_counts",
+                  "flash_attention", "sequence_parallel", "distributed_optimizer", "fully_sharded",
+                  "overlap_grad_reduce", "overlap_param_gather", "attention_time", "selective",
+                  "deduplicated_experts", "may_interleave"});
+  if (const auto name = map.find("name")) stack.name = name->text();
+  read_word<AttentionKernel>(map, "attention",
+                             {{"flash", AttentionKernel::flash},
+                              {"flash2", AttentionKernel::flash2},
+                              {"unfused", AttentionKernel::unfused}},
+                             stack.attention);
+  const Words<Fusion> fusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
+  read_word(map, "elementwise", fusions, stack.elementwise);
+  read_word<CrossEntropyKernel>(
+      map, "cross_entropy",
+      {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
+      stack.cross_entropy);
+  read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
+  if (const auto host = map.find("host")) read_host(*host, stack.host);
+  read_word<SelectiveRecompute>(map, "selective",
+                                {{"attention", SelectiveRecompute::attention},
+                                 {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
+                                stack.selective);
+  read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
+  read_switch(map, "may_interleave", stack.may_interleave);
+  read_number(map, "attention_time", 0.1, 10, stack.attention_time);
+  read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
+  read_number(map, "gradient", 1, 4, stack.gradient);
+  read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
+  read_number(map, "accumulation", 0, 100, stack.accumulation);
+  if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
+  read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
+  read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
+  read_switch(map, "scatter_gather", stack.scatter_gather);
+  read_switch(map, "embedding_counts", stack.embedding_counts);
+  read_switch(map, "flash_attention", stack.flash_attention);
+  read_switch(map, "sequence_parallel", stack.sequence_parallel);
+  read_switch(map, "distributed_optimizer", stack.distributed_optimizer);
+  read_switch(map, "fully_sharded", stack.fully_sharded);
+  read_switch(map, "overlap_grad_reduce", stack.overlap_grad_reduce);
+  read_switch(map, "overlap_param_gather", stack.overlap_param_gather);
+}
+
+// A preset is like an earlier one, so that rows above it are all it can name.
+const std::vector<SoftwareStack>& presets() {
+  static const std::vector<SoftwareStack> all = [] {
+    std::vector<SoftwareStack> stacks;
+    const std::string file(kPresets);
+    for (const YamlValue& row :
+         YamlValue::parse(embedded_file(orrery_embedded_costmodels, kPresets), file).items()) {
+      SoftwareStack stack;
+      if (const auto like = row.find("like")) {
+        const std::string base = like->text();
+        for (const SoftwareStack& known : stacks) {
+          if (known.name == base) stack = known;
+        }
+        if (stack.name != base) like->fail("the name of a row above");
+      }
+      apply(row, stack);
+      stacks.push_back(std::move(stack));
+    }
+    return stacks;
+  }();
+  return all;
+}
+
+const SoftwareStack& preset(const std::string& name, const std::string& place) {
+  for (const SoftwareStack& stack : presets()) {
+    if (same_name(stack.name, name)) return stack;
+  }
+  const auto names = builtin_stack_names();
+  throw InputError(place, "the unknown software stack " + quote_for_message(name) + did_you_mean(name, names),
+                   "a name of `orrery catalog stacks`, or a YAML file");
+}
+
+}  // namespace
+
+std::vector<std::string> builtin_stack_names() {
+  std::vector<std::string> names;
+  for (const SoftwareStack& stack : presets()) names.push_back(stack.name);
+  return names;
+}
+
+SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
+  const YamlValue map = YamlValue::parse(yaml, file);
+  const auto like = map.find("like");
+  SoftwareStack stack = preset(like ? like->text() : std::string(kDefaultStack),
+                               like ? like->place() : file);
+  stack.name = file;
+  apply(map, stack);
+  return stack;
+}
+
+SoftwareStack read_stack(const std::string& path_or_name) {
+  const auto is_file = [&](std::string_view ending) { return path_or_name.ends_with(ending); };
+  if (is_file(".yaml") || is_file(".yml")) return parse_stack(read_text_file(path_or_name), path_or_name);
+  return preset(path_or_name, "--stack");
+}
+
+}  // namespace orrery

@@ -1,0 +1,79 @@
+// What the training program adds to the GPUs' own speed: its kernels, its host, its overlaps, its data types.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodels/operator.hpp"
+#include "platforms/units.hpp"
+
+namespace orrery {
+
+// Megatron-LM's vocabulary-parallel cross entropy: a chain of elementwise kernels over fp32 logits, or those
+// compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
+enum class CrossEntropyKernel { fused, separate };
+
+// Whether GPT-like models (biases everywhere) train with dropout; Llama and later never do.
+enum class Dropout { of_model, off };
+
+// What the host needs to launch the kernels of one layer; the GPU waits where it is done sooner.
+struct HostCost {
+  Seconds forward;     // of one layer
+  Seconds backward;    // of one layer, without what recomputation repeats
+  Seconds collective;  // added for each collective of the layer
+  bool operator==(const HostCost&) const = default;
+};
+
+// What selective recomputation repeats: Megatron's the attention core; torchtitan's every second GEMM and all
+// elementwise kernels (its per-operator policy).
+enum class SelectiveRecompute { attention, every_second_gemm };
+
+struct OptimizerCost {
+  double bytes_per_parameter = 0;  // moved by one step, of the local shard
+  double bandwidth_share = 0;      // of the data sheet's, at which they move
+  Seconds fixed;                   // launches, and the gradient norm read back by the host
+  bool operator==(const OptimizerCost&) const = default;
+};
+
+// One row of stacks/stacks.yaml, which says where each value comes from.
+struct SoftwareStack {
+  std::string name;
+  AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
+  Fusion elementwise = Fusion::separate;
+  CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
+  Dropout dropout = Dropout::of_model;
+  HostCost host;
+  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
+  double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
+  // Bytes of one element; absent: gradient_bytes of the data type.
+  std::optional<double> gradient, reduced_gradient;  // kept; sent
+  std::optional<double> accumulation;                // moved by each microbatch for each parameter
+  std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
+  double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
+  double overlap_slowdown = 1.0;  // of compute beside a collective
+  SelectiveRecompute selective = SelectiveRecompute::attention;
+  bool deduplicated_experts = false;  // a token goes once to each node, whatever experts it visits there
+  bool may_interleave = false;  // its runs have virtual stages that their reports do not always mention
+  bool scatter_gather = false;    // the boundary message is split over the tensor ranks
+  bool embedding_counts = false;  // embedding and loss count as layers where layers do not divide
+  // Switches of the plan that this program has on; a plan of one's own says its own.
+  bool flash_attention = true;
+  bool sequence_parallel = false;  // where there are tensor ways
+  bool distributed_optimizer = false;
+  bool fully_sharded = false;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  bool operator==(const SoftwareStack&) const = default;
+};
+
+inline constexpr std::string_view kDefaultStack = "megatron-core";
+
+// A preset by name, or a YAML file (ends in .yaml or .yml) that says `like: PRESET` and what differs. Throws
+// InputError.
+SoftwareStack read_stack(const std::string& path_or_name);
+SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
+std::vector<std::string> builtin_stack_names();
+
+}  // namespace orrery

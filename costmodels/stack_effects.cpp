@@ -1,0 +1,113 @@
+#include "costmodels/stack_effects.hpp"
+
+#include <algorithm>
+
+#include "costmodels/local_layer.hpp"
+
+namespace orrery {
+namespace {
+
+// Time of collectives that GEMMs run beside.
+Seconds hidden_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
+  return std::min(collectives * (stack.tensor_overlap * (1.0 - 1.0 / ranks)), gemms);
+}
+
+struct TensorTimes {
+  Seconds collectives, gemms;
+};
+
+TensorTimes tensor_times(const PassOperators& operators, const PassTimes& times) {
+  TensorTimes sums;
+  for (std::size_t i = 0; i < operators.compute.size(); ++i) {
+    if (std::holds_alternative<Gemm>(operators.compute[i])) sums.gemms += times.compute[i];
+  }
+  for (std::size_t i = 0; i < operators.communication.size(); ++i) {
+    if (operators.places[i].group == RankGroup::tensor) sums.collectives += times.communication[i];
+  }
+  return sums;
+}
+
+}  // namespace
+
+Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
+  const Seconds beside = hidden_collectives(collectives, gemms, ranks, stack);
+  return collectives - beside + beside * (stack.overlap_slowdown - 1);
+}
+
+PassCost cost_under(const PassOperators& operators, const PassTimes& times, const Sharding& sharding) {
+  PassCost cost = cost_of(operators, times);
+  const auto [tensor, gemms] = tensor_times(operators, times);
+  cost.communication += exposed_collectives(tensor, gemms, sharding.tensor, sharding.stack) - tensor;
+  cost.calls = static_cast<double>(operators.communication.size());
+  return cost;
+}
+
+// Chunks of a collective run beside the GEMM before or after it; here beside an equal share of the compute of
+// the whole block, whose sums are the same.
+std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
+                                    const Sharding& sharding) {
+  std::vector<PassPiece> pieces = pieces_of(operators, times, order);
+  const auto [tensor, gemms] = tensor_times(operators, times);
+  const Seconds hidden = hidden_collectives(tensor, gemms, sharding.tensor, sharding.stack);
+  if (hidden.value() <= 0) return pieces;
+  Work compute;
+  for (const PassPiece& piece : pieces) compute += piece.compute;
+  const double moved = hidden / compute.time;
+  for (PassPiece& piece : pieces) {
+    piece.compute = piece.compute * (1 - moved);
+    if (!piece.call || piece.call->group != RankGroup::tensor) continue;
+    piece.beside += compute * (moved * (piece.call->time / tensor));
+    piece.slowdown = piece.beside.time * (sharding.stack.overlap_slowdown - 1);
+  }
+  return pieces;
+}
+
+PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward,
+                           const PassTimes& attention_core, const Sharding& sharding) {
+  if (sharding.stack.selective == SelectiveRecompute::attention) {
+    return cost_of({block.attention_core, {}, {}}, attention_core);
+  }
+  PassCost cost;
+  for (std::size_t i = 0; i < block.forward.compute.size(); ++i) {
+    const Operator& op = block.forward.compute[i];
+    if (std::holds_alternative<Attention>(op)) continue;  // its output is kept
+    const double share = std::holds_alternative<Gemm>(op) ? 0.5 : 1.0;
+    cost.compute += forward.compute[i] * share;
+    cost.flops += flops_of(op) * share;
+  }
+  return cost;
+}
+
+double KernelFactors::of(const Operator& op) const {
+  if (std::holds_alternative<Gemm>(op)) return gemm;
+  if (const auto* core = std::get_if<Attention>(&op)) {
+    return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
+  }
+  return 1.0;
+}
+
+WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {
+  if (sharding.sharded < 2) return {};
+  Collective gather;
+  gather.kind = CollectiveKind::all_gather;
+  gather.bytes = Bytes(parameters * stored_bytes(sharding.type));
+  gather.ranks = sharding.sharded;
+  gather.ranks_per_node = std::clamp(sharding.gpus_per_node / sharding.tensor, 1, sharding.sharded);
+  gather.gpu_link = sharding.gpu_link;
+  gather.network = sharding.network;
+  Collective reduce = gather;
+  reduce.kind = CollectiveKind::reduce_scatter;
+  reduce.bytes = Bytes(parameters * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
+  return {{gather}, {reduce}};
+}
+
+PassTime time_under(const PassCost& cost, Seconds host, int layers, const SoftwareStack& stack) {
+  const Seconds own = cost.compute + cost.communication;
+  const Seconds beside = std::min(own, cost.weights);
+  // The weights of the first layer come before anything can run beside them.
+  const Seconds first = layers > 0 ? cost.weights / layers : cost.weights;
+  const Seconds device = std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
+  return {std::max(device, host), host > device};
+}
+
+}  // namespace orrery

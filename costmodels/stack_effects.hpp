@@ -1,0 +1,46 @@
+// What a software stack makes of operator times: overlaps, the host's pace, sharded weights.
+#pragma once
+
+#include "costmodels/block_cost.hpp"
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/pass_pieces.hpp"
+
+namespace orrery {
+
+// Sums of a pass. Tensor collectives count as far as the stack's overlap leaves them exposed.
+PassCost cost_under(const PassOperators&, const PassTimes&, const Sharding&);
+
+// The pass in pieces. A tensor collective has its share of the compute that the stack runs beside them.
+std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
+
+// What selective recomputation repeats, by the stack's policy.
+PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, const PassTimes& attention_core,
+                           const Sharding&);
+
+// Times of a stack's kernels over those of the kernels that were measured.
+struct KernelFactors {
+  double gemm = 1.0, attention = 1.0;
+  [[nodiscard]] double of(const Operator&) const;
+};
+
+// Of tensor collectives that the stack splits into as many chunks as there are ranks and computes beside
+// (user buffers, asynchronous tensor parallelism): the first chunk, what the GEMMs are too short for, and how
+// much slower these get meanwhile (FIDELITY B 9.5).
+Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack&);
+
+// Gathering the weights of a block and reducing its gradients, where they are sharded (FSDP). Empty operators
+// where they are not.
+struct WeightTraffic {
+  std::vector<Operator> gather, reduce;
+};
+WeightTraffic weight_traffic(const Sharding&, double parameters);
+
+// Time of a pass over a part of `layers` layers: compute and exposed collectives, or what runs beside them
+// and takes longer: the host launching kernels, or the weights of the next layer on their way.
+struct PassTime {
+  Seconds time;
+  bool host_bound = false;
+};
+PassTime time_under(const PassCost&, Seconds host, int layers, const SoftwareStack&);
+
+}  // namespace orrery

@@ -1,0 +1,105 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <iostream>
+
+#include "costmodels/profile_script.hpp"
+#include "sim/command_line.hpp"
+#include "sim/commands/commands.hpp"
+#include "strategies/model.hpp"
+#include "traces/output_file.hpp"
+
+namespace orrery {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated", as the script takes it.
+std::string layer_argument(const std::string& name) {
+  const ModelSpec model = read_model(name);
+  const LayerShape& layer = model.layer(model.layer_count() - 1);
+  std::string plain = model.name.empty() ? name : model.name;
+  for (char& letter : plain) {
+    if (letter == ',' || letter == '=' || static_cast<unsigned char>(letter) < 0x20) letter = '-';
+  }
+  const std::int64_t vocabulary = std::max<std::int64_t>(model.vocabulary, 1);
+  std::string text = plain + "=";
+  for (const std::int64_t number :
+       {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim, vocabulary}) {
+    text += std::to_string(number) + ",";
+  }
+  return text + (layer.mlp == MlpKind::gated ? "1" : "0");
+}
+
+// Beside the table, so that the folder says what measured it.
+std::string write_script(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw InputError(folder, error.message(), "a folder that can be created");
+  for (const auto& file : profile_script()) {
+    write_file((fs::path(folder) / fs::path(file.name).filename()).string(), file.content);
+  }
+  return (fs::path(folder) / kProfileScript).string();
+}
+
+// Becomes a child and waits for it: signals of the terminal reach both.
+int run_program(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execvp(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (child < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
+    throw InputError("orrery profile", "no program '" + words[0] + "' that starts",
+                     "Python 3 with PyTorch; --python names it");
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+int run_profile(const Arguments& arguments) {
+  CommandLine line("profile",
+                   "Measures the operators of training on the GPUs of this machine, for `orrery fit`. "
+                   "Continues a folder that "
+                   "an interrupted run left.",
+                   "orrery profile --model llama2-70b -o measured");
+  line.values("model", "MODEL", "layers to measure, in place of the usual six models; may be repeated");
+  line.values("only", "FAMILY", "gemm, attention, kernel or collective alone; may be repeated");
+  line.value("types", "LIST", "data types, as fp16,bf16 (all that the GPU has)");
+  line.value("gpu-name", "NAME", "the catalog's name of the GPU, where the driver's is not known");
+  line.value("pause", "S", "seconds between rows, to keep the GPU cool (0)");
+  line.value("python", "PROGRAM", "a Python 3 that can import torch (python3)");
+  line.flag("dry-run", "no GPU and no PyTorch: invented times, marked as such");
+  line.flag("script", "write the Python script to the folder and do not run it");
+  if (!line.parse(arguments)) return 0;
+  std::vector<std::string> words{line.text("python").value_or("python3"), ""};
+  const std::string folder = line.required("output");
+  words.insert(words.end(), {"--output", folder});
+  for (const auto& model : line.list("model")) words.push_back("--layer=" + layer_argument(model));
+  for (const auto& family : line.list("only")) words.push_back("--only=" + family);
+  for (const char* option : {"types", "gpu-name", "pause"}) {
+    if (const auto value = line.text(option)) words.push_back("--" + std::string(option) + "=" + *value);
+  }
+  for (const char* flag : {"quiet", "dry-run"}) {
+    if (line.has(flag)) words.push_back("--" + std::string(flag));
+  }
+  words[1] = write_script(folder);
+  if (line.has("script")) {
+    std::cout << words[1] << "\n";
+    return 0;
+  }
+  return run_program(std::move(words));
+}
+
+}  // namespace orrery

@@ -1,0 +1,124 @@
+#include <iostream>
+
+#include "platforms/errors.hpp"
+#include "sim/command_line.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/validation_report.hpp"
+
+namespace orrery {
+namespace {
+
+// The classics know facts that a table of one's own may leave blank for the same run.
+std::vector<MeasuredRun> runs_of(const CommandLine& line) {
+  const std::vector<MeasuredRun> classics = classic_runs();
+  const auto path = line.text("measured");
+  if (!path) return classics;
+  std::vector<MeasuredRun> runs = read_measured_runs(*path);
+  for (MeasuredRun& run : runs) {
+    for (const MeasuredRun& classic : classics) {
+      if (classic.id() == run.id() && classic.group() == run.group()) run.complete_from(classic);
+    }
+  }
+  return runs;
+}
+
+std::vector<MeasuredRun> only(const std::vector<std::string>& groups, std::vector<MeasuredRun> runs) {
+  if (groups.empty()) return runs;
+  std::vector<MeasuredRun> kept;
+  for (MeasuredRun& run : runs) {
+    for (const std::string& group : groups) {
+      if (run.group() == group) kept.push_back(std::move(run));
+    }
+  }
+  if (kept.empty()) throw InputError("--group", "no run of " + groups.front(), "a source_key of the table");
+  return kept;
+}
+
+struct Switch {
+  const char* name;
+  void (*off)(MeasuredPlan&);
+};
+
+void for_each_strategy(MeasuredPlan& plan, void (*change)(ParallelStrategy&)) {
+  for (ParallelStrategy& strategy : plan.strategies) change(strategy);
+}
+
+// What each effect is worth, by taking it away.
+const std::vector<Switch>& switches() {
+  static const std::vector<Switch> all{
+      {"no host cost", [](MeasuredPlan& plan) { plan.stack.host = {}; }},
+      {"no recomputation",
+       [](MeasuredPlan& plan) {
+         for_each_strategy(plan, [](ParallelStrategy& s) { s.recompute = {}; });
+       }},
+      {"flash attention for unfused, best for flash2",
+       [](MeasuredPlan& plan) {
+         plan.stack.attention = AttentionKernel::flash;
+         for_each_strategy(plan, [](ParallelStrategy& s) { s.flash_attention = true; });
+       }},
+      {"fused elementwise kernels", [](MeasuredPlan& plan) { plan.stack.elementwise = Fusion::fused; }},
+      {"fused loss", [](MeasuredPlan& plan) { plan.stack.cross_entropy = CrossEntropyKernel::fused; }},
+      {"no dropout", [](MeasuredPlan& plan) { plan.stack.dropout = Dropout::off; }},
+      {"no gradient accumulation", [](MeasuredPlan& plan) { plan.stack.accumulation = 0; }},
+      {"no tensor overlap", [](MeasuredPlan& plan) { plan.stack.tensor_overlap = 0; }},
+      {"no data overlap",
+       [](MeasuredPlan& plan) {
+         for_each_strategy(plan, [](ParallelStrategy& s) {
+           s.overlap_grad_reduce = false;
+           s.overlap_param_gather = false;
+         });
+       }},
+      {"fp8 as bf16",
+       [](MeasuredPlan& plan) {
+         for_each_strategy(plan, [](ParallelStrategy& s) {
+           if (s.type == DataType::fp8) s.type = DataType::bf16;
+         });
+       }},
+      {"no sustained-power factor",
+       [](MeasuredPlan& plan) { plan.cluster.groups.front().gpu.sustained = 1.0; }},
+  };
+  return all;
+}
+
+std::string ablation(const std::vector<MeasuredRun>& runs, const CostModels& costs, ValidationOptions options) {
+  std::vector<NamedValidation> all;
+  all.push_back({"as it is", validate(runs, costs, options)});
+  for (const Switch& one : switches()) {
+    options.change = one.off;
+    all.push_back({one.name, validate(runs, costs, options)});
+  }
+  return ablation_text(all);
+}
+
+}  // namespace
+
+int run_validate(const Arguments& arguments) {
+  CommandLine line("validate", "Predicts published runs and says how far each group of them is off.",
+                   "orrery validate --measured runs.csv");
+  line.value("measured", "FILE", "published runs (CSV, README of sim); without it the classics in the program")
+      .values("group", "NAME", "only runs of this source_key; may be repeated")
+      .value("stack", "NAME|FILE", "one software stack for all runs, in place of their framework's own")
+      .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .flag("replay", "plays every plan event by event instead of estimating it")
+      .flag("ablate", "the same with each effect switched off")
+      .flag("runs", "a row for each run too");
+  if (!line.parse(arguments)) return 0;
+  const std::vector<MeasuredRun> runs = only(line.list("group"), runs_of(line));
+  ValidationOptions options;
+  if (const auto stack = line.text("stack")) options.stack = read_stack(*stack);
+  options.replay = line.has("replay");
+  options.jobs = line.jobs();
+  const CostModels costs = read_costs(line);
+  if (line.has("ablate")) {
+    std::cout << ablation(runs, costs, options);
+    return 0;
+  }
+  const Validation validation = validate(runs, costs, options);
+  std::cout << (line.json()
+                    ? validation_json(validation)
+                    : validation_text(validation, line.has("runs") ? RunRows::listed : RunRows::left_out));
+  return 0;
+}
+
+}  // namespace orrery

@@ -1,0 +1,131 @@
+// The cluster of a published run: its GPU by name and memory, its network from what the row says of it.
+#include <array>
+#include <cmath>
+
+#include "platforms/errors.hpp"
+#include "sim/measured_plan.hpp"
+
+namespace orrery {
+namespace {
+
+bool says(const std::string& text, const char* word) {
+  return text.find(word) != std::string::npos;
+}
+
+// A node's network where the row is silent, of the vendor's reference machine (data sheets of DGX A100, H100,
+// B200 and GB200 NVL72). Of DGX-1 and the cloud's V100 machines no one kind is usual: one 100 Gb/s card.
+struct UsualNetwork {
+  const char* gpu;  // start of the catalog name
+  int nics;
+  double gigabits;  // of each
+};
+constexpr std::array kUsualNetworks{
+    UsualNetwork{"A100", 8, 200}, UsualNetwork{"A800", 8, 200},   UsualNetwork{"H100", 8, 400},
+    UsualNetwork{"H800", 8, 400}, UsualNetwork{"H200", 8, 400},   UsualNetwork{"B200", 8, 400},
+    UsualNetwork{"B300", 8, 800}, UsualNetwork{"GB200", 4, 400},  UsualNetwork{"GB300", 4, 800},
+    UsualNetwork{"", 1, 100},
+};
+constexpr int kDomain = 64;  // GPUs of an NVL72 rack that one job's power-of-two layout uses
+
+struct Network {
+  int nics = 1;
+  double gigabits = 100;  // of each
+};
+
+// The number before `unit`, such as 400 in "400 Gb/s RDMA per GPU"; 0 where there is none.
+double number_before(const std::string& text, std::size_t unit) {
+  std::size_t end = unit;
+  while (end > 0 && text[end - 1] == ' ') --end;
+  std::size_t begin = end;
+  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(text[begin - 1])) || text[begin - 1] == '.'))
+    --begin;
+  return begin == end ? 0 : std::strtod(text.substr(begin, end - begin).c_str(), nullptr);
+}
+
+// "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps inter".
+std::optional<Network> said_network(const std::string& text, int gpus_per_node) {
+  for (const char* unit : {"Gbps", "Gb/s"}) {
+    const std::size_t at = text.find(unit);
+    if (at == std::string::npos) continue;
+    const double rate = number_before(text, at);
+    if (rate <= 0) continue;
+    const std::size_t cross = text.rfind('x', at);
+    if (cross != std::string::npos && cross > 0 && std::isdigit(static_cast<unsigned char>(text[cross - 1])) &&
+        text.find_first_not_of("0123456789 ", cross + 1) == at)
+      return Network{static_cast<int>(number_before(text, cross)), rate};
+    if (says(text, "per GPU")) return Network{gpus_per_node, rate};
+    if (says(text, "per node") && rate >= 400) return Network{gpus_per_node, rate / gpus_per_node};
+    return Network{1, rate};
+  }
+  return std::nullopt;
+}
+
+Network usual_network(const std::string& gpu) {
+  for (const UsualNetwork& usual : kUsualNetworks) {
+    if (gpu.rfind(usual.gpu, 0) == 0) return {usual.nics, usual.gigabits};
+  }
+  return {};
+}
+
+// Names of cards that come in two sizes, the one the row says.
+std::string gpu_name(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  const std::string gpu = run.text("gpu");
+  const double memory = run.number("gpu_mem_gb").value_or(0);
+  if (gpu == "A100" && memory == 40) return "A100-SXM4-40GB";
+  if (gpu == "V100" && memory == 16) return "V100-SXM2-16GB";
+  if (gpu == "H100" && memory == 96) return "H100-SXM5-96GB";
+  if (memory == 0) assumptions.push_back("the usual card of the name " + gpu);
+  return gpu;
+}
+
+}  // namespace
+
+std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
+                                                   std::vector<std::string>& assumptions) {
+  const auto gpus = run.integer("n_gpus");
+  if (!gpus) return Unmapped{"no number of GPUs"};
+  NodeGroup group;
+  try {
+    group.gpu = find_gpu(gpu_name(run, assumptions), "run " + run.id());
+  } catch (const InputError&) {
+    return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
+  }
+  group.name = "gpus";
+  const bool rack = says(group.gpu.link, "72-GPU");
+  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node").value_or(8));
+  const std::string text = run.text("interconnect");
+  Network network = usual_network(group.gpu.name);
+  if (const auto said = said_network(text, group.gpus_per_node)) {
+    network = *said;
+  } else {
+    assumptions.push_back("network: " + std::to_string(network.nics) + " x " +
+                          std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node");
+  }
+  // One card that all GPUs of a node reach over shared PCIe gets 0.6 of its rate through, TCP in a cloud 0.5
+  // (FIDELITY A 5 and B 9.7): of what one card a GPU gets, 0.85, which the cost models know.
+  constexpr double kUsual = 0.85, kSharedCard = 0.6, kCloud = 0.5;
+  if (says(run.text("cluster_desc"), "AWS") && network.gigabits <= 100) {
+    network.gigabits *= kCloud / kUsual;
+    assumptions.emplace_back("a cloud's TCP reaches half of its network's rate");
+  } else if (network.nics == 1 && group.gpus_per_node > 1) {
+    network.gigabits *= kSharedCard / kUsual;
+    assumptions.emplace_back("one network card a node reaches 0.6 of its rate");
+  }
+  if (rack) {
+    network.nics = network.nics * kDomain / group.gpus_per_node;
+    group.gpus_per_node = kDomain;
+  }
+  group.nics_per_node = std::min(network.nics, group.gpus_per_node);
+  while (group.gpus_per_node % group.nics_per_node != 0) --group.nics_per_node;
+  group.nic = {gigabits_per_second(network.gigabits * network.nics / group.nics_per_node), microseconds(1.35)};
+  const bool pcie = says(group.gpu.link, "PCIe");
+  group.gpu_link = {group.gpu.link_bandwidth, microseconds(pcie ? 0.5 : 0.3)};
+  const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);
+  group.count = {0, std::max(nodes, 1)};
+  ClusterSpec cluster;
+  cluster.name = "published";
+  cluster.groups = {group};
+  return cluster;
+}
+
+}  // namespace orrery

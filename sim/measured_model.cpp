@@ -1,0 +1,112 @@
+// The model of a published run, from its printed shape or its name.
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "sim/measured_plan.hpp"
+
+namespace orrery {
+namespace {
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// Families by a word in the model's name; the last one is what a row without such a word is.
+struct Family {
+  const char* word;
+  MlpKind mlp;
+  NormKind norm;
+  bool bias, rotary, learned_positions, tied;
+  const char* said;
+};
+constexpr std::array kFamilies{
+    Family{"llama", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+           "Llama: gated MLP, RMSNorm, rotary, untied"},
+    Family{"qwen", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+           "Qwen: gated MLP, RMSNorm, rotary, untied"},
+    Family{"mistral", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+           "Mistral: gated MLP, RMSNorm, rotary, untied"},
+    Family{"nemotron", MlpKind::gelu, NormKind::layer_norm, false, true, false, false,
+           "Nemotron: squared ReLU, LayerNorm, rotary, untied, no biases"},
+    Family{"mpt", MlpKind::gelu, NormKind::layer_norm, false, false, false, true,
+           "MPT: GELU, LayerNorm, ALiBi, tied, no biases"},
+    Family{"", MlpKind::gelu, NormKind::layer_norm, true, false, true, true,
+           "GPT: GELU, LayerNorm, learned positions, tied, biases"},
+};
+
+const Family& family_of(const std::string& name) {
+  const std::string low = lower_case(name);
+  return *std::find_if(kFamilies.begin(), kFamilies.end(),
+                       [&](const Family& family) { return low.find(family.word) != std::string::npos; });
+}
+
+// Models that a row names without their shape.
+struct NamedModel {
+  const char* start;  // of the row's name, in lower case
+  const char* model;  // built-in
+};
+constexpr std::array kNamed{
+    NamedModel{"qwen3_30b_a3b", "qwen3-30b-a3b"},
+    NamedModel{"qwen3_235b_a22b", "qwen3-235b-a22b"},
+    NamedModel{"gpt oss 120b", "gpt-oss-120b"},
+    NamedModel{"transgan", "transgan"},
+};
+
+std::optional<std::string> named_model(const std::string& name) {
+  const auto builtin = builtin_model_names();
+  for (const NamedModel& known : kNamed) {
+    if (name.rfind(known.start, 0) == 0 && std::find(builtin.begin(), builtin.end(), known.model) != builtin.end())
+      return known.model;
+  }
+  return std::nullopt;
+}
+
+constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
+
+}  // namespace
+
+std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  const std::string name = run.text("model");
+  if (const auto known = named_model(lower_case(name))) {
+    assumptions.push_back("shape of the built-in model " + *known);
+    return read_model(*known);
+  }
+  const auto layers = run.integer("layers"), hidden = run.integer("hidden");
+  if (!layers || !hidden) return Unmapped{"no shape of model " + name};
+  if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
+  const Family& family = family_of(name);
+  assumptions.emplace_back(family.said);
+  LayerShape shape;
+  shape.hidden = *hidden;
+  const auto heads = run.integer("heads");
+  if (!heads) assumptions.emplace_back("heads of 64");
+  shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
+  if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
+  shape.head_dim = shape.hidden / shape.heads;
+  shape.kv_heads = run.integer("kv_heads").value_or(shape.heads);
+  shape.mlp = family.mlp;
+  shape.norm = family.norm;
+  shape.linear_bias = family.bias;
+  shape.rotary = family.rotary;
+  const auto ffn = run.integer("ffn");
+  if (!ffn && family.mlp == MlpKind::gated) return Unmapped{"a gated MLP without its width"};
+  shape.ffn = ffn.value_or(4 * *hidden);
+  ModelSpec model;
+  model.name = name;
+  model.shapes = {shape};
+  model.layers.assign(static_cast<std::size_t>(*layers), 0);
+  model.hidden = *hidden;
+  const auto vocabulary = run.integer("vocab");
+  if (!vocabulary) assumptions.emplace_back("vocabulary 50257");
+  model.vocabulary = vocabulary.value_or(kGptVocabulary);
+  model.default_sequence = run.integer("seq").value_or(0);
+  if (model.default_sequence == 0) return Unmapped{"no sequence length"};
+  model.learned_positions = family.learned_positions ? model.default_sequence : 0;
+  model.tied_embeddings = family.tied;
+  model.final_norm = family.norm;
+  return model;
+}
+
+}  // namespace orrery

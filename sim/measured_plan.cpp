@@ -1,0 +1,262 @@
+#include "sim/measured_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "platforms/errors.hpp"
+#include "strategies/plan.hpp"
+
+namespace orrery {
+namespace {
+
+bool says(const std::string& text, const char* word) {
+  return text.find(word) != std::string::npos;
+}
+
+// Frameworks by the start of their name in a row.
+struct FrameworkStack {
+  const char* start;
+  const char* stack;
+};
+constexpr std::array kFrameworks{
+    FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
+    FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
+    FrameworkStack{"torchtitan", "torchtitan"},
+    FrameworkStack{"llm-foundry", "llm-foundry"},
+    FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
+    FrameworkStack{"Megatron-LM", "megatron-lm-2021"},
+    FrameworkStack{"Megatron-Core", "megatron-core"},
+};
+
+std::optional<std::string> stack_name(const MeasuredRun& run) {
+  if (const std::string given = run.text("stack"); !given.empty()) return given;
+  for (const FrameworkStack& known : kFrameworks) {
+    if (run.text("framework").rfind(known.start, 0) == 0) return known.stack;
+  }
+  return std::nullopt;
+}
+
+std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
+                                           std::vector<std::string>& assumptions) {
+  std::string text = run.text("precision");
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (says(text, "fp4")) return Unmapped{"precision " + run.text("precision") + ": no 4-bit type"};
+  if (says(text, "fp8")) return DataType::fp8;
+  if (says(text, "fp16")) return DataType::fp16;
+  if (says(text, "bf16")) return DataType::bf16;
+  if (says(text, "fp32")) return DataType::fp32;
+  const bool bf16 = gpu.bf16 && gpu.architecture != "Ampere";
+  assumptions.emplace_back(bf16 ? "bf16" : "fp16");
+  return bf16 ? DataType::bf16 : DataType::fp16;
+}
+
+Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  Recompute recompute;
+  const std::string text = run.text("recompute");
+  if (text.rfind("full", 0) == 0) recompute.granularity = RecomputeGranularity::full;
+  if (text.rfind("selective", 0) == 0) recompute.granularity = RecomputeGranularity::selective;
+  if (text.empty()) assumptions.emplace_back("no recomputation");
+  return recompute;
+}
+
+bool said_or(const std::string& text, bool otherwise) {
+  if (text.rfind("yes", 0) == 0) return true;
+  if (text.rfind("no", 0) == 0) return false;
+  return otherwise;
+}
+
+// DeepSpeed counts the embedding, a marker or two and the loss as layers of its own: `extra` before the first.
+std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
+  std::vector<int> cuts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(';', at), text.size());
+    cuts.push_back(std::atoi(text.substr(at, end - at).c_str()));
+    at = end + 1;
+  }
+  if (cuts.size() < 2) return std::nullopt;
+  constexpr int kBefore = 2;  // embedding and a marker (DeepSpeedExamples, Megatron-LM v1.1.5 3D)
+  std::vector<LayerRange> parts;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int first = std::clamp(cuts[i] - kBefore, 0, layers);
+    const int end = std::clamp(cuts[i + 1] - kBefore, 0, layers);
+    if (end <= first) return std::nullopt;
+    parts.push_back({first, end - first});
+  }
+  return parts;
+}
+
+// Equal parts; where layers do not divide, embedding and loss count as a layer each if that divides, else the
+// middle parts get one more.
+std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts) {
+  std::vector<LayerRange> result;
+  const bool counted = embedding_counts && layers % parts != 0 && (layers + 2) % parts == 0;
+  const int each = counted ? (layers + 2) / parts : layers / parts;
+  const int more = counted ? 0 : layers % parts;
+  const int first_more = (parts - more) / 2;
+  int next = 0;
+  for (int part = 0; part < parts; ++part) {
+    int count = each;
+    if (counted && (part == 0 || part == parts - 1)) --count;
+    if (part >= first_more && part < first_more + more) ++count;
+    result.push_back({next, count});
+    next += count;
+  }
+  return result;
+}
+
+// What a row leaves open takes the least and the most it can have been.
+std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
+                                 std::vector<std::string>& assumptions) {
+  const int layers = plan.model.layer_count();
+  if (pipeline == 1) return {1};
+  if (const auto given = run.integer("vpp")) return {static_cast<int>(*given)};
+  if (!plan.stack.may_interleave) {
+    assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
+    return {1};
+  }
+  const std::string schedule = run.text("schedule");
+  if (schedule.rfind("1f1b", 0) == 0 || !run.text("layer_partition").empty()) return {1};
+  const int most = std::max(1, layers / pipeline);
+  int largest = 1;
+  for (int chunks = 2; chunks <= most; ++chunks) {
+    if (layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0) largest = chunks;
+  }
+  if (largest == 1) return {1};
+  assumptions.push_back("virtual stages: 1 to " + std::to_string(largest));
+  return {1, largest};
+}
+
+std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::int64_t of_replica,
+                                                 std::vector<std::string>& assumptions) {
+  if (const auto given = run.integer("mbs")) return {*given};
+  constexpr std::int64_t kMost = 8;
+  std::vector<std::int64_t> sizes{1};
+  std::int64_t largest = 1;
+  while (2 * largest <= kMost && of_replica % (2 * largest) == 0) largest *= 2;
+  if (largest > 1) sizes.push_back(largest);
+  assumptions.push_back("microbatch: 1 to " + std::to_string(largest));
+  return sizes;
+}
+
+struct Degrees {
+  int tensor, pipeline, data, context, expert;
+};
+
+std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
+  const auto ways = [&](const char* column) { return static_cast<int>(run.integer(column).value_or(0)); };
+  const std::int64_t gpus = *run.integer("n_gpus");
+  Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
+  if (d.context == 0) d.context = 1;
+  if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
+  const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
+  if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
+  if (d.data < 1 || model * d.data != gpus) return Unmapped{"its ways do not multiply to its GPUs"};
+  return d;
+}
+
+void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelStrategy& strategy) {
+  const std::string sharding = run.text("optimizer_sharding");
+  strategy.sequence_parallel =
+      strategy.tensor(0) > 1 && said_or(run.text("sequence_parallel"), stack.sequence_parallel);
+  const bool sharded = stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO-3");
+  strategy.fully_sharded = sharded;
+  strategy.distributed_optimizer = sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1");
+  strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
+  strategy.overlap_param_gather =
+      stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
+  strategy.flash_attention = said_or(run.text("flash_attn"), stack.flash_attention);
+}
+
+ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, DataType type) {
+  ParallelStrategy strategy;
+  strategy.pipeline = ways.pipeline;
+  strategy.data = ways.data;
+  strategy.context = ways.context;
+  strategy.expert = ways.expert;
+  strategy.type = type;
+  strategy.sequence = plan.model.default_sequence;
+  strategy.stages.assign(static_cast<std::size_t>(ways.pipeline), {.group = 0, .tensor = ways.tensor});
+  strategy.nodes = {plan.cluster.groups.front().count.maximum};
+  return strategy;
+}
+
+std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
+  const std::string status = run.text("status");
+  if (says(status, "inconsistent") || says(status, "suspect")) return Unmapped{"status: " + status};
+  if (says(run.text("model"), "SFT") || says(run.text("model"), "LoRA")) return Unmapped{"fine-tuning"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
+                                             const std::optional<SoftwareStack>& stack_override) {
+  if (const auto obstacle = status_obstacle(run)) return *obstacle;
+  MeasuredPlan plan;
+  const auto name = stack_name(run);
+  if (!name && !stack_override) return Unmapped{"no software stack for " + run.text("framework")};
+  plan.stack = stack_override ? *stack_override : read_stack(*name);
+  auto model = model_of_run(run, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
+  plan.model = std::get<ModelSpec>(std::move(model));
+  if (const auto sequence = run.integer("seq")) plan.model.default_sequence = *sequence;
+  auto cluster = cluster_of_run(run, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
+  plan.cluster = std::get<ClusterSpec>(std::move(cluster));
+  const auto ways = degrees_of(run);
+  if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
+  const auto& degrees = std::get<Degrees>(ways);
+  const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
+  const auto batch = run.integer("gbs");
+  if (!batch) return Unmapped{"no global batch"};
+  ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
+  strategy.global_batch = *batch;
+  strategy.recompute = recompute_of(run, plan.assumptions);
+  set_switches(run, plan.stack, strategy);
+  const int layers = plan.model.layer_count();
+  std::string trouble;
+  for (const std::int64_t micro_batch :
+       possible_micro_batches(run, std::max<std::int64_t>(1, *batch / degrees.data), plan.assumptions)) {
+    for (const int chunks : possible_chunks(run, plan, degrees.pipeline, plan.assumptions)) {
+      ParallelStrategy one = strategy;
+      one.micro_batch = micro_batch;
+      one.chunks = chunks;
+      one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+      one.transfers = chunks > 1 ? TransferMode::overlapped : TransferMode::blocking;
+      const auto said = chunks == 1 ? said_partition(run.text("layer_partition"), layers) : std::nullopt;
+      one.parts = said ? *said : even_parts(layers, one.part_count(), plan.stack.embedding_counts);
+      if (const auto obstacle = check_shape(plan.model, one, plan.cluster)) {
+        trouble = obstacle->reason;
+        continue;
+      }
+      plan.strategies.push_back(std::move(one));
+    }
+  }
+  if (plan.strategies.empty()) return Unmapped{trouble};
+  return plan;
+}
+
+std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPlan& plan) {
+  if (const auto time = run.number("iter_time_s")) return time;
+  const ParallelStrategy& strategy = plan.strategies.front();
+  const double gpus = static_cast<double>(*run.integer("n_gpus"));
+  const double batch = static_cast<double>(strategy.global_batch), sequence = static_cast<double>(strategy.sequence);
+  if (const auto tokens = run.number("tokens_per_s_per_gpu")) return batch * sequence / (*tokens * gpus);
+  const auto rate = run.number("tflops_per_gpu");
+  if (!rate) return std::nullopt;
+  double work = model_flops(plan.model, strategy.global_batch, strategy.sequence, AttentionCounting::full);
+  if (says(run.text("flops_convention"), "hardware FLOPs")) {
+    // Narayanan et al. 2021, equation 3: with recomputation.
+    const double layers = plan.model.layer_count(), hidden = static_cast<double>(plan.model.hidden);
+    work = 96 * batch * sequence * layers * hidden * hidden *
+           (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
+  }
+  return work / (*rate * kTera * gpus);
+}
+
+}  // namespace orrery

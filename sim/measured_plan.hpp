@@ -1,0 +1,41 @@
+// A published run as model, cluster, plan and software stack: what it says, and what had to be assumed.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "costmodels/software_stack.hpp"
+#include "platforms/cluster.hpp"
+#include "sim/measured_run.hpp"
+#include "strategies/model.hpp"
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+
+struct MeasuredPlan {
+  ModelSpec model;
+  ClusterSpec cluster;  // one group
+  SoftwareStack stack;
+  // Several where a fact that matters is not known (chunks, microbatch): all that it can have been.
+  std::vector<ParallelStrategy> strategies;
+  std::vector<std::string> assumptions;  // in words, of facts the row does not give
+};
+
+// Why a run cannot be expressed.
+struct Unmapped {
+  std::string reason;
+};
+
+// `stack_override`: a stack to use in place of the framework's own.
+std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&, const std::optional<SoftwareStack>& stack_override);
+
+// Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent when
+// none was.
+std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
+
+// The parts of map_run. Each throws nothing and says what it assumed.
+std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
+std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
+
+}  // namespace orrery

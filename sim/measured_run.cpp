@@ -1,0 +1,93 @@
+#include "sim/measured_run.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "costmodels/classics.hpp"
+#include "platforms/errors.hpp"
+#include "traces/csv_stream.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::array kNeeded{"id", "source_key", "gpu", "n_gpus"};
+constexpr std::array kColumns{
+    "id",           "source_key",         "gpu",           "gpu_mem_gb",
+    "gpus_per_node", "n_gpus",            "cluster_desc",  "interconnect",
+    "framework",    "model",              "params_b",      "layers",
+    "hidden",       "heads",              "kv_heads",      "ffn",
+    "vocab",        "seq",                "n_experts",     "precision",
+    "gbs",          "mbs",                "tp",            "pp",
+    "vpp",          "dp",                 "cp",            "ep",
+    "sequence_parallel", "recompute",     "flash_attn",    "optimizer_sharding",
+    "schedule",     "layer_partition",    "iter_time_s",   "tflops_per_gpu",
+    "tokens_per_s_per_gpu", "peak_mem_gb", "status",       "flops_convention",
+    "note",         "stack"};
+
+std::vector<MeasuredRun> read_all(CsvStream& stream) {
+  for (const char* column : kNeeded) static_cast<void>(stream.column(column));
+  std::vector<std::pair<std::string, std::size_t>> columns;
+  for (const char* column : kColumns) {
+    if (const auto place = stream.find_column(column)) columns.emplace_back(column, *place);
+  }
+  std::vector<MeasuredRun> runs;
+  while (stream.next()) {
+    std::map<std::string, std::string> cells;
+    for (const auto& [column, place] : columns) {
+      if (place < stream.fields().size() && !stream.fields()[place].empty())
+        cells.emplace(column, stream.fields()[place]);
+    }
+    runs.emplace_back(std::move(cells));
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::string MeasuredRun::text(const std::string& column) const {
+  const auto cell = cells_.find(column);
+  return cell == cells_.end() ? std::string() : cell->second;
+}
+
+std::optional<double> MeasuredRun::number(const std::string& column) const {
+  const auto cell = cells_.find(column);
+  if (cell == cells_.end()) return std::nullopt;
+  const auto value = parse_number(cell->second);
+  if (!value) throw InputError("run " + id() + ", " + column, quote_for_message(cell->second), "a number");
+  return value;
+}
+
+std::optional<std::int64_t> MeasuredRun::integer(const std::string& column, std::int64_t low) const {
+  constexpr double kMost = 1e12;
+  const auto value = number(column);
+  if (!value) return std::nullopt;
+  if (*value != std::floor(*value) || *value < static_cast<double>(low) || *value > kMost) {
+    throw InputError("run " + id() + ", " + column, quote_for_message(text(column)),
+                     "a whole number of at least " + std::to_string(low));
+  }
+  return static_cast<std::int64_t>(*value);
+}
+
+std::vector<std::string> MeasuredRun::complete_from(const MeasuredRun& other) {
+  std::vector<std::string> filled;
+  for (const auto& [column, value] : other.cells_) {
+    if (cells_.emplace(column, value).second) filled.push_back(column);
+  }
+  return filled;
+}
+
+std::vector<MeasuredRun> read_measured_runs(const std::string& path) {
+  CsvStream stream(path, path);
+  return read_all(stream);
+}
+
+std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name) {
+  CsvStream stream(CsvStream::Text{csv}, name);
+  return read_all(stream);
+}
+
+std::vector<MeasuredRun> classic_runs() {
+  return parse_measured_runs(classics_csv(), "classics.csv");
+}
+
+}  // namespace orrery

@@ -1,0 +1,37 @@
+// Published training runs: one row a run, as they were printed.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+// A row by column (README: columns). What a source does not say is blank and reads as absent.
+class MeasuredRun {
+ public:
+  explicit MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
+
+  [[nodiscard]] std::string text(const std::string& column) const;  // "" where absent
+  // Throws InputError naming the run and the column when it holds something else than a number (a whole
+  // number of at least `low`).
+  [[nodiscard]] std::optional<double> number(const std::string& column) const;
+  [[nodiscard]] std::optional<std::int64_t> integer(const std::string& column, std::int64_t low = 1) const;
+  [[nodiscard]] std::string id() const { return text("id"); }
+  [[nodiscard]] std::string group() const { return text("source_key"); }
+  // Fills what is absent from another row of the same run; returns the columns it filled.
+  std::vector<std::string> complete_from(const MeasuredRun& other);
+
+ private:
+  std::map<std::string, std::string> cells_;  // no blank ones
+};
+
+// Needs the columns id, gpu, n_gpus and source_key. Throws InputError.
+std::vector<MeasuredRun> read_measured_runs(const std::string& path);
+std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name);
+// The classics that come with Orrery: costmodels/measured/classics.csv.
+std::vector<MeasuredRun> classic_runs();
+
+}  // namespace orrery

@@ -1,0 +1,211 @@
+#include "sim/validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "costmodels/estimate.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "sim/children.hpp"
+#include "sim/feasibility.hpp"
+#include "sim/run_replay.hpp"
+#include "strategies/placement.hpp"
+
+namespace orrery {
+namespace {
+
+// Runs of one model on one kind of cluster with one stack: priced in one batch.
+struct SharedBook {
+  ModelSpec model;
+  ClusterSpec cluster;
+  SoftwareStack stack;
+  DataType type;
+  bool flash_attention;
+  std::int64_t sequence;
+  std::unique_ptr<PriceBook> book;
+};
+
+ClusterSpec without_count(ClusterSpec cluster) {
+  for (NodeGroup& group : cluster.groups) group.count = {0, 1 << 20};
+  return cluster;
+}
+
+SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan) {
+  const ParallelStrategy& s = plan.strategies.front();
+  const ClusterSpec cluster = without_count(plan.cluster);
+  for (SharedBook& known : books) {
+    if (known.type == s.type && known.flash_attention == s.flash_attention && known.sequence == s.sequence &&
+        known.model == plan.model && known.cluster == cluster && known.stack == plan.stack)
+      return known;
+  }
+  books.push_back({plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
+                   std::make_unique<PriceBook>(
+                       plan.model, cluster,
+                       JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
+  return books.back();
+}
+
+struct MappedRun {
+  const MeasuredRun* run;
+  MeasuredPlan plan;
+  PriceBook* book;
+};
+
+Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
+  const Topology topology(mapped.plan.cluster, strategy.nodes);
+  const PricedPlan priced = mapped.book->price(strategy, topology);
+  if (replayed) return run_replay(priced, topology, {0, Folding::on}).iteration;
+  return estimate_iteration(priced, make_programs(priced), topology);
+}
+
+// Bytes of the fullest stage, and whether it is too much for its card.
+void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
+  const ParallelStrategy& strategy = mapped.plan.strategies.front();
+  const std::vector<StageMemory> memory = StageFitter(*mapped.book).memory_of(strategy);
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const Bytes needed = memory[static_cast<std::size_t>(stage)].total();
+    const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
+    result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(needed));
+    result.over_memory = result.over_memory || needed > usable_memory(card);
+  }
+}
+
+std::string set_of(const MappedRun& mapped) {
+  std::string set = mapped.run->group();
+  for (const char* column : {"framework", "gpu", "model", "layers", "hidden", "seq", "n_gpus", "gbs", "precision",
+                             "recompute"}) {
+    set += "|" + mapped.run->text(column);
+  }
+  return set;
+}
+
+ValidatedRun validated(const MappedRun& mapped, bool replayed) {
+  ValidatedRun result;
+  const MeasuredRun& run = *mapped.run;
+  result.id = run.id();
+  result.group = run.group();
+  result.set = set_of(mapped);
+  result.assumptions = mapped.plan.assumptions;
+  const std::string status = run.text("status");
+  result.failed = status.rfind("OOM", 0) == 0 || status.rfind("failed", 0) == 0;
+  if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
+  result.measured_memory = run.number("peak_mem_gb");
+  for (const ParallelStrategy& strategy : mapped.plan.strategies) {
+    const double seconds = iteration_of(mapped, strategy, replayed).value();
+    result.low = result.low > 0 ? std::min(result.low, seconds) : seconds;
+    result.high = std::max(result.high, seconds);
+  }
+  result.predicted = std::sqrt(result.low * result.high);
+  judge_memory(mapped, result);
+  return result;
+}
+
+// The prediction, from a child that replayed it: SimGrid's clock cannot be set back.
+void replay_all(const std::vector<MappedRun>& mapped, int jobs, std::vector<ValidatedRun>& results) {
+  std::vector<ChildTask> tasks;
+  for (const MappedRun& one : mapped) {
+    tasks.push_back([&one] {
+      const ValidatedRun result = validated(one, true);
+      char text[96];
+      std::snprintf(text, sizeof text, "%.17g %.17g", result.low, result.high);
+      return std::string(text);
+    });
+  }
+  const std::vector<std::string> answers = run_in_children(tasks, jobs, [](std::size_t) {});
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    char* rest = nullptr;
+    results[i].low = std::strtod(answers[i].c_str(), &rest);
+    results[i].high = std::strtod(rest, nullptr);
+    results[i].predicted = std::sqrt(results[i].low * results[i].high);
+  }
+}
+
+// Rows of a group with a measured time.
+template <class Visit>
+void for_each_timed(const Validation& validation, const std::string& group, Visit visit) {
+  for (const ValidatedRun& run : validation.runs) {
+    if (run.measured && (group.empty() || run.group == group)) visit(run);
+  }
+}
+
+}  // namespace
+
+Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& models,
+                    const ValidationOptions& options) {
+  Validation validation;
+  std::vector<MappedRun> mapped;
+  std::vector<SharedBook> books;
+  for (const MeasuredRun& run : runs) {
+    auto plan = map_run(run, options.stack);
+    if (const auto* trouble = std::get_if<Unmapped>(&plan)) {
+      validation.skipped.push_back({run.id(), run.group(), trouble->reason});
+      continue;
+    }
+    MappedRun one{&run, std::get<MeasuredPlan>(std::move(plan)), nullptr};
+    if (options.change) options.change(one.plan);
+    if (one.plan.strategies.empty() || (!measured_seconds(run, one.plan) && !run.number("peak_mem_gb") &&
+                                        run.text("status").rfind("ok", 0) == 0)) {
+      validation.skipped.push_back({run.id(), run.group(), "neither time nor memory was published"});
+      continue;
+    }
+    one.book = book_for(books, one.plan).book.get();
+    for (const ParallelStrategy& strategy : one.plan.strategies) one.book->need(strategy);
+    mapped.push_back(std::move(one));
+  }
+  for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
+  for (const MappedRun& one : mapped) validation.runs.push_back(validated(one, false));
+  if (options.replay) replay_all(mapped, options.jobs, validation.runs);
+  return validation;
+}
+
+GroupAccuracy accuracy(const Validation& validation, const std::string& group) {
+  PredictedAndMeasured all;
+  std::map<std::string, PredictedAndMeasured> sets;
+  for_each_timed(validation, group, [&](const ValidatedRun& run) {
+    for (PredictedAndMeasured* table : {&all, &sets[run.set]}) {
+      table->predicted.push_back(run.predicted);
+      table->measured.push_back(*run.measured);
+    }
+  });
+  GroupAccuracy result;
+  result.name = group;
+  result.runs = all.measured.size();
+  result.errors = summarize_errors(all);
+  result.spearman = spearman(all);
+  for (const auto& [name, set] : sets) {
+    if (set.measured.size() < 2) continue;
+    result.mean_regret += top1_regret(set);
+    ++result.sets;
+  }
+  if (result.sets > 0) result.mean_regret /= static_cast<double>(result.sets);
+  return result;
+}
+
+MemoryAccuracy memory_accuracy(const Validation& validation, const std::string& group) {
+  MemoryAccuracy result;
+  PredictedAndMeasured peaks;
+  for (const ValidatedRun& run : validation.runs) {
+    if (!group.empty() && run.group != group) continue;
+    result.true_positive += run.failed && run.over_memory;
+    result.false_positive += !run.failed && run.over_memory;
+    result.false_negative += run.failed && !run.over_memory;
+    if (!run.measured_memory) continue;
+    peaks.predicted.push_back(run.predicted_memory);
+    peaks.measured.push_back(*run.measured_memory);
+  }
+  result.runs = peaks.measured.size();
+  result.errors = summarize_errors(peaks);
+  return result;
+}
+
+std::vector<std::string> groups_of(const Validation& validation) {
+  std::vector<std::string> groups;
+  for (const ValidatedRun& run : validation.runs) {
+    if (std::find(groups.begin(), groups.end(), run.group) == groups.end()) groups.push_back(run.group);
+  }
+  return groups;
+}
+
+}  // namespace orrery

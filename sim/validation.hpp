@@ -1,0 +1,68 @@
+// Predicted against published runs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/statistics.hpp"
+#include "costmodels/cost_models.hpp"
+#include "sim/measured_plan.hpp"
+
+namespace orrery {
+
+struct ValidationOptions {
+  std::optional<SoftwareStack> stack;  // for every run, in place of its framework's own
+  bool replay = false;                 // event by event, in place of the estimate
+  int jobs = 1;
+  // Changes a mapped plan before it is priced: what an ablation switches off.
+  std::function<void(MeasuredPlan&)> change;
+};
+
+// A run that was expressed. Where several plans are possible, `predicted` is the geometric mean of the fastest
+// and the slowest of them.
+struct ValidatedRun {
+  std::string id, group;
+  std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
+  std::optional<double> measured;     // s of an iteration; absent where nothing was published, or it failed
+  double predicted = 0, low = 0, high = 0;  // s
+  std::optional<double> measured_memory;    // GiB, of the fullest GPU
+  double predicted_memory = 0;              // GiB
+  bool failed = false;                      // out of memory, or stopped for a reason nobody wrote down
+  bool over_memory = false;                 // predicted to need more than its card gives
+  std::vector<std::string> assumptions;
+};
+
+struct SkippedRun {
+  std::string id, group, reason;
+};
+
+struct Validation {
+  std::vector<ValidatedRun> runs;  // in the order of the table
+  std::vector<SkippedRun> skipped;
+};
+
+Validation validate(const std::vector<MeasuredRun>&, const CostModels&, const ValidationOptions&);
+
+struct GroupAccuracy {
+  std::string name;
+  std::size_t runs = 0;
+  ErrorSummary errors;
+  double spearman = 0;       // NaN where there is nothing to rank
+  double mean_regret = 0;    // of the plan predicted fastest, over the sets of competing plans
+  std::size_t sets = 0;      // of two plans or more
+};
+
+struct MemoryAccuracy {
+  std::size_t runs = 0;
+  ErrorSummary errors;
+  std::size_t true_positive = 0, false_positive = 0, false_negative = 0;  // out of memory, of all runs
+};
+
+// Of one group, or of all runs where `group` is empty.
+GroupAccuracy accuracy(const Validation&, const std::string& group);
+MemoryAccuracy memory_accuracy(const Validation&, const std::string& group);
+std::vector<std::string> groups_of(const Validation&);  // in the order of the table
+
+}  // namespace orrery

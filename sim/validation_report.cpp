@@ -1,0 +1,174 @@
+#include "sim/validation_report.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/table.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string fixed(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string percent(double fraction) {
+  return fixed(100 * fraction, 1);
+}
+std::string signed_percent(double fraction) {
+  return (fraction > 0 ? "+" : "") + percent(fraction);
+}
+
+Table groups_table(const Validation& validation) {
+  Table table;
+  table.columns.push_back({"group"});
+  for (const char* title : {"runs", "mean %", "median %", "p90 %", "worst %", "bias %", "rank", "regret %", "sets"})
+    table.columns.push_back({title, Align::right});
+  auto groups = groups_of(validation);
+  groups.emplace_back();
+  for (const std::string& group : groups) {
+    const GroupAccuracy all = accuracy(validation, group);
+    if (all.runs == 0) continue;
+    table.rows.push_back({group.empty() ? "all" : group, std::to_string(all.runs), percent(all.errors.mean),
+                          percent(all.errors.median), percent(all.errors.p90), percent(all.errors.maximum),
+                          signed_percent(all.errors.bias), fixed(all.spearman, 3),
+                          all.sets > 0 ? percent(all.mean_regret) : "-", std::to_string(all.sets)});
+  }
+  return table;
+}
+
+Table memory_table(const Validation& validation) {
+  Table table;
+  table.columns.push_back({"group"});
+  for (const char* title : {"peaks", "mean %", "bias %", "failed, foreseen", "failed, called safe", "ran, called too big"})
+    table.columns.push_back({title, Align::right});
+  for (const std::string& group : groups_of(validation)) {
+    const MemoryAccuracy memory = memory_accuracy(validation, group);
+    if (memory.runs + memory.true_positive + memory.false_negative + memory.false_positive == 0) continue;
+    table.rows.push_back({group, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
+                          memory.runs > 0 ? signed_percent(memory.errors.bias) : "-",
+                          std::to_string(memory.true_positive), std::to_string(memory.false_negative),
+                          std::to_string(memory.false_positive)});
+  }
+  return table;
+}
+
+Table runs_table(const Validation& validation) {
+  Table table;
+  table.columns = {{"run"}, {"measured s", Align::right}, {"predicted s", Align::right}, {"error %", Align::right},
+                   {"range s", Align::right}, {"GiB", Align::right}, {"predicted GiB", Align::right}};
+  for (const ValidatedRun& run : validation.runs) {
+    const std::string range = run.high > run.low ? fixed(run.low, 3) + "-" + fixed(run.high, 3) : "";
+    table.rows.push_back({run.id, run.measured ? fixed(*run.measured, 4) : run.failed ? "failed" : "",
+                          fixed(run.predicted, 4),
+                          run.measured ? signed_percent(run.predicted / *run.measured - 1) : "", range,
+                          run.measured_memory ? fixed(*run.measured_memory, 1) : "",
+                          fixed(run.predicted_memory, 1)});
+  }
+  return table;
+}
+
+// Text -> of how many runs, in the order of the text.
+Table counts_table(const char* title, const std::map<std::string, std::size_t>& counts) {
+  Table table;
+  table.columns = {{"runs", Align::right}, {title}};
+  for (const auto& [text, count] : counts) table.rows.push_back({std::to_string(count), text});
+  return table;
+}
+
+}  // namespace
+
+std::string validation_text(const Validation& validation, RunRows rows) {
+  std::string text;
+  if (rows == RunRows::listed) text += to_text(runs_table(validation)) + "\n";
+  text += "Time of an iteration, predicted over published; rank: Spearman; regret: of the plan predicted fastest among\n"
+          "plans for the same model, GPUs and batch\n\n" +
+          to_text(groups_table(validation));
+  const Table memory = memory_table(validation);
+  if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
+  std::map<std::string, std::size_t> assumed, skipped;
+  for (const ValidatedRun& run : validation.runs) {
+    for (const std::string& assumption : run.assumptions) ++assumed[assumption];
+  }
+  for (const SkippedRun& run : validation.skipped) ++skipped[run.group + ": " + run.reason];
+  if (!assumed.empty())
+    text += "\nAssumed where the source is silent; ranges are answered by the geometric mean of their ends\n\n" +
+            to_text(counts_table("assumption", assumed));
+  if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(counts_table("reason", skipped));
+  return text;
+}
+
+std::string validation_json(const Validation& validation) {
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  const GroupAccuracy all = accuracy(validation, "");
+  Json json;
+  json["rows"] = all.runs;
+  json["skipped"] = Json::array();
+  for (const SkippedRun& run : validation.skipped)
+    json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});
+  const auto errors_of = [&](Json& into, const GroupAccuracy& group) {
+    into["mape"] = number(group.errors.mean);
+    into["median_ape"] = number(group.errors.median);
+    into["p90_ape"] = number(group.errors.p90);
+    into["max_ape"] = number(group.errors.maximum);
+    into["bias"] = number(group.errors.bias);
+    into["spearman"] = number(group.spearman);
+    into["mean_regret"] = group.sets > 0 ? number(group.mean_regret) : Json();
+    into["regret_sets"] = group.sets;
+  };
+  errors_of(json, all);
+  json["groups"] = Json::array();
+  for (const std::string& name : groups_of(validation)) {
+    const GroupAccuracy group = accuracy(validation, name);
+    if (group.runs == 0) continue;
+    Json row;
+    row["name"] = name;
+    row["rows"] = group.runs;
+    errors_of(row, group);
+    json["groups"].push_back(std::move(row));
+  }
+  const MemoryAccuracy memory = memory_accuracy(validation, "");
+  json["memory"] = {{"rows", memory.runs}, {"mape", number(memory.errors.mean)}, {"bias", number(memory.errors.bias)}};
+  json["oom"] = {{"true_positive", memory.true_positive},
+                 {"false_positive", memory.false_positive},
+                 {"false_negative", memory.false_negative}};
+  json["runs"] = Json::array();
+  for (const ValidatedRun& run : validation.runs) {
+    json["runs"].push_back({{"id", run.id},
+                            {"group", run.group},
+                            {"measured_s", run.measured ? Json(*run.measured) : Json()},
+                            {"predicted_s", run.predicted},
+                            {"range_s", {run.low, run.high}},
+                            {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
+                            {"predicted_gib", run.predicted_memory},
+                            {"assumptions", run.assumptions}});
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string ablation_text(const std::vector<NamedValidation>& all) {
+  Table table;
+  table.columns.push_back({"mean error / bias, %"});
+  for (const std::string& group : groups_of(all.front().validation)) {
+    if (accuracy(all.front().validation, group).runs > 0) table.columns.push_back({group, Align::right});
+  }
+  for (const NamedValidation& one : all) {
+    std::vector<std::string> row{one.name};
+    for (std::size_t i = 1; i < table.columns.size(); ++i) {
+      const GroupAccuracy group = accuracy(one.validation, table.columns[i].title);
+      row.push_back(percent(group.errors.mean) + "/" + signed_percent(group.errors.bias));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return to_text(table);
+}
+
+}  // namespace orrery

@@ -1,0 +1,22 @@
+// A validation as a table for people and as JSON (DESIGN 2.6).
+#pragma once
+
+#include <string>
+
+#include "sim/validation.hpp"
+
+namespace orrery {
+
+// Errors by group, what was skipped and why, and what was assumed. `every_run`: a row for each run too.
+enum class RunRows { left_out, listed };
+std::string validation_text(const Validation&, RunRows);
+std::string validation_json(const Validation&);
+
+// One table: the groups, and for each named validation (a switch off) their error and bias.
+struct NamedValidation {
+  std::string name;
+  Validation validation;
+};
+std::string ablation_text(const std::vector<NamedValidation>&);
+
+}  // namespace orrery

@@ -1,0 +1,135 @@
+// Laws of the fitted models: physical bounds, the pace of kernels, gradients.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "costmodels/cost_models.hpp"
+#include "costmodels/features.hpp"
+#include "costmodels/kernel_pace.hpp"
+#include "costmodels/pass_factors.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const CostModels& models() {
+  // Never destroyed: XGBoost's thread-local store is gone before statics of the test are.
+  static const auto* built_in = new CostModels(CostModels::built_in());
+  return *built_in;
+}
+
+constexpr int kCases = 400;
+
+}  // namespace
+
+TEST_CASE(
+    "no GEMM of any shape, type, pass or GPU is faster than twice its roofline, nor than 64 bytes a clock "
+    "allow") {
+  // GeForce cards run above their data sheet and L2-resident data above the memory; twice is what the readers
+  // believe at most.
+  std::mt19937_64 random(7);
+  const auto extent = [&](double most) {
+    return static_cast<std::int64_t>(std::exp2(std::uniform_real_distribution(0.0, most)(random)));
+  };
+  std::vector<OperatorQuery> queries;
+  const auto& gpus = gpu_catalog();
+  for (int i = 0; i < kCases; ++i) {
+    const auto gpu = static_cast<int>(random() % gpus.size());
+    const auto type = std::array{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16,
+                                 DataType::fp8}[random() % 5];
+    const auto pass =
+        std::array{GemmPass::forward, GemmPass::input_gradient, GemmPass::weight_gradient}[random() % 3];
+    queries.push_back(
+        {gpu, Gemm{.m = extent(17), .n = extent(17), .k = extent(17), .type = type, .pass = pass}});
+    queries.push_back({gpu, MemoryBound{static_cast<MemoryKernel>(random() % kMemoryKernels),
+                                        Bytes(std::exp2(double(random() % 36))),
+                                        random() % 2 == 0 ? Fusion::separate : Fusion::fused}});
+  }
+  const auto answers = models().predict(gpus, queries);
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
+    INFO(gpu.name << " query " << i);
+    CHECK(std::isfinite(answers[i].time.value()));
+    if (const auto* gemm = std::get_if<Gemm>(&queries[i].op)) {
+      INFO(gemm->m << " x " << gemm->n << " x " << gemm->k << ", " << to_text(gemm->type));
+      CHECK(answers[i].time * 2 >= roofline(*gemm, gpu, matrix_peak(gpu, gemm->type)->speed));
+    } else {
+      const auto& kernel = std::get<MemoryBound>(queries[i].op);
+      CHECK(answers[i].time >= least_kernel_time(kernel.bytes, gpu));
+    }
+  }
+}
+
+TEST_CASE("multiprocessors times clock are those of the data sheets") {
+  // Boost clocks: A100 1.41 GHz, H100 SXM 1.98 GHz, V100 SXM 1.53 GHz, A40 1.74 GHz.
+  CHECK(multiprocessor_clocks(find_gpu("A100", "test")) == Approx(108 * 1.41e9).epsilon(0.01));
+  CHECK(multiprocessor_clocks(find_gpu("H100", "test")) == Approx(132 * 1.98e9).epsilon(0.01));
+  CHECK(multiprocessor_clocks(find_gpu("V100", "test")) == Approx(80 * 1.53e9).epsilon(0.01));
+  CHECK(multiprocessor_clocks(find_gpu("A40", "test")) == Approx(84 * 1.74e9).epsilon(0.01));
+}
+
+TEST_CASE("a pace fitted on a GPU of either limit predicts a third GPU") {
+  // Times by the law itself: 5 bytes a clock bind A100 and H100 (13 bytes a clock of bandwidth), 0.8 of the
+  // bandwidth binds A40 (4.8 bytes a clock).
+  const KernelPace truth{.bandwidth_share = 0.8, .bytes_per_clock = 5};
+  const std::array names{"A100", "H100", "A40"};
+  // Not A40: the two others have the same ratio of both limits and cannot tell them apart.
+  const auto held_out = GENERATE(values<std::size_t>({0, 1}));
+  std::vector<KernelTime> rows;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const GpuSpec& gpu = find_gpu(names[i], "test");
+    for (int exponent = 23; exponent < 31; ++exponent) {
+      const Bytes bytes(std::exp2(exponent));
+      if (i != held_out) rows.push_back({MemoryKernel::norm, bytes, &gpu, paced_time(truth, bytes, gpu)});
+    }
+  }
+  const KernelPaces paces = fit_paces(rows);
+  const GpuSpec& unseen = find_gpu(names[held_out], "test");
+  const double ratio = paced_time(paces[static_cast<std::size_t>(MemoryKernel::norm)], Bytes(1e9), unseen) /
+                       paced_time(truth, Bytes(1e9), unseen);
+  CHECK(ratio == Approx(1).epsilon(0.05));
+  CHECK(paces[static_cast<std::size_t>(MemoryKernel::rope)] == KernelPace{});
+}
+
+TEST_CASE("the factors of gradients are found, and held-out errors compare with none") {
+  // Input gradients 0.9 of the prediction on two GPUs; both together 0.9 + 0.7 where each is predicted as the
+  // forward.
+  std::vector<GradientPair> pairs;
+  for (const char* gpu : {"A", "B"}) {
+    for (const char* model : {"x", "y"}) {
+      pairs.push_back({.gpu = gpu, .model = model, .input = 1.1, .weight = 1.0, .input_measured = 0.99});
+    }
+  }
+  for (const char* model : {"x", "y"}) {
+    pairs.push_back({.gpu = "C", .model = model, .input = 1.0, .weight = 1.0, .both_measured = 1.6});
+  }
+  const auto factors = fit_pass_factors(pairs);
+  REQUIRE(factors);
+  CHECK(factors->input_gradient == Approx(0.9));
+  CHECK(factors->weight_gradient == Approx(0.7));
+  const auto errors = pass_errors(pairs);
+  const auto find = [&](const std::string& held_out, const std::string& rows) {
+    const auto at = std::find_if(errors.begin(), errors.end(), [&](const FitError& error) {
+      return error.held_out == held_out && error.rows == rows;
+    });
+    REQUIRE(at != errors.end());
+    return at->mape;
+  };
+  CHECK(find("gpu", "input gradient") == Approx(0).margin(1e-9));
+  CHECK(find("gpu", "input gradient, no factor") == Approx(1 / 0.9 - 1));
+  CHECK(find("model", "both gradients") == Approx(0).margin(1e-9));
+  CHECK(find("model", "both gradients, no factor") == Approx(2 / 1.6 - 1));
+  CHECK_FALSE(fit_pass_factors({}));
+}
+
+TEST_CASE("a weight gradient is priced by its factor where only forward GEMMs were measured") {
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
+  Gemm gemm{.m = 4096, .n = 8192, .k = 8192};
+  const auto forward = models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
+  gemm.pass = GemmPass::weight_gradient;
+  const auto gradient = models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
+  CHECK(gradient < forward);
+  CHECK(gradient >= roofline(gemm, gpus[0], *gpus[0].bf16));
+}

@@ -1,0 +1,152 @@
+// `orrery profile` without a GPU: its dry run, its interruptions, and the way from its table to a plan.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/sim/run_program.hpp"
+
+using namespace orrery;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string content(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::vector<std::string> words(std::vector<std::string> first, const std::vector<std::string>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+ProgramResult dry_run(const std::string& folder,
+                      const std::vector<std::string>& more = {"--only=attention"}) {
+  return run_orrery(words({"profile", "--dry-run", "--quiet", "-o", folder}, more));
+}
+
+std::string table(const std::string& folder) {
+  return content(folder + "/orrery_profile.csv");
+}
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+}  // namespace
+
+TEST_CASE("a dry run writes its columns, marks its times as invented and describes the machine") {
+  const ScratchFolder scratch;
+  REQUIRE(dry_run(scratch.file("m"), {"--only=kernel", "--types=bf16"}).code == 0);
+  std::istringstream rows(table(scratch.file("m")));
+  std::string line;
+  std::getline(rows, line);
+  const auto columns = std::count(line.begin(), line.end(), ',');
+  int count = 0;
+  for (; std::getline(rows, line); ++count) {
+    CHECK(std::count(line.begin(), line.end(), ',') == columns);
+    CHECK(line.find(",invented,ok,") != std::string::npos);
+  }
+  // 8 kernels, 3 of them also backward, at 12 sizes of 2 widths.
+  CHECK(count == (8 + 3) * 12 * 2);
+  const auto machine = nlohmann::json::parse(content(scratch.file("m") + "/machine.json"));
+  for (const char* key : {"gpu", "gpus", "driver", "torch", "cuda", "clock", "script", "started", "types"}) {
+    INFO(key);
+    CHECK(machine.contains(key));
+  }
+  CHECK(machine.at("clock") == "invented");
+}
+
+TEST_CASE("a table cut anywhere is completed to the bytes of a run without interruption") {
+  const ScratchFolder scratch;
+  REQUIRE(dry_run(scratch.file("whole")).code == 0);
+  const std::string whole = table(scratch.file("whole"));
+  // Inside the header, at its end, inside a row, before and after a line break, one byte short, nothing
+  // missing.
+  const auto cut = GENERATE_COPY(
+      values<std::size_t>({0, 7, whole.find('\n') + 1, whole.size() / 2, whole.rfind('\n', whole.size() / 3),
+                           whole.rfind('\n', whole.size() / 3) + 1, whole.size() - 1, whole.size()}));
+  const std::string folder = scratch.file("cut");
+  fs::create_directories(folder);
+  fs::copy_file(scratch.file("whole") + "/machine.json", folder + "/machine.json");
+  std::ofstream(folder + "/orrery_profile.csv", std::ios::binary) << whole.substr(0, cut);
+  const ProgramResult again = dry_run(folder);
+  CHECK(again.code == 0);
+  CHECK(table(folder) == whole);
+}
+
+TEST_CASE("a killed run keeps its rows and goes on where it was") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  const ProgramResult killed =
+      run_orrery({"profile", "--dry-run", "--quiet", "--only=attention", "--pause=0.02", "-o", folder},
+                 {.interrupt_when = [&] { return lines(table(folder)) > 5; }});
+  CHECK(killed.code != 0);
+  const std::string partial = table(folder);
+  CHECK(lines(partial) > 5);
+  REQUIRE(dry_run(folder).code == 0);
+  const std::string completed = table(folder);
+  CHECK(lines(completed) ==
+        321);  // the header; 2 types x (6 + 4 sequences) x 2 head sizes x 2 groups x 2 masks x 2 passes
+  CHECK(completed.substr(0, partial.rfind('\n') + 1) == partial.substr(0, partial.rfind('\n') + 1));
+  REQUIRE(dry_run(folder).code == 0);
+  CHECK(table(folder) == completed);
+}
+
+TEST_CASE("another machine, a foreign table and wrong options are refused") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  REQUIRE(dry_run(folder).code == 0);
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const ProgramResult result = dry_run(folder, more);
+    CHECK(result.code == 2);
+    CHECK(result.err.find(part) != std::string::npos);
+    CHECK(result.err.find("Traceback") == std::string::npos);
+  };
+  refused({"--gpu-name=H100"}, "another folder");
+  refused({"--types=fp4"}, "--types fp4");
+  refused({"--pause=-1"}, "0 to 60 seconds");
+  refused({"--only=everything"}, "invalid choice");
+  refused({"--model=no-such-model"}, "no-such-model");
+  refused({"--python=no-such-program"}, "no program 'no-such-program'");
+  std::ofstream(folder + "/orrery_profile.csv") << "a,b\n1,2\n";
+  refused({}, "other columns");
+  fs::remove(folder + "/machine.json");
+  refused({}, "without machine.json");
+}
+
+TEST_CASE("a model of the catalog becomes the layer that is measured") {
+  const ScratchFolder scratch;
+  REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=llama2-70b"}).code == 0);
+  const std::string rows = table(scratch.file("m"));
+  // Whole: QKV of 64 + 2 x 8 heads of 128, gate and up of 2 x 28672, hidden 8192.
+  CHECK(rows.find("forward,llama2-70b,1,4096,10240,8192,") != std::string::npos);
+  CHECK(rows.find("wgrad,llama2-70b,1,4096,57344,8192,") != std::string::npos);
+  CHECK(rows.find("gpt3") == std::string::npos);
+}
+
+TEST_CASE(
+    "profile, fit and search meet: one's own models price a plan and leave their digest in the result") {
+  const Workplace place;
+  const ProgramResult measured = place.run({"profile", "--dry-run", "--quiet", "--only=gemm", "--types=bf16",
+                                            "--model=llama2-7b", "-o", "measured"});
+  REQUIRE(measured.code == 0);
+  check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}), {"--dry-run", "--invented"});
+  REQUIRE(place.run({"fit", "--profiles", "measured", "--invented", "--quiet", "-o", "costs"}).code == 0);
+  const auto own = place.run(small_search({"--costs", "costs", "--json", "-o", "own"}));
+  const auto built_in = place.run(small_search({"--json", "-o", "built-in"}));
+  REQUIRE(own.code == 0);
+  REQUIRE(built_in.code == 0);
+  const std::string fitted = place.read("costs/provenance.json");
+  CHECK(fitted.find("orrery_profile.csv") != std::string::npos);
+  const auto digest = [](const ProgramResult& result) {
+    return nlohmann::json::parse(result.out).at("cost_models").get<std::string>();
+  };
+  CHECK(digest(own).size() == 64);
+  CHECK(digest(own) != digest(built_in));
+  // The trace of the best plan says the same.
+  CHECK(place.read("own/trace-01.h5").find(digest(own)) != std::string::npos);
+}

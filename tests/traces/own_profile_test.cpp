@@ -1,0 +1,152 @@
+#include <array>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include "platforms/errors.hpp"
+#include "tests/catch.hpp"
+#include "tests/traces/scratch_folder.hpp"
+#include "traces/profile_reader.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const std::string kHeader =
+    "gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,ranks_"
+    "per_node,time_us,"
+    "p10_us,p90_us,repetitions,clock,status,script\n";
+
+std::string gemm_row(const std::string& pass, const std::string& time,
+                     const std::string& rest = "events,ok,1") {
+  return "NVIDIA H100 80GB HBM3,bf16,gemm,linear," + pass + ",llama,1,1024,6144,2048,,,,,,,,,," + time +
+         ",1,2,20," + rest + "\n";
+}
+
+Profiles read(const ScratchFolder& folder, const std::string& rows,
+              InventedTimes invented = InventedTimes::refused) {
+  std::ofstream(folder.file("orrery_profile.csv"), std::ios::binary) << kHeader << rows;
+  return read_profiles(folder.file(""), invented);
+}
+
+}  // namespace
+
+TEST_CASE("the gradients of a layer keep their own shapes") {
+  const ScratchFolder folder;
+  const Profiles profiles =
+      read(folder, gemm_row("forward", "50") + gemm_row("dgrad", "51") + gemm_row("wgrad", "52"));
+  REQUIRE(profiles.gemms.size() == 3);
+  const auto& [forward, input, weight] = std::tie(profiles.gemms[0], profiles.gemms[1], profiles.gemms[2]);
+  CHECK(forward.gpu == "H100-SXM5-80GB");
+  CHECK(std::array{forward.m, forward.n, forward.k} == std::array<std::int64_t, 3>{1024, 6144, 2048});
+  // dx [M, K] = dy [M, N] W: N is summed over. dW: M is.
+  CHECK(std::array{input.m, input.n, input.k} == std::array<std::int64_t, 3>{1024, 2048, 6144});
+  CHECK(input.pass == GemmPass::input_gradient);
+  CHECK(weight.k == 1024);
+  CHECK(weight.m * weight.n == 6144 * 2048);
+  CHECK(weight.pass == GemmPass::weight_gradient);
+  CHECK(weight.time.value() == Approx(52e-6));
+}
+
+TEST_CASE("kernels, attention and collectives of one's own table") {
+  const ScratchFolder folder;
+  const Profiles profiles = read(
+      folder,
+      "NVIDIA A100-SXM4-80GB,bf16,kernel,copy,forward,width "
+      "2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n"
+      "NVIDIA A100-SXM4-80GB,bf16,kernel,norm,backward,width "
+      "2048,,64,2048,,,,,,,,786432,,,6,4,7,20,events,ok,1\n"
+      "NVIDIA "
+      "A100-SXM4-80GB,bf16,attention,flash,backward,,16,,,,16,4,128,1024,1024,1,,,,900,890,910,20,events,ok,"
+      "1\n"
+      "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,1\n");
+  REQUIRE(profiles.kernels.size() == 1);
+  CHECK(profiles.kernels[0].bytes.value() == 524288);
+  REQUIRE(profiles.attentions.size() == 1);
+  CHECK(profiles.attentions[0].causal);
+  CHECK(profiles.attentions[0].backward);
+  CHECK(profiles.attentions[0].kv_heads == 4);
+  REQUIRE(profiles.collectives.size() == 1);
+  CHECK(profiles.collectives[0].gpu_link.bandwidth.value() == 300e9);  // NVLink 3 of the catalog
+  CHECK(profiles.files[0].skipped.at("backward of a kernel, priced by its bytes") == 1);
+}
+
+TEST_CASE("failed, repeated and foreign rows of one's own table are counted by reason") {
+  const ScratchFolder folder;
+  std::string good;
+  for (int i = 0; i < 60; ++i) good += gemm_row("forward", std::to_string(50 + i));
+  const Profiles profiles =
+      read(folder, good + gemm_row("forward", "", "events,out of memory,1") + gemm_row("forward", "50") +
+                       gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
+                       gemm_row("forward", "77").substr(21));
+  CHECK(profiles.files[0].used == 60);
+  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{{"status out of memory", 1},
+                                                                         {"duplicate of an earlier row", 1},
+                                                                         {"unreadable", 2},
+                                                                         {"GPU not in the catalog", 1}});
+}
+
+TEST_CASE("invented times and rows of another script are refused") {
+  const ScratchFolder folder;
+  const std::string invented = gemm_row("forward", "50", "invented,ok,1");
+  CHECK_THROWS_WITH(read(folder, invented), contains_text("--dry-run"));
+  CHECK(read(folder, invented, InventedTimes::taken).gemms.size() == 1);
+  CHECK_THROWS_WITH(read(folder, gemm_row("forward", "50", "events,ok,99")),
+                    contains_text("script version 99"));
+}
+
+namespace {
+
+// As nccl-tests 2.14 print it.
+std::string nccl_text(const std::string& hosts, const std::string& remark = "") {
+  std::string text = "# Collective test starting: reduce_scatter_perf\n# nThread 1 nGpus 1\n" + remark +
+                     "#\n# Using devices\n";
+  for (int rank = 0; rank < 4; ++rank) {
+    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid  1 on " + "node" +
+            hosts[static_cast<std::size_t>(rank)] + " device  0 [0x07] NVIDIA H100 80GB HBM3\n";
+  }
+  return text +
+         "#                                                              out-of-place                       "
+         "in-place\n"
+         "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   "
+         "algbw   busbw #wrong\n"
+         "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  "
+         "(GB/s)  (GB/s)\n"
+         "           0             0     float     sum      -1     0.15    0.00    0.00      0     0.14    "
+         "0.00    0.00      0\n"
+         "    67108864       4194304     float     sum      -1    170.5   393.6   295.2      0    171.0   "
+         "392.4   294.3      0\n"
+         "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 147.6\n";
+}
+
+}  // namespace
+
+TEST_CASE("the output of nccl-tests is read: operation, ranks per host, time out of place") {
+  const ScratchFolder folder;
+  std::ofstream(folder.file("run.log")) << nccl_text("aaaa");
+  const Profiles profiles = read_profiles(folder.file(""));
+  REQUIRE(profiles.collectives.size() == 1);
+  const auto& row = profiles.collectives[0];
+  CHECK(row.op == "reduce_scatter");
+  CHECK(row.ranks == 4);
+  CHECK(row.ranks_per_node == 4);
+  CHECK(row.bytes.value() == 67108864);
+  CHECK(row.time.value() == Approx(170.5e-6));
+  CHECK(row.gpu_link.bandwidth.value() == 450e9);
+  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{{"empty message", 1}});
+}
+
+TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
+  const ScratchFolder folder;
+  std::ofstream(folder.file("run.txt")) << nccl_text("abab");
+  CHECK(read_profiles(folder.file(""))
+            .files[0]
+            .skipped.at("network not known: add a line '# network_GBps N'") == 1);
+  std::ofstream(folder.file("run.txt")) << nccl_text("abab", "# network_GBps 50\n");
+  const Profiles profiles = read_profiles(folder.file(""));
+  REQUIRE(profiles.collectives.size() == 1);
+  CHECK(profiles.collectives[0].ranks_per_node == 2);
+  CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
+  std::ofstream(folder.file("run.txt")) << nccl_text("aaab", "# network_GBps 50\n");
+  CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
+}

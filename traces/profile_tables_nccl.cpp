@@ -1,0 +1,125 @@
+// What nccl-tests print (github NVIDIA/nccl-tests: all_reduce_perf and its sisters). Sizes are the whole
+// vector of a rank, times microseconds, out of place first. A line "# network_GBps 50" that the user adds
+// says what one rank gets of its node's NICs.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+
+#include "platforms/errors.hpp"
+#include "platforms/yaml.hpp"
+#include "traces/profile_tables.hpp"
+
+namespace orrery {
+
+namespace {
+
+constexpr Seconds kNetworkLatency = Seconds(5e-6);
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+struct NcclRun {
+  std::string op, gpu;  // `gpu` as the driver names it
+  int ranks = 0;
+  std::map<std::string, int> hosts;  // ranks of each
+  double network = 0;                // GB/s of one rank, 0: not said
+  std::size_t time_column = 0;
+};
+
+// Our name of the operation that a program's or a file's name contains.
+std::string operation_in(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kNames{
+      {{"all_reduce", "all_reduce"},
+       {"reduce_scatter", "reduce_scatter"},
+       {"all_gather", "all_gather"},
+       {"alltoall", "all_to_all"},
+       {"all_to_all", "all_to_all"},
+       {"sendrecv", "send_recv"}}};
+  for (const auto& [theirs, ours] : kNames) {
+    if (text.find(theirs) != std::string::npos) return std::string(ours);
+  }
+  return {};
+}
+
+// "#  Rank  0 Group  0 Pid  123 on  node1 device  0 [0x07] NVIDIA H100 80GB HBM3"
+void read_rank(const std::vector<std::string>& words, NcclRun& run) {
+  ++run.ranks;
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] == "on") ++run.hosts[words[i + 1]];
+    if (words[i].front() == '[') {
+      run.gpu.clear();
+      for (std::size_t j = i + 1; j < words.size(); ++j) run.gpu += (run.gpu.empty() ? "" : " ") + words[j];
+    }
+  }
+}
+
+void read_remark(const std::string& line, NcclRun& run) {
+  const auto words = words_of(line);
+  if (words.size() < 2) return;
+  if (words[1] == "Rank") read_rank(words, run);
+  if (line.find("test starting:") != std::string::npos) run.op = operation_in(line);
+  if (words[1] == "network_GBps" && words.size() > 2) run.network = parse_number(words[2]).value_or(0);
+  const auto time = std::find(words.begin(), words.end(), "time");
+  // The first word is '#', which rows do not have.
+  if (words[1] == "size" && time != words.end())
+    run.time_column = static_cast<std::size_t>(time - words.begin()) - 1;
+}
+
+std::string take_row(const std::vector<std::string>& words, const NcclRun& run, const std::string* gpu,
+                     Profiles& profiles) {
+  if (run.time_column == 0 || words.size() <= run.time_column) return kUnreadable;
+  const auto bytes = parse_number(words[0]), time = parse_number(words[run.time_column]);
+  if (!bytes || !time || *time <= 0 || *bytes < 0) return kUnreadable;
+  if (*bytes <= 0) return "empty message";
+  if (run.op.empty()) return "operation not named, neither by the text nor by the file's name";
+  if (gpu == nullptr) return "GPU not in the catalog";
+  const int hosts = static_cast<int>(run.hosts.size());
+  const bool even = std::all_of(run.hosts.begin(), run.hosts.end(),
+                                [&](const auto& host) { return host.second * hosts == run.ranks; });
+  if (run.ranks < 2 || hosts < 1 || !even) return "ranks not spread evenly over their hosts";
+  if (hosts > 1 && run.network <= 0) return "network not known: add a line '# network_GBps N'";
+  profiles.collectives.push_back({.source = "nccl-tests",
+                                  .system = *gpu,
+                                  .op = run.op,
+                                  .bytes = Bytes(*bytes),
+                                  .ranks = run.ranks,
+                                  .ranks_per_node = run.ranks / hosts,
+                                  .gpu_link = {find_gpu(*gpu, "nccl-tests").link_bandwidth, kLinkLatency},
+                                  .network = {gigabytes_per_second(run.network), kNetworkLatency},
+                                  .time = microseconds(*time)});
+  return {};
+}
+
+}  // namespace
+
+bool is_nccl_text(const std::string& path) {
+  if (!path.ends_with(".txt") && !path.ends_with(".log") && !path.ends_with(".out")) return false;
+  const std::string text = read_text_file(path);
+  return text.find("busbw") != std::string::npos && text.find("out-of-place") != std::string::npos;
+}
+
+void read_nccl_text(const std::string& path, const std::string& name, Profiles& profiles, ProfileFile& file) {
+  NcclRun run{.op = operation_in(name)};
+  GpuNames gpus;
+  std::istringstream stream(read_text_file(path));
+  for (std::string line; std::getline(stream, line);) {
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    if (words.front().front() == '#') {
+      read_remark(line, run);
+    } else if (parse_number(words.front())) {  // else a line of the launcher
+      ++file.rows;
+      const std::string reason = take_row(words, run, gpus.find(run.gpu), profiles);
+      ++(reason.empty() ? file.used : file.skipped[reason]);
+    }
+  }
+  if (file.rows == 0)
+    throw InputError(name, "no row of a size and its time", "the whole output of nccl-tests");
+}
+
+}  // namespace orrery

@@ -125,7 +125,22 @@ class LinkPairs {
   std::vector<std::optional<int>> partner_;  // [link of rank 0]: of the tensor rank being added
 };
 
+// Whether tensor rank t of every group is the GPU t places after that of tensor rank 0, in its node.
+bool side_by_side(const PricedPlan& plan, const Topology& topology) {
+  const auto tensor = static_cast<std::size_t>(tensor_ways(plan));
+  for (const std::vector<int>& lanes : plan.gpus) {
+    if (lanes.size() != tensor * static_cast<std::size_t>(plan.context)) return false;
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+      const int first = lanes[lane - lane % tensor];
+      if (lanes[lane] != first + static_cast<int>(lane % tensor) || !topology.same_node(first, lanes[lane]))
+        return false;
+    }
+  }
+  return true;
+}
+
 bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
+  if (topology.gpus_have_own_links() && side_by_side(plan, topology)) return true;
   const TensorRankTraffic first = tensor_rank_traffic(plan, topology, 0);
   LinkPairs pairs(topology, first.routes);
   for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
@@ -135,6 +150,14 @@ bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
   return true;
 }
 
+// Whether every route crosses the link its first GPU sends by and the one its last GPU receives by, no other.
+bool routes_are_direct(const ClusterSpec& cluster) {
+  return !cluster.network && cluster.fabric.nodes_per_leaf == 0 &&
+         std::all_of(cluster.groups.begin(), cluster.groups.end(), [&](const NodeGroup& group) {
+           return group.pcie_switches == 0 && group.region == cluster.groups.front().region;
+         });
+}
+
 // Checks whether a shift by `period` replicas maps links and paths onto themselves.
 class ShiftCheck {
  public:
@@ -142,11 +165,17 @@ class ShiftCheck {
       : plan_(plan),
         topology_(topology),
         period_(period),
-        block_of_link_(topology.links().size(), -1),
-        image_(topology.links().size()),
-        preimage_(topology.links().size()),
-        image_block_(topology.links().size(), -1),
-        preimage_block_(topology.links().size(), -1) {}
+        lanes_(lane_count(plan)),
+        own_links_(topology.gpus_have_own_links()),
+        direct_(routes_are_direct(topology.cluster())),
+        as_catalogued_(!topology.cluster().network && topology.cluster().links.empty()) {
+    if (own_links_) return;
+    for (auto* blocks : {&block_of_link_, &image_block_, &preimage_block_}) {
+      blocks->assign(topology.links().size(), -1);
+    }
+    image_.resize(topology.links().size());
+    preimage_.resize(topology.links().size());
+  }
 
   bool holds() {
     for (int replica = 0; replica < plan_.replicas; ++replica) {
@@ -169,13 +198,17 @@ class ShiftCheck {
 
  private:
   bool same_path(int a, int b, int base_a, int base_b) const {
+    // The links of a direct route are equal to those of its image: links_map has seen to that.
+    if (direct_) return topology_.same_node(a, b) == topology_.same_node(base_a, base_b);
     return topology_.same_node(a, b) == topology_.same_node(base_a, base_b) &&
            topology_.path(a, b) == topology_.path(base_a, base_b) && topology_.route(a, b).count <= 2;
   }
 
   bool links_map(int replica, int stage) {
+    if (own_links_) return true;
     const std::vector<int>& here = plan_.lanes(replica, stage);
     const std::vector<int>& base = plan_.lanes(replica % period_, stage);
+    if (as_catalogued_) return nics_map(base, here, replica / period_);
     for (std::size_t lane = 0; lane < here.size(); ++lane) {
       const bool maps =
           map(topology_.gpu_link_up(base[lane]), topology_.gpu_link_up(here[lane]), replica / period_) &&
@@ -185,14 +218,32 @@ class ShiftCheck {
     return true;
   }
 
-  // One to one within a block, no link in two blocks, equal links.
+  // Where nothing is said of single links, those of one group are equal; a GPU link belongs to its GPU alone.
+  bool nics_map(const std::vector<int>& base, const std::vector<int>& here, int block) {
+    if (topology_.device(base.front()).group != topology_.device(here.front()).group) return false;
+    for (std::size_t lane = 0; lane < here.size(); ++lane) {
+      const int from = topology_.nic_up(base[lane]), to = topology_.nic_up(here[lane]);
+      const bool seen =
+          lane > 0 && from == topology_.nic_up(base[lane - 1]) && to == topology_.nic_up(here[lane - 1]);
+      if (!seen && !one_to_one(from, to, block)) return false;
+    }
+    return true;
+  }
+
   bool map(int base, int link, int block) {
+    const auto b = static_cast<std::size_t>(base);
+    const auto l = static_cast<std::size_t>(link);
+    if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
+    if (topology_.links()[b + 1].spec != topology_.links()[l + 1].spec) return false;  // the way back
+    return one_to_one(base, link, block);
+  }
+
+  // Within a block, and no link in two blocks.
+  bool one_to_one(int base, int link, int block) {
     const auto b = static_cast<std::size_t>(base);
     const auto l = static_cast<std::size_t>(link);
     if (block_of_link_[l] >= 0 && block_of_link_[l] != block) return false;
     block_of_link_[l] = block;
-    if (topology_.links()[b].spec != topology_.links()[l].spec) return false;
-    if (topology_.links()[b + 1].spec != topology_.links()[l + 1].spec) return false;  // the way back
     if (image_block_[b] == block && image_[b] != link) return false;
     if (preimage_block_[l] == block && preimage_[l] != base) return false;
     image_block_[b] = preimage_block_[l] = block;
@@ -204,7 +255,7 @@ class ShiftCheck {
   bool messages_alike(int replica, int stage) const {
     const int next = (stage + 1) % plan_.stages();
     const int base = replica % period_;
-    for (std::size_t lane = 0; lane < lane_count(plan_); ++lane) {
+    for (std::size_t lane = 0; lane < lanes_; ++lane) {
       if (!same_path(plan_.lanes(replica, stage)[lane], plan_.lanes(replica, next)[lane],
                      plan_.lanes(base, stage)[lane], plan_.lanes(base, next)[lane])) {
         return false;
@@ -245,6 +296,8 @@ class ShiftCheck {
   const PricedPlan& plan_;
   const Topology& topology_;
   int period_;
+  std::size_t lanes_;  // that talk
+  bool own_links_, direct_, as_catalogued_;
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 

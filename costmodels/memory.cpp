@@ -114,6 +114,8 @@ struct LayerActivations {
   double input = 0.0;  // of the layer, all that full recomputation keeps
   double rest = 0.0;
   double scores = 0.0;  // softmax and dropout of unfused attention, which selective recomputation drops
+  double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
+                                // second GEMM's output
   [[nodiscard]] double all() const { return input + rest + scores; }
 };
 
@@ -151,6 +153,14 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.rest += element * tokens * static_cast<double>(local.qkv_width() + local.query_width);
   if (shape.qk_norm) bytes.rest += element * tokens * static_cast<double>(local.query_width + local.kv_width);
   bytes.rest += mlp_activations(shape, local, element);
+  if (strategy.type == DataType::fp8) {
+    // Transformer Engine keeps inputs of GEMMs in 8 bits: outputs of norms and of the activation function.
+    bytes.rest -= shape.norms * hidden;
+    if (shape.experts == 1) bytes.rest -= tokens * static_cast<double>(local.ffn);
+  }
+  bytes.second_outputs =
+      element * tokens * static_cast<double>(local.query_width) +
+      element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
   bytes.scores = attention_scores(shape, local, strategy);
   return bytes;
 }
@@ -206,7 +216,7 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
 }
 
 PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split) {
+                               const LayerRange& range, const LayerSplit& split, SelectiveRecompute policy) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
     return full_recompute(model, strategy, range, split);
   }
@@ -214,7 +224,10 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    const double dropped = selective ? one.scores : 0.0;
+    double dropped = selective ? one.scores : 0.0;
+    if (selective && policy == SelectiveRecompute::every_second_gemm) {
+      dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
+    }
     bytes.kept += layers * (one.all() - dropped);
     bytes.recomputed = std::max(bytes.recomputed, dropped);
   });
@@ -238,9 +251,9 @@ Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int 
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                                 int chunk) {
+                                 int chunk, SelectiveRecompute policy) {
   const LayerSplit split = layer_split(model, strategy, stage);
-  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, policy);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
   if (!embedding && !head) return bytes;
@@ -294,7 +307,7 @@ double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy
 }
 
 Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  return Bytes(part_activations(model, strategy, stage, chunk).kept);
+  return Bytes(part_activations(model, strategy, stage, chunk, SelectiveRecompute::attention).kept);
 }
 
 Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
@@ -352,7 +365,7 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     if (waiting > 0) memory.activations += weight_gradient_bytes(model, strategy, stage, chunk) * waiting;
     const int microbatches = alive.whole[static_cast<std::size_t>(chunk)];
     if (microbatches == 0) continue;
-    const PartActivations part = part_activations(model, strategy, stage, chunk);
+    const PartActivations part = part_activations(model, strategy, stage, chunk, stack.selective);
     memory.activations += Bytes(part.kept * microbatches);
     recomputed = std::max(recomputed, part.recomputed);
   }

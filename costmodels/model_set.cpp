@@ -41,9 +41,6 @@ double time_over_reference(float answer, double pass, double cap) {
   return 1.0 / std::min(std::exp(static_cast<double>(answer)) / pass, cap);
 }
 
-// MAMF reaches 0.709 of the fp8 peak on H100 where it reaches 0.803 of the bf16 peak (ml-engineering;
-// FIDELITY B 9.2).
-constexpr double kFp8Share = 0.883;
 constexpr std::int64_t kUsualAlignment = 64;  // of N and K in what was measured
 
 // What the GEMM is asked as: its extents pulled into the measured domain, in the data type that was measured.
@@ -196,7 +193,7 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     GemmBatch& batch = batches[choice->model];
     batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
-    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / kFp8Share : 1.0),
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / gpu.fp8_share : 1.0),
                           card.passes.of(gemm->pass),
                           !choice->measured || !inside || !(sixteen_bit || fp32 || known)});
   }

@@ -101,6 +101,7 @@ class PriceBook {
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const JobPrecision& precision() const { return precision_; }
   [[nodiscard]] const SoftwareStack& stack() const { return precision_.stack; }
 
  private:

@@ -59,12 +59,33 @@ OptimizerCost read_optimizer(const YamlValue& map) {
 }
 
 void apply(const YamlValue& map, SoftwareStack& stack) {
-  map.allow_keys({"name", "like", "attention", "elementwise", "cross_entropy", "dropout", "host",
-                  "backward_gemm", "gradient", "reduced_gradient", "accumulation", "optimizer",
-                  "tensor_overlap", "overlap_slowdown", "scatter_gather", "embedding_counts",
-                  "flash_attention", "sequence_parallel", "distributed_optimizer", "fully_sharded",
-                  "overlap_grad_reduce", "overlap_param_gather", "attention_time", "selective",
-                  "deduplicated_experts", "may_interleave"});
+  map.allow_keys({"name",
+                  "like",
+                  "attention",
+                  "elementwise",
+                  "cross_entropy",
+                  "dropout",
+                  "host",
+                  "backward_gemm",
+                  "gradient",
+                  "reduced_gradient",
+                  "accumulation",
+                  "optimizer",
+                  "tensor_overlap",
+                  "overlap_slowdown",
+                  "scatter_gather",
+                  "embedding_counts",
+                  "flash_attention",
+                  "sequence_parallel",
+                  "distributed_optimizer",
+                  "fully_sharded",
+                  "overlap_grad_reduce",
+                  "overlap_param_gather",
+                  "attention_time",
+                  "elementwise_time",
+                  "selective",
+                  "deduplicated_experts",
+                  "may_interleave"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
                              {{"flash", AttentionKernel::flash},
@@ -85,6 +106,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                                 stack.selective);
   read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
   read_switch(map, "may_interleave", stack.may_interleave);
+  read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
   read_number(map, "gradient", 1, 4, stack.gradient);
@@ -146,8 +168,7 @@ std::vector<std::string> builtin_stack_names() {
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
   const YamlValue map = YamlValue::parse(yaml, file);
   const auto like = map.find("like");
-  SoftwareStack stack = preset(like ? like->text() : std::string(kDefaultStack),
-                               like ? like->place() : file);
+  SoftwareStack stack = preset(like ? like->text() : std::string(kDefaultStack), like ? like->place() : file);
   stack.name = file;
   apply(map, stack);
   return stack;

@@ -45,8 +45,9 @@ struct SoftwareStack {
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
   HostCost host;
-  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
-  double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
+  double attention_time = 1.0;    // of its attention kernel over the one that `attention` names
+  double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
+  double backward_gemm = 1.0;     // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
@@ -55,9 +56,9 @@ struct SoftwareStack {
   double overlap_slowdown = 1.0;  // of compute beside a collective
   SelectiveRecompute selective = SelectiveRecompute::attention;
   bool deduplicated_experts = false;  // a token goes once to each node, whatever experts it visits there
-  bool may_interleave = false;  // its runs have virtual stages that their reports do not always mention
-  bool scatter_gather = false;    // the boundary message is split over the tensor ranks
-  bool embedding_counts = false;  // embedding and loss count as layers where layers do not divide
+  bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
+  bool scatter_gather = false;        // the boundary message is split over the tensor ranks
+  bool embedding_counts = false;      // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.
   bool flash_attention = true;
   bool sequence_parallel = false;  // where there are tensor ways

@@ -83,6 +83,12 @@ double KernelFactors::of(const Operator& op) const {
   if (const auto* core = std::get_if<Attention>(&op)) {
     return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
   }
+  if (const auto* kernel = std::get_if<MemoryBound>(&op)) {
+    const MemoryKernel kind = kernel->kernel;
+    const bool layer_kernel = kind == MemoryKernel::norm || kind == MemoryKernel::activation ||
+                              kind == MemoryKernel::rope || kind == MemoryKernel::residual;
+    return layer_kernel ? elementwise : 1.0;
+  }
   return 1.0;
 }
 

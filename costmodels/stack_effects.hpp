@@ -19,7 +19,7 @@ PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, cons
 
 // Times of a stack's kernels over those of the kernels that were measured.
 struct KernelFactors {
-  double gemm = 1.0, attention = 1.0;
+  double gemm = 1.0, attention = 1.0, elementwise = 1.0;
   [[nodiscard]] double of(const Operator&) const;
 };
 

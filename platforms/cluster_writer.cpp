@@ -57,6 +57,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
   if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
+  if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + exact_number(gpu.fp8_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
   return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
 }

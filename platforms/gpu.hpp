@@ -29,6 +29,9 @@ struct GpuSpec {
   Watts power;  // thermal design power
   // Speed of matrix units that lasts under power, over that of short kernels in a benchmark.
   double sustained = 1.0;
+  // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
+  // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
+  double fp8_share = 0.883;
   std::optional<Watts> power_limit;  // set by the owner, below `power`
   std::string source;
   bool operator==(const GpuSpec&) const = default;

@@ -116,6 +116,12 @@ Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
   } else {
     region_link_ = add_region_links(links_, cluster_.fabric, regions);
   }
+  gpus_have_own_links_ =
+      !cluster_.network && cluster_.links.empty() && cluster_.fabric.nodes_per_leaf == 0 &&
+      regions.size() == 1 &&
+      std::all_of(cluster_.groups.begin(), cluster_.groups.end(), [](const NodeGroup& group) {
+        return group.pcie_switches == 0 && group.nics_per_node == group.gpus_per_node;
+      });
   apply_overrides(cluster_.links, links_);
   has_cut_ = std::any_of(links_.begin(), links_.end(),
                          [](const TopologyLink& link) { return link.state == LinkState::down; });

@@ -50,6 +50,9 @@ class Topology {
   [[nodiscard]] std::optional<std::string> route_obstacle(int from, int to) const;
   // Whether any link is down; where none is, every route exists.
   [[nodiscard]] bool has_cut() const { return has_cut_; }
+  // Whether every GPU has a GPU link and a NIC of its own, like those of all GPUs of its group, and no route
+  // crosses any other link.
+  [[nodiscard]] bool gpus_have_own_links() const { return gpus_have_own_links_; }
   // Latency of a route and its narrowest bandwidth when nobody else is on it. Equal ends: infinite bandwidth,
   // no latency.
   [[nodiscard]] LinkSpec path(int from, int to) const;
@@ -104,6 +107,7 @@ class Topology {
   int leaves_ = 0;
   int pods_ = 0;
   bool has_cut_ = false;
+  bool gpus_have_own_links_ = false;
 };
 
 }  // namespace orrery

@@ -119,6 +119,33 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
   return parts;
 }
 
+// A split without regard to memory does not depend on the replicas or the switches of the optimizer.
+const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& strategy) {
+  constexpr std::size_t kMostKnown = 100'000;  // of about 1 kB
+  std::vector<std::int64_t> key{strategy.context,
+                                strategy.expert,
+                                strategy.chunks,
+                                static_cast<std::int64_t>(strategy.schedule),
+                                strategy.micro_batch,
+                                strategy.sequence_parallel ? 1 : 0,
+                                static_cast<std::int64_t>(strategy.recompute.granularity),
+                                static_cast<std::int64_t>(strategy.recompute.method),
+                                strategy.recompute.layers};
+  for (auto stage = strategy.stages.begin(); stage != strategy.stages.end();) {
+    const auto end = std::find_if(stage, strategy.stages.end(),
+                                  [&](const StageDevices& other) { return !(other == *stage); });
+    key.insert(key.end(), {stage->group, stage->tensor, end - stage});
+    stage = end;
+  }
+  const auto found = splits_.find(key);
+  if (found != splits_.end()) return found->second;
+  if (splits_.size() >= kMostKnown) splits_.clear();
+  const std::vector<int> all(static_cast<std::size_t>(strategy.pipeline), book_.model().layer_count());
+  return splits_
+      .emplace(std::move(key), strategy.chunks > 1 ? equal_chunks(strategy) : fastest_split(strategy, all))
+      .first->second;
+}
+
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy) {
   std::vector<StageMemory> memory;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
@@ -173,10 +200,7 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
 }
 
 std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strategy) {
-  const auto stages = static_cast<std::size_t>(strategy.pipeline);
-  const int layers = book_.model().layer_count();
-  strategy.parts = strategy.chunks > 1 ? equal_chunks(strategy)
-                                       : fastest_split(strategy, std::vector<int>(stages, layers));
+  strategy.parts = known_split(strategy);
   if (strategy.parts.empty())
     return Infeasible{InfeasibleKind::shape, "layers do not divide over the chunks"};
   std::vector<StageMemory> memory = memory_of(strategy);

@@ -36,6 +36,7 @@ class StageFitter {
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:
+  const std::vector<LayerRange>& known_split(const ParallelStrategy&);
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
   const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
@@ -52,6 +53,7 @@ class StageFitter {
     auto operator<=>(const AliveKey&) const = default;
   };
   std::map<AliveKey, std::vector<std::vector<AliveState>>> alive_;  // [stage]
+  std::map<std::vector<std::int64_t>, std::vector<LayerRange>> splits_;  // the fastest, by what decides them
 };
 
 }  // namespace orrery

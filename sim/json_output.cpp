@@ -149,6 +149,7 @@ Json counts_json(const SearchSpaceCounts& counts) {
                       {"rule", rejected(InfeasibleKind::rule)},
                       {"memory", rejected(InfeasibleKind::memory)},
                       {"budget", rejected(InfeasibleKind::budget)}};
+  json["pruned"] = counts.pruned;
   json["evaluated"] = counts.evaluated;
   json["estimated"] = counts.estimated;
   json["operators"] = counts.operators;

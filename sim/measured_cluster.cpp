@@ -20,9 +20,9 @@ struct UsualNetwork {
   double gigabits;  // of each
 };
 constexpr std::array kUsualNetworks{
-    UsualNetwork{"A100", 8, 200}, UsualNetwork{"A800", 8, 200},   UsualNetwork{"H100", 8, 400},
-    UsualNetwork{"H800", 8, 400}, UsualNetwork{"H200", 8, 400},   UsualNetwork{"B200", 8, 400},
-    UsualNetwork{"B300", 8, 800}, UsualNetwork{"GB200", 4, 400},  UsualNetwork{"GB300", 4, 800},
+    UsualNetwork{"A100", 8, 200}, UsualNetwork{"A800", 8, 200},  UsualNetwork{"H100", 8, 400},
+    UsualNetwork{"H800", 8, 400}, UsualNetwork{"H200", 8, 400},  UsualNetwork{"B200", 8, 400},
+    UsualNetwork{"B300", 8, 800}, UsualNetwork{"GB200", 4, 400}, UsualNetwork{"GB300", 4, 800},
     UsualNetwork{"", 1, 100},
 };
 constexpr int kDomain = 64;  // GPUs of an NVL72 rack that one job's power-of-two layout uses
@@ -42,7 +42,8 @@ double number_before(const std::string& text, std::size_t unit) {
   return begin == end ? 0 : std::strtod(text.substr(begin, end - begin).c_str(), nullptr);
 }
 
-// "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps inter".
+// "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps
+// inter".
 std::optional<Network> said_network(const std::string& text, int gpus_per_node) {
   for (const char* unit : {"Gbps", "Gb/s"}) {
     const std::size_t at = text.find(unit);
@@ -50,7 +51,8 @@ std::optional<Network> said_network(const std::string& text, int gpus_per_node) 
     const double rate = number_before(text, at);
     if (rate <= 0) continue;
     const std::size_t cross = text.rfind('x', at);
-    if (cross != std::string::npos && cross > 0 && std::isdigit(static_cast<unsigned char>(text[cross - 1])) &&
+    if (cross != std::string::npos && cross > 0 &&
+        std::isdigit(static_cast<unsigned char>(text[cross - 1])) &&
         text.find_first_not_of("0123456789 ", cross + 1) == at)
       return Network{static_cast<int>(number_before(text, cross)), rate};
     if (says(text, "per GPU")) return Network{gpus_per_node, rate};
@@ -82,7 +84,8 @@ std::string gpu_name(const MeasuredRun& run, std::vector<std::string>& assumptio
 
 std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
                                                    std::vector<std::string>& assumptions) {
-  const auto gpus = run.integer("n_gpus");
+  constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
+  const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
   NodeGroup group;
   try {
@@ -92,7 +95,7 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   }
   group.name = "gpus";
   const bool rack = says(group.gpu.link, "72-GPU");
-  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node").value_or(8));
+  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
   Network network = usual_network(group.gpu.name);
   if (const auto said = said_network(text, group.gpus_per_node)) {
@@ -117,7 +120,8 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   }
   group.nics_per_node = std::min(network.nics, group.gpus_per_node);
   while (group.gpus_per_node % group.nics_per_node != 0) --group.nics_per_node;
-  group.nic = {gigabits_per_second(network.gigabits * network.nics / group.nics_per_node), microseconds(1.35)};
+  group.nic = {gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),
+               microseconds(1.35)};
   const bool pcie = says(group.gpu.link, "PCIe");
   group.gpu_link = {group.gpu.link_bandwidth, microseconds(pcie ? 0.5 : 0.3)};
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "sim/measured_plan.hpp"
+#include "strategies/model_limits.hpp"
 
 namespace orrery {
 namespace {
@@ -57,7 +58,8 @@ constexpr std::array kNamed{
 std::optional<std::string> named_model(const std::string& name) {
   const auto builtin = builtin_model_names();
   for (const NamedModel& known : kNamed) {
-    if (name.rfind(known.start, 0) == 0 && std::find(builtin.begin(), builtin.end(), known.model) != builtin.end())
+    if (name.rfind(known.start, 0) == 0 &&
+        std::find(builtin.begin(), builtin.end(), known.model) != builtin.end())
       return known.model;
   }
   return std::nullopt;
@@ -67,30 +69,31 @@ constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
 
 }  // namespace
 
-std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
+                                               std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
   if (const auto known = named_model(lower_case(name))) {
     assumptions.push_back("shape of the built-in model " + *known);
     return read_model(*known);
   }
-  const auto layers = run.integer("layers"), hidden = run.integer("hidden");
+  const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const Family& family = family_of(name);
   assumptions.emplace_back(family.said);
   LayerShape shape;
   shape.hidden = *hidden;
-  const auto heads = run.integer("heads");
+  const auto heads = run.integer("heads", kMostHeads);
   if (!heads) assumptions.emplace_back("heads of 64");
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
   if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
   shape.head_dim = shape.hidden / shape.heads;
-  shape.kv_heads = run.integer("kv_heads").value_or(shape.heads);
+  shape.kv_heads = run.integer("kv_heads", kMostHeads).value_or(shape.heads);
   shape.mlp = family.mlp;
   shape.norm = family.norm;
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
-  const auto ffn = run.integer("ffn");
+  const auto ffn = run.integer("ffn", kMostFfn);
   if (!ffn && family.mlp == MlpKind::gated) return Unmapped{"a gated MLP without its width"};
   shape.ffn = ffn.value_or(4 * *hidden);
   ModelSpec model;
@@ -98,10 +101,10 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run, std::vect
   model.shapes = {shape};
   model.layers.assign(static_cast<std::size_t>(*layers), 0);
   model.hidden = *hidden;
-  const auto vocabulary = run.integer("vocab");
+  const auto vocabulary = run.integer("vocab", kMostVocabulary);
   if (!vocabulary) assumptions.emplace_back("vocabulary 50257");
   model.vocabulary = vocabulary.value_or(kGptVocabulary);
-  model.default_sequence = run.integer("seq").value_or(0);
+  model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
   model.tied_embeddings = family.tied;

@@ -69,7 +69,8 @@ bool said_or(const std::string& text, bool otherwise) {
   return otherwise;
 }
 
-// DeepSpeed counts the embedding, a marker or two and the loss as layers of its own: `extra` before the first.
+// DeepSpeed counts the embedding, a marker or two and the loss as layers of its own: `extra` before the
+// first.
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
   std::vector<int> cuts;
   for (std::size_t at = 0; at < text.size();) {
@@ -113,7 +114,7 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
                                  std::vector<std::string>& assumptions) {
   const int layers = plan.model.layer_count();
   if (pipeline == 1) return {1};
-  if (const auto given = run.integer("vpp")) return {static_cast<int>(*given)};
+  if (const auto given = run.integer("vpp", layers)) return {static_cast<int>(*given)};
   if (!plan.stack.may_interleave) {
     assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
     return {1};
@@ -147,7 +148,9 @@ struct Degrees {
 };
 
 std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
-  const auto ways = [&](const char* column) { return static_cast<int>(run.integer(column).value_or(0)); };
+  const auto ways = [&](const char* column) {
+    return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
+  };
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
@@ -234,6 +237,11 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
         trouble = obstacle->reason;
         continue;
       }
+      constexpr std::int64_t kMostSteps = 20'000'000;  // of a schedule: a second and a gigabyte
+      if (one.microbatches() * one.part_count() > kMostSteps) {
+        trouble = "a schedule of too many steps";
+        continue;
+      }
       plan.strategies.push_back(std::move(one));
     }
   }
@@ -245,7 +253,8 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
   if (const auto time = run.number("iter_time_s")) return time;
   const ParallelStrategy& strategy = plan.strategies.front();
   const double gpus = static_cast<double>(*run.integer("n_gpus"));
-  const double batch = static_cast<double>(strategy.global_batch), sequence = static_cast<double>(strategy.sequence);
+  const double batch = static_cast<double>(strategy.global_batch),
+               sequence = static_cast<double>(strategy.sequence);
   if (const auto tokens = run.number("tokens_per_s_per_gpu")) return batch * sequence / (*tokens * gpus);
   const auto rate = run.number("tflops_per_gpu");
   if (!rate) return std::nullopt;
@@ -253,8 +262,9 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
   if (says(run.text("flops_convention"), "hardware FLOPs")) {
     // Narayanan et al. 2021, equation 3: with recomputation.
     const double layers = plan.model.layer_count(), hidden = static_cast<double>(plan.model.hidden);
-    work = 96 * batch * sequence * layers * hidden * hidden *
-           (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
+    work =
+        96 * batch * sequence * layers * hidden * hidden *
+        (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
   }
   return work / (*rate * kTera * gpus);
 }

@@ -28,10 +28,11 @@ struct Unmapped {
 };
 
 // `stack_override`: a stack to use in place of the framework's own.
-std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&, const std::optional<SoftwareStack>& stack_override);
+std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
+                                             const std::optional<SoftwareStack>& stack_override);
 
-// Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent when
-// none was.
+// Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent
+// when none was.
 std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
 
 // The parts of map_run. Each throws nothing and says what it assumed.

@@ -11,18 +11,48 @@ namespace orrery {
 namespace {
 
 constexpr std::array kNeeded{"id", "source_key", "gpu", "n_gpus"};
-constexpr std::array kColumns{
-    "id",           "source_key",         "gpu",           "gpu_mem_gb",
-    "gpus_per_node", "n_gpus",            "cluster_desc",  "interconnect",
-    "framework",    "model",              "params_b",      "layers",
-    "hidden",       "heads",              "kv_heads",      "ffn",
-    "vocab",        "seq",                "n_experts",     "precision",
-    "gbs",          "mbs",                "tp",            "pp",
-    "vpp",          "dp",                 "cp",            "ep",
-    "sequence_parallel", "recompute",     "flash_attn",    "optimizer_sharding",
-    "schedule",     "layer_partition",    "iter_time_s",   "tflops_per_gpu",
-    "tokens_per_s_per_gpu", "peak_mem_gb", "status",       "flops_convention",
-    "note",         "stack"};
+constexpr std::array kColumns{"id",
+                              "source_key",
+                              "gpu",
+                              "gpu_mem_gb",
+                              "gpus_per_node",
+                              "n_gpus",
+                              "cluster_desc",
+                              "interconnect",
+                              "framework",
+                              "model",
+                              "params_b",
+                              "layers",
+                              "hidden",
+                              "heads",
+                              "kv_heads",
+                              "ffn",
+                              "vocab",
+                              "seq",
+                              "n_experts",
+                              "precision",
+                              "gbs",
+                              "mbs",
+                              "tp",
+                              "pp",
+                              "vpp",
+                              "dp",
+                              "cp",
+                              "ep",
+                              "sequence_parallel",
+                              "recompute",
+                              "flash_attn",
+                              "optimizer_sharding",
+                              "schedule",
+                              "layer_partition",
+                              "iter_time_s",
+                              "tflops_per_gpu",
+                              "tokens_per_s_per_gpu",
+                              "peak_mem_gb",
+                              "status",
+                              "flops_convention",
+                              "note",
+                              "stack"};
 
 std::vector<MeasuredRun> read_all(CsvStream& stream) {
   for (const char* column : kNeeded) static_cast<void>(stream.column(column));
@@ -53,17 +83,17 @@ std::optional<double> MeasuredRun::number(const std::string& column) const {
   const auto cell = cells_.find(column);
   if (cell == cells_.end()) return std::nullopt;
   const auto value = parse_number(cell->second);
-  if (!value) throw InputError("run " + id() + ", " + column, quote_for_message(cell->second), "a number");
+  if (!value || *value <= 0)
+    throw InputError("run " + id() + ", " + column, quote_for_message(cell->second), "a number above zero");
   return value;
 }
 
-std::optional<std::int64_t> MeasuredRun::integer(const std::string& column, std::int64_t low) const {
-  constexpr double kMost = 1e12;
+std::optional<std::int64_t> MeasuredRun::integer(const std::string& column, std::int64_t most) const {
   const auto value = number(column);
   if (!value) return std::nullopt;
-  if (*value != std::floor(*value) || *value < static_cast<double>(low) || *value > kMost) {
+  if (*value != std::floor(*value) || *value > static_cast<double>(most)) {
     throw InputError("run " + id() + ", " + column, quote_for_message(text(column)),
-                     "a whole number of at least " + std::to_string(low));
+                     "a whole number from 1 to " + std::to_string(most));
   }
   return static_cast<std::int64_t>(*value);
 }

@@ -1,6 +1,7 @@
 // Published training runs: one row a run, as they were printed.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,10 +16,11 @@ class MeasuredRun {
   explicit MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
 
   [[nodiscard]] std::string text(const std::string& column) const;  // "" where absent
-  // Throws InputError naming the run and the column when it holds something else than a number (a whole
-  // number of at least `low`).
+  // Throw InputError naming the run and the column when it holds something else than a number above zero (a
+  // whole number from 1 to `most`).
   [[nodiscard]] std::optional<double> number(const std::string& column) const;
-  [[nodiscard]] std::optional<std::int64_t> integer(const std::string& column, std::int64_t low = 1) const;
+  [[nodiscard]] std::optional<std::int64_t> integer(const std::string& column,
+                                                    std::int64_t most = 100'000'000) const;
   [[nodiscard]] std::string id() const { return text("id"); }
   [[nodiscard]] std::string group() const { return text("source_key"); }
   // Fills what is absent from another row of the same run; returns the columns it filled.

@@ -129,7 +129,7 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   Trace trace = make_trace(replay, origin);
   trace.run.push_back({"model", origin.model});
   trace.run.push_back({"model_digest", origin.model_digest});
-  trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy})});
+  trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});
   trace.run.push_back({"cluster", to_yaml(book.cluster())});
   trace.run.push_back({"cost_model_digest", origin.cost_models});
   for (int stage = 0; stage < strategy.pipeline; ++stage) {

@@ -60,6 +60,7 @@ struct RunOrigin {
   std::uint64_t seed = 1;
   std::string model;         // as given
   std::string cluster;       // as given
+  std::string stack;         // likewise; empty: the default
   std::string model_digest;  // SHA-256 of the model as read
   std::string cost_models;   // digest
 };

@@ -4,23 +4,37 @@
 #include <random>
 
 #include "costmodels/folding.hpp"
+#include "platforms/errors.hpp"
+#include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/megatron.hpp"
 
 namespace orrery {
 namespace {
 
+// They are listed, unlike those of a search.
+constexpr std::size_t kMostListed = 4'000'000;
+
 // All candidates that have a shape, as the search sees them before it looks at memory.
 std::vector<ParallelStrategy> shaped_candidates(const SearchJob& job, PriceBook& book) {
+  const CandidateSpace space = candidate_space(job);
+  if (space.shaped > kMostListed) {
+    throw InputError(
+        "cluster " + job.cluster.name, std::to_string(space.shaped) + " plans to draw from",
+        "at most four million: fewer node groups, lower counts, or a --space with fewer choices");
+  }
   std::vector<ParallelStrategy> candidates;
-  const std::vector<Setting> all_settings = settings(job.space);
-  for (const Allocation& allocation : allocations(job.cluster, job.space, job.mode, job.global_batch)) {
-    for (const Setting& setting : all_settings) {
-      if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
-        continue;
-      candidates.push_back(strategy_of(allocation, setting, job.global_batch, job.sequence, job.type));
-      book.need(candidates.back());
-    }
+  for (const WaysCase& at : space.cases) {
+    for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
+      for (const Allocation& allocation : orders(job.cluster, at.ways, stages)) {
+        for (const Setting& setting : space.settings) {
+          if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
+            continue;
+          candidates.push_back(strategy_of(allocation, setting, job.global_batch, job.sequence, job.type));
+          book.need(candidates.back());
+        }
+      }
+    });
   }
   return candidates;
 }

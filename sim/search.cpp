@@ -3,13 +3,20 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <numeric>
+#include <queue>
+#include <set>
+#include <tuple>
 
 #include "analysis/pareto.hpp"
 #include "costmodels/estimate.hpp"
 #include "costmodels/folding.hpp"
+#include "sim/best_plans.hpp"
+#include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/layer_limits.hpp"
+#include "sim/time_bound.hpp"
 #include "strategies/megatron.hpp"
-#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -22,55 +29,51 @@ Seconds total_time(const SearchJob& job, Seconds iteration) {
   return iteration * std::ceil(job.total_tokens / job.tokens_per_iteration());
 }
 
-// A candidate that has a shape: its place in the two lists it is made of.
-struct Candidate {
-  std::uint32_t allocation = 0;
-  std::uint32_t setting = 0;
+// A candidate whose layers are not split yet: any order of the groups, any setting of the family.
+struct Coarse {
+  double least_time = 0;     // s
+  std::uint32_t at = 0;      // index into CandidateSpace::cases
+  std::uint32_t family = 0;  // index into WaysCase::families
+  std::uint32_t serial = 0;  // of its stage counts on these ways
+  std::uint32_t counts = 0;  // index of its stage counts among those that are kept
+  [[nodiscard]] auto place() const { return std::tuple(at, family, serial); }
 };
 
 // A feasible candidate with the least time and money it can take.
-struct Bounded {
-  Candidate candidate;
-  Seconds least_time;      // of one iteration
-  double least_money = 0;  // USD of one iteration; 0 where a price is not known
+struct Refined {
+  Least least;
+  Coarse from;
+  std::uint32_t order = 0;    // of its groups
+  std::uint32_t setting = 0;  // index into CandidateSpace::settings
+  // The place in the enumeration.
+  [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
 };
 
-// Plans of the fastest and of the front so far.
-class Best {
- public:
-  explicit Best(int top) : top_(static_cast<std::size_t>(top)) {}
-
-  // False only for a plan that can be neither among the fastest nor on the front.
-  [[nodiscard]] bool may_matter(const Bounded& bounded) const {
-    if (times_.size() < top_ || bounded.least_time <= times_.back()) return true;
-    for (const auto& [time, money] : front_) {
-      if (time <= bounded.least_time && money <= bounded.least_money) return false;
-    }
-    return bounded.least_money > 0;
+// Soonest first.
+struct LaterOf {
+  bool operator()(const Refined& a, const Refined& b) const {
+    return std::pair(a.least.time, a.place()) > std::pair(b.least.time, b.place());
   }
-
-  void add(Seconds time, double money) {
-    times_.insert(std::upper_bound(times_.begin(), times_.end(), time), time);
-    if (times_.size() > top_) times_.pop_back();
-    const auto dominates = [&](const auto& point) { return point.first <= time && point.second <= money; };
-    if (std::any_of(front_.begin(), front_.end(), dominates)) return;
-    const auto dominated = [&](const auto& point) { return time <= point.first && money <= point.second; };
-    front_.erase(std::remove_if(front_.begin(), front_.end(), dominated), front_.end());
-    front_.emplace_back(time, money);
-  }
-
- private:
-  std::size_t top_;
-  std::vector<Seconds> times_;  // the fastest, ascending
-  std::vector<std::pair<Seconds, double>>
-      front_;  // (time, money) of one iteration; same order as for the whole job
 };
+
+// Below so many candidates with a shape nothing is pruned, so that every rejection is counted.
+constexpr std::size_t kFewCandidates = 20'000;
+// Coarse candidates kept at once: 24 bytes each.
+constexpr std::size_t kMostKept = 1'000'000;
 
 class Searcher {
  public:
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
            const SearchProgress& progress)
-      : job_(job), rules_(rules), models_(models), book_(book), progress_(progress), fitter_(book) {}
+      : job_(job),
+        rules_(rules),
+        models_(models),
+        book_(book),
+        progress_(progress),
+        fitter_(book),
+        limits_(book, job.space.most_stages, job.global_batch),
+        bounds_(book, job.space.most_stages, job.global_batch),
+        best_(job.top) {}
 
   SearchResult run() {
     Seconds before = clock_now();
@@ -85,48 +88,206 @@ class Searcher {
     progress_("pricing operators", 0, 1);
     result_.counts.operators = book_.predict(models_);
     result_.elapsed.predict = lap();
-    bound_candidates();
-    estimate_candidates();
+    if (pruning_) plant_seeds();
+    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
+      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
+      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
+      if (seeds_.count(coarse.place()) > 0) return;
+      keep(coarse, stages);
+      if (kept_.size() >= kMostKept) work_off();
+    });
+    work_off();
+    result_.counts.pruned = space_.shaped - refined_count_;
     select();
     result_.elapsed.estimate = lap();
     return std::move(result_);
   }
 
  private:
-  void reject(InfeasibleKind kind, const std::string& reason) {
-    ++result_.counts.rejected[kind];
-    ++result_.counts.reasons[reason];
+  void reject(InfeasibleKind kind, const std::string& reason, std::size_t count = 1) {
+    result_.counts.rejected[kind] += count;
+    result_.counts.reasons[reason] += count;
   }
 
   void enumerate() {
     progress_("enumerating", 0, 1);
-    allocations_ = allocations(job_.cluster, job_.space, job_.mode, job_.global_batch);
-    settings_ = settings(job_.space);
-    for (std::size_t a = 0; a < allocations_.size(); ++a) {
-      for (std::size_t s = 0; s < settings_.size(); ++s) consider(a, s);
+    space_ = candidate_space(job_);
+    result_.counts.enumerated = space_.enumerated;
+    for (const auto& [obstacle, count] : space_.obstacles) reject(InfeasibleKind::shape, obstacle, count);
+    pruning_ = job_.pruning == Pruning::always ||
+               (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
+    for (const WaysCase& at : space_.cases) need_prices(at);
+  }
+
+  void need_prices(const WaysCase& at) {
+    for (int group = 0; group < static_cast<int>(at.group_fits.size()); ++group) {
+      if (at.group_fits[static_cast<std::size_t>(group)] == 0) continue;
+      for (const FamilyCase& family : at.families) {
+        const Setting& setting = space_.families[family.family].common;
+        book_.need(ShardKey{group, at.ways.tensor, at.ways.context, at.ways.expert, setting.micro_batch,
+                            setting.sequence_parallel});
+      }
+      book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 
-  void consider(std::size_t a, std::size_t s) {
-    const Allocation& allocation = allocations_[a];
-    const Setting& setting = settings_[s];
-    ++result_.counts.enumerated;
-    if (const auto obstacle =
-            shape_obstacle(job_.model, job_.cluster, allocation, setting, job_.global_batch, job_.sequence)) {
-      reject(InfeasibleKind::shape, *obstacle);
+  const WaysCase& case_of(const Coarse& coarse) const { return space_.cases[coarse.at]; }
+  const FamilyCase& family_at(const Coarse& coarse) const { return case_of(coarse).families[coarse.family]; }
+  StageCounts stages_of(const Coarse& coarse) const {
+    const auto first = kept_counts_.begin() + static_cast<std::ptrdiff_t>(coarse.counts * groups());
+    return {first, first + static_cast<std::ptrdiff_t>(groups())};
+  }
+  std::size_t groups() const { return job_.cluster.groups.size(); }
+
+  // USD per second of the nodes that such a plan pays for; 0 where a price is not known.
+  double dollars_per_second(const Ways& ways, const StageCounts& stages) const {
+    const auto cost = run_cost(job_.cluster, nodes_of(job_.cluster, ways, stages), Seconds(1), 1, 1);
+    return cost ? cost->per_iteration.value() : 0;
+  }
+
+  static Least least(const Coarse& coarse, double dollars_per_second) {
+    return {coarse.least_time, coarse.least_time * dollars_per_second};
+  }
+
+  // Calls visit(coarse, stages, USD a second, bound) for every candidate with a shape; its time is that of
+  // the perfect spread.
+  template <class Visit>
+  void for_each_bounded(Visit visit) {
+    for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
+      progress_("bounding plans", c, space_.cases.size());
+      const WaysCase& at = space_.cases[c];
+      std::vector<TimeBound> bounds;
+      for (const FamilyCase& family : at.families) {
+        std::vector<Setting> settings;
+        for (const std::uint32_t index : family.settings) settings.push_back(space_.settings[index]);
+        bounds.push_back(
+            bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common, settings));
+      }
+      std::uint32_t serial = 0;
+      for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
+        ++serial;
+        if (!at.fits(stages)) return;
+        const auto all = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
+        const double price = dollars_per_second(at.ways, stages);
+        counts_are_kept_ = false;
+        for (std::uint32_t f = 0; f < bounds.size(); ++f) {
+          if (at.families[f].stages_fit[all] == 0) continue;
+          visit(Coarse{bounds[f].spread(stages), c, f, serial, 0}, stages, price, bounds[f]);
+        }
+      });
+    }
+  }
+
+  // The counts of a coarse candidate are shared with those of other families visited right before it.
+  void keep(Coarse coarse, const StageCounts& stages) {
+    if (!counts_are_kept_) kept_counts_.insert(kept_counts_.end(), stages.begin(), stages.end());
+    counts_are_kept_ = true;
+    coarse.counts = static_cast<std::uint32_t>(kept_counts_.size() / groups() - 1);
+    kept_.push_back(coarse);
+  }
+
+  // Good plans early, so that few candidates need to be kept: of every stretch of times the cheapest.
+  void plant_seeds() {
+    if (space_.shaped < kMostKept) return;
+    constexpr double kStretches = 64;  // of a factor of two
+    struct Seed {
+      Least least;
+      Coarse coarse;
+      StageCounts stages;
+    };
+    std::map<int, Seed> seeds;
+    const auto beaten = [&](int stretch, const Least& by) {
+      const auto found = seeds.find(stretch);
+      return found != seeds.end() && found->second.least.money <= by.money;
+    };
+    const auto stretch_of = [](const Coarse& coarse) {
+      return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
+    };
+    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
+      if (beaten(stretch_of(coarse), least(coarse, price))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
+      const int stretch = stretch_of(coarse);
+      if (beaten(stretch, least(coarse, price)) || !may_fit(coarse, stages)) return;
+      seeds[stretch] = {least(coarse, price), coarse, stages};
+    });
+    for (const auto& [stretch, seed] : seeds) {
+      if (!best_.may_matter(seed.least)) continue;
+      counts_are_kept_ = false;
+      keep(seed.coarse, seed.stages);
+      seeds_.insert(seed.coarse.place());
+    }
+    work_off();
+  }
+
+  // Whether any order of the groups and any setting of the family may fit.
+  bool may_fit(const Coarse& coarse, const StageCounts& stages) {
+    const FamilyCase& family = family_at(coarse);
+    for (const Allocation& allocation : orders(job_.cluster, case_of(coarse).ways, stages)) {
+      for (const std::uint32_t setting : family.settings) {
+        if (limits_.may_fit(allocation, space_.settings[setting], family.microbatches)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Refines and plays what is kept, soonest first.
+  void work_off() {
+    std::stable_sort(kept_.begin(), kept_.end(),
+                     [](const Coarse& a, const Coarse& b) { return a.least_time < b.least_time; });
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      if (i % 1024 == 0) progress_("fitting plans", i, kept_.size());
+      play_until(kept_[i].least_time);
+      refine(kept_[i]);
+    }
+    play_until(std::numeric_limits<double>::infinity());
+    kept_.clear();
+    kept_counts_.clear();
+    counts_are_kept_ = false;
+  }
+
+  void refine(const Coarse& coarse) {
+    const StageCounts stages = stages_of(coarse);
+    const WaysCase& at = case_of(coarse);
+    const FamilyCase& family = family_at(coarse);
+    if (pruning_) {
+      const double price = dollars_per_second(at.ways, stages);
+      if (!best_.may_matter(least(coarse, price))) return;
+    }
+    const std::vector<Allocation> all = orders(job_.cluster, at.ways, stages);
+    for (std::uint32_t order = 0; order < all.size(); ++order) {
+      for (const std::uint32_t setting : family.settings) {
+        refine(all[order], {{}, coarse, order, setting}, family.microbatches);
+      }
+    }
+  }
+
+  ParallelStrategy strategy(const Allocation& allocation, std::uint32_t setting) const {
+    return strategy_of(allocation, space_.settings[setting], job_.global_batch, job_.sequence, job_.type);
+  }
+
+  void refine(const Allocation& allocation, Refined refined, std::int64_t microbatches) {
+    ++refined_count_;
+    const bool may_fit = limits_.may_fit(allocation, space_.settings[refined.setting], microbatches);
+    if (!may_fit && result_.nearest) {
+      reject(InfeasibleKind::memory, "out of memory");
       return;
     }
-    for (const auto& [group, stages] : allocation.runs) {
-      book_.need(ShardKey{group, allocation.tensor, allocation.context, allocation.expert,
-                          setting.micro_batch, setting.sequence_parallel});
-      book_.need_rings(group, allocation.tensor, allocation.data * allocation.context, allocation.expert);
+    ParallelStrategy plan = strategy(allocation, refined.setting);
+    const auto fitted = fitter_.fit(plan);
+    if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
+      if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
+      reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
+      return;
     }
-    candidates_.push_back({static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(s)});
-  }
-
-  ParallelStrategy strategy(const Candidate& candidate) const {
-    return strategy_of(allocations_[candidate.allocation], settings_[candidate.setting], job_.global_batch,
-                       job_.sequence, job_.type);
+    ORRERY_ENSURE(may_fit);
+    if (dropped_by_rule(plan)) return;
+    const Seconds time = least_time(plan, allocation.ways(), space_.settings[refined.setting]);
+    const auto cost = cost_of(plan, time);
+    if (over_budget(time, cost)) return;
+    ++result_.counts.evaluated;
+    refined.least = {time.value(), cost ? cost->per_iteration.value() : 0};
+    refined_.push(refined);
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
@@ -140,63 +301,35 @@ class Searcher {
     return false;
   }
 
-  void bound_candidates() {
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      if (i % 4096 == 0) progress_("fitting plans", i, candidates_.size());
-      ParallelStrategy plan = strategy(candidates_[i]);
-      const auto fitted = fitter_.fit(plan);
-      if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
-        if (trouble->kind == InfeasibleKind::memory) note_nearest(*trouble);
-        reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
-        continue;
-      }
-      if (dropped_by_rule(plan)) continue;
-      Bounded bounded{candidates_[i], least_time(plan), 0};
-      const auto cost = cost_of(plan, bounded.least_time);
-      if (cost) bounded.least_money = cost->per_iteration.value();
-      if (over_budget(bounded.least_time, cost)) continue;
-      bounded_.push_back(bounded);
-    }
-    result_.counts.evaluated = bounded_.size();
-    std::stable_sort(bounded_.begin(), bounded_.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.least_time < b.least_time; });
-  }
-
-  void note_nearest(const Infeasible& trouble) {
-    if (!result_.nearest) result_.nearest = trouble;
-  }
-
   // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
-  // its gradients have gone back through them and its parameters are updated. Weight gradients that are split
-  // off may come after those; where ranks go on by themselves the next iteration begins while a stage is at
-  // work.
-  Seconds least_time(const ParallelStrategy& plan) const {
+  // its gradients have gone back through them or been reduced and its parameters are updated. Weight
+  // gradients that are split off may come after those; where ranks go on by themselves the next iteration
+  // begins while a stage is at work.
+  Seconds least_time(const ParallelStrategy& plan, const Ways& ways, const Setting& setting) const {
     const Backward pass = backward_of(plan.schedule);
     Seconds lead, most;
+    const ShardCost* cost = nullptr;
+    double reduction = 0;  // s of a layer
     for (int stage = 0; stage < plan.pipeline; ++stage) {
-      Seconds busy, first_chunk;
-      for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-        PartTimes times =
-            book_.part_times(book_.shard(shard_key(plan, stage)), plan.part(stage, chunk), plan.recompute);
-        if (may_beat_its_price(plan, stage)) {
-          times.forward -= times.forward_tensor;
-          times.backward -= times.backward_tensor;
-        }
-        if (chunk == 0) first_chunk = times.forward + (pass == Backward::whole ? times.backward : Seconds(0));
-        busy += (times.forward + times.backward) * static_cast<double>(plan.microbatches());
+      const int group = plan.stages[static_cast<std::size_t>(stage)].group;
+      if (stage == 0 || group != plan.stages[static_cast<std::size_t>(stage - 1)].group) {
+        cost = &book_.shard(shard_key(plan, stage));
+        reduction = bounds_.layers_alike() ? least_reduction(book_, group, ways, setting) : 0;
       }
-      most = std::max(most, lead + busy);
+      Seconds work, first_chunk;
+      int layers = 0;
+      for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+        const PartTimes times = least_times(book_.part_times(*cost, plan.part(stage, chunk), plan.recompute),
+                                            job_.cluster.groups[static_cast<std::size_t>(group)], ways);
+        if (chunk == 0) first_chunk = times.forward + (pass == Backward::whole ? times.backward : Seconds(0));
+        work += times.forward + times.backward;
+        layers += plan.part(stage, chunk).count;
+      }
+      most = std::max(most,
+                      lead + work * static_cast<double>(plan.microbatches()) + Seconds(reduction * layers));
       if (!validates_later(plan.schedule)) lead += first_chunk;
     }
     return most;
-  }
-
-  // Prices assume that all GPUs of a node use its NICs. Collectives that are played have those to themselves
-  // that other stages leave alone.
-  bool may_beat_its_price(const ParallelStrategy& plan, int stage) const {
-    const NodeGroup& group = group_of_stage(job_.cluster, plan, stage);
-    const bool leaves_node = group.gpus_per_node % (plan.gpus_of_stage(stage) * plan.expert) != 0;
-    return leaves_node && group.nics_per_node < group.gpus_per_node;
   }
 
   std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration) const {
@@ -233,58 +366,62 @@ class Searcher {
     return topologies_.emplace(nodes, Topology(job_.cluster, nodes)).first->second;
   }
 
-  void estimate_candidates() {
-    Best best(job_.top);
-    for (std::size_t i = 0; i < bounded_.size(); ++i) {
-      if (i % 256 == 0) progress_("estimating plans", i, bounded_.size());
-      if (!best.may_matter(bounded_[i])) continue;
-      RatedPlan plan;
-      plan.strategy = strategy(bounded_[i].candidate);
-      auto fitted = fitter_.fit(plan.strategy);
-      plan.memory = std::move(std::get<FittedStages>(fitted).memory);
-      const Topology& topology = topology_for(plan.strategy.nodes);
-      const PricedPlan priced = book_.price(plan.strategy, topology);
-      if (cut_route(priced, topology)) {
-        reject(InfeasibleKind::shape, "a link that the plan needs is down");
-        --result_.counts.evaluated;
-        continue;
-      }
-      const PlanPrograms& programs = programs_for(priced, plan.strategy);
-      if (splits_backward(plan.strategy.schedule)) {
-        plan.memory = fitter_.memory_of(plan.strategy, programs);
-        if (fitter_.too_full(plan.strategy, plan.memory)) {
-          reject(InfeasibleKind::memory, "out of memory");
-          --result_.counts.evaluated;
-          continue;
-        }
-      }
-      plan.iteration = estimate_iteration(priced, programs, topology);
-      ++result_.counts.estimated;
-      plan.total_time = total_time(job_, plan.iteration);
-      plan.cost = cost_of(plan.strategy, plan.iteration);
-      if (over_budget(plan.iteration, plan.cost)) {
-        --result_.counts.evaluated;
-        continue;
-      }
-      best.add(plan.iteration,
-               plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity());
-      rated_.push_back(std::move(plan));
+  void play_until(double least_time) {
+    for (; !refined_.empty() && refined_.top().least.time <= least_time; refined_.pop()) {
+      if (best_.may_matter(refined_.top().least)) play(refined_.top());
     }
+  }
+
+  void play(const Refined& refined) {
+    const Coarse& from = refined.from;
+    RatedPlan plan;
+    plan.strategy =
+        strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
+    auto fitted = fitter_.fit(plan.strategy);
+    plan.memory = std::move(std::get<FittedStages>(fitted).memory);
+    const Topology& topology = topology_for(plan.strategy.nodes);
+    const PricedPlan priced = book_.price(plan.strategy, topology);
+    if (cut_route(priced, topology)) {
+      reject(InfeasibleKind::shape, "a link that the plan needs is down");
+      --result_.counts.evaluated;
+      return;
+    }
+    const PlanPrograms& programs = programs_for(priced, plan.strategy);
+    if (splits_backward(plan.strategy.schedule)) {
+      plan.memory = fitter_.memory_of(plan.strategy, programs);
+      if (fitter_.too_full(plan.strategy, plan.memory)) {
+        reject(InfeasibleKind::memory, "out of memory");
+        --result_.counts.evaluated;
+        return;
+      }
+    }
+    plan.iteration = estimate_iteration(priced, programs, topology);
+    ++result_.counts.estimated;
+    plan.total_time = total_time(job_, plan.iteration);
+    plan.cost = cost_of(plan.strategy, plan.iteration);
+    if (over_budget(plan.iteration, plan.cost)) {
+      --result_.counts.evaluated;
+      return;
+    }
+    best_.add({plan.iteration.value(),
+               plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
+    rated_.push_back({std::move(plan), refined.place()});
   }
 
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
   void select() {
-    std::stable_sort(rated_.begin(), rated_.end(),
-                     [](const RatedPlan& a, const RatedPlan& b) { return a.iteration < b.iteration; });
+    std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
+      return std::pair(a.plan.iteration, a.place) < std::pair(b.plan.iteration, b.place);
+    });
     std::vector<ParetoPoint> points;
-    for (const RatedPlan& plan : rated_) {
+    for (const auto& [plan, place] : rated_) {
       // A plan without a price is worse than any that has one: NaN keeps it off the front.
       const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
       points.push_back({to_hours(plan.total_time), dollars});
     }
-    for (const std::size_t index : pareto_front(points)) rated_[index].on_front = true;
+    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
     for (std::size_t i = 0; i < rated_.size(); ++i) {
-      RatedPlan& plan = rated_[i];
+      RatedPlan& plan = rated_[i].plan;
       plan.among_fastest = i < static_cast<std::size_t>(job_.top);
       if (plan.among_fastest || plan.on_front) result_.plans.push_back(std::move(plan));
     }
@@ -296,12 +433,23 @@ class Searcher {
   PriceBook& book_;
   const SearchProgress& progress_;
   StageFitter fitter_;
+  LayerLimits limits_;
+  TimeBounds bounds_;
   SearchResult result_;
-  std::vector<Allocation> allocations_;
-  std::vector<Setting> settings_;
-  std::vector<Candidate> candidates_;
-  std::vector<Bounded> bounded_;
-  std::vector<RatedPlan> rated_;
+  CandidateSpace space_;
+  bool pruning_ = false;
+  std::size_t refined_count_ = 0;
+  std::set<decltype(std::declval<Coarse>().place())> seeds_;  // worked off already
+  BestPlans best_;
+  std::vector<Coarse> kept_;
+  StageCounts kept_counts_;  // of each group, for each of kept_
+  bool counts_are_kept_ = false;
+  std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
+  struct Rated {
+    RatedPlan plan;
+    decltype(std::declval<Refined>().place()) place;
+  };
+  std::vector<Rated> rated_;
   struct ProgramKey {
     ScheduleShape shape;
     int replicas;
@@ -312,13 +460,23 @@ class Searcher {
   std::map<std::vector<int>, Topology> topologies_;
 };
 
+// Groups that nobody has said the price of.
+std::string unpriced(const ClusterSpec& cluster) {
+  std::string names;
+  for (const NodeGroup& group : cluster.groups) {
+    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
+  }
+  return names;
+}
+
 }  // namespace
 
 std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds iteration,
                                           const std::optional<RunCost>& cost) {
   if (job.deadline && total_time(job, iteration) > *job.deadline) return "later than the deadline";
   if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
-  return cost ? "over the budget" : "no price, so the budget cannot be checked";
+  return cost ? std::string("over the budget")
+              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
 }
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,

@@ -19,6 +19,10 @@
 
 namespace orrery {
 
+// Whether candidates that cannot be among the best are dropped before anything is known of their memory:
+// never (every rejection is counted), where there are many, always.
+enum class Pruning { never, where_large, always };
+
 struct SearchJob {
   ModelSpec model;
   ClusterSpec cluster;
@@ -31,6 +35,7 @@ struct SearchJob {
   std::optional<Dollars> budget;  // on the whole job
   std::optional<Seconds> deadline;
   int top = 10;
+  Pruning pruning = Pruning::where_large;
 
   [[nodiscard]] double tokens_per_iteration() const {
     return static_cast<double>(global_batch) * static_cast<double>(sequence);
@@ -51,7 +56,11 @@ struct SearchSpaceCounts {
   std::size_t enumerated = 0;
   std::map<InfeasibleKind, std::size_t> rejected;
   std::map<std::string, std::size_t> reasons;  // of the rejected, in words
-  std::size_t evaluated = 0;                   // feasible: priced and bounded from below
+  // Cannot be among the best, whatever their memory, by a bound that asks neither how their layers are split
+  // nor how their groups are ordered. With any of these the counts of rules, memory and budget are of the
+  // others alone.
+  std::size_t pruned = 0;
+  std::size_t evaluated = 0;  // feasible: priced and bounded from below
   std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best
   std::size_t operators = 0;  // operator shapes priced in the one batch
 };

@@ -221,10 +221,14 @@ Table csv_table(const SearchReport& report) {
 }
 
 std::string counts_text(const SearchSpaceCounts& counts) {
-  std::string text = grouped(counts.enumerated) + " candidates, " + grouped(counts.evaluated) +
-                     " feasible; " + grouped(counts.estimated) +
-                     " played by the exact recurrence, the others cannot be among the best; " +
-                     grouped(counts.operators) + " operators priced\n";
+  std::string text = grouped(counts.enumerated) + " candidates, ";
+  if (counts.pruned > 0) {
+    text += grouped(counts.pruned) + " of them cannot be among the best whatever their memory\n" +
+            "(--explain looks at them all); of the others ";
+  }
+  text += grouped(counts.evaluated) + " feasible; " + grouped(counts.estimated) +
+          " played by the exact recurrence, the others cannot be among the best; " +
+          grouped(counts.operators) + " operators priced\n";
   std::vector<std::pair<std::string, std::size_t>> reasons(counts.reasons.begin(), counts.reasons.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

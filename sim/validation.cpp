@@ -40,10 +40,10 @@ SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan) {
         known.model == plan.model && known.cluster == cluster && known.stack == plan.stack)
       return known;
   }
-  books.push_back({plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
-                   std::make_unique<PriceBook>(
-                       plan.model, cluster,
-                       JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
+  books.push_back(
+      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
+       std::make_unique<PriceBook>(plan.model, cluster,
+                                   JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
   return books.back();
 }
 
@@ -74,8 +74,8 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
 
 std::string set_of(const MappedRun& mapped) {
   std::string set = mapped.run->group();
-  for (const char* column : {"framework", "gpu", "model", "layers", "hidden", "seq", "n_gpus", "gbs", "precision",
-                             "recompute"}) {
+  for (const char* column :
+       {"framework", "gpu", "model", "layers", "hidden", "seq", "n_gpus", "gbs", "precision", "recompute"}) {
     set += "|" + mapped.run->text(column);
   }
   return set;
@@ -86,6 +86,10 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   const MeasuredRun& run = *mapped.run;
   result.id = run.id();
   result.group = run.group();
+  const auto& shapes = mapped.plan.model.shapes;
+  const bool experts =
+      std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
+  result.kind = run.text("gpu") + (experts ? " experts" : "");
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");
@@ -160,10 +164,11 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   return validation;
 }
 
-GroupAccuracy accuracy(const Validation& validation, const std::string& group) {
+GroupAccuracy accuracy(const Validation& validation, const std::string& group, const std::string& kind) {
   PredictedAndMeasured all;
   std::map<std::string, PredictedAndMeasured> sets;
   for_each_timed(validation, group, [&](const ValidatedRun& run) {
+    if (!kind.empty() && run.kind != kind) return;
     for (PredictedAndMeasured* table : {&all, &sets[run.set]}) {
       table->predicted.push_back(run.predicted);
       table->measured.push_back(*run.measured);
@@ -198,6 +203,15 @@ MemoryAccuracy memory_accuracy(const Validation& validation, const std::string& 
   result.runs = peaks.measured.size();
   result.errors = summarize_errors(peaks);
   return result;
+}
+
+std::vector<std::string> kinds_of(const Validation& validation, const std::string& group) {
+  std::vector<std::string> kinds;
+  for_each_timed(validation, group, [&](const ValidatedRun& run) {
+    if (std::find(kinds.begin(), kinds.end(), run.kind) == kinds.end()) kinds.push_back(run.kind);
+  });
+  std::sort(kinds.begin(), kinds.end());
+  return kinds;
 }
 
 std::vector<std::string> groups_of(const Validation& validation) {

@@ -20,12 +20,13 @@ struct ValidationOptions {
   std::function<void(MeasuredPlan&)> change;
 };
 
-// A run that was expressed. Where several plans are possible, `predicted` is the geometric mean of the fastest
-// and the slowest of them.
+// A run that was expressed. Where several plans are possible, `predicted` is the geometric mean of the
+// fastest and the slowest of them.
 struct ValidatedRun {
   std::string id, group;
-  std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
-  std::optional<double> measured;     // s of an iteration; absent where nothing was published, or it failed
+  std::string kind;  // its GPU, and "experts" for a mixture of them
+  std::string set;   // equal for runs of the same group, model, GPU count and batch: their plans compete
+  std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
   double predicted = 0, low = 0, high = 0;  // s
   std::optional<double> measured_memory;    // GiB, of the fullest GPU
   double predicted_memory = 0;              // GiB
@@ -49,9 +50,9 @@ struct GroupAccuracy {
   std::string name;
   std::size_t runs = 0;
   ErrorSummary errors;
-  double spearman = 0;       // NaN where there is nothing to rank
-  double mean_regret = 0;    // of the plan predicted fastest, over the sets of competing plans
-  std::size_t sets = 0;      // of two plans or more
+  double spearman = 0;     // NaN where there is nothing to rank
+  double mean_regret = 0;  // of the plan predicted fastest, over the sets of competing plans
+  std::size_t sets = 0;    // of two plans or more
 };
 
 struct MemoryAccuracy {
@@ -60,8 +61,9 @@ struct MemoryAccuracy {
   std::size_t true_positive = 0, false_positive = 0, false_negative = 0;  // out of memory, of all runs
 };
 
-// Of one group, or of all runs where `group` is empty.
-GroupAccuracy accuracy(const Validation&, const std::string& group);
+// Of one group, or of all runs where `group` is empty; of one kind of runs, or of all where `kind` is empty.
+GroupAccuracy accuracy(const Validation&, const std::string& group, const std::string& kind = {});
+std::vector<std::string> kinds_of(const Validation&, const std::string& group);  // of runs with a time
 MemoryAccuracy memory_accuracy(const Validation&, const std::string& group);
 std::vector<std::string> groups_of(const Validation&);  // in the order of the table
 

@@ -30,48 +30,62 @@ std::string signed_percent(double fraction) {
 Table groups_table(const Validation& validation) {
   Table table;
   table.columns.push_back({"group"});
-  for (const char* title : {"runs", "mean %", "median %", "p90 %", "worst %", "bias %", "rank", "regret %", "sets"})
+  for (const char* title :
+       {"runs", "mean %", "median %", "p90 %", "worst %", "bias %", "rank", "regret %", "sets"})
     table.columns.push_back({title, Align::right});
-  auto groups = groups_of(validation);
-  groups.emplace_back();
-  for (const std::string& group : groups) {
-    const GroupAccuracy all = accuracy(validation, group);
-    if (all.runs == 0) continue;
-    table.rows.push_back({group.empty() ? "all" : group, std::to_string(all.runs), percent(all.errors.mean),
+  const auto add = [&](const std::string& name, const GroupAccuracy& all) {
+    if (all.runs == 0) return;
+    table.rows.push_back({name, std::to_string(all.runs), percent(all.errors.mean),
                           percent(all.errors.median), percent(all.errors.p90), percent(all.errors.maximum),
                           signed_percent(all.errors.bias), fixed(all.spearman, 3),
                           all.sets > 0 ? percent(all.mean_regret) : "-", std::to_string(all.sets)});
+  };
+  for (const std::string& group : groups_of(validation)) {
+    add(group, accuracy(validation, group));
+    const auto kinds = kinds_of(validation, group);
+    for (const std::string& kind : kinds) {
+      if (kinds.size() > 1) add("  " + kind, accuracy(validation, group, kind));
+    }
   }
+  add("all", accuracy(validation, ""));
   return table;
 }
 
 Table memory_table(const Validation& validation) {
   Table table;
   table.columns.push_back({"group"});
-  for (const char* title : {"peaks", "mean %", "bias %", "failed, foreseen", "failed, called safe", "ran, called too big"})
+  for (const char* title :
+       {"peaks", "mean %", "bias %", "failed, foreseen", "failed, called safe", "ran, called too big"})
     table.columns.push_back({title, Align::right});
   for (const std::string& group : groups_of(validation)) {
     const MemoryAccuracy memory = memory_accuracy(validation, group);
     if (memory.runs + memory.true_positive + memory.false_negative + memory.false_positive == 0) continue;
-    table.rows.push_back({group, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
-                          memory.runs > 0 ? signed_percent(memory.errors.bias) : "-",
-                          std::to_string(memory.true_positive), std::to_string(memory.false_negative),
-                          std::to_string(memory.false_positive)});
+    table.rows.push_back(
+        {group, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
+         memory.runs > 0 ? signed_percent(memory.errors.bias) : "-", std::to_string(memory.true_positive),
+         std::to_string(memory.false_negative), std::to_string(memory.false_positive)});
   }
   return table;
 }
 
 Table runs_table(const Validation& validation) {
   Table table;
-  table.columns = {{"run"}, {"measured s", Align::right}, {"predicted s", Align::right}, {"error %", Align::right},
-                   {"range s", Align::right}, {"GiB", Align::right}, {"predicted GiB", Align::right}};
+  table.columns = {{"run"},
+                   {"measured s", Align::right},
+                   {"predicted s", Align::right},
+                   {"error %", Align::right},
+                   {"range s", Align::right},
+                   {"GiB", Align::right},
+                   {"predicted GiB", Align::right}};
   for (const ValidatedRun& run : validation.runs) {
     const std::string range = run.high > run.low ? fixed(run.low, 3) + "-" + fixed(run.high, 3) : "";
-    table.rows.push_back({run.id, run.measured ? fixed(*run.measured, 4) : run.failed ? "failed" : "",
-                          fixed(run.predicted, 4),
-                          run.measured ? signed_percent(run.predicted / *run.measured - 1) : "", range,
-                          run.measured_memory ? fixed(*run.measured_memory, 1) : "",
-                          fixed(run.predicted_memory, 1)});
+    table.rows.push_back(
+        {run.id,
+         run.measured ? fixed(*run.measured, 4)
+         : run.failed ? "failed"
+                      : "",
+         fixed(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
+         range, run.measured_memory ? fixed(*run.measured_memory, 1) : "", fixed(run.predicted_memory, 1)});
   }
   return table;
 }
@@ -89,9 +103,11 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
 std::string validation_text(const Validation& validation, RunRows rows) {
   std::string text;
   if (rows == RunRows::listed) text += to_text(runs_table(validation)) + "\n";
-  text += "Time of an iteration, predicted over published; rank: Spearman; regret: of the plan predicted fastest among\n"
-          "plans for the same model, GPUs and batch\n\n" +
-          to_text(groups_table(validation));
+  text +=
+      "Time of an iteration, predicted over published; rank: Spearman; regret: of the plan predicted fastest "
+      "among\n"
+      "plans for the same model, GPUs and batch\n\n" +
+      to_text(groups_table(validation));
   const Table memory = memory_table(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
   std::map<std::string, std::size_t> assumed, skipped;
@@ -100,8 +116,9 @@ std::string validation_text(const Validation& validation, RunRows rows) {
   }
   for (const SkippedRun& run : validation.skipped) ++skipped[run.group + ": " + run.reason];
   if (!assumed.empty())
-    text += "\nAssumed where the source is silent; ranges are answered by the geometric mean of their ends\n\n" +
-            to_text(counts_table("assumption", assumed));
+    text +=
+        "\nAssumed where the source is silent; ranges are answered by the geometric mean of their ends\n\n" +
+        to_text(counts_table("assumption", assumed));
   if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(counts_table("reason", skipped));
   return text;
 }
@@ -133,10 +150,18 @@ std::string validation_json(const Validation& validation) {
     row["name"] = name;
     row["rows"] = group.runs;
     errors_of(row, group);
+    row["kinds"] = Json::array();
+    for (const std::string& kind : kinds_of(validation, name)) {
+      const GroupAccuracy part = accuracy(validation, name, kind);
+      Json of_kind{{"name", kind}, {"rows", part.runs}};
+      errors_of(of_kind, part);
+      row["kinds"].push_back(std::move(of_kind));
+    }
     json["groups"].push_back(std::move(row));
   }
   const MemoryAccuracy memory = memory_accuracy(validation, "");
-  json["memory"] = {{"rows", memory.runs}, {"mape", number(memory.errors.mean)}, {"bias", number(memory.errors.bias)}};
+  json["memory"] = {
+      {"rows", memory.runs}, {"mape", number(memory.errors.mean)}, {"bias", number(memory.errors.bias)}};
   json["oom"] = {{"true_positive", memory.true_positive},
                  {"false_positive", memory.false_positive},
                  {"false_negative", memory.false_negative}};
@@ -151,6 +176,15 @@ std::string validation_json(const Validation& validation) {
                             {"predicted_gib", run.predicted_memory},
                             {"assumptions", run.assumptions}});
   }
+  return json.dump(2) + "\n";
+}
+
+std::string ablation_json(const std::vector<NamedValidation>& all) {
+  Json json;
+  json["ablation"] = Json::array();
+  for (const NamedValidation& one : all)
+    json["ablation"].push_back(
+        {{"name", one.name}, {"validation", Json::parse(validation_json(one.validation))}});
   return json.dump(2) + "\n";
 }
 

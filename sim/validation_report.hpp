@@ -18,5 +18,6 @@ struct NamedValidation {
   Validation validation;
 };
 std::string ablation_text(const std::vector<NamedValidation>&);
+std::string ablation_json(const std::vector<NamedValidation>&);  // {"ablation": [{"name", "validation"}]}
 
 }  // namespace orrery

@@ -1,7 +1,6 @@
 #include "strategies/enumerate.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "platforms/errors.hpp"
@@ -10,75 +9,21 @@
 namespace orrery {
 namespace {
 
-std::vector<int> divisors(std::int64_t number, int most) {
+std::vector<int> divisors(std::int64_t number, std::int64_t most) {
   std::vector<int> found;
-  for (int i = 1; i <= most && i <= number; ++i) {
-    if (number % i == 0) found.push_back(i);
+  for (std::int64_t i = 1; i <= most && i <= number; ++i) {
+    if (number % i == 0) found.push_back(static_cast<int>(i));
   }
   return found;
 }
 
-// Far more than anybody waits for; each is looked at with every setting.
-constexpr std::size_t kMostAllocations = 4'000'000;
-
-int gpus_of(const NodeGroup& group) {
-  return group.count.maximum * group.gpus_per_node;
+// Stages of a group come in steps that fill its nodes.
+int full_node_step(const NodeGroup& group, std::int64_t gpus_of_stage) {
+  return static_cast<int>(group.gpus_per_node / std::gcd(gpus_of_stage, std::int64_t{group.gpus_per_node}));
 }
 
-// Calls visit(stages of each group) for every way to give 1 to `most` stages to the groups, at most caps[g]
-// each.
-void for_each_stage_split(const std::vector<int>& caps, int most, SearchMode mode,
-                          const std::function<void(const std::vector<int>&)>& visit) {
-  std::vector<int> stages(caps.size(), 0);
-  const std::function<void(std::size_t, int)> fill = [&](std::size_t group, int used) {
-    if (group == caps.size()) {
-      const auto groups = std::count_if(stages.begin(), stages.end(), [](int count) { return count > 0; });
-      if (used > 0 && (mode != SearchMode::homogeneous || groups == 1)) visit(stages);
-      return;
-    }
-    for (stages[group] = 0; stages[group] <= std::min(caps[group], most - used); ++stages[group]) {
-      fill(group + 1, used + stages[group]);
-    }
-    stages[group] = 0;
-  };
-  fill(0, 0);
-}
-
-// One allocation for every order of the groups that have stages.
-void append_orders(const ClusterSpec& cluster, Allocation allocation, const std::vector<int>& stages,
-                   std::vector<Allocation>& into) {
-  std::vector<int> order;
-  const int unit = allocation.tensor * allocation.context * allocation.data;
-  for (std::size_t group = 0; group < stages.size(); ++group) {
-    const NodeGroup& nodes = cluster.groups[group];
-    const int gpus = stages[group] * unit;
-    const int used = (gpus + nodes.gpus_per_node - 1) / nodes.gpus_per_node;
-    allocation.nodes.push_back(std::max(used, nodes.count.minimum));
-    allocation.full_nodes = allocation.full_nodes && gpus % nodes.gpus_per_node == 0;
-    if (stages[group] > 0) order.push_back(static_cast<int>(group));
-  }
-  do {
-    allocation.runs.clear();
-    for (const int group : order)
-      allocation.runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
-    into.push_back(allocation);
-    if (into.size() > kMostAllocations) {
-      throw InputError("cluster " + cluster.name, "more than four million ways to give its GPUs to stages",
-                       "fewer node groups, lower counts, or a --space with fewer choices or stages");
-    }
-  } while (std::next_permutation(order.begin(), order.end()));
-}
-
-using Obstacle = std::optional<std::string>;
-
-Obstacle node_obstacle(const ClusterSpec& cluster, const Allocation& allocation) {
-  const int lanes = allocation.tensor * allocation.context;
-  for (const auto& [group, stages] : allocation.runs) {
-    const int per_node = cluster.groups[static_cast<std::size_t>(group)].gpus_per_node;
-    if (allocation.tensor > per_node) return "a tensor group larger than a node";
-    if (per_node % lanes != 0 && lanes % per_node != 0) return "a stage does not fill nodes evenly";
-  }
-  return std::nullopt;
+std::int64_t gpus_of(const NodeGroup& group) {
+  return std::int64_t{group.count.maximum} * group.gpus_per_node;
 }
 
 Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
@@ -90,9 +35,9 @@ Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
 }
 
 // Two blocks for each context rank, so that causal work is equal; a share for each tensor rank.
-bool sequence_divides(std::int64_t sequence, const Allocation& allocation, bool sequence_parallel) {
-  if (allocation.context > 1 && sequence % (2 * std::int64_t{allocation.context}) != 0) return false;
-  return !sequence_parallel || sequence / allocation.context % allocation.tensor == 0;
+bool sequence_divides(std::int64_t sequence, const Ways& ways, bool sequence_parallel) {
+  if (ways.context > 1 && sequence % (2 * std::int64_t{ways.context}) != 0) return false;
+  return !sequence_parallel || sequence / ways.context % ways.tensor == 0;
 }
 
 // Dense layers have nothing to spread; a model of dense layers alone has no experts at all.
@@ -105,15 +50,6 @@ bool experts_divide(const ModelSpec& model, int expert) {
     if (shape.experts % expert != 0) return false;
   }
   return any;
-}
-
-Obstacle microbatch_obstacle(const Setting& setting, int stages, std::int64_t microbatches) {
-  if (microbatches > kMostPlanMicrobatches) return "too many microbatches";
-  if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
-  if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
-  if (stages < 2) return "interleaved with one pipeline stage";
-  if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
-  return std::nullopt;
 }
 
 }  // namespace
@@ -135,30 +71,83 @@ int Allocation::stages() const {
                          [](int sum, const auto& run) { return sum + run.second; });
 }
 
-std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
-                                    std::int64_t global_batch) {
-  int most_gpus = 0;
+std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space, std::int64_t global_batch) {
+  std::int64_t most_gpus = 0;
   for (const NodeGroup& group : cluster.groups) most_gpus = std::max(most_gpus, gpus_of(group));
+  most_gpus = std::min(most_gpus, space.most_gpus);
+  std::vector<Ways> all;
   const std::vector<int> data_ways = divisors(global_batch, most_gpus);
-  std::vector<Allocation> all;
-  const auto add = [&](int tensor, int context, int expert, int data) {
-    std::vector<int> caps;
-    const std::int64_t unit =
-        std::int64_t{tensor} * context * data;  // GPUs of a stage; may be more than 32 bits count
-    for (const NodeGroup& group : cluster.groups) caps.push_back(static_cast<int>(gpus_of(group) / unit));
-    const Allocation allocation{tensor, context, expert, data, {}, {}, true};
-    for_each_stage_split(caps, space.most_stages, mode, [&](const std::vector<int>& stages) {
-      append_orders(cluster, allocation, stages, all);
-    });
-  };
   for (const int tensor : space.tensor) {
     for (const int context : space.context) {
       for (const int expert : space.expert) {
-        for (const int data : data_ways) add(tensor, context, expert, data);
+        for (const int data : data_ways) {
+          const Ways ways{tensor, context, expert, data};
+          if (ways.gpus_of_stage() <= most_gpus) all.push_back(ways);
+        }
       }
     }
   }
   return all;
+}
+
+void for_each_stage_counts(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
+                           const Ways& ways, const std::function<void(const StageCounts&)>& visit) {
+  const std::int64_t unit = ways.gpus_of_stage();
+  const auto most = static_cast<int>(std::min<std::int64_t>(space.most_stages, space.most_gpus / unit));
+  std::vector<int> steps, caps;
+  for (const NodeGroup& group : cluster.groups) {
+    steps.push_back(full_node_step(group, unit));
+    caps.push_back(static_cast<int>(std::min<std::int64_t>(most, gpus_of(group) / unit)));
+  }
+  StageCounts stages(caps.size(), 0);
+  const std::function<void(std::size_t, int)> fill = [&](std::size_t group, int used) {
+    if (group == caps.size()) {
+      if (used > 0) visit(stages);
+      return;
+    }
+    const bool alone = mode == SearchMode::homogeneous && used > 0;
+    const int cap = alone ? 0 : std::min(caps[group], most - used);
+    for (stages[group] = 0; stages[group] <= cap; stages[group] += steps[group]) {
+      fill(group + 1, used + stages[group]);
+    }
+    stages[group] = 0;
+  };
+  fill(0, 0);
+}
+
+std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
+  std::vector<int> nodes;
+  for (std::size_t group = 0; group < stages.size(); ++group) {
+    const NodeGroup& spec = cluster.groups[group];
+    const std::int64_t used =
+        (stages[group] * ways.gpus_of_stage() + spec.gpus_per_node - 1) / spec.gpus_per_node;
+    nodes.push_back(std::max(static_cast<int>(used), spec.count.minimum));
+  }
+  return nodes;
+}
+
+std::vector<Allocation> orders(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
+  std::vector<int> order;
+  for (std::size_t group = 0; group < stages.size(); ++group) {
+    if (stages[group] > 0) order.push_back(static_cast<int>(group));
+  }
+  std::vector<Allocation> all;
+  const std::vector<int> nodes = nodes_of(cluster, ways, stages);
+  do {
+    all.push_back({ways.tensor, ways.context, ways.expert, ways.data, {}, nodes});
+    for (const int group : order) {
+      all.back().runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  return all;
+}
+
+std::size_t order_count(const StageCounts& stages) {
+  std::size_t count = 1, groups = 0;
+  for (const int stages_of_group : stages) {
+    if (stages_of_group > 0) count *= ++groups;
+  }
+  return count;
 }
 
 std::vector<Setting> settings(const SearchSpace& space) {
@@ -202,31 +191,63 @@ std::vector<Setting> settings(const SearchSpace& space) {
   return all;
 }
 
-std::optional<std::string> shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster,
-                                          const Allocation& allocation, const Setting& setting,
-                                          std::int64_t global_batch, std::int64_t sequence) {
-  if (!allocation.full_nodes) return "GPUs of a node would be idle";
-  if (global_batch % (setting.micro_batch * allocation.data) != 0) return "the batch does not divide";
-  if (allocation.stages() * setting.chunks > model.layer_count()) return "more stages than layers";
-  if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
-    return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
-  }
-  if (setting.sequence_parallel && allocation.tensor == 1)
-    return "sequence parallelism without tensor parallelism";
+Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t sequence) {
   if (model.learned_positions > 0 && sequence > model.learned_positions) {
     return "the sequence is longer than the model's position table";
   }
-  if (allocation.data % allocation.expert != 0) return "expert ways do not divide the data ways";
-  if (auto obstacle = node_obstacle(cluster, allocation)) return obstacle;
+  if (ways.data % ways.expert != 0) return "expert ways do not divide the data ways";
   for (const LayerShape& shape : model.shapes) {
-    if (auto obstacle = tensor_obstacle(shape, allocation.tensor)) return obstacle;
-    const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
-    if (!sequence_divides(tokens, allocation, setting.sequence_parallel))
-      return "the sequence does not divide";
+    if (auto obstacle = tensor_obstacle(shape, ways.tensor)) return obstacle;
   }
-  if (!experts_divide(model, allocation.expert)) return "experts do not divide";
-  return microbatch_obstacle(setting, allocation.stages(),
-                             global_batch / (setting.micro_batch * allocation.data));
+  if (!experts_divide(model, ways.expert)) return "experts do not divide";
+  return std::nullopt;
+}
+
+Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
+                          std::int64_t global_batch, std::int64_t sequence) {
+  if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
+  if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
+    return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
+  }
+  if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";
+  for (const LayerShape& shape : model.shapes) {
+    const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
+    if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
+  }
+  if (global_batch / (setting.micro_batch * ways.data) > kMostPlanMicrobatches)
+    return "too many microbatches";
+  return std::nullopt;
+}
+
+Obstacle group_obstacle(const NodeGroup& group, const Ways& ways) {
+  const std::int64_t lanes = std::int64_t{ways.tensor} * ways.context;
+  if (ways.tensor > group.gpus_per_node) return "a tensor group larger than a node";
+  if (group.gpus_per_node % lanes != 0 && lanes % group.gpus_per_node != 0)
+    return "a stage does not fill nodes evenly";
+  return std::nullopt;
+}
+
+Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int stages,
+                         std::int64_t microbatches) {
+  if (stages * setting.chunks > model.layer_count()) return "more stages than layers";
+  if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
+  if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
+  if (stages < 2) return "interleaved with one pipeline stage";
+  if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
+  return std::nullopt;
+}
+
+Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, const Allocation& allocation,
+                        const Setting& setting, std::int64_t global_batch, std::int64_t sequence) {
+  const Ways ways = allocation.ways();
+  if (auto obstacle = ways_obstacle(model, ways, sequence)) return obstacle;
+  if (auto obstacle = setting_obstacle(model, ways, setting, global_batch, sequence)) return obstacle;
+  for (const auto& [group, stages] : allocation.runs) {
+    if (auto obstacle = group_obstacle(cluster.groups[static_cast<std::size_t>(group)], ways))
+      return obstacle;
+  }
+  return stages_obstacle(model, setting, allocation.stages(),
+                         global_batch / (setting.micro_batch * ways.data));
 }
 
 ParallelStrategy strategy_of(const Allocation& allocation, const Setting& setting, std::int64_t global_batch,

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "platforms/cluster.hpp"
@@ -16,6 +17,16 @@ namespace orrery {
 enum class SearchMode { homogeneous, heterogeneous, cost };
 std::string_view to_text(SearchMode);
 
+// The degrees that all stages share.
+struct Ways {
+  int tensor = 1;
+  int context = 1;
+  int expert = 1;
+  int data = 1;
+  // GPUs of a stage in all its replicas; may be more than 32 bits count.
+  [[nodiscard]] std::int64_t gpus_of_stage() const { return std::int64_t{tensor} * context * data; }
+};
+
 // How many GPUs of which group each stage gets. The stages of one group are neighbours.
 struct Allocation {
   int tensor = 1;
@@ -24,9 +35,9 @@ struct Allocation {
   int data = 1;
   std::vector<std::pair<int, int>> runs;  // (group, stages) in pipeline order
   std::vector<int> nodes;                 // of each group, used or paid for
-  bool full_nodes = true;                 // no GPU of a used node is idle
 
   [[nodiscard]] int stages() const;
+  [[nodiscard]] Ways ways() const { return {tensor, context, expert, data}; }
 };
 
 // What is the same for all stages.
@@ -41,17 +52,41 @@ struct Setting {
   bool overlap_param_gather = false;
 };
 
-// Every (tensor, context, data, stages of each group, order of groups) that the cluster's largest counts
-// allow; groups with a fixed count are paid for whether used or not. homogeneous: one group a plan.
-// Data-parallel ways divide `global_batch`. In a fixed order.
-std::vector<Allocation> allocations(const ClusterSpec&, const SearchSpace&, SearchMode,
-                                    std::int64_t global_batch);
+// Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways
+// divide `global_batch`. In a fixed order.
+std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, std::int64_t global_batch);
+
+// Stages of each group of the cluster.
+using StageCounts = std::vector<int>;
+
+// Calls visit(counts) for every way to give up to `space.most_stages` stages to the groups, at least one in
+// all, within their largest counts and `space.most_gpus`, so that no node has an idle GPU beside a busy one.
+// homogeneous: one group a plan. In a fixed order.
+void for_each_stage_counts(const ClusterSpec&, const SearchSpace&, SearchMode, const Ways&,
+                           const std::function<void(const StageCounts&)>& visit);
+
+// Nodes of each group that such a plan uses or pays for: groups with a fixed count are paid for whether used
+// or not.
+std::vector<int> nodes_of(const ClusterSpec&, const Ways&, const StageCounts&);
+
+// One allocation for every order of the groups that have stages; so many of them.
+std::vector<Allocation> orders(const ClusterSpec&, const Ways&, const StageCounts&);
+std::size_t order_count(const StageCounts&);
+
 std::vector<Setting> settings(const SearchSpace&);
 
 // Why a candidate has no shape (heads, sequence, batch, chunks, ... do not divide), in words; absent when it
-// has one.
-std::optional<std::string> shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&,
-                                          const Setting&, std::int64_t global_batch, std::int64_t sequence);
+// has one. A search asks each question once for all candidates that share its answer: for the ways, for the
+// ways with a setting, for a group with stages, and for a number of stages.
+using Obstacle = std::optional<std::string_view>;
+Obstacle ways_obstacle(const ModelSpec&, const Ways&, std::int64_t sequence);
+Obstacle setting_obstacle(const ModelSpec&, const Ways&, const Setting&, std::int64_t global_batch,
+                          std::int64_t sequence);
+Obstacle group_obstacle(const NodeGroup&, const Ways&);
+Obstacle stages_obstacle(const ModelSpec&, const Setting&, int stages, std::int64_t microbatches);
+// All of them together.
+Obstacle shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&, const Setting&,
+                        std::int64_t global_batch, std::int64_t sequence);
 
 // The strategy without its parts.
 ParallelStrategy strategy_of(const Allocation&, const Setting&, std::int64_t global_batch,

@@ -25,6 +25,7 @@ constexpr std::array kMethods{RecomputeMethod::uniform, RecomputeMethod::block};
 
 const std::vector<std::string> kKeys{"model",
                                      "cluster",
+                                     "stack",
                                      "data",
                                      "context",
                                      "expert",
@@ -215,6 +216,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   Plan plan;
   plan.model = top.at("model").text();
   plan.cluster = top.at("cluster").text();
+  if (const auto stack = top.find("stack")) plan.stack = stack->text();
   ParallelStrategy& strategy = plan.strategy;
   read_integer(top, "data", kMostWays, strategy.data);
   read_integer(top, "context", kMostWays, strategy.context);
@@ -241,6 +243,7 @@ std::string to_yaml(const Plan& plan) {
   const ParallelStrategy& strategy = plan.strategy;
   const Recompute& recompute = strategy.recompute;
   return line("model", quoted(plan.model)) + line("cluster", quoted(plan.cluster)) +
+         (plan.stack.empty() ? std::string() : line("stack", quoted(plan.stack))) +
          line("data", strategy.data) + line("context", strategy.context) + line("expert", strategy.expert) +
          line("chunks", strategy.chunks) + line("micro_batch", strategy.micro_batch) +
          line("global_batch", strategy.global_batch) + line("sequence", strategy.sequence) +

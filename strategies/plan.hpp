@@ -16,6 +16,7 @@ struct Plan {
   std::string model;    // as given: a built-in name or a path
   std::string cluster;  // likewise
   ParallelStrategy strategy;
+  std::string stack = {};  // software stack, a preset's name or a path; empty: Orrery's default
   bool operator==(const Plan&) const = default;
 };
 

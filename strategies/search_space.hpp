@@ -17,6 +17,7 @@ struct SearchSpace {
   std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
+  std::int64_t most_gpus = 1'000'000'000;  // of all groups together
   // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};

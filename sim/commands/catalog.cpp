@@ -4,6 +4,7 @@
 
 #include "analysis/table.hpp"
 #include "costmodels/estimators.hpp"
+#include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/instance.hpp"
 #include "sim/command_line.hpp"
@@ -15,7 +16,7 @@
 namespace orrery {
 namespace {
 
-constexpr const char* kLists = "gpus, instances, models, clusters, estimators, schedules";
+constexpr const char* kLists = "gpus, instances, models, clusters, stacks, estimators, schedules";
 
 std::string number(double value) {
   char text[32];
@@ -108,6 +109,30 @@ Table clusters_table() {
   return table;
 }
 
+Table stacks_table() {
+  Table table;
+  table.columns = {{"stack"},
+                   {"attention"},
+                   {"elementwise"},
+                   {"loss"},
+                   {"host forward ms", Align::right},
+                   {"host backward ms", Align::right},
+                   {"tensor overlap", Align::right},
+                   {"sharded"}};
+  for (const std::string& name : builtin_stack_names()) {
+    const SoftwareStack stack = read_stack(name);
+    const char* attention = !stack.flash_attention                       ? "unfused"
+                            : stack.attention == AttentionKernel::flash2 ? "flash2"
+                                                                         : "flash";
+    const char* sharded = stack.fully_sharded ? "weights" : stack.distributed_optimizer ? "optimizer" : "";
+    table.rows.push_back({name, attention, stack.elementwise == Fusion::fused ? "fused" : "separate",
+                          stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
+                          number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),
+                          number(stack.tensor_overlap), sharded});
+  }
+  return table;
+}
+
 Table names_table(const std::string& title, const std::vector<std::pair<std::string, std::string>>& rows) {
   Table table;
   table.columns = {{title}, {"what it is"}};
@@ -151,8 +176,9 @@ int run_catalog(const Arguments& arguments) {
   line.positional("what", std::string("The argument is one of ") + kLists + ".");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::pair<std::string, Table (*)()>> lists{
-      {"gpus", gpus_table},         {"instances", instances_table},   {"models", models_table},
-      {"clusters", clusters_table}, {"estimators", estimators_table}, {"schedules", schedules_table}};
+      {"gpus", gpus_table},          {"instances", instances_table}, {"models", models_table},
+      {"clusters", clusters_table},  {"stacks", stacks_table},       {"estimators", estimators_table},
+      {"schedules", schedules_table}};
   const std::vector<std::string> wanted = line.list("what");
   if (wanted.size() != 1) {
     throw InputError("orrery catalog",

@@ -49,7 +49,7 @@ int compare_sample(const CommandLine& line) {
   }
   const SearchJob job = read_search_job(line);
   std::vector<Rule> rules = read_search_rules(line);
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   const PlanSample sample{static_cast<std::size_t>(line.integer("plans", 2, 100'000, 200)), line.seed()};
   const std::vector<ParallelStrategy> plans = sample_plans(job, rules, read_costs(line), book, sample);

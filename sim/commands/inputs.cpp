@@ -43,6 +43,11 @@ CostModels read_costs(const CommandLine& line) {
   return folder ? CostModels::from_folder(*folder) : CostModels::built_in();
 }
 
+SoftwareStack read_stack_option(const CommandLine& line, const std::string& otherwise) {
+  const std::string usual = otherwise.empty() ? std::string(kDefaultStack) : otherwise;
+  return read_stack(line.text("stack").value_or(usual));
+}
+
 ClusterSpec read_any_cluster(const std::string& name) {
   return is_xml_platform(name) ? read_xml_platform(name) : read_cluster(name);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "costmodels/cost_models.hpp"
+#include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "sim/command_line.hpp"
 #include "sim/plan_run.hpp"
@@ -14,6 +15,8 @@ namespace orrery {
 
 // --costs FOLDER, or the models in the binary.
 CostModels read_costs(const CommandLine&);
+// --stack, else the one that `otherwise` names, else the default.
+SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
 // A built-in cluster, a cluster file, or a SimGrid platform (.xml).
 ClusterSpec read_any_cluster(const std::string& name);
 // --no-contention makes the links ideal.

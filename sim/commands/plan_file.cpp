@@ -90,8 +90,11 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
   require_shape(path, model, strategy, cluster);
   const GroupProfiles profiles = read_layer_profiles(line, cluster);
-  auto book = std::make_unique<PriceBook>(
-      model, cluster, JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence});
+  auto book =
+      std::make_unique<PriceBook>(model, cluster,
+                                  JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence,
+                                               read_stack_option(line, plan.stack)});
+  if (const auto stack = line.text("stack")) plan.stack = *stack;
   for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));

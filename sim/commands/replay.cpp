@@ -130,7 +130,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
-  for (const char* option : {"tokens", "costs", "layer-profile"}) {
+  for (const char* option : {"tokens", "costs", "stack", "layer-profile"}) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
@@ -165,8 +165,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, runs, {file.book.get(), &file.strategy(), total_tokens},
          [&](ReplayResult& played) {
-           const RunOrigin origin =
-               origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
+           RunOrigin origin = origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
+           origin.stack = file.plan.stack;
            return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
          });
   return 0;
@@ -180,6 +180,7 @@ int run_replay_command(const Arguments& arguments) {
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)")
       .value("durations", "FILE", "durations of stages given by hand (YAML)")
       .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")
+      .value("stack", "NAME|FILE", "another software stack than the plan's")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");

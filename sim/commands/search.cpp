@@ -42,7 +42,11 @@ void declare_options(CommandLine& line) {
       .value_or_map("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
+      .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
+      .flag("explain",
+            "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
+      .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
 }
@@ -65,6 +69,21 @@ DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
                      "a type that " + group.gpu.name + " of group '" + group.name + "' has a peak for");
   }
   return types[*chosen];
+}
+
+// Groups with a fixed count are paid for whether used or not, so they must have room.
+std::int64_t read_most_gpus(const CommandLine& line, const ClusterSpec& cluster) {
+  const std::int64_t most = line.integer("gpus", 1, 100'000'000, 1);
+  std::int64_t fixed = 0;
+  for (const NodeGroup& group : cluster.groups) {
+    fixed += std::int64_t{group.count.minimum} * group.gpus_per_node;
+  }
+  if (fixed > most) {
+    throw InputError(
+        "--gpus", std::to_string(most),
+        "at least " + std::to_string(fixed) + ", which the least counts of the cluster's groups make");
+  }
+  return most;
 }
 
 SearchJob read_job(const CommandLine& line) {
@@ -98,6 +117,8 @@ SearchJob read_job(const CommandLine& line) {
                      "one of them or both");
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
+  if (line.has("gpus")) job.space.most_gpus = read_most_gpus(line, job.cluster);
+  if (line.has("explain")) job.pruning = Pruning::never;
   return job;
 }
 
@@ -159,7 +180,7 @@ void remove_older(const std::string& folder, int plans) {
 std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin,
                                       const std::string& folder, std::vector<std::string>& gaps) {
   for (const ReportedPlan& plan : report.plans) {
-    const Plan file{origin.model, origin.cluster, plan.plan.strategy};
+    const Plan file{origin.model, origin.cluster, plan.plan.strategy, origin.stack};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
   const std::string stem = folder + "/launch-01";
@@ -216,11 +237,57 @@ void print_report(const SearchReport& report, const std::string& folder,
   for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
 
-int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report) {
+// What the cheapest and the fastest plan would take if there were no limits on money and time.
+std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostModels& costs,
+                           const CommandLine& line) {
+  job.budget = std::nullopt;
+  job.deadline = std::nullopt;
+  job.top = 1;
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  use_layer_profiles(line, book);
+  const SearchResult result =
+      search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});
+  if (result.plans.empty()) return "";
+  const auto describe = [&](const RatedPlan& plan) {
+    char numbers[96];
+    std::snprintf(numbers, sizeof numbers, "%.2f h", to_hours(plan.total_time));
+    std::string text = numbers;
+    if (plan.cost) {
+      std::snprintf(numbers, sizeof numbers, " and %.2f USD", plan.cost->total.value());
+      text += numbers;
+    }
+    return text + " on " + stages_text(job.cluster, plan.strategy);
+  };
+  std::string text = "without limits the fastest plan takes " + describe(result.plans.front()) + "\n";
+  const auto cheapest =
+      std::min_element(result.plans.begin(), result.plans.end(), [](const RatedPlan& a, const RatedPlan& b) {
+        return a.cost && (!b.cost || a.cost->total < b.cost->total);
+      });
+  if (cheapest->cost) text += "and the cheapest " + describe(*cheapest) + "\n";
+  return text;
+}
+
+// The rule that dropped most, where rules dropped all that was left.
+std::string blamed_rule(const SearchSpaceCounts& counts) {
+  const auto by_rule = counts.rejected.find(InfeasibleKind::rule);
+  const bool others = counts.rejected.count(InfeasibleKind::budget) > 0 || counts.evaluated > 0;
+  if (by_rule == counts.rejected.end() || others) return "";
+  const std::pair<const std::string, std::size_t>* worst = nullptr;
+  for (const auto& reason : counts.reasons) {
+    if (reason.first.rfind("rule: ", 0) == 0 && (worst == nullptr || reason.second > worst->second))
+      worst = &reason;
+  }
+  return "every plan that fits was dropped by a rule; most of them by " + worst->first.substr(6) + "\n";
+}
+
+int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report,
+                  const std::string& advice) {
   if (line.json()) std::cout << search_json(report);
   std::ostream& out = line.json() ? std::cerr : std::cout;
-  out << "No feasible plan.\n" << counts_text(report.counts);
-  if (result.nearest) out << "nearest to fitting: " << result.nearest->reason << "\n";
+  out << "No feasible plan.\n" << counts_text(report.counts) << blamed_rule(report.counts) << advice;
+  const bool too_large = report.counts.rejected.count(InfeasibleKind::budget) == 0 &&
+                         report.counts.rejected.count(InfeasibleKind::rule) == 0;
+  if (result.nearest && too_large) out << "nearest to fitting: " << result.nearest->reason << "\n";
   return 1;
 }
 
@@ -252,9 +319,10 @@ int run_search(const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   const std::string folder = line.text("output").value_or("orrery-out");
   make_output_folder(folder);
-  const RunOrigin origin =
+  RunOrigin origin =
       origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  origin.stack = line.text("stack").value_or("");
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   Progress progress(line.quiet());
   SearchResult result =
@@ -270,14 +338,16 @@ int run_search(const Arguments& arguments) {
   if (result.plans.empty()) {
     progress.clear();
     report.total_elapsed = now() - start;
-    return nothing_found(result, line, report);
+    const bool limited = report.counts.rejected.count(InfeasibleKind::budget) > 0;
+    return nothing_found(result, line, report, limited ? without_limits(job, rules, costs, line) : "");
   }
 
   const Seconds before_replay = now();
   report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans),
                               report.counts, progress);
   progress.clear();
-  if (report.plans.empty()) return nothing_found(result, line, report);
+  if (report.plans.empty())
+    return nothing_found(result, line, report, without_limits(job, rules, costs, line));
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));

@@ -49,9 +49,7 @@ const std::vector<Switch>& switches() {
   static const std::vector<Switch> all{
       {"no host cost", [](MeasuredPlan& plan) { plan.stack.host = {}; }},
       {"no recomputation",
-       [](MeasuredPlan& plan) {
-         for_each_strategy(plan, [](ParallelStrategy& s) { s.recompute = {}; });
-       }},
+       [](MeasuredPlan& plan) { for_each_strategy(plan, [](ParallelStrategy& s) { s.recompute = {}; }); }},
       {"flash attention for unfused, best for flash2",
        [](MeasuredPlan& plan) {
          plan.stack.attention = AttentionKernel::flash;
@@ -81,14 +79,15 @@ const std::vector<Switch>& switches() {
   return all;
 }
 
-std::string ablation(const std::vector<MeasuredRun>& runs, const CostModels& costs, ValidationOptions options) {
+std::vector<NamedValidation> ablation(const std::vector<MeasuredRun>& runs, const CostModels& costs,
+                                      ValidationOptions options) {
   std::vector<NamedValidation> all;
   all.push_back({"as it is", validate(runs, costs, options)});
   for (const Switch& one : switches()) {
     options.change = one.off;
     all.push_back({one.name, validate(runs, costs, options)});
   }
-  return ablation_text(all);
+  return all;
 }
 
 }  // namespace
@@ -96,7 +95,8 @@ std::string ablation(const std::vector<MeasuredRun>& runs, const CostModels& cos
 int run_validate(const Arguments& arguments) {
   CommandLine line("validate", "Predicts published runs and says how far each group of them is off.",
                    "orrery validate --measured runs.csv");
-  line.value("measured", "FILE", "published runs (CSV, README of sim); without it the classics in the program")
+  line.value("measured", "FILE",
+             "published runs (CSV, README of sim); without it the classics in the program")
       .values("group", "NAME", "only runs of this source_key; may be repeated")
       .value("stack", "NAME|FILE", "one software stack for all runs, in place of their framework's own")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
@@ -111,7 +111,8 @@ int run_validate(const Arguments& arguments) {
   options.jobs = line.jobs();
   const CostModels costs = read_costs(line);
   if (line.has("ablate")) {
-    std::cout << ablation(runs, costs, options);
+    const auto all = ablation(runs, costs, options);
+    std::cout << (line.json() ? ablation_json(all) : ablation_text(all));
     return 0;
   }
   const Validation validation = validate(runs, costs, options);

@@ -189,13 +189,47 @@ SearchJob demo_job() {
   return job;
 }
 
-double search_demo() {
-  const SearchJob job = demo_job();
+double search_of(const SearchJob& job) {
   std::vector<Rule> rules;
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
   const SearchResult result =
       search(job, rules, CostModels::built_in(), book, [](const std::string&, std::size_t, std::size_t) {});
   return static_cast<double>(result.counts.enumerated);
+}
+
+// Llama-2-70B, global batch 2048, on any number of nodes of 8 GPUs up to `nodes` of each kind.
+SearchJob large_search(const std::vector<std::string>& instances, int nodes) {
+  SearchJob job;
+  job.model = read_model("llama2-70b");
+  std::string yaml = "name: large\ngroups:\n";
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    yaml += "  - {name: kind" + std::to_string(i) + ", instance: " + instances[i] + ", count: 0.." +
+            std::to_string(nodes) + "}\n";
+  }
+  job.cluster = parse_cluster(yaml, "bench");
+  job.mode = instances.size() > 1 ? SearchMode::heterogeneous : SearchMode::homogeneous;
+  job.global_batch = 2048;
+  job.sequence = 4096;
+  job.total_tokens = 1e12;
+  return job;
+}
+
+void add_searches(std::vector<Row>& rows) {
+  const std::string peers = " (plans / CPU s: AMP 0.2, Metis 250, Sailor 460)";
+  rows.push_back(
+      {"search of the demo, without replays", "candidates", [] { return search_of(demo_job()); }, ""});
+  for (const int nodes : {8, 64, 512}) {
+    rows.push_back({"search of Llama-2-70B on up to " + std::to_string(8 * nodes) + " H100", "candidates",
+                    [nodes] { return search_of(large_search({"Standard_ND96isr_H100_v5"}, nodes)); },
+                    nodes == 512 ? "0.5 s, 500 MB, 200,000 plans / CPU s" + peers : ""});
+  }
+  const std::vector<std::string> kinds{"Standard_ND96amsr_A100_v4", "Standard_ND96isr_H100_v5",
+                                       "p5en.48xlarge"};
+  for (const int nodes : {3, 21, 171}) {
+    rows.push_back({"search of Llama-2-70B on up to " + std::to_string(24 * nodes) + " GPUs of three kinds",
+                    "candidates", [=] { return search_of(large_search(kinds, nodes)); },
+                    nodes == 171 ? "5 s, 500 MB (Astra's paper: 81 s)" : ""});
+  }
 }
 
 double estimate_many() {
@@ -252,8 +286,7 @@ std::vector<Row> rows() {
   rows.push_back({"1,000 different plans of 512 GPUs replayed folded, two at once", "plans",
                   [] { return replay_candidates(1000); }, "20 s"});
   rows.push_back({"exact recurrence, 16 stages x 64 microbatches, 200 times", "steps", estimate_many, ""});
-  rows.push_back({"search of the demo, without replays", "candidates", search_demo,
-                  "AMP 0.2, Metis 250, Sailor 460 plans / CPU s"});
+  add_searches(rows);
   return rows;
 }
 

@@ -218,7 +218,7 @@ TEST_CASE("a space with absurd ways, and a cluster with too many kinds, end with
     groups += std::string(groups.empty() ? "" : ", ") + "{name: " + name + ", " + kGroup + ", count: 0..9}";
   }
   place.write("c.yaml", "{name: six, groups: [" + groups + "]}");
-  check_refused(place.run(on_cluster("c.yaml")), {"six", "more than four million", "--space"});
+  check_refused(place.run(on_cluster("c.yaml")), {"six", "more than forty million", "--space"});
 }
 
 TEST_CASE("nothing is written below a file, in /proc, or to a full device") {

@@ -93,8 +93,11 @@ TEST_CASE("budget and deadline bind on the whole training") {
   CHECK(in_time.at("space").at("rejected").at("budget").get<int>() > 0);
   // Twice the tokens: nothing is in time, or nearly so.
   Words twice = small_search({"--cluster", "kinds.yaml", "--deadline", std::to_string(fastest * 1.5) + "h"});
-  twice.insert(twice.end(), {"--tokens", "2G", "--json"});
-  CHECK(place.run(twice).code == 1);
+  twice.insert(twice.end(), {"--tokens", "2G"});
+  const ProgramResult late = place.run(twice);
+  CHECK(late.code == 1);
+  CHECK(late.out.find("without limits the fastest plan takes") != std::string::npos);
+  CHECK(late.out.find("and the cheapest") != std::string::npos);
 }
 
 TEST_CASE("cost mode returns pipelines and a front of time against money") {
@@ -123,7 +126,7 @@ TEST_CASE("a group without a price has no place in a budget, and says so") {
   const ProgramResult result = place.run(
       small_search({"--cluster", "c.yaml", "--tokens", "1G", "--mode", "cost", "--budget", "1000 USD"}));
   CHECK(result.code == 1);
-  CHECK(result.out.find("no price, so the budget cannot be checked") != std::string::npos);
+  CHECK(result.out.find("no price, so the budget cannot be checked: group a") != std::string::npos);
 }
 
 TEST_CASE("a slower network between nodes makes the best plan slower") {
@@ -138,6 +141,23 @@ TEST_CASE("a slower network between nodes makes the best plan slower") {
     CHECK(time > before);
     before = time;
   }
+}
+
+TEST_CASE("a search that its rules leave nothing says which rule dropped most") {
+  const Workplace place;
+  const ProgramResult result = place.run(
+      small_search({"--rule", "$world_size > 1000", "--rule", "$tensor_model_parallel_size < 100"}));
+  CHECK(result.code == 1);
+  CHECK(result.out.find("most of them by $tensor_model_parallel_size < 100") != std::string::npos);
+}
+
+TEST_CASE("--gpus caps all groups together, and not below what is paid for anyway") {
+  const Workplace place;
+  place.write("kinds.yaml", two_kinds("200Gbps"));
+  for (const Json& plan : found(place, {"--cluster", "kinds.yaml", "--gpus", "4"}).at("plans")) {
+    CHECK(plan.at("strategy").at("world_size").get<int>() <= 4);
+  }
+  check_refused(place.run(small_search({"--gpus", "3"})), {"--gpus", "at least 4"});  // 2 nodes of 2
 }
 
 TEST_CASE("rules drop what they match, and a space holds the search within its choices") {

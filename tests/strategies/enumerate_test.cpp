@@ -14,11 +14,24 @@ namespace {
 using test::between;
 
 using Runs = std::vector<std::pair<int, int>>;
-// tensor, context, expert, data, runs, nodes, no GPU idle: all that an allocation says.
-using Key = std::tuple<int, int, int, int, Runs, std::vector<int>, bool>;
+// tensor, context, expert, data, runs, nodes: all that an allocation says.
+using Key = std::tuple<int, int, int, int, Runs, std::vector<int>>;
 
 Key key_of(const Allocation& a) {
-  return {a.tensor, a.context, a.expert, a.data, a.runs, a.nodes, a.full_nodes};
+  return {a.tensor, a.context, a.expert, a.data, a.runs, a.nodes};
+}
+
+std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
+                                    std::int64_t batch) {
+  std::vector<Allocation> all;
+  for (const Ways& ways : all_ways(cluster, space, batch)) {
+    for_each_stage_counts(cluster, space, mode, ways, [&](const StageCounts& stages) {
+      const std::vector<Allocation> found = orders(cluster, ways, stages);
+      REQUIRE(found.size() == order_count(stages));
+      all.insert(all.end(), found.begin(), found.end());
+    });
+  }
+  return all;
 }
 
 // Another way round than the code: all orders of all groups, all counts of stages, thrown away where they do
@@ -43,7 +56,7 @@ class BruteForce {
     std::vector<int> order(cluster_.groups.size());
     std::iota(order.begin(), order.end(), 0);
     do {
-      counts({tensor, context, expert, data, {}, {}, true}, order, 0);
+      counts({tensor, context, expert, data, {}, {}}, order, 0);
     } while (std::next_permutation(order.begin(), order.end()));
   }
 
@@ -62,6 +75,7 @@ class BruteForce {
   void finish(Allocation allocation) {
     if (allocation.runs.empty() || allocation.stages() > space_.most_stages) return;
     if (mode_ == SearchMode::homogeneous && allocation.runs.size() > 1) return;
+    int all_gpus = 0;
     for (std::size_t group = 0; group < cluster_.groups.size(); ++group) {
       const NodeGroup& nodes = cluster_.groups[group];
       int gpus = 0;
@@ -73,9 +87,11 @@ class BruteForce {
       int used = nodes.count.minimum;
       while (used * nodes.gpus_per_node < gpus) ++used;
       if (used > nodes.count.maximum) return;
-      if (gpus % nodes.gpus_per_node != 0) allocation.full_nodes = false;
+      if (gpus % nodes.gpus_per_node != 0) return;  // a GPU of a node would be idle
+      all_gpus += gpus;
       allocation.nodes.push_back(used);
     }
+    if (all_gpus > space_.most_gpus) return;
     all.insert(key_of(allocation));
   }
 
@@ -102,12 +118,13 @@ SearchSpace small_space(std::mt19937& random) {
   space.context = {1, 2};
   space.expert = {1, 2};
   space.most_stages = between(random, 1, 4);
+  if (between(random, 0, 2) == 0) space.most_gpus = between(random, 1, 12);
   return space;
 }
 
 std::string describe(const ClusterSpec& cluster, const SearchSpace& space, std::int64_t batch) {
-  std::string text =
-      "batch " + std::to_string(batch) + ", at most " + std::to_string(space.most_stages) + " stages";
+  std::string text = "batch " + std::to_string(batch) + ", at most " + std::to_string(space.most_stages) +
+                     " stages on " + std::to_string(space.most_gpus) + " GPUs";
   for (const NodeGroup& group : cluster.groups) {
     text += "; " + std::to_string(group.count.minimum) + ".." + std::to_string(group.count.maximum) +
             " nodes of " + std::to_string(group.gpus_per_node);
@@ -140,13 +157,12 @@ TEST_CASE("allocations are all there are, each once") {
   }
 }
 
-// Two kinds of 2 GPUs, one stage a GPU, no data parallelism: s stages of the first and t of the second with
-// s, t <= 2 and s + t <= 2.
-TEST_CASE("allocations on two nodes, one of each kind, in their order") {
+// Two kinds of one node of one GPU, one stage a GPU, no data parallelism.
+TEST_CASE("allocations on two GPUs, one of each kind, in their order") {
   ClusterSpec cluster = test::two_kinds();
   for (NodeGroup& group : cluster.groups) {
     group.count = {0, 1};
-    group.gpus_per_node = 2;
+    group.gpus_per_node = 1;
   }
   SearchSpace space;
   space.tensor = space.context = {1};
@@ -157,8 +173,35 @@ TEST_CASE("allocations on two nodes, one of each kind, in their order") {
     return all;
   };
   CHECK(runs(SearchMode::heterogeneous) ==
-        std::vector<Runs>{{{1, 1}}, {{1, 2}}, {{0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}, {0, 1}}, {{0, 2}}});
-  CHECK(runs(SearchMode::homogeneous) == std::vector<Runs>{{{1, 1}}, {{1, 2}}, {{0, 1}}, {{0, 2}}});
+        std::vector<Runs>{{{1, 1}}, {{0, 1}}, {{0, 1}, {1, 1}}, {{1, 1}, {0, 1}}});
+  CHECK(runs(SearchMode::homogeneous) == std::vector<Runs>{{{1, 1}}, {{0, 1}}});
+}
+
+// P stages on G kinds: C(P + G - 1, G - 1) ways to share them out. With k kinds in a row and at least one
+// stage each: C(G, k) C(P - 1, k - 1) ways, in k! orders; stages of any kind in any order would be G^P. Two
+// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81.
+TEST_CASE("kinds in a row make as many allocations as the formula says") {
+  struct Row {
+    int kinds, stages;
+    std::size_t shares, allocations;
+  };
+  const auto row = GENERATE(values<Row>({{2, 8, 9, 16}, {3, 4, 15, 39}}));
+  ClusterSpec cluster;
+  for (int i = 0; i < row.kinds; ++i) {
+    cluster.groups.push_back(test::node_group("g" + std::to_string(i), row.stages));
+    cluster.groups.back().gpus_per_node = 1;
+    cluster.groups.back().count.minimum = 0;
+  }
+  SearchSpace space;
+  space.most_stages = row.stages;
+  std::size_t shares = 0, allocations = 0;
+  for_each_stage_counts(cluster, space, SearchMode::heterogeneous, {}, [&](const StageCounts& stages) {
+    if (std::accumulate(stages.begin(), stages.end(), 0) != row.stages) return;
+    ++shares;
+    allocations += orders(cluster, {}, stages).size();
+  });
+  CHECK(shares == row.shares);
+  CHECK(allocations == row.allocations);
 }
 
 TEST_CASE("a group with a fixed count is paid for even where it is not used") {
@@ -214,7 +257,7 @@ TEST_CASE("settings are the product of what is named, interleaved where there ar
 }
 
 TEST_CASE("a strategy says what its allocation and setting say") {
-  Allocation allocation{2, 4, 2, 8, {{1, 3}, {0, 2}}, {5, 7}, true};
+  Allocation allocation{2, 4, 2, 8, {{1, 3}, {0, 2}}, {5, 7}};
   Setting setting{4, 1, ScheduleKind::one_f_one_b, {RecomputeGranularity::full}, true, true};
   const ParallelStrategy s = strategy_of(allocation, setting, 64, 4096, DataType::fp16);
   CHECK(s.pipeline == 5);

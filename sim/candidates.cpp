@@ -1,0 +1,138 @@
+#include "sim/candidates.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "platforms/errors.hpp"
+
+namespace orrery {
+namespace {
+
+bool same_family(const Setting& a, const Setting& b) {
+  return a.micro_batch == b.micro_batch && a.chunks == b.chunks && a.schedule == b.schedule &&
+         a.recompute == b.recompute && a.sequence_parallel == b.sequence_parallel;
+}
+
+// Far more than anybody waits for: three kinds of 1,368 GPUs make 9 million.
+constexpr std::size_t kMostAllocations = 40'000'000;
+
+// Candidates of some ways, without their settings: by stages in all, those whose groups fit; and the others
+// by why.
+struct StageCensus {
+  std::vector<std::size_t> by_stages;
+  std::map<std::string_view, std::size_t> obstacles;
+  std::size_t all = 0;
+};
+
+StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before) {
+  StageCensus found;
+  found.by_stages.assign(static_cast<std::size_t>(job.space.most_stages) + 1, 0);
+  for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
+    const std::size_t count = order_count(stages);
+    found.all += count;
+    if (before + found.all > kMostAllocations) {
+      throw InputError("cluster " + job.cluster.name,
+                       "more than forty million ways to give its GPUs to stages",
+                       "fewer node groups, lower counts, or a --space with fewer choices or stages");
+    }
+    for (std::size_t group = 0; group < stages.size(); ++group) {
+      if (stages[group] == 0 || at.group_fits[group] != 0) continue;
+      found.obstacles[*group_obstacle(job.cluster.groups[group], at.ways)] += count;
+      return;
+    }
+    found.by_stages[static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0))] += count;
+  });
+  return found;
+}
+
+class SpaceBuilder {
+ public:
+  explicit SpaceBuilder(const SearchJob& job) : job_(job) {
+    space_.settings = settings(job.space);
+    space_.families = families_of(space_.settings);
+  }
+
+  CandidateSpace build() {
+    for (const Ways& ways : all_ways(job_.cluster, job_.space, job_.global_batch)) add(ways);
+    return std::move(space_);
+  }
+
+ private:
+  void add(const Ways& ways) {
+    WaysCase at{ways, {}, {}};
+    for (const NodeGroup& group : job_.cluster.groups) at.group_fits.push_back(!group_obstacle(group, ways));
+    const StageCensus found = census(job_, at, allocations_);
+    const std::size_t settings = space_.settings.size();
+    allocations_ += found.all;
+    space_.enumerated += found.all * settings;
+    if (const auto obstacle = ways_obstacle(job_.model, ways, job_.sequence)) {
+      reject(*obstacle, found.all * settings);
+      return;
+    }
+    for (const auto& [obstacle, count] : found.obstacles) reject(obstacle, count * settings);
+    for (std::uint32_t family = 0; family < space_.families.size(); ++family) add_family(at, family, found);
+    if (!at.families.empty()) space_.cases.push_back(std::move(at));
+  }
+
+  void add_family(WaysCase& at, std::uint32_t family, const StageCensus& found) {
+    FamilyCase left;
+    left.family = family;
+    const std::size_t fitting =
+        std::accumulate(found.by_stages.begin(), found.by_stages.end(), std::size_t{0});
+    for (const std::uint32_t index : space_.families[family].settings) {
+      const Setting& setting = space_.settings[index];
+      const auto obstacle = setting_obstacle(job_.model, at.ways, setting, job_.global_batch, job_.sequence);
+      if (obstacle)
+        reject(*obstacle, fitting);
+      else
+        left.settings.push_back(index);
+    }
+    if (left.settings.empty()) return;
+    const Setting& common = space_.families[family].common;
+    left.microbatches = job_.global_batch / (common.micro_batch * at.ways.data);
+    bool any = false;
+    for (std::size_t stages = 0; stages < found.by_stages.size(); ++stages) {
+      const std::size_t count = found.by_stages[stages] * left.settings.size();
+      const auto obstacle = stages_obstacle(job_.model, common, static_cast<int>(stages), left.microbatches);
+      left.stages_fit.push_back(!obstacle);
+      if (count == 0) continue;
+      if (obstacle) {
+        reject(*obstacle, count);
+      } else {
+        space_.shaped += count;
+        any = true;
+      }
+    }
+    if (any) at.families.push_back(std::move(left));
+  }
+
+  void reject(std::string_view obstacle, std::size_t count) {
+    if (count > 0) space_.obstacles[std::string(obstacle)] += count;
+  }
+
+  const SearchJob& job_;
+  CandidateSpace space_;
+  std::size_t allocations_ = 0;
+};
+
+}  // namespace
+
+std::vector<SettingFamily> families_of(const std::vector<Setting>& settings) {
+  std::vector<SettingFamily> families;
+  for (std::uint32_t i = 0; i < settings.size(); ++i) {
+    const auto known = std::find_if(families.begin(), families.end(), [&](const SettingFamily& family) {
+      return same_family(family.common, settings[i]);
+    });
+    if (known != families.end())
+      known->settings.push_back(i);
+    else
+      families.push_back({settings[i], {i}});
+  }
+  return families;
+}
+
+CandidateSpace candidate_space(const SearchJob& job) {
+  return SpaceBuilder(job).build();
+}
+
+}  // namespace orrery

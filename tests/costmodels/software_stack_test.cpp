@@ -1,0 +1,170 @@
+// Software stacks: their files, and what each of their values does to a price.
+#include "costmodels/software_stack.hpp"
+
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "costmodels/stack_effects.hpp"
+#include "costmodels/sustained_power.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/priced_clusters.hpp"
+#include "tests/platforms/input_error.hpp"
+
+namespace orrery {
+namespace {
+
+const ModelSpec& model() {
+  static const ModelSpec llama = read_model("llama2-7b");
+  return llama;
+}
+
+// Times of the whole model under a stack, on the first GPU kind.
+PartTimes times_under(const SoftwareStack& stack, const ShardKey& key = {}, const Recompute& recompute = {}) {
+  PriceBook book(model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+  book.need(key);
+  book.predict(test::cost_models());
+  return book.part_times(book.shard(key), {0, model().layer_count()}, recompute);
+}
+
+constexpr Recompute kFull{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+constexpr Recompute kSelective{RecomputeGranularity::selective, RecomputeMethod::uniform, 1};
+
+}  // namespace
+
+TEST_CASE("every preset is read, and the default is among them") {
+  const auto names = builtin_stack_names();
+  CHECK(std::count(names.begin(), names.end(), kDefaultStack) == 1);
+  for (const std::string& name : names) CHECK(read_stack(name).name == name);
+}
+
+TEST_CASE("a stack file changes what it names and nothing else") {
+  SoftwareStack expected = read_stack("torchtitan");
+  expected.name = "mine.yaml";
+  expected.host.forward = milliseconds(3);
+  expected.tensor_overlap = 0.25;
+  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25}", "mine.yaml") ==
+        expected);
+}
+
+TEST_CASE("a wrong stack says where and what was meant") {
+  CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
+  CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));
+  CHECK(contains(input_error([] { parse_stack("attention: flash3", "s.yaml"); }),
+                 "one of flash, flash2, unfused"));
+  CHECK(contains(input_error([] { parse_stack("host: {forward: 3}", "s.yaml"); }), "unit"));
+}
+
+TEST_CASE("collectives split in chunks leave the first chunk, and what the GEMMs are too short for") {
+  SoftwareStack stack;
+  stack.overlap_slowdown = 1.25;
+  const Seconds comm(8), gemms(100);
+  CHECK(exposed_collectives(comm, gemms, 4, stack) == comm);  // no overlap
+  stack.tensor_overlap = 1;
+  // 8 / 4 comes first; the other 6 hide and slow the GEMMs by a quarter of 6.
+  CHECK(exposed_collectives(comm, gemms, 4, stack).value() == Approx(2 + 0.25 * 6));
+  // GEMMs of 3: 2 first, 6 - 3 after them, and 3 slowed by a quarter.
+  CHECK(exposed_collectives(comm, Seconds(3), 4, stack).value() == Approx(2 + 3 + 0.25 * 3));
+  CHECK(exposed_collectives(comm, gemms, 1, stack) == comm);
+}
+
+TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothing that memory bounds") {
+  GpuSpec gpu = find_gpu("H100", "test");
+  gpu.sustained = 0.8;
+  const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
+  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / 0.8));
+  CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3 / 0.9));  // half way in the logarithm
+  CHECK(under_power(gemm, gpu, Seconds(5e-3)) == Seconds(5e-3));
+  CHECK(under_power(MemoryBound{}, gpu, Seconds(1e-4)) == Seconds(1e-4));
+  // Four times the rows that were measured: kernels of a quarter of the time were.
+  const Operator tall = Gemm{.m = 4 * 4096, .n = 1, .k = 1};
+  CHECK(under_power(tall, gpu, Seconds(4e-3)).value() == Approx(4e-3 / 0.8));
+  Attention attention{.query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};
+  CHECK(under_power(attention, gpu, Seconds(9e-3)).value() == Approx(9e-3 / 0.8));
+  attention.kernel = AttentionKernel::flash2;
+  CHECK(under_power(attention, gpu, Seconds(9e-3)) == Seconds(9e-3));
+  gpu.power_limit = gpu.power / 32;  // 32^0.4 = 4
+  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(4 * 5e-3));
+}
+
+TEST_CASE("a part takes what its host takes where that is longer, and says so") {
+  SoftwareStack stack;
+  const PartTimes bare = times_under(stack);
+  CHECK_FALSE(bare.host_bound);
+  stack.host = {milliseconds(1000), milliseconds(2000), Seconds(0)};
+  const PartTimes bound = times_under(stack);
+  CHECK(bound.host_bound);
+  CHECK(bound.forward.value() == Approx(32 * 1.0));  // 32 layers
+  CHECK(bound.backward.value() == Approx(32 * 2.0));
+  CHECK(times_under(stack, {}, kFull).backward.value() == Approx(32 * 3.0));  // the forward is launched again
+  stack.host = {Seconds(1e-9), Seconds(1e-9), Seconds(0)};
+  CHECK(times_under(stack).forward == bare.forward);
+}
+
+TEST_CASE("the host pays for each collective of a layer") {
+  SoftwareStack stack;
+  stack.host.collective = Seconds(1);
+  // Two all-reduces a layer, one of the embedding, which is not the layers', forward.
+  CHECK(times_under(stack, {.tensor = 2}).forward.value() == Approx(32 * 2 * 1.0));
+}
+
+TEST_CASE("sharded weights cost nothing while they hide, and their time on the links where they do not") {
+  const SoftwareStack stack;
+  const PartTimes bare = times_under(stack);
+  const ShardKey sharded{.sharded = 16};
+  const PartTimes gathered = times_under(stack, sharded);
+  CHECK(gathered.forward > bare.forward);  // the first layer's gather has nothing to hide under
+  // Every GPU receives the 15/16 of all weights that it lacks, in 16 bits, at no more than the NVLink speed.
+  const double bytes = 2.0 * static_cast<double>(total_parameters(model())) * 15 / 16;
+  const auto link = test::two_priced_kinds().groups[0].gpu_link.bandwidth.value();
+  SoftwareStack slow = stack;
+  CHECK(times_under(slow, sharded).backward.value() > bytes / link);
+}
+
+TEST_CASE("kernels of a stack scale what they name") {
+  SoftwareStack stack;
+  const PartTimes bare = times_under(stack);
+  stack.backward_gemm = 0.5;
+  const PartTimes faster = times_under(stack);
+  CHECK(faster.forward == bare.forward);
+  CHECK(faster.backward < bare.backward);
+  CHECK(faster.backward > bare.backward * 0.5);
+  stack.backward_gemm = 1;
+  stack.attention_time = 2;
+  CHECK(times_under(stack).forward > bare.forward);
+  stack.attention_time = 1;
+  stack.accumulation = 0;
+  CHECK(times_under(stack).backward < bare.backward);
+}
+
+TEST_CASE(
+    "repeating every second GEMM costs less than all and more than the attention core of short sequences") {
+  SoftwareStack stack;
+  const PartTimes attention = times_under(stack, {}, kSelective);
+  stack.selective = SelectiveRecompute::every_second_gemm;
+  const PartTimes half = times_under(stack, {}, kSelective);
+  CHECK(half.backward > attention.backward);
+  CHECK(half.backward < times_under(stack, {}, kFull).backward);
+}
+
+TEST_CASE(
+    "fully sharded states are 16 bytes a parameter over the replicas, and whole layers under a pipeline") {
+  ParallelStrategy strategy;
+  strategy.data = 8;
+  strategy.global_batch = 8;
+  strategy.sequence = 4096;
+  strategy.distributed_optimizer = true;
+  strategy.fully_sharded = true;
+  strategy.stages = {{}};
+  strategy.parts = {{0, 32}};
+  strategy.nodes = {1, 0};
+  const StageMemory memory = stage_memory(model(), strategy, 0, {1});
+  const Bytes states = memory.weights + memory.gradients + memory.optimizer;
+  CHECK(states.value() == Approx(16.0 / 8 * stage_parameters(model(), strategy, 0)));
+  strategy.pipeline = 2;
+  strategy.stages = {{}, {}};
+  strategy.parts = {{0, 16}, {16, 16}};
+  const StageMemory piped = stage_memory(model(), strategy, 0, {2});
+  const Bytes whole = piped.weights + piped.gradients + piped.optimizer;
+  CHECK(whole.value() == Approx((16.0 / 8 + 6) * stage_parameters(model(), strategy, 0)));
+}
+
+}  // namespace orrery

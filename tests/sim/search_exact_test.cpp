@@ -1,0 +1,256 @@
+// What the search drops without a closer look is never among the best: the same plans come out of a search
+// that prunes, of one that does not, and of brute force.
+#include <algorithm>
+#include <limits>
+
+#include "analysis/pareto.hpp"
+#include "costmodels/estimate.hpp"
+#include "sim/best_plans.hpp"
+#include "sim/feasibility.hpp"
+#include "sim/layer_limits.hpp"
+#include "sim/search.hpp"
+#include "sim/time_bound.hpp"
+#include "tests/catch.hpp"
+#include "tests/strategies/random_schedule.hpp"
+
+namespace orrery {
+namespace {
+
+using test::between;
+
+SearchResult run(const SearchJob& job, PriceBook& book) {
+  std::vector<Rule> rules;
+  return search(job, rules, CostModels::built_in(), book,
+                [](const std::string&, std::size_t, std::size_t) {});
+}
+
+PriceBook book_of(const SearchJob& job) {
+  return PriceBook(job.model, job.cluster, {job.type, true, job.sequence});
+}
+
+NodeGroup random_group(std::mt19937& random, const std::string& name) {
+  const std::vector<std::string> kinds{"A100-SXM4-80GB", "H100-SXM5-80GB", "A100-SXM4-40GB"};
+  NodeGroup group;
+  group.name = name;
+  group.gpu = find_gpu(kinds[static_cast<std::size_t>(between(random, 0, 2))], "test");
+  group.gpus_per_node = 1 << between(random, 0, 2);
+  group.count = {between(random, 0, 3) == 0 ? 1 : 0, between(random, 1, 3)};
+  group.gpu_link = {group.gpu.link_bandwidth, microseconds(2)};
+  group.nics_per_node = between(random, 0, 1) == 0 ? 1 : group.gpus_per_node;
+  group.nic = {gigabits_per_second(between(random, 0, 1) == 0 ? 10 : 200), microseconds(3)};
+  if (between(random, 0, 4) > 0) group.price = DollarsPerHour(between(random, 1, 9));
+  return group;
+}
+
+ModelSpec random_model(std::mt19937& random) {
+  const std::vector<std::string> names{"llama2-7b", "gpt2-345m", "mixtral-8x7b", "transgan"};
+  const std::string name = names[static_cast<std::size_t>(between(random, 0, 3))];
+  ModelSpec model = read_model(name);
+  const auto most =
+      std::min<std::size_t>(model.layers.size(), static_cast<std::size_t>(between(random, 2, 9)));
+  model.layers.resize(most);
+  return model;
+}
+
+SearchJob random_job(std::mt19937& random) {
+  SearchJob job;
+  job.model = random_model(random);
+  const int groups = between(random, 1, 3);
+  for (int i = 0; i < groups; ++i) {
+    job.cluster.groups.push_back(random_group(random, "g" + std::to_string(i)));
+  }
+  job.cluster.name = "random";
+  job.space.tensor = {1, 2};
+  job.space.context = {1, between(random, 2, 3)};
+  job.space.chunks = {1, 2};
+  job.space.micro_batch = {1, 2};
+  job.space.most_stages = between(random, 2, 5);
+  job.space.recompute = {{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+  job.space.sequence_parallel = {false};
+  job.space.overlap_grad_reduce = {between(random, 0, 1) == 1};
+  job.space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::gpipe};
+  job.mode = static_cast<SearchMode>(between(random, 0, 1));
+  job.global_batch = 4 * between(random, 1, 6);
+  job.sequence = 256 * between(random, 1, 8);
+  job.model.learned_positions = 0;
+  job.total_tokens = job.tokens_per_iteration() * 10;
+  job.top = between(random, 1, 5);
+  return job;
+}
+
+std::string describe(const SearchJob& job) {
+  std::string text = job.model.name + " of " + std::to_string(job.model.layer_count()) + " layers, batch " +
+                     std::to_string(job.global_batch) + ", sequence " + std::to_string(job.sequence) +
+                     ", at most " + std::to_string(job.space.most_stages) + " stages, best " +
+                     std::to_string(job.top) + "\n";
+  return text + to_yaml(job.cluster);
+}
+
+// Every candidate that has a shape, fitted or not.
+template <class Visit>
+void for_each_candidate(const SearchJob& job, Visit visit) {
+  for (const Ways& ways : all_ways(job.cluster, job.space, job.global_batch)) {
+    for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
+      for (const Allocation& allocation : orders(job.cluster, ways, stages)) {
+        for (const Setting& setting : settings(job.space)) {
+          if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
+            continue;
+          visit(stages, allocation, setting);
+        }
+      }
+    });
+  }
+}
+
+Seconds played(const PriceBook& book, const ParallelStrategy& strategy) {
+  const Topology topology(book.cluster(), strategy.nodes);
+  const PricedPlan priced = book.price(strategy, topology);
+  return estimate_iteration(priced, make_programs(priced), topology);
+}
+
+using Found = std::vector<std::pair<double, ParallelStrategy>>;
+
+Found found(const SearchResult& result) {
+  Found plans;
+  for (const RatedPlan& plan : result.plans) plans.emplace_back(plan.iteration.value(), plan.strategy);
+  return plans;
+}
+
+// The fastest and the front, by playing everything that fits.
+Found brute_force(const SearchJob& job, const PriceBook& book) {
+  Found all;
+  StageFitter fitter(book);
+  for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
+    ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
+    if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
+    all.emplace_back(played(book, strategy).value(), strategy);
+  });
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ParetoPoint> points;
+  for (const auto& [seconds, strategy] : all) {
+    const auto cost =
+        run_cost(job.cluster, strategy.nodes, Seconds(seconds), job.tokens_per_iteration(), job.total_tokens);
+    points.push_back({cost ? to_hours(cost->total_time) : 0,
+                      cost ? cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
+  }
+  const std::vector<std::size_t> front = pareto_front(points);
+  Found best;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool on_front = std::find(front.begin(), front.end(), i) != front.end();
+    if (i < static_cast<std::size_t>(job.top) || on_front) best.push_back(all[i]);
+  }
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("a search that prunes, one that does not and brute force find the same plans") {
+  std::mt19937 random(1);
+  std::size_t pruned = 0, plans = 0;
+  for (int i = 0; i < 20; ++i) {
+    SearchJob job = random_job(random);
+    INFO(describe(job));
+    job.pruning = Pruning::always;
+    PriceBook book = book_of(job);
+    const SearchResult fast = run(job, book);
+    job.pruning = Pruning::never;
+    PriceBook second = book_of(job);
+    const SearchResult thorough = run(job, second);
+    const Found expected = brute_force(job, book);
+    REQUIRE(found(thorough) == expected);
+    REQUIRE(found(fast) == expected);
+    CHECK(thorough.counts.pruned == 0);
+    CHECK(fast.counts.enumerated == thorough.counts.enumerated);
+    const auto rejected = [](const SearchResult& result) {
+      std::size_t sum = 0;
+      for (const auto& [reason, count] : result.counts.reasons) sum += count;
+      return sum;
+    };
+    // Every candidate ends in one place.
+    CHECK(rejected(thorough) + thorough.counts.evaluated == thorough.counts.enumerated);
+    CHECK(rejected(fast) + fast.counts.evaluated + fast.counts.pruned == fast.counts.enumerated);
+    pruned += fast.counts.pruned;
+    plans += expected.size();
+  }
+  CHECK(pruned > 500);  // the property is not empty
+  CHECK(plans > 50);
+}
+
+TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
+  std::mt19937 random(2);
+  std::size_t fitting = 0, dropped = 0;
+  for (int i = 0; i < 12; ++i) {
+    const SearchJob job = random_job(random);
+    INFO(describe(job));
+    PriceBook book = book_of(job);
+    static_cast<void>(run(job, book));  // prices all
+    StageFitter fitter(book);
+    TimeBounds bounds(book, job.space.most_stages, job.global_batch);
+    LayerLimits limits(book, job.space.most_stages, job.global_batch);
+    const auto fits = [&](const Ways& ways) {
+      std::vector<char> groups;
+      for (const NodeGroup& group : job.cluster.groups) groups.push_back(!group_obstacle(group, ways));
+      return groups;
+    };
+    for_each_candidate(job, [&](const StageCounts& stages, const Allocation& allocation,
+                                const Setting& setting) {
+      ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
+      const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
+      if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
+        dropped += may_fit ? 0 : 1;
+        return;
+      }
+      REQUIRE(may_fit);
+      ++fitting;
+      const Ways ways = allocation.ways();
+      const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
+      const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
+      REQUIRE(least > 0);
+      REQUIRE(least <= played(book, strategy).value());
+    });
+  }
+  CHECK(fitting > 500);
+  CHECK(dropped > 10);
+}
+
+// 6 equal layers on stages that take 1 s and 2 s a layer, 10 microbatches, without fill. Perfectly spread
+// over one fast and one slow stage: 6 / (1 + 1 / 2) = 4 s a microbatch, which is 4 layers and 2. Over one
+// fast and two slow: 6 / 2 = 3 s, but a slow stage takes 2 s or 4 s: 3 layers and 1 and 1 are 5, so 4 s.
+TEST_CASE("the bound spreads the model and then counts whole layers") {
+  WorkRates rates;
+  rates.blocks = {std::vector<double>(6, 1.0), std::vector<double>(6, 2.0)};
+  rates.layer = {1.0, 2.0};
+  TimeBound::Pipeline pipeline;
+  pipeline.microbatches = 10;
+  pipeline.layers = 6;
+  pipeline.most_stages = 4;
+  const TimeBound bound(rates, {0, 0}, pipeline);
+  CHECK(bound.spread({1, 1}) == Approx(40));
+  CHECK(bound.whole_layers({1, 1}) == Approx(40));
+  CHECK(bound.spread({1, 2}) == Approx(30));
+  CHECK(bound.whole_layers({1, 2}) == Approx(40));
+  // A reduction of 5 s a layer is half a second more a microbatch on each: 1.5 s and 2.5 s.
+  // 6 / (1 / 1.5 + 1 / 2.5) = 5.625 s; 3 and 2 layers within 5 s are 5, so 4 x 1.5 = 6 s.
+  const TimeBound reduced(rates, {5, 5}, pipeline);
+  CHECK(reduced.spread({1, 1}) == Approx(56.25));
+  CHECK(reduced.whole_layers({1, 1}) == Approx(60));
+  // With fill, M loads of T / M (1 - 1 / M)^s: two equal stages hold 1 + 0.9 of the first one's load.
+  pipeline.fill = 1;
+  CHECK(TimeBound(rates, {0, 0}, pipeline).spread({2, 0}) == Approx(60 / 1.9));
+}
+
+TEST_CASE("the best plans know what may still matter") {
+  BestPlans best(2);
+  CHECK(best.may_matter({100, 100}));
+  best.add({10, 8});
+  best.add({20, 4});
+  CHECK(best.may_matter({20, 9}));    // as fast as the second
+  CHECK(!best.may_matter({21, 4}));   // dearer than, or as dear as, a faster one
+  CHECK(best.may_matter({21, 3.9}));  // cheaper
+  CHECK(!best.may_matter({21, 0}));   // its price is not known, and two are faster
+  best.add({15, 9});                  // dominated, but among the two fastest
+  CHECK(!best.may_matter({16, 8}));
+  CHECK(best.may_matter({16, 7.9}));
+}
+
+}  // namespace orrery

@@ -30,6 +30,8 @@ char glyph(const SpanRow& span, GanttLetters letters) {
       return by_kind ? 'W' : '+';
     case SpanKind::optimizer:
       return '=';
+    case SpanKind::exposed_tp:
+      return '^';
     case SpanKind::exposed_p2p:
       return '-';
     case SpanKind::exposed_dp:
@@ -42,6 +44,9 @@ char glyph(const SpanRow& span, GanttLetters letters) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       break;
   }
   throw Defect("a network span in a compute stream");
@@ -205,7 +210,8 @@ std::string text_gantt_windows(const Timeline& timeline, int columns) {
 }
 
 std::string gantt_legend(GanttLetters letters) {
-  const std::string idle = "= optimizer  - pipeline message  ~ data-parallel collective  . bubble\n";
+  const std::string idle =
+      "= optimizer  ^ tensor collective  - pipeline message  ~ data-parallel collective  . bubble\n";
   switch (letters) {
     case GanttLetters::microbatch:
       return "0-9A-Z forward  a-z backward (by microbatch, starting over)  + weight gradient\n" + idle;

@@ -23,7 +23,8 @@ struct GanttOptions {
 // Rows of the compute streams of one replica, "stage 0  01..aabb" each; empty when the replica has no ranks.
 // A column shows what takes most of its time: computing as `letters` says, "+" weight gradient (with
 // GanttLetters::microbatch),
-// "=" optimizer, "-" waiting for a pipeline message, "~" waiting for a data-parallel collective, "." bubble.
+// "=" optimizer, "^" waiting for a tensor, context or expert collective, "-" for a pipeline message, "~" for
+// a data-parallel collective, "." bubble.
 std::string text_gantt(const Timeline&, const GanttOptions& = {});
 
 // Replica 0 within `columns` characters, with the times at the edges underneath. The letters are those of

@@ -21,8 +21,10 @@ struct PassCost {
 struct BlockCost {
   PassCost forward;
   PassCost backward;
-  PassCost weight_gradient;  // of `backward`, what a schedule that splits it runs apart
-  PassCost attention_core;   // repeated by selective recomputation
+  // Of `backward`, what a schedule that splits it runs apart; its communication is what is hidden under it,
+  // which such a schedule exposes.
+  PassCost weight_gradient;
+  PassCost attention_core;  // repeated by selective recomputation
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };

@@ -25,15 +25,30 @@ bool crosses(Level level, const Topology& topology, int from, int to) {
   return !topology.same_region(from, to);
 }
 
-struct Gate {
-  int out, in;  // links that a flow crosses on its way
-};
+// A link by which flows leave their block and one by which they enter another.
+using Gates = std::function<Topology::Gate(int from, int to)>;
 
 // The link `depth` links after the first of the route, and the one as far before its last; the middle of a
 // route that is too short.
-Gate gate(int depth, const Route& route) {
+Topology::Gate gate_at(int depth, const Route& route) {
   const auto from_end = static_cast<std::size_t>(std::min(depth, (route.count - 1) / 2));
   return {route.links[from_end], route.links[static_cast<std::size_t>(route.count - 1) - from_end]};
+}
+
+// Gates at every depth, which stand for GPUs, PCIe switches and NICs, and those of leaves and regions, which
+// lie at depths that differ from flow to flow.
+std::vector<Gates> gates_of(Level level, const Topology& topology) {
+  std::vector<Gates> all;
+  for (int depth = 0; depth <= kMostLinksOfRoute / 2; ++depth) {
+    all.emplace_back(
+        [depth, &topology](int from, int to) { return gate_at(depth, topology.route(from, to)); });
+  }
+  if (level == Level::leaf)
+    all.emplace_back([&topology](int from, int to) { return topology.leaf_gate(from, to); });
+  if (level == Level::region) {
+    all.emplace_back([&topology](int from, int to) { return topology.region_gate(from, to); });
+  }
+  return all;
 }
 
 // Members that cross nothing between each other at this level, in order of first mention.
@@ -77,8 +92,8 @@ struct Demand {
 };
 
 // The bound of one level. Whichever link of its route is the gate of a flow, what enters or leaves a block
-// crosses the gates of its members: any depth gives a bound.
-Seconds least_at(Level level, int depth, const Topology& topology, const CollectiveCall& call,
+// crosses the gates of its members: any choice gives a bound.
+Seconds least_at(Level level, const Gates& gates, const Topology& topology, const CollectiveCall& call,
                  const Demand& demand) {
   const auto blocks = blocks_of(level, topology, call.gpus);
   if (blocks.size() < 2) return Seconds(0);
@@ -91,9 +106,9 @@ Seconds least_at(Level level, int depth, const Topology& topology, const Collect
       for (const int other : call.gpus) {
         if (!crosses(level, topology, here, other)) continue;
         const int pair = here * topology.gpus() + other;
-        out.add(gate(depth, topology.route(here, other)).out, pair);
-        in.add(gate(depth, topology.route(other, here)).in, pair);
-        everywhere.add(gate(depth, topology.route(other, here)).in, pair);
+        out.add(gates(here, other).out, pair);
+        in.add(gates(other, here).in, pair);
+        everywhere.add(gates(other, here).in, pair);
         hop = std::min(hop, topology.path(here, other).latency);
       }
     }
@@ -110,8 +125,9 @@ Seconds least_of(const Topology& topology, const CollectiveCall& call, const Dem
   Seconds least;
   if (call.gpus.size() < 2) return least;
   for (const Level level : {Level::gpu, Level::node, Level::leaf, Level::region}) {
-    for (int depth = 0; depth <= kMostLinksOfRoute / 2; ++depth)
-      least = std::max(least, least_at(level, depth, topology, call, demand));
+    for (const Gates& gates : gates_of(level, topology)) {
+      least = std::max(least, least_at(level, gates, topology, call, demand));
+    }
   }
   return least;
 }

@@ -123,20 +123,17 @@ Collective as_operator(const Topology& topology, const CollectiveCall& call) {
   return op;
 }
 
-CollectiveAlgorithm fastest_alone(const Topology& topology, CollectiveCall call) {
-  CollectiveAlgorithm fastest = CollectiveAlgorithm::direct;
-  Seconds least(INFINITY);
-  for (const auto algorithm : {CollectiveAlgorithm::ring, CollectiveAlgorithm::double_binary_tree,
-                               CollectiveAlgorithm::hierarchical, CollectiveAlgorithm::direct}) {
-    if (!can_run(algorithm, call.kind)) continue;
-    call.algorithm = algorithm;
-    const Seconds time = time_alone(topology, collective_flows(topology, call));
-    if (time < least) {
-      least = time;
-      fastest = algorithm;
+std::vector<FlowPhase> repeated(const Topology& topology, std::vector<FlowPhase> phases, int times) {
+  if (times == 1) return phases;
+  for (FlowPhase& phase : phases) {
+    const Seconds whole = (together(topology, phase.flows) + phase.tail) * times;
+    for (Flow& flow : phase.flows) {
+      flow.wire *= times;
+      flow.payload *= times;
     }
+    phase.tail = std::max(Seconds(0), whole - together(topology, phase.flows));
   }
-  return fastest;
+  return phases;
 }
 
 Seconds time_alone(const Topology& topology, const std::vector<FlowPhase>& phases) {

@@ -18,9 +18,9 @@ CollectiveAlgorithm nccl_choice(const Topology&, const CollectiveCall&);
 // Nodes with unequal numbers of members count with their mean, rounded up.
 Collective as_operator(const Topology&, const CollectiveCall&);
 
-// The algorithm whose flows take the least time alone on the topology; the first of the enumeration among
-// equals.
-CollectiveAlgorithm fastest_alone(const Topology&, CollectiveCall);
+// The same collective `times` over as one: every flow carries that many times the bytes, and the tails make
+// up for the latencies, so that alone it takes `times` as long.
+std::vector<FlowPhase> repeated(const Topology&, std::vector<FlowPhase>, int times);
 
 // Phases one after another on an otherwise empty topology: `together` (traffic.hpp) and the tail of each.
 Seconds time_alone(const Topology&, const std::vector<FlowPhase>&);

@@ -220,6 +220,14 @@ bool can_broadcast(CollectiveAlgorithm algorithm) {
   return algorithm != CollectiveAlgorithm::hierarchical;
 }
 
+void add_side_by_side(std::vector<FlowPhase>& all, std::vector<FlowPhase> more) {
+  if (all.size() < more.size()) all.resize(more.size());
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    all[i].flows.insert(all[i].flows.end(), more[i].flows.begin(), more[i].flows.end());
+    all[i].tail = std::max(all[i].tail, more[i].tail);
+  }
+}
+
 std::vector<FlowPhase> collective_flows(const Topology& topology, const CollectiveCall& call) {
   const FlowSetting setting{topology, call.efficiency};
   if (call.gpus.size() < 2) return {};

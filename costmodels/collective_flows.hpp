@@ -32,6 +32,9 @@ struct FlowPhase {
   Seconds tail;
 };
 
+// Adds phases that are played at the same time as `all`, first with first.
+void add_side_by_side(std::vector<FlowPhase>& all, std::vector<FlowPhase> more);
+
 // `gpus`: distinct members; a ring takes them in this order. `bytes`: the whole vector of one rank, as in
 // Collective. Without an algorithm the one NCCL would take (collective_choice.hpp).
 struct CollectiveCall {

@@ -29,7 +29,16 @@ Seconds duration(const PartTimes& part, StepKind kind) {
   return Seconds(0);
 }
 
+// Where a rank stands in a part that is played in pieces.
+struct PieceState {
+  std::size_t next = 0;
+  enum class Stands { before, calling, waiting } at = Stands::before;
+  double call_end = kUnknown;  // s
+  int cut = 0;                 // of the steps that a task is cut into
+};
+
 struct RankState {
+  PieceState piece;
   std::size_t step = 0;
   int iteration = 0;          // of its last compute step: what follows the pipeline belongs to it
   double now = 0;             // s
@@ -44,6 +53,12 @@ struct CollectiveState {
   double end = kUnknown;
   std::vector<int> then;     // collectives that run after it
   std::vector<int> waiting;  // ranks
+};
+
+// A call over several ranks, by its leader; a rank has at most one under way.
+struct CallState {
+  std::vector<int> entered;  // ranks
+  double start = 0;          // s, of the last to enter
 };
 
 // Plays the programs by resuming ranks whose messages and collectives have become known, each step once.
@@ -67,6 +82,8 @@ class Recurrence {
     collectives_.resize(static_cast<std::size_t>(flows.instances()));
     durations_.assign(collectives_.size(), kUnknown);
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
+    calls_.resize(plan.calls.empty() ? 0 : ranks_.size());
+    call_times_.resize(calls_.size() * plan.calls.size(), kUnknown);
   }
 
   Estimate run() {
@@ -138,20 +155,91 @@ class Recurrence {
 
   bool compute(int rank, const Step& step) {
     RankState& at = state(rank);
-    double start = at.now;
-    for (const MessageId id : step.awaits) start = std::max(start, arrival_[message_index(rank, id)]);
-    if (start == kUnknown) return false;
-    const int part = schedule(rank).part(stage_of(rank), step.chunk);
-    at.iteration = iteration_of(step, rank);
-    const double work = duration(plan_.part_times(replica_of(rank), part), step.kind).value() / step.pieces *
-                        duration_factor(plan_, rank, at.iteration, at.step);
-    const double end = computed_by(rank, start, work);
-    if (end == kUnknown) return false;
-    at.now = end;
-    auto& iteration_end = ends_[static_cast<std::size_t>(at.iteration)];
-    iteration_end = std::max(iteration_end, end);
-    for (const MessageId id : step.sends) arrive(rank, id, end, schedule(rank).message(id).to_rank);
+    const PartTimes& part =
+        plan_.part_times(replica_of(rank), schedule(rank).part(stage_of(rank), step.chunk));
+    const double factor = duration_factor(plan_, rank, iteration_of(step, rank), at.step);
+    if (!at.entered) {
+      double start = at.now;
+      for (const MessageId id : step.awaits) start = std::max(start, arrival_[message_index(rank, id)]);
+      if (start == kUnknown) return false;
+      at.now = start;
+      at.iteration = iteration_of(step, rank);
+      at.entered = true;
+    }
+    const std::vector<PlayedPiece>* pieces = pieces_of(part, step.kind);
+    if (pieces != nullptr) {
+      if (!play_pieces(rank, step, *pieces, factor)) return false;
+    } else {
+      const double work = duration(part, step.kind).value() / step.pieces * factor;
+      if (!compute_until(rank, work)) return false;
+    }
+    note_end(rank, at.now);
+    for (const MessageId id : step.sends) arrive(rank, id, at.now, schedule(rank).message(id).to_rank);
     return true;
+  }
+
+  bool compute_until(int rank, double work) {
+    const double end = computed_by(rank, state(rank).now, work);
+    if (end == kUnknown) return false;
+    state(rank).now = end;
+    return true;
+  }
+
+  // Goes on with a part in pieces; false when what it needs to know is not yet known.
+  bool play_pieces(int rank, const Step& step, const std::vector<PlayedPiece>& whole, double factor) {
+    PieceState& at = state(rank).piece;
+    const std::vector<PlayedPiece> part =
+        step.pieces > 1 ? cut_pieces(whole, at.cut, step.pieces) : std::vector<PlayedPiece>();
+    const std::vector<PlayedPiece>& pieces = step.pieces > 1 ? part : whole;
+    for (; at.next < pieces.size(); ++at.next) {
+      if (!play_piece(rank, pieces[at.next], factor)) return false;
+    }
+    at.next = 0;
+    at.cut = (at.cut + 1) % step.pieces;
+    return true;
+  }
+
+  bool play_piece(int rank, const PlayedPiece& piece, double factor) {
+    PieceState& at = state(rank).piece;
+    if (at.at == PieceState::Stands::before) {
+      if (!compute_until(rank, piece.compute.value() * factor)) return false;
+      if (!piece.call) return true;
+      at.at = PieceState::Stands::calling;
+      enter_call(rank, *piece.call);
+    }
+    if (at.at == PieceState::Stands::calling) {
+      if (!compute_until(rank, piece.beside.value() * factor)) return false;
+      at.at = PieceState::Stands::waiting;
+    }
+    if (at.call_end == kUnknown) return false;
+    state(rank).now = std::max(state(rank).now, at.call_end);
+    at.call_end = kUnknown;
+    at.at = PieceState::Stands::before;
+    return true;
+  }
+
+  void enter_call(int rank, int call) {
+    const int leader = flows_.calls().leader(rank, call);
+    if (!flows_.calls().is_over_replicas(call)) {
+      state(rank).piece.call_end = state(rank).now + call_time(leader, call);
+      return;
+    }
+    CallState& under_way = calls_[static_cast<std::size_t>(leader)];
+    under_way.entered.push_back(rank);
+    under_way.start = std::max(under_way.start, state(rank).now);
+    if (under_way.entered.size() < flows_.calls().members(leader, call).size()) return;
+    for (const int member : under_way.entered) {
+      state(member).piece.call_end = under_way.start + call_time(leader, call);
+      if (member != rank) ready_.push_back(member);
+    }
+    under_way = {};
+  }
+
+  double call_time(int leader, int call) {
+    double& time =
+        call_times_[static_cast<std::size_t>(leader) * plan_.calls.size() + static_cast<std::size_t>(call)];
+    if (time == kUnknown) time = time_alone(topology_, flows_.calls().phases(leader, call)).value();
+    return time;
   }
 
   // The end of `work` seconds of compute from `start`: slower while a launched collective is on its way.
@@ -295,8 +383,10 @@ class Recurrence {
       transfers_;  // [(replica * boundaries + boundary) * 2 + gradient], s: rails differ by way
   std::vector<double> posted_, arrival_;  // [message], s
   std::vector<CollectiveState> collectives_;
-  std::vector<double> durations_;  // [collective], s
-  std::vector<double> ends_;       // [iteration], s
+  std::vector<double> durations_;   // [collective], s
+  std::vector<CallState> calls_;    // [leader]
+  std::vector<double> call_times_;  // [leader][call], s
+  std::vector<double> ends_;        // [iteration], s
   std::vector<int> ready_;
 };
 

@@ -16,26 +16,32 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
   return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
 }
 
-Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  std::map<int, std::map<Seconds, Seconds>> loads;  // of every link crossed: busy by latency of the flow
-  Seconds longest;
+std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>& flows) {
+  std::vector<LinkLoad> loads;
+  std::map<int, std::map<Seconds, Seconds>> of_links;  // busy by latency of the flow
   const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
   for (const Flow& flow : flows) {
-    if (flow.route.count > 0)
-      longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+    if (flow.route.count > 0) loads.push_back({flow.path.latency, flow.wire / flow.path.bandwidth});
     for (int i = 0; shared && i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      loads[link][flow.path.latency] +=
+      of_links[link][flow.path.latency] +=
           flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
     }
   }
-  // What comes to a link after some latency is carried after it.
-  for (const auto& [link, load] : loads) {
+  for (const auto& [link, by_latency] : of_links) {
     Seconds busy;
-    for (auto late = load.rbegin(); late != load.rend(); ++late) {
+    for (auto late = by_latency.rbegin(); late != by_latency.rend(); ++late) {
       busy += late->second;
-      longest = std::max(longest, late->first + busy);
+      loads.push_back({late->first, busy});
     }
+  }
+  return loads;
+}
+
+Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  Seconds longest;
+  for (const LinkLoad& load : loads_of(topology, flows)) {
+    longest = std::max(longest, load.latency + load.busy);
   }
   return longest;
 }

@@ -14,6 +14,7 @@ namespace orrery {
 struct TransferEfficiency {
   double inside = 1.0;
   double between = 1.0;
+  bool operator==(const TransferEfficiency&) const = default;
 };
 
 struct Flow {
@@ -29,6 +30,16 @@ struct Flow {
 Bytes wire_bytes(Bytes payload, double efficiency);
 
 Flow make_flow(const Topology&, int from, int to, Bytes payload, const TransferEfficiency&);
+
+// What keeps one link, or one flow on all of its links, busy: `latency` after the start for that long.
+struct LinkLoad {
+  Seconds latency;
+  Seconds busy;
+};
+
+// Of every link that flows share, what comes to it after each latency and is carried after it; and of every
+// flow by itself.
+std::vector<LinkLoad> loads_of(const Topology&, const std::vector<Flow>& flows);
 
 // Time from the common start of flows to the end of the last. Ideal links: each as if alone. Shared links: no
 // link is faster than the sum of what crosses it from any latency on, which is exact for flows that share

@@ -7,6 +7,7 @@
 
 #include "costmodels/collective_choice.hpp"
 #include "costmodels/collective_flows.hpp"
+#include "costmodels/group_calls.hpp"
 
 namespace orrery {
 namespace {
@@ -23,20 +24,57 @@ std::vector<int> count_up(int count) {
   return numbers;
 }
 
-// The routes of all that one tensor rank sends, in an order that is the same for all: its messages, which
-// stand for the embedding gradient too, and its rings of gradients.
-std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
+// Of all that one tensor rank sends: where it goes, and how much of it in the collectives of its parts.
+struct TensorRankTraffic {
   std::vector<Route> routes;
-  const int tensor = tensor_ways(plan);
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    const CollectiveCall ring{CollectiveKind::all_reduce,
-                              CollectiveAlgorithm::ring,
-                              Bytes(1),
-                              {},
-                              reduction_members(plan, stage, tensor_rank)};
-    for (const FlowPhase& phase : collective_flows(topology, ring)) {
+  std::vector<Bytes> wires;
+
+  void add(const std::vector<FlowPhase>& phases) {
+    for (const FlowPhase& phase : phases) {
       for (const Flow& flow : phase.flows) routes.push_back(flow.route);
     }
+  }
+};
+
+// What the context and expert groups of a tensor rank play in the parts of a stage.
+void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topology& topology, int stage,
+               int tensor_rank) {
+  const int tensor = tensor_ways(plan);
+  std::vector<int> lanes;
+  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor + tensor_rank);
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (const int index : calls_of_stage(plan, replica, stage)) {
+      const GroupCall& call = plan.calls[static_cast<std::size_t>(index)];
+      const bool is_leader = call.group != RankGroup::expert || replica % plan.expert == 0;
+      if (!is_leader) continue;
+      const std::vector<FlowPhase> phases = call_flows(plan, topology, call, replica, stage, lanes);
+      traffic.add(phases);
+      for (const FlowPhase& phase : phases) {
+        for (const Flow& flow : phase.flows) traffic.wires.push_back(flow.wire);
+      }
+    }
+  }
+}
+
+// In an order that is the same for all tensor ranks: rings of gradients, messages, which stand for the
+// embedding gradient too, and what parts play.
+TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
+  TensorRankTraffic traffic;
+  std::vector<Route>& routes = traffic.routes;
+  const int tensor = tensor_ways(plan);
+  const int apart = plan.expert_reductions.empty() ? 1 : plan.expert;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const auto add_ring = [&](int first, int apart_in_ring) {
+      traffic.add(
+          collective_flows(topology, {CollectiveKind::all_reduce,
+                                      CollectiveAlgorithm::ring,
+                                      Bytes(1),
+                                      {},
+                                      reduction_members(plan, stage, tensor_rank, first, apart_in_ring)}));
+    };
+    add_ring(0, 1);
+    for (int first = 0; apart > 1 && first < apart; ++first) add_ring(first, apart);
+    add_calls(traffic, plan, topology, stage, tensor_rank);
     for (int replica = 0; replica < plan.replicas; ++replica) {
       for (int context = 0; context < plan.context; ++context) {
         const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
@@ -47,7 +85,7 @@ std::vector<Route> tensor_rank_routes(const PricedPlan& plan, const Topology& to
       }
     }
   }
-  return routes;
+  return traffic;
 }
 
 // Pairs every link of tensor rank 0 with one link of each other tensor rank: equal to it, in its place on
@@ -103,10 +141,11 @@ bool side_by_side(const PricedPlan& plan, const Topology& topology) {
 
 bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
   if (topology.gpus_have_own_links() && side_by_side(plan, topology)) return true;
-  const std::vector<Route> first = tensor_rank_routes(plan, topology, 0);
-  LinkPairs pairs(topology, first);
+  const TensorRankTraffic first = tensor_rank_traffic(plan, topology, 0);
+  LinkPairs pairs(topology, first.routes);
   for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
-    if (!pairs.add(tensor_rank, tensor_rank_routes(plan, topology, tensor_rank))) return false;
+    const TensorRankTraffic traffic = tensor_rank_traffic(plan, topology, tensor_rank);
+    if (traffic.wires != first.wires || !pairs.add(tensor_rank, traffic.routes)) return false;
   }
   return true;
 }
@@ -142,11 +181,16 @@ class ShiftCheck {
     for (int replica = 0; replica < plan_.replicas; ++replica) {
       for (int stage = 0; stage < plan_.stages(); ++stage) {
         if (!links_map(replica, stage) || !messages_alike(replica, stage)) return false;
+        if (!groups_alike(replica, stage)) return false;
       }
     }
+    const int apart = plan_.expert_reductions.empty() ? 1 : plan_.expert;
     for (int stage = 0; stage < plan_.stages(); ++stage) {
       for (int lane = 0; lane < tensor_ways(plan_); ++lane) {
-        if (!ring_alike(reduction_members(plan_, stage, lane))) return false;
+        if (!ring_alike(reduction_members(plan_, stage, lane), period_)) return false;
+        for (int first = 0; apart > 1 && first < apart; ++first) {
+          if (!ring_alike(reduction_members(plan_, stage, lane, first, apart), period_ / apart)) return false;
+        }
       }
     }
     return true;
@@ -220,8 +264,26 @@ class ShiftCheck {
     return true;
   }
 
-  bool ring_alike(const std::vector<int>& members) const {
-    const auto step = static_cast<std::size_t>(period_ * plan_.context);
+  // Every two members of a group that plays collectives; blocks of replicas that share experts are shifted
+  // whole.
+  bool groups_alike(int replica, int stage) const {
+    for (const RankGroup kind : played_groups(plan_, replica, stage)) {
+      const auto here = group_members(plan_, replica, stage, kind);
+      const auto base = group_members(plan_, replica % period_, stage, kind);
+      for (std::size_t group = 0; group < here.size(); ++group) {
+        for (std::size_t a = 0; a < here[group].size(); ++a) {
+          for (std::size_t b = 0; b < a; ++b) {
+            if (!same_path(here[group][a], here[group][b], base[group][a], base[group][b])) return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+  // `replicas`: members of the ring, context ranks apart, in one period.
+  bool ring_alike(const std::vector<int>& members, int replicas) const {
+    const auto step = static_cast<std::size_t>(replicas * plan_.context);
     const std::size_t count = members.size();
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t base = i % step;
@@ -239,6 +301,16 @@ class ShiftCheck {
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 
+bool plays_group(const PricedPlan& plan, RankGroup group) {
+  return std::any_of(plan.calls.begin(), plan.calls.end(),
+                     [&](const GroupCall& call) { return call.group == group; });
+}
+
+bool all_stages_alike(const PricedPlan& plan) {
+  return std::all_of(plan.gpus.begin(), plan.gpus.end(),
+                     [&](const auto& lanes) { return lanes.size() == plan.gpus.front().size(); });
+}
+
 // Whether every replica is of the kind of the one `period` before it and has its microbatches.
 bool repeats(const std::vector<int>& of_replica, int period) {
   for (std::size_t replica = static_cast<std::size_t>(period); replica < of_replica.size(); ++replica) {
@@ -254,13 +326,19 @@ bool replicas_alike(const PricedPlan& plan, int period) {
 // Whether the gradients of every part go round a ring.
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
-  for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
+  const CollectiveKind kind =
+      plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const auto goes_round = [&](const PartReduction& reduction, std::size_t part, int apart) {
     const int stage = plan.rank_of_part(static_cast<int>(part));
-    const CollectiveKind kind =
-        plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-    const CollectiveCall call{kind, std::nullopt, plan.reductions[part].gradients,
-                              plan.reductions[part].efficiency, reduction_members(plan, stage, 0)};
-    if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
+    const CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency,
+                              reduction_members(plan, stage, 0, 0, apart)};
+    return nccl_choice(topology, call) == CollectiveAlgorithm::ring;
+  };
+  for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
+    if (!goes_round(plan.reductions[part], part, 1)) return false;
+  }
+  for (std::size_t part = 0; part < plan.expert_reductions.size(); ++part) {
+    if (!goes_round(plan.expert_reductions[part], part, plan.expert)) return false;
   }
   return true;
 }
@@ -271,10 +349,10 @@ int tensor_ways(const PricedPlan& plan) {
   return static_cast<int>(lane_count(plan)) / plan.context;
 }
 
-std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
+std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane, int first, int apart) {
   const int tensor = tensor_ways(plan);
   std::vector<int> gpus;
-  for (int replica = 0; replica < plan.replicas; ++replica) {
+  for (int replica = first; replica < plan.replicas; replica += apart) {
     for (int context = 0; context < plan.context; ++context) {
       gpus.push_back(plan.lanes(replica, stage)[static_cast<std::size_t>(context * tensor + lane % tensor)]);
     }
@@ -297,6 +375,15 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
         talk(next[lane], here[lane]);
       }
     }
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      for (const RankGroup kind : played_groups(plan, replica, stage)) {
+        for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
+          for (const int from : group) {
+            for (const int to : group) talk(from, to);
+          }
+        }
+      }
+    }
     for (int lane = 0; lane < tensor_ways(plan); ++lane) {
       const std::vector<int> members = reduction_members(plan, stage, lane);
       for (const int from : members) {
@@ -309,7 +396,9 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
   if (plan.jitter > 0 || !plan.slowness.empty() || !in_rings(plan, topology)) return plan.replicas;
-  for (int period = 1; period < plan.replicas; ++period) {
+  const bool shares_experts = !plan.expert_reductions.empty() || plays_group(plan, RankGroup::expert);
+  const int least = shares_experts ? plan.expert : 1;
+  for (int period = least; period < plan.replicas; period += least) {
     if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
         ShiftCheck(plan, topology, period).holds())
       return period;
@@ -319,7 +408,11 @@ int folding_period(const PricedPlan& plan, const Topology& topology) {
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
   const int tensor = tensor_ways(plan);
-  if (tensor > 1 && !tensor_ranks_alike(plan, topology)) return count_up(static_cast<int>(lane_count(plan)));
+  const bool is_apart =
+      plan.calls.empty() || (all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor));
+  if (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology))) {
+    return count_up(static_cast<int>(lane_count(plan)));
+  }
   std::vector<int> lanes;
   for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);
   return lanes;

@@ -53,8 +53,7 @@ void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traf
 }
 
 void add_norms(BlockBuilder& block, const Layer& layer, int norms) {
-  for (int norm = 0; norm < norms; ++norm)
-    add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
+  for (int norm = 0; norm < norms; ++norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
 }
 
 enum class Bias { absent, present };

@@ -25,7 +25,7 @@ struct Sharding {
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
   LinkSpec gpu_link;
-  LinkSpec network;  // share of one GPU in its node's NICs
+  LinkSpec network;          // share of one GPU in its node's NICs
   SoftwareStack stack = {};  // whose kernels run
   int sharded = 1;           // replicas that share the weights of a layer (FSDP)
   bool operator==(const Sharding&) const = default;
@@ -43,9 +43,9 @@ struct CallPlace {
 
 // Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
 // expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
-// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats parts of `forward`:
-// full all of it, selective `attention_core`. Bytes of memory-bound operators are the least their kernel can
-// move; how near to the data-sheet bandwidth that gets is the cost models' to say.
+// in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats
+// parts of `forward`: full all of it, selective `attention_core`. Bytes of memory-bound operators are the
+// least their kernel can move; how near to the data-sheet bandwidth that gets is the cost models' to say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;

@@ -296,12 +296,13 @@ double stage_parameters(const ModelSpec& model, const ParallelStrategy& strategy
   return parameters.dense + parameters.expert;
 }
 
-double part_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  const LocalParameters layers = chunk_parameters(model, strategy, stage, chunk);
-  const double sum = layers.dense + layers.expert;
+LocalParameters part_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                int chunk) {
+  LocalParameters sum = chunk_parameters(model, strategy, stage, chunk);
   // What lies before the layers belongs to the first part of the stage, what comes after them to its last.
   const int keeper = holds_head(model, strategy, stage) ? strategy.chunks - 1 : 0;
-  return chunk == keeper ? sum + boundary_parameters(model, strategy, stage) : sum;
+  if (chunk == keeper) sum.dense += boundary_parameters(model, strategy, stage);
+  return sum;
 }
 
 double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {

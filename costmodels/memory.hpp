@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "costmodels/local_layer.hpp"
 #include "costmodels/software_stack.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
@@ -32,7 +33,7 @@ double stage_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
 // The same of one of its chunks; embedding and head count with the chunk that holds them, the head's where
 // one rank holds both.
-double part_parameters(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+LocalParameters part_parameters(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
 
 // Activation bytes one microbatch leaves on one GPU for one part, from its forward to its backward:
 // Korthikanti et al. 2022 (arXiv 2205.05198, equations 1, 2 and 4, table 2), tensor by tensor, so that

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 namespace {
 
@@ -92,6 +94,26 @@ PassCost cost_of(const PassOperators& operators, const PassTimes& times) {
     cost.communication += std::max(Seconds(0), times.communication[i] - beside);
   }
   return cost;
+}
+
+Pass without(const Pass& pass, const std::vector<std::size_t>& compute) {
+  Pass rest{{{}, pass.operators.communication, pass.operators.places}, {{}, pass.times.communication}};
+  const auto is_left_out = [&](std::size_t index) {
+    return std::find(compute.begin(), compute.end(), index) != compute.end();
+  };
+  std::vector<std::size_t> kept_before{0};  // [i]: of the first i operators
+  for (std::size_t i = 0; i < pass.operators.compute.size(); ++i) {
+    if (!is_left_out(i)) {
+      rest.operators.compute.push_back(pass.operators.compute[i]);
+      rest.times.compute.push_back(pass.times.compute[i]);
+    }
+    kept_before.push_back(rest.operators.compute.size());
+  }
+  for (CallPlace& place : rest.operators.places) {
+    ORRERY_ENSURE(place.beside == 0.0 || !is_left_out(place.after - 1));
+    place.after = kept_before[place.after];
+  }
+  return rest;
 }
 
 std::vector<PassPiece> pieces_of(const PassOperators& operators, const PassTimes& times, PassOrder order) {

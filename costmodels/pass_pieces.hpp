@@ -36,6 +36,7 @@ struct PassPiece {
   Work compute;
   Work beside;
   std::optional<PricedCall> call;
+  Seconds slowdown;            // of what is computed beside the collective: added to `compute`
   bool has_attention = false;  // some of its compute is the attention core's
   bool operator==(const PassPiece&) const = default;
 };
@@ -43,8 +44,16 @@ struct PassPiece {
 struct BlockPieces {
   std::vector<PassPiece> forward;
   std::vector<PassPiece> backward;
-  Work attention_core;  // repeated by selective recomputation
+  std::vector<PassPiece> input_gradient;  // the backward of schedules that run weight gradients apart
+  Work attention_core;                    // repeated by selective recomputation
 };
+
+struct Pass {
+  PassOperators operators;
+  PassTimes times;
+};
+// The pass without some of its compute operators.
+Pass without(const Pass&, const std::vector<std::size_t>& compute);
 
 // Sums; communication counts as far as nothing is computed beside it.
 PassCost cost_of(const PassOperators&, const PassTimes&);

@@ -1,186 +1,14 @@
 #include "costmodels/price_book.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
-#include "costmodels/stack_effects.hpp"
-#include "costmodels/sustained_power.hpp"
+#include "costmodels/price_batch.hpp"
 #include "platforms/errors.hpp"
-#include "strategies/placement.hpp"
 
 namespace orrery {
-namespace {
-
-// Launching the kernels of an optimizer step and reading the gradient norm back (FIDELITY A.3: 3 ms on A100
-// hosts).
-constexpr Seconds kOptimizerHost = milliseconds(3);
-
-}  // namespace
-
-// Operators of a block, and their times once predicted.
-struct PriceBook::AskedBlock {
-  BlockOperators operators;
-  Sharding sharding;
-  WeightTraffic weights;
-  PassTimes forward = {}, backward = {}, attention_core = {};
-  Seconds gather = {}, reduce = {};
-
-  // Backward gathers the weights again.
-  [[nodiscard]] BlockCost cost() const {
-    BlockCost cost{cost_under(operators.forward, forward, sharding),
-                   cost_under(operators.backward, backward, sharding), weight_gradient(),
-                   selective_repeats(operators, forward, attention_core, sharding)};
-    cost.forward.weights = gather;
-    cost.backward.weights = gather + reduce;
-    return cost;
-  }
-
-  [[nodiscard]] PassCost weight_gradient() const {
-    PassCost cost;
-    for (const std::size_t index : operators.weight_gradient) {
-      cost.compute += backward.compute[index];
-      cost.flops += flops_of(operators.backward.compute[index]);
-    }
-    return cost;
-  }
-};
-
-// Of one shard: of every layer shape, then of embedding and head.
-struct PriceBook::AskedShard {
-  std::vector<AskedBlock> shapes;
-  AskedBlock embedding, head;
-};
-
-// Collects the operators of all tables, asks once, and hands every answer to whoever asked.
-class PriceBook::Batch {
- public:
-  // Adds the time of an operator on a group's GPU to `*seconds` once predicted.
-  void add(int group, const Operator& op, Seconds* seconds, bool* extrapolated = nullptr,
-           double factor = 1.0) {
-    queries_.push_back({group, op});
-    sinks_.push_back({seconds, extrapolated, factor});
-  }
-
-  void add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated,
-                const KernelFactors& factors) {
-    const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
-      seconds->resize(asked.size());
-      for (std::size_t i = 0; i < asked.size(); ++i)
-        add(group, asked[i], &(*seconds)[i], extrapolated, factors.of(asked[i]));
-    };
-    ask(operators.compute, &times->compute);
-    ask(operators.communication, &times->communication);
-  }
-
-  void add_block(int group, AskedBlock* block, bool* extrapolated) {
-    const SoftwareStack& stack = block->sharding.stack;
-    const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time};
-    add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
-    add_pass(group, block->operators.backward, &block->backward, extrapolated,
-             {stack.backward_gemm, stack.attention_time, stack.elementwise_time});
-    add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
-    for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated);
-    for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated);
-  }
-
-  std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
-    std::vector<GpuSpec> gpus;
-    for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
-    const std::vector<Prediction> answers = models.predict(gpus, queries_);
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      const Sink& sink = sinks_[i];
-      const OperatorQuery& query = queries_[i];
-      const GpuSpec& gpu = gpus[static_cast<std::size_t>(query.gpu)];
-      *sink.seconds += under_power(query.op, gpu, answers[i].time) * sink.factor;
-      if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
-    }
-    return queries_.size();
-  }
-
- private:
-  struct Sink {
-    Seconds* seconds;
-    bool* extrapolated;
-    double factor;
-  };
-  std::vector<OperatorQuery> queries_;
-  std::vector<Sink> sinks_;
-};
-
-// Times of one kind of operation over sizes, turned into efficiencies once they are predicted.
-struct PriceBook::SizeSeries {
-  std::vector<Seconds> times;
-  std::vector<double> ideal;     // s at full bandwidth
-  std::vector<double> overhead;  // s of latency, which the flows pay on their own
-
-  void add(Seconds ideal_time, Seconds latency) {
-    ideal.push_back(ideal_time.value());
-    overhead.push_back(latency.value());
-  }
-
-  [[nodiscard]] SizeTable efficiencies() const {
-    std::vector<double> values;
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const double moving = times[i].value() - overhead[i];
-      // A measured time below the bound means the catalog's link is slower than the measured one: play the
-      // link.
-      values.push_back(moving > ideal[i] ? ideal[i] / moving : 1.0);
-    }
-    return SizeTable(kFirstExponent, std::move(values));
-  }
-};
-
-namespace {
-
-std::vector<double> grid() {
-  std::vector<double> sizes;
-  for (int exponent = kFirstExponent; exponent <= kLastExponent; exponent += kStride) {
-    sizes.push_back(std::exp2(exponent));
-  }
-  return sizes;
-}
-
-// What one GPU gets of the NICs of its node.
-LinkSpec nic_share(const NodeGroup& group) {
-  const double share = static_cast<double>(group.nics_per_node) / group.gpus_per_node;
-  return {group.nic.bandwidth * std::min(1.0, share), group.nic.latency};
-}
-
-// Replicas of one stage that share a node.
-int ring_ranks_per_node(const NodeGroup& group, int lanes, int data) {
-  return std::max(1, std::min(data, group.gpus_per_node / lanes));
-}
-
-Collective ring_collective(const NodeGroup& group, int lanes, int data, CollectiveKind kind, double bytes) {
-  Collective ring;
-  ring.kind = kind;
-  ring.bytes = Bytes(bytes);
-  ring.ranks = data;
-  ring.ranks_per_node = ring_ranks_per_node(group, lanes, data);
-  ring.gpu_link = group.gpu_link;
-  ring.network = nic_share(group);
-  return ring;
-}
-
-// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the
-// node is as busy: with its share of the NICs, since the flows that share them are played.
-std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
-  const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
-  const double members = ring.ranks;
-  const double hop = rounds * (members - 1) / members * ring.bytes.value();
-  const bool closed = ring.ranks <= ring.ranks_per_node;
-  const double inside = hop / group.gpu_link.bandwidth.value();
-  const double steps = rounds * (members - 1);
-  if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
-  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
-  const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
-  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
-}
-
-}  // namespace
 
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
     : model_(model), cluster_(cluster), precision_(precision) {}
@@ -189,7 +17,8 @@ void PriceBook::need(const ShardKey& key) {
   shards_.try_emplace(key);
 }
 
-void PriceBook::need_rings(int group, int lanes, int data) {
+void PriceBook::need_rings(int group, int lanes, int data, int expert) {
+  if (expert > 1) need_rings(group, lanes * expert, data / expert);
   if (data < 2) return;
   for (const CollectiveKind kind :
        {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather}) {
@@ -200,9 +29,9 @@ void PriceBook::need_rings(int group, int lanes, int data) {
 void PriceBook::need(const ParallelStrategy& strategy) {
   for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
-    need_rings(strategy.stages[static_cast<std::size_t>(stage)].group, strategy.tensor(stage),
-               strategy.data * strategy.context);
+    need_rings(group, strategy.tensor(stage), strategy.data * strategy.context, strategy.expert);
   }
 }
 
@@ -225,7 +54,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   return sharding;
 }
 
-std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
+std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   std::vector<AskedShard> asked;
   asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
@@ -247,72 +76,20 @@ std::vector<PriceBook::AskedShard> PriceBook::ask_layers(Batch& batch) {
   return asked;
 }
 
-std::map<PriceBook::RingKey, PriceBook::SizeSeries> PriceBook::ask_rings(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::map<RingKey, SizeSeries> all;
-  for (const auto& [key, table] : rings_) {
-    const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
-    SizeSeries& series = all[key];
-    series.times.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const Collective ring = ring_collective(group, key.lanes, key.data, key.kind, sizes[i]);
-      const auto [ideal, overhead] = ring_bound(group, ring);
-      series.add(Seconds(ideal), Seconds(overhead));
-      batch.add(key.group, ring, &series.times[i]);
-    }
-  }
-  return all;
-}
-
-LinkSpec PriceBook::path_of(const PathKey& key) const {
-  const NodeGroup& from = cluster_.groups[static_cast<std::size_t>(key.from)];
-  const NodeGroup& to = cluster_.groups[static_cast<std::size_t>(key.to)];
-  if (key.inside) return {from.gpu_link.bandwidth, from.gpu_link.latency * 2};
-  return {std::min(from.nic.bandwidth, to.nic.bandwidth), from.nic.latency + to.nic.latency};
-}
-
-std::map<PriceBook::PathKey, PriceBook::SizeSeries> PriceBook::ask_paths(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::map<PathKey, SizeSeries> all;
-  const auto ask = [&](const PathKey& key) {
-    const LinkSpec path = path_of(key);
-    SizeSeries& series = all[key];
-    series.times.resize(sizes.size());
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      series.add(Bytes(sizes[i]) / path.bandwidth, path.latency);
-      batch.add(key.from, PointToPoint{Bytes(sizes[i]), path, key.inside}, &series.times[i]);
-    }
-  };
-  const int groups = static_cast<int>(cluster_.groups.size());
-  for (int from = 0; from < groups; ++from) {
-    ask({from, from, true});
-    for (int to = 0; to < groups; ++to) ask({from, to, false});
-  }
-  return all;
-}
-
-std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(Batch& batch) const {
-  const std::vector<double> sizes = grid();
-  std::vector<std::vector<Seconds>> all(cluster_.groups.size(), std::vector<Seconds>(sizes.size()));
-  for (std::size_t group = 0; group < all.size(); ++group) {
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      for (const Operator& op : optimizer_operators(sizes[i], precision_.type)) {
-        batch.add(static_cast<int>(group), op, &all[group][i]);
-      }
-    }
-  }
-  return all;
-}
-
 void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
   auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
     const AskedShard& shard = *next++;
     const std::optional<LayerTable> measured = measured_table(key);
     std::vector<BlockCost> shapes;
-    for (const AskedBlock& block : shard.shapes) shapes.push_back(block.cost());
+    for (const AskedBlock& block : shard.shapes) {
+      shapes.push_back(block.cost());
+      cost.shape_pieces.push_back(block.pieces());
+    }
     cost.embedding = shard.embedding.cost();
+    cost.embedding_pieces = shard.embedding.pieces();
     cost.head = shard.head.cost();
+    cost.head_pieces = shard.head.pieces();
     cost.before.assign(1, BlockCost{});
     for (std::size_t i = 0; i < model_.layers.size(); ++i) {
       const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
@@ -340,7 +117,7 @@ std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
 
 std::size_t PriceBook::predict(const CostModels& models) {
   ORRERY_ENSURE(optimizers_.empty());  // once
-  Batch batch;
+  PriceBatch batch;
   auto layers = ask_layers(batch);  // the answers arrive in these
   auto rings = ask_rings(batch);
   auto paths = ask_paths(batch);
@@ -400,6 +177,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     weights += cost.head.weight_gradient;
   }
   backward_host += host.collective * backward.calls;
+  if (pass == Backward::split) backward.communication += weights.communication;
   const PassTime forward_time = time_under(
       {forward, forward_host, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
   const PassTime backward_time =
@@ -420,99 +198,6 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     times.weight_gradient_flops = weights.flops;
   }
   return times;
-}
-
-Seconds PriceBook::optimizer(int group, double parameters) const {
-  if (const auto& own = precision_.stack.optimizer) {
-    const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
-    return own->fixed +
-           Bytes(parameters * own->bytes_per_parameter) / (gpu.memory_bandwidth * own->bandwidth_share);
-  }
-  return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
-}
-
-TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind,
-                                              Bytes bytes) const {
-  if (data < 2) return {};
-  const auto found = rings_.find({group, lanes, data, kind});
-  ORRERY_ENSURE(found != rings_.end());
-  const double efficiency = found->second.at(bytes.value());
-  return {efficiency, efficiency};
-}
-
-double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {
-  const auto found = paths_.find(key);
-  return found == paths_.end() ? 1.0 : found->second.at(bytes.value());
-}
-
-BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
-  const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
-  const int from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))].group;
-  const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
-  BoundaryMessage message;
-  message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
-  if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
-    message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
-  }
-  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
-                        path_efficiency({from, to, false}, message.bytes)};
-  return message;
-}
-
-PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part) const {
-  const int stage = strategy.rank_of_part(part);
-  const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
-  const double parameters = part_parameters(model_, strategy, stage, part / strategy.pipeline);
-  PartReduction reduction;
-  reduction.gradients =
-      Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
-  const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
-    return ring_efficiency(devices.group, strategy.tensor(stage), strategy.data * strategy.context, kind,
-                           bytes);
-  };
-  reduction.efficiency =
-      efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                 reduction.gradients);
-  if (strategy.distributed_optimizer) {
-    reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
-    reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
-  }
-  return reduction;
-}
-
-PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
-  PricedPlan plan;
-  plan.schedule = {strategy.schedule, strategy.transfers, strategy.pipeline, strategy.chunks,
-                   static_cast<int>(strategy.microbatches())};
-  plan.replicas = strategy.data;
-  plan.context = strategy.context;
-  for (int part = 0; part < strategy.part_count(); ++part) {
-    if (!gathered_in_passes(strategy)) plan.reductions.push_back(slowest_reduction(strategy, part));
-  }
-  price_kinds(strategy, plan);
-  plan.gpus = place(strategy, topology);
-  plan.distributed_optimizer = strategy.distributed_optimizer;
-  if (model_.tied_embeddings && model_.vocabulary > 0) {
-    const int tensor = strategy.tensor(0);
-    const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
-    plan.embedding_gradient =
-        Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
-  }
-  plan.gradient_norm = !validates_later(strategy.schedule);
-  plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
-  plan.overlap_param_gather = strategy.overlap_param_gather;
-  if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
-    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways)
-    // elements.
-    plan.bucket =
-        Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
-    plan.overlap_slowdown = precision_.stack.overlap_slowdown;
-  }
-  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
-  // iteration.
-  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
-  plan.transfers = transfer_times(plan, topology);
-  return plan;
 }
 
 bool gathered_in_passes(const ParallelStrategy& strategy) {

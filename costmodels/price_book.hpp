@@ -11,6 +11,7 @@
 #include "costmodels/block_cost.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/layer_operators.hpp"
+#include "costmodels/pass_pieces.hpp"
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 #include "strategies/model.hpp"
@@ -41,6 +42,9 @@ struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1
   BlockCost embedding;
   BlockCost head;
+  std::vector<BlockPieces> shape_pieces;  // of one layer of each shape of the model
+  BlockPieces embedding_pieces;
+  BlockPieces head_pieces;
   bool extrapolated = false;  // some operator lies outside what was measured
   bool measured = false;      // layers were: the cost of the host is in their times
 };
@@ -56,15 +60,20 @@ struct JobPrecision {
   SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
 };
 
+class PriceBatch;
+struct AskedShard;
+struct SizeSeries;
+
 class PriceBook {
  public:
   PriceBook(const ModelSpec&, const ClusterSpec&, const JobPrecision&);
 
   // First say what will be asked for; then predict, once; then ask.
   void need(const ShardKey&);
-  void need_rings(int group, int lanes, int data);  // gradient collectives of a stage on `group`: rings
-                                                    // of `data` members, `lanes` of them side by side
-  void need(const ParallelStrategy&);               // all that `price` asks for one plan
+  // Gradient collectives of a stage on `group`: rings of `data` members, `lanes` of them side by side, and
+  // those of experts that `expert` replicas share.
+  void need_rings(int group, int lanes, int data, int expert = 1);
+  void need(const ParallelStrategy&);  // all that `price` asks for one plan
   // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
   // which then throws InputError for shards that were not measured.
   void use_layers(int group, LayerProfile);
@@ -106,16 +115,11 @@ class PriceBook {
     bool inside;   // of one node
     auto operator<=>(const PathKey&) const = default;
   };
-  class Batch;
-  struct AskedBlock;
-  struct AskedShard;
-  struct SizeSeries;
-
   // Each puts its questions to the batch and returns where the answers will be.
-  std::vector<AskedShard> ask_layers(Batch&);
-  std::map<RingKey, SizeSeries> ask_rings(Batch&) const;
-  std::map<PathKey, SizeSeries> ask_paths(Batch&) const;
-  std::vector<std::vector<Seconds>> ask_optimizers(Batch&) const;  // [group][size]
+  std::vector<AskedShard> ask_layers(PriceBatch&);  // [shard]
+  std::map<RingKey, SizeSeries> ask_rings(PriceBatch&) const;
+  std::map<PathKey, SizeSeries> ask_paths(PriceBatch&) const;
+  std::vector<std::vector<Seconds>> ask_optimizers(PriceBatch&) const;  // [group][size]
   [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
   void sum_layers(const std::vector<AskedShard>&);
 
@@ -124,8 +128,13 @@ class PriceBook {
   [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
   [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&) const;
   void price_kinds(const ParallelStrategy&, PricedPlan&) const;
-  [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part) const;
-  [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part) const;
+  [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part, double parameters,
+                                             int apart) const;
+  [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part, double parameters,
+                                                int apart) const;
+  void add_reductions(PricedPlan&, const ParallelStrategy&) const;
+  // Cuts the parts of stages whose groups can contend into pieces around their collectives.
+  void play_groups(PricedPlan&, const ParallelStrategy&, const Topology&) const;
   [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
 
   ModelSpec model_;

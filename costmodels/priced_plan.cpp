@@ -20,8 +20,10 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   traffic.gradient_norm = plan.gradient_norm && plan.stages() > 1;
   traffic.optimizer = !plan.optimizer.empty();
   const bool in_buckets = plan.bucket.value() > 0 && (plan.overlap_grad_reduce || plan.overlap_param_gather);
-  for (const PartReduction& reduction : plan.reductions) {
-    const double buckets = in_buckets ? std::ceil(reduction.gradients / plan.bucket) : 1.0;
+  for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
+    Bytes gradients = plan.reductions[part].gradients;
+    if (!plan.expert_reductions.empty()) gradients += plan.expert_reductions[part].gradients;
+    const double buckets = in_buckets ? std::ceil(gradients / plan.bucket) : 1.0;
     traffic.buckets.push_back(static_cast<int>(std::clamp(buckets, 1.0, 1000.0)));
   }
   return traffic;

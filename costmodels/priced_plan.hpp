@@ -7,11 +7,33 @@
 
 #include "costmodels/collective_flows.hpp"
 #include "costmodels/flow.hpp"
+#include "costmodels/operator.hpp"
 #include "platforms/topology.hpp"
 #include "platforms/units.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
+
+// A collective inside a forward or backward whose flows are played, because they can contend with others.
+struct GroupCall {
+  RankGroup group = RankGroup::tensor;
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Bytes bytes;  // of one rank, as in Collective
+  TransferEfficiency efficiency;
+  Seconds more;   // after the flows
+  int times = 1;  // so many in a row, played as one
+  bool operator==(const GroupCall&) const = default;
+};
+
+// `compute`, then a collective, beside which `beside` is computed; both must be over before the next piece.
+struct PlayedPiece {
+  Seconds compute;
+  Seconds tensor;  // of compute: exposed communication that is priced and not played
+  Seconds beside;
+  Flops flops;              // of compute and beside
+  std::optional<int> call;  // index into PricedPlan::calls
+  bool operator==(const PlayedPiece&) const = default;
+};
 
 // Durations of one microbatch in one part (a chunk of a pipeline rank), on every GPU of the part alike.
 struct PartTimes {
@@ -23,7 +45,11 @@ struct PartTimes {
   Flops forward_flops;  // of one GPU, recomputation included
   Flops backward_flops;
   Flops weight_gradient_flops = {};  // as weight_gradient
-  bool host_bound = false;  // the host launches kernels more slowly than the GPU runs them
+  bool host_bound = false;           // the host launches kernels more slowly than the GPU runs them
+  // In order; empty: the pass is computed in one go. The times above are then those of the pieces when
+  // nothing contends, in the first replica of the kind.
+  std::vector<PlayedPiece> forward_pieces = {};
+  std::vector<PlayedPiece> backward_pieces = {};  // without what is in weight_gradient
 };
 
 struct BoundaryMessage {
@@ -59,7 +85,11 @@ struct PricedPlan {
   std::vector<Seconds> transfers;           // P * v - 1, or empty: free. What the schedule is built for
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
-  bool distributed_optimizer = false;       // gradients are reduce-scattered, not all-reduced
+  int expert = 1;                           // replicas in a row that share one set of experts
+  // P * v, or empty: of the experts, reduced over every `expert`-th replica after those of all replicas.
+  std::vector<PartReduction> expert_reductions = {};
+  std::vector<GroupCall> calls = {};   // what the pieces of parts play
+  bool distributed_optimizer = false;  // gradients are reduce-scattered, not all-reduced
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   Bytes bucket;  // of gradients, for the overlaps; 0: one a part
@@ -89,9 +119,12 @@ struct PricedPlan {
     return given_schedule ? given_schedule->rank_of_part[static_cast<std::size_t>(part)]
                           : rank_holding(schedule.kind, schedule.ranks, part);
   }
+  [[nodiscard]] int kind_of(int replica) const {
+    return kind_of_replica.empty() ? 0 : kind_of_replica[static_cast<std::size_t>(replica)];
+  }
   // Prices of a replica's kind; absent: those of the plan itself.
   [[nodiscard]] const KindPrices* other_prices(int replica) const {
-    const int kind = kind_of_replica.empty() ? 0 : kind_of_replica[static_cast<std::size_t>(replica)];
+    const int kind = kind_of(replica);
     return kind == 0 ? nullptr : &other_kinds[static_cast<std::size_t>(kind - 1)];
   }
   [[nodiscard]] const PartTimes& part_times(int replica, int part) const {

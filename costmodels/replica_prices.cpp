@@ -50,10 +50,11 @@ void PriceBook::price_kinds(const ParallelStrategy& strategy, PricedPlan& plan) 
 }
 
 // A ring over unlike replicas is as efficient as on the least efficient kind of GPU in it.
-PartReduction PriceBook::slowest_reduction(const ParallelStrategy& strategy, int part) const {
-  PartReduction slowest = part_reduction(strategy, part);
+PartReduction PriceBook::slowest_reduction(const ParallelStrategy& strategy, int part, double parameters,
+                                           int apart) const {
+  PartReduction slowest = part_reduction(strategy, part, parameters, apart);
   for (int kind = 1; kind < strategy.kinds(); ++kind) {
-    const PartReduction other = part_reduction(strategy.of_kind(kind), part);
+    const PartReduction other = part_reduction(strategy.of_kind(kind), part, parameters, apart);
     slowest.efficiency = least(slowest.efficiency, other.efficiency);
     slowest.gather_efficiency = least(slowest.gather_efficiency, other.gather_efficiency);
   }

@@ -5,26 +5,62 @@
 #include "costmodels/local_layer.hpp"
 
 namespace orrery {
+namespace {
+
+// Time of collectives that GEMMs run beside.
+Seconds hidden_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
+  return std::min(collectives * (stack.tensor_overlap * (1.0 - 1.0 / ranks)), gemms);
+}
+
+struct TensorTimes {
+  Seconds collectives, gemms;
+};
+
+TensorTimes tensor_times(const PassOperators& operators, const PassTimes& times) {
+  TensorTimes sums;
+  for (std::size_t i = 0; i < operators.compute.size(); ++i) {
+    if (std::holds_alternative<Gemm>(operators.compute[i])) sums.gemms += times.compute[i];
+  }
+  for (std::size_t i = 0; i < operators.communication.size(); ++i) {
+    if (operators.places[i].group == RankGroup::tensor) sums.collectives += times.communication[i];
+  }
+  return sums;
+}
+
+}  // namespace
 
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
-  const Seconds hidden = collectives * (stack.tensor_overlap * (1.0 - 1.0 / ranks));
-  const Seconds beside = std::min(hidden, gemms);
+  const Seconds beside = hidden_collectives(collectives, gemms, ranks, stack);
   return collectives - beside + beside * (stack.overlap_slowdown - 1);
 }
 
 PassCost cost_under(const PassOperators& operators, const PassTimes& times, const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
   cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
-  Seconds gemms, tensor;
-  for (std::size_t i = 0; i < operators.compute.size(); ++i) {
-    if (std::holds_alternative<Gemm>(operators.compute[i])) gemms += times.compute[i];
-  }
-  for (std::size_t i = 0; i < operators.communication.size(); ++i) {
-    if (operators.places[i].group == RankGroup::tensor) tensor += times.communication[i];
-  }
+  const auto [tensor, gemms] = tensor_times(operators, times);
   cost.communication += exposed_collectives(tensor, gemms, sharding.tensor, sharding.stack) - tensor;
   cost.calls = static_cast<double>(operators.communication.size());
   return cost;
+}
+
+// Chunks of a collective run beside the GEMM before or after it; here beside an equal share of the compute of
+// the whole block, whose sums are the same.
+std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
+                                    const Sharding& sharding) {
+  std::vector<PassPiece> pieces = pieces_of(operators, times, order);
+  const auto [tensor, gemms] = tensor_times(operators, times);
+  const Seconds hidden = hidden_collectives(tensor, gemms, sharding.tensor, sharding.stack);
+  if (hidden.value() <= 0) return pieces;
+  Work compute;
+  for (const PassPiece& piece : pieces) compute += piece.compute;
+  const double moved = hidden / compute.time;
+  for (PassPiece& piece : pieces) {
+    piece.compute = piece.compute * (1 - moved);
+    if (!piece.call || piece.call->group != RankGroup::tensor) continue;
+    piece.beside += compute * (moved * (piece.call->time / tensor));
+    piece.slowdown = piece.beside.time * (sharding.stack.overlap_slowdown - 1);
+  }
+  return pieces;
 }
 
 PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward,

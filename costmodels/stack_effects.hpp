@@ -10,6 +10,9 @@ namespace orrery {
 // Sums of a pass. Tensor collectives count as far as the stack's overlap leaves them exposed.
 PassCost cost_under(const PassOperators&, const PassTimes&, const Sharding&);
 
+// The pass in pieces. A tensor collective has its share of the compute that the stack runs beside them.
+std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
+
 // What selective recomputation repeats, by the stack's policy.
 PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, const PassTimes& attention_core,
                            const Sharding&);

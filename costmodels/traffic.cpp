@@ -32,6 +32,7 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
   }
   build_messages();
   build_collectives();
+  calls_.emplace(plan, topology, replicas_, lanes_);
 }
 
 double TrafficFlows::lanes_each() const {
@@ -76,27 +77,54 @@ Flow TrafficFlows::folded(Flow flow) const {
 // Phases of collectives that run side by side are played together, one after another; what unplayed replicas
 // send is left out.
 void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phases) const {
-  if (all.phases.size() < phases.size()) all.phases.resize(phases.size());
-  for (std::size_t i = 0; i < phases.size(); ++i) {
-    for (Flow& flow : phases[i].flows) {
-      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks())
-        all.phases[i].flows.push_back(folded(flow));
+  for (FlowPhase& phase : phases) {
+    std::vector<Flow> played;
+    for (const Flow& flow : phase.flows) {
+      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) played.push_back(folded(flow));
     }
-    all.phases[i].tail = std::max(all.phases[i].tail, phases[i].tail);
+    phase.flows = std::move(played);
   }
+  add_side_by_side(all.phases, std::move(phases));
 }
 
-PlayedCollective TrafficFlows::over_replicas(CollectiveKind kind, Bytes bytes,
-                                             const TransferEfficiency& efficiency, int stage) const {
-  PlayedCollective all{kind, {}};
-  for (const int lane : lanes_) {
-    if (lane >= tensor_ways(plan_)) continue;  // a collective holds all context ranks of its tensor rank
-    CollectiveCall call{kind, plan_.algorithm, bytes, efficiency, reduction_members(plan_, stage, lane)};
-    if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, kind))) {
-      call.algorithm = CollectiveAlgorithm::ring;
+// Adds the collectives of all played lanes over every `apart`-th replica, one for each replica before the
+// first that takes part again, after the phases that are there.
+void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage, int apart) const {
+  PlayedCollective rings;
+  for (int first = 0; first < apart; ++first) {
+    for (const int lane : lanes_) {
+      if (lane >= tensor_ways(plan_)) continue;  // a collective holds all context ranks of its tensor rank
+      CollectiveCall call = like;
+      call.gpus = reduction_members(plan_, stage, lane, first, apart);
+      if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
+        call.algorithm = CollectiveAlgorithm::ring;
+      }
+      add_phases(rings, collective_flows(topology_, call));
     }
-    add_phases(all, collective_flows(topology_, call));
   }
+  for (FlowPhase& phase : rings.phases) all.phases.push_back(std::move(phase));
+}
+
+// Gradients or parameters of a bucket: of what all replicas have, then of the experts.
+PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
+  const bool is_gradients = slot.role == CollectiveRole::gradients;
+  const CollectiveKind reduce =
+      plan_.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  PlayedCollective all{is_gradients ? reduce : CollectiveKind::all_gather, {}};
+  const auto add = [&](const std::vector<PartReduction>& reductions, int apart) {
+    const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];
+    const Bytes bytes = is_gradients ? part.gradients : part.gathered;
+    if (bytes.value() <= 0) return;
+    add_rings(all,
+              {all.kind,
+               plan_.algorithm,
+               bytes / slot.buckets,
+               is_gradients ? part.efficiency : part.gather_efficiency,
+               {}},
+              schedule_.rank_of_part[static_cast<std::size_t>(slot.part)], apart);
+  };
+  add(plan_.reductions, 1);
+  if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, plan_.expert);
   return all;
 }
 
@@ -144,24 +172,15 @@ std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) c
 
 void TrafficFlows::build_collectives() {
   collectives_.resize(2 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
-  const CollectiveKind reduce =
-      plan_.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
   for (const CollectiveSlot& slot : schedule_.collectives) {
-    const auto part = static_cast<std::size_t>(slot.part);
     for (int replica = 0; replica < replicas_; ++replica) {
       PlayedCollective& flows = collectives_[flows_index(slot, replica)];
       if (!flows.phases.empty()) continue;
       switch (slot.role) {
         case CollectiveRole::gradients:
-        case CollectiveRole::parameters: {
-          const PartReduction& reduction = plan_.reductions[part];
-          const bool gradients = slot.role == CollectiveRole::gradients;
-          flows = over_replicas(gradients ? reduce : CollectiveKind::all_gather,
-                                (gradients ? reduction.gradients : reduction.gathered) / slot.buckets,
-                                gradients ? reduction.efficiency : reduction.gather_efficiency,
-                                schedule_.rank_of_part[part]);
+        case CollectiveRole::parameters:
+          flows = reduction(slot);
           break;
-        }
         case CollectiveRole::embedding:
           if (end_stages().front() != end_stages().back()) {
             flows = over_stages(*plan_.embedding_gradient, end_stages(), replica, lanes_);

@@ -2,9 +2,11 @@
 // played.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "costmodels/collective_flows.hpp"
+#include "costmodels/group_calls.hpp"
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 
@@ -24,8 +26,9 @@ enum class Folding { on, off };
 // links and NICs of one block of p replicas are shared with no other block, and every message and ring hop
 // has the same path p replicas on. A hop of a ring that leaves the block then ends on the link where, by the
 // same symmetry, a hop enters it. Only rings have this symmetry: with another algorithm for the gradients all
-// replicas are played. Lanes: those of tensor rank 0 alone when the other tensor ranks have links of their
-// own that are alike.
+// replicas are played. Replicas that share experts are folded together or not at all. Lanes: those of tensor
+// rank 0 alone when the other tensor ranks have links of their own that are alike, and when no collective
+// between tensor ranks is played.
 class TrafficFlows {
  public:
   TrafficFlows(const PricedPlan&, const PlanPrograms&, const Topology&, Folding);
@@ -41,6 +44,9 @@ class TrafficFlows {
   // The flows, one a played lane, of a message over a boundary.
   [[nodiscard]] const std::vector<Flow>& message(int replica, int boundary, bool gradient) const;
 
+  // What parts play inside their forwards and backwards.
+  [[nodiscard]] const GroupCalls& calls() const { return *calls_; }
+
   // Collectives are numbered slot * replicas() + replica; those over replicas have replica 0 only.
   [[nodiscard]] int instances() const;
   [[nodiscard]] int instance(int slot, int replica) const;
@@ -51,7 +57,8 @@ class TrafficFlows {
  private:
   void build_messages();
   void build_collectives();
-  PlayedCollective over_replicas(CollectiveKind, Bytes, const TransferEfficiency&, int stage) const;
+  PlayedCollective reduction(const CollectiveSlot&) const;
+  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, int apart) const;
   PlayedCollective over_stages(Bytes, const std::vector<int>& stages, int replica,
                                const std::vector<int>& lanes) const;
   std::vector<int> end_stages() const;
@@ -70,6 +77,7 @@ class TrafficFlows {
   std::vector<int> image_;                     // the GPU of a played replica that a GPU is the image of
   std::vector<std::vector<Flow>> messages_;    // [(replica * boundaries + boundary) * 2 + gradient]
   std::vector<PlayedCollective> collectives_;  // by flows_index
+  std::optional<GroupCalls> calls_;
 };
 
 }  // namespace orrery

@@ -235,6 +235,21 @@ int Topology::sender(int from, int to) const {
   return from - local + rail * gpus_per_nic + beside_nic;
 }
 
+Topology::Gate Topology::leaf_gate(int from, int to) const {
+  ORRERY_ENSURE(!same_leaf(from, to));
+  return {port(sender(from, to)).leaf_up, port(to).leaf_up + 1};
+}
+
+Topology::Gate Topology::region_gate(int from, int to) const {
+  const int link = region_link(from, to);
+  return {link, link};
+}
+
+int Topology::region_link(int from, int to) const {
+  ORRERY_ENSURE(!same_region(from, to));
+  return region_link_[static_cast<std::size_t>(port(from).region)][static_cast<std::size_t>(port(to).region)];
+}
+
 void Topology::add_inside(Route& route, int from, int to) const {
   add_link(route, port(from).gpu_up);
   add_bridge(route, port(from).pcie_up, port(to).pcie_up);
@@ -264,9 +279,7 @@ Route Topology::way(int from, int to) const {
   const bool through_pods = a.pod_up != b.pod_up;
   if (through_leaves) add_link(route, a.leaf_up);
   if (through_pods) add_link(route, a.pod_up);
-  if (a.region != b.region) {
-    add_link(route, region_link_[static_cast<std::size_t>(a.region)][static_cast<std::size_t>(b.region)]);
-  }
+  if (a.region != b.region) add_link(route, region_link(by, to));
   if (through_pods) add_link(route, b.pod_up + 1);
   if (through_leaves) add_link(route, b.leaf_up + 1);
   add_link(route, b.nic_up + 1);

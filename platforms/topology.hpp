@@ -65,8 +65,15 @@ class Topology {
   // region.
   [[nodiscard]] bool same_leaf(int a, int b) const { return port(a).leaf == port(b).leaf; }
   [[nodiscard]] bool same_region(int a, int b) const { return port(a).region == port(b).region; }
+  // The links by which a flow leaves one leaf or region and enters another; asked only where it does.
+  struct Gate {
+    int out, in;
+  };
+  [[nodiscard]] Gate leaf_gate(int from, int to) const;
+  [[nodiscard]] Gate region_gate(int from, int to) const;
 
  private:
+  [[nodiscard]] int region_link(int from, int to) const;
   // The links up of one GPU; the way down is the next index. What a cluster lacks is 0 for all GPUs, and no
   // route uses it.
   struct Port {

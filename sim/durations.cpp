@@ -1,5 +1,7 @@
 #include "sim/durations.hpp"
 
+#include <numeric>
+
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
 #include "strategies/task_order.hpp"
@@ -8,6 +10,7 @@ namespace orrery {
 namespace {
 
 constexpr std::int64_t kMostStages = 4096, kMostMicrobatches = 1'000'000, kMostReplicas = 65'536;
+constexpr std::int64_t kMostTensorRanks = 1024, kMostTensorCalls = 1000, kMostGpus = 100'000'000;
 constexpr std::int64_t kMostSteps = 200'000'000;  // of all ranks together: what fits in memory
 
 template <class Enum>
@@ -120,6 +123,31 @@ void read_replica_microbatches(const YamlValue& list, PricedPlan& plan) {
   }
 }
 
+std::vector<PlayedPiece> equal_pieces(Seconds whole, std::int64_t calls) {
+  std::vector<PlayedPiece> pieces(static_cast<std::size_t>(calls));
+  for (PlayedPiece& piece : pieces) {
+    piece.compute = whole / static_cast<double>(calls);
+    piece.call = 0;
+  }
+  return pieces;
+}
+
+// Every rank becomes a group of GPUs, which all-reduce a message after each of so many equal pieces of a
+// forward and a backward. Returns the GPUs of a group.
+int read_tensor_group(const YamlValue& tensor, PricedPlan& plan) {
+  tensor.allow_keys({"ranks", "message", "per_forward", "per_backward"});
+  GroupCall call;
+  call.bytes = tensor.at("message").positive_quantity<Bytes>();
+  plan.calls = {call};
+  const std::int64_t per_forward = tensor.at("per_forward").integer(0, kMostTensorCalls);
+  const std::int64_t per_backward = tensor.at("per_backward").integer(0, kMostTensorCalls);
+  for (PartTimes& part : plan.parts) {
+    part.forward_pieces = equal_pieces(part.forward, per_forward);
+    part.backward_pieces = equal_pieces(part.backward, per_backward);
+  }
+  return static_cast<int>(tensor.at("ranks").integer(2, kMostTensorRanks));
+}
+
 // Everything that follows the pipeline; each key by itself.
 void read_traffic(const YamlValue& root, PricedPlan& plan) {
   const auto is_on = [&](const char* key) {
@@ -156,9 +184,25 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
 
 DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
-  root.allow_keys({"schedule", "microbatches", "microbatch_group", "p2p", "replicas", "replica_microbatches",
-                   "stages", "message", "gradient", "parameters", "embedding", "optimizer", "gradient_norm",
-                   "bucket", "overlap_grad_reduce", "overlap_param_gather", "overlap_slowdown", "iterations",
+  root.allow_keys({"schedule",
+                   "microbatches",
+                   "microbatch_group",
+                   "p2p",
+                   "replicas",
+                   "replica_microbatches",
+                   "stages",
+                   "message",
+                   "gradient",
+                   "parameters",
+                   "embedding",
+                   "optimizer",
+                   "gradient_norm",
+                   "bucket",
+                   "overlap_grad_reduce",
+                   "overlap_param_gather",
+                   "overlap_slowdown",
+                   "iterations",
+                   "tensor",
                    "link"});
   const auto times = stage_times(root.at("stages"));
   const int stages = static_cast<int>(times.size());
@@ -179,9 +223,16 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   const LinkSpec nic{link.at("bandwidth").positive_quantity<BytesPerSecond>(),
                      link.at("latency").quantity<Seconds>()};
   read_traffic(root, plan);
-  const int ranks = stages * plan.replicas;
-  for (int rank = 0; rank < ranks; ++rank) plan.gpus.push_back({rank});
-  Topology topology(one_switch(nic, ranks), {ranks});
+  int tensor = 1;
+  if (const auto group = root.find("tensor")) tensor = read_tensor_group(*group, plan);
+  const std::int64_t gpus = std::int64_t{stages} * plan.replicas * tensor;
+  if (gpus > kMostGpus) root.at("stages").fail("stages x replicas x tensor ranks of at most 100 million");
+  const int nodes = static_cast<int>(gpus);
+  for (int first = 0; first < nodes; first += tensor) {
+    std::vector<int>& lanes = plan.gpus.emplace_back(static_cast<std::size_t>(tensor));
+    std::iota(lanes.begin(), lanes.end(), first);
+  }
+  Topology topology(one_switch(nic, nodes), {nodes});
   plan.transfers = transfer_times(plan, topology);
   return {std::move(plan), std::move(topology)};
 }

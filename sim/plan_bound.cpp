@@ -34,7 +34,8 @@ std::vector<BoundStage> bound_stages(const PriceBook& book, const ParallelStrate
     BoundStage here;
     int count = 0;
     for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-      const PartTimes times = book.part_times(*cost, plan.part(stage, chunk), plan.recompute);
+      const PartTimes times = least_times(book.part_times(*cost, plan.part(stage, chunk), plan.recompute),
+                                          book.cluster().groups[static_cast<std::size_t>(group)], ways);
       const StageWork work{times.forward.value(), (times.forward + times.backward).value()};
       if (chunk == 0) here.first = {work.forward, pass == Backward::whole ? work.whole : work.forward};
       here.work.forward += work.forward;

@@ -5,15 +5,17 @@
 
 #include "costmodels/estimate.hpp"
 #include "platforms/errors.hpp"
+#include "sim/collective_player.hpp"
 #include "sim/idle.hpp"
 #include "sim/network.hpp"
+#include "sim/part_player.hpp"
 #include "sim/replay_recorder.hpp"
 #include "sim/replay_state.hpp"
 
 namespace orrery {
 namespace {
 
-class Player : public EventSink {
+class Player : public EventSink, private PartHost, private CollectiveHost {
  public:
   Player(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
          const TrafficFlows& flows, const ReplayOptions& options)
@@ -21,7 +23,9 @@ class Player : public EventSink {
         programs_(programs),
         flows_(flows),
         network_(topology),
-        recorder_(plan, topology, flows, options) {
+        recorder_(plan, topology, flows, options),
+        parts_(flows, network_, recorder_, *this),
+        collectives_(flows, network_, recorder_, *this) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     running_.resize(ranks_.size());
     std::size_t messages = 0;
@@ -30,7 +34,6 @@ class Player : public EventSink {
       messages += static_cast<std::size_t>(programs.of(replica).message_count());
     }
     messages_.resize(messages);
-    collectives_.resize(static_cast<std::size_t>(flows.instances()));
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     recorder_.reserve(steps() * 2 + messages);
     if (recorder_.links().on()) network_.watch(recorder_.links());
@@ -46,16 +49,20 @@ class Player : public EventSink {
   }
 
   void on_event(std::uint32_t tag) override {
-    const std::size_t index = tag >> 2U;
-    switch (static_cast<Subject>(tag & 3U)) {
+    const std::size_t index = index_of(tag);
+    switch (subject_of(tag)) {
       case Subject::rank:
         return compute_may_have_ended(index);
       case Subject::message:
         return flow_of_message_ended(index);
       case Subject::collective:
-        return flow_of_collective_ended(index);
+        return collectives_.flow_ended(index);
       case Subject::collective_end:
-        return phase_ended(index);
+        return collectives_.phase_ended(index);
+      case Subject::call:
+        return parts_.flow_ended(index);
+      case Subject::call_end:
+        return parts_.phase_ended(index);
     }
   }
 
@@ -80,7 +87,7 @@ class Player : public EventSink {
   }
 
   // Goes on with a rank until it computes, waits or is done.
-  void advance(std::size_t rank) {
+  void advance(std::size_t rank) override {
     RankState& state = ranks_[rank];
     while (!state.busy && state.step < program(rank).size()) {
       if (!play(rank, program(rank)[state.step])) return;
@@ -97,13 +104,13 @@ class Player : public EventSink {
       case StepKind::exchange:
         return advance_exchange(rank, step);
       case StepKind::launch:
-        enter(rank, instance(rank, step));
+        collectives_.enter(rank, instance(rank, step));
         next_step(rank);
         return true;
       case StepKind::join:
         if (!ranks_[rank].entered) {
           ranks_[rank].entered = true;
-          enter(rank, instance(rank, step));
+          collectives_.enter(rank, instance(rank, step));
         }
         return pass_collective(rank, step);
       case StepKind::await:
@@ -131,6 +138,8 @@ class Player : public EventSink {
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
     const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
+    span.chunk = step.chunk;
+    span.microbatch = step.microbatch;
     double work = part.weight_gradient.value();
     span.flops = part.weight_gradient_flops.value() * share;
     if (step.kind == StepKind::forward) {
@@ -144,26 +153,30 @@ class Player : public EventSink {
       span.tensor_communication = part.backward_tensor.value() * share * factor;
       span.flops = part.backward_flops.value() * share;
     }
-    span.chunk = step.chunk;
-    span.microbatch = step.microbatch;
-    start_busy(rank, span, work * share * factor);
+    if (const auto* pieces = pieces_of(part, step.kind)) {
+      state.busy = true;
+      parts_.start(rank, span, {pieces, step.pieces, factor});
+    } else {
+      start_work(rank, span, work * share * factor);
+    }
     return true;
   }
 
   bool start_optimizer(std::size_t rank) {
     const double factor =
         duration_factor(plan_, static_cast<int>(rank), ranks_[rank].iteration, ranks_[rank].step);
-    start_busy(rank, recorder_.span(rank, SpanKind::optimizer),
+    start_work(rank, recorder_.span(rank, SpanKind::optimizer),
                plan_.optimizer_step(replica_of(rank), stage_of(rank)).value() * factor);
     return true;
   }
 
-  void start_busy(std::size_t rank, SpanRow span, double work) {
+  void start_work(std::size_t rank, SpanRow span, double work) override {
     span.start = network_.now();
     running_[rank] = {span, work, span.start, kNever};
-    ranks_[rank].busy = true;
+    ranks_[rank].busy = ranks_[rank].computes = true;
     schedule_end(rank);
   }
+  bool computes(std::size_t rank) const override { return ranks_[rank].computes; }
 
   double slowdown(std::size_t rank) const {
     const bool slowed =
@@ -179,27 +192,41 @@ class Player : public EventSink {
   }
 
   // A collective on the rank's GPUs starts (+1) or ends (-1): what it computes goes on at another speed.
-  void change_collectives(std::size_t rank, int change) {
+  void change_collectives(std::size_t rank, int change) override {
     const double before = slowdown(rank);
-    if (ranks_[rank].busy) {
+    if (ranks_[rank].computes) {
       Running& running = running_[rank];
       running.work_left -= (network_.now() - running.since) / before;
       running.since = network_.now();
     }
     ranks_[rank].collectives_running += change;
-    if (ranks_[rank].busy && slowdown(rank) != before) schedule_end(rank);
+    if (ranks_[rank].computes && slowdown(rank) != before) schedule_end(rank);
   }
 
   void compute_may_have_ended(std::size_t rank) {
     RankState& state = ranks_[rank];
-    if (!state.busy || network_.now() < running_[rank].ends) return;  // its end was moved since
+    if (!state.computes || network_.now() < running_[rank].ends) return;  // its end was moved since
     SpanRow& span = running_[rank].span;
     span.end = network_.now();
     recorder_.add(span);
-    state.busy = false;
+    state.computes = false;
     state.idle_since = span.end;
+    if (parts_.plays(rank)) {
+      parts_.computed(rank);
+    } else {
+      task_over(rank);
+    }
+  }
+
+  void call_over(std::size_t rank, Interval call) override {
+    const Phase phase = program(rank)[ranks_[rank].step].phase;
+    record_idle(rank, {call}, SpanKind::exposed_tp, bubble_of(phase));
+  }
+
+  void task_over(std::size_t rank) override {
+    ranks_[rank].busy = false;
     note_end(rank);
-    const Step& step = program(rank)[state.step];
+    const Step& step = program(rank)[ranks_[rank].step];
     next_step(rank);
     for (const MessageId id : step.sends) send(rank, id);
     advance(rank);
@@ -242,10 +269,8 @@ class Player : public EventSink {
     const std::vector<Flow>& flows = flows_.message(replica_of(rank), what.boundary, what.gradient);
     messages_[index].start = network_.now();
     messages_[index].flows_left = static_cast<std::uint16_t>(flows.size());
-    for (const Flow& flow : flows) start(flow, tag_of(Subject::message, index));
+    for (const Flow& flow : flows) network_.start_flow(flow, tag_of(Subject::message, index));
   }
-
-  void start(const Flow& flow, std::uint32_t tag) { network_.start_flow(flow, tag); }
 
   void flow_of_message_ended(std::size_t index) {
     MessageState& state = messages_[index];
@@ -265,76 +290,10 @@ class Player : public EventSink {
     for (const std::size_t rank : {to, from}) advance(rank);
   }
 
-  // A rank's collectives run one after another, in the order it enters them.
-  void enter(std::size_t rank, std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    if (!collective.prepared) {
-      collective.prepared = true;
-      collective.missing = flows_.members(static_cast<int>(id)).size();
-    }
-    int& last = ranks_[rank].last_collective;
-    if (last >= 0 && collectives_[static_cast<std::size_t>(last)].end == kNever) {
-      collectives_[static_cast<std::size_t>(last)].then.push_back(id);
-      ++collective.missing;
-    }
-    last = static_cast<int>(id);
-    if (--collective.missing == 0) start_collective(id);
-  }
-
-  void start_collective(std::size_t id) {
-    collectives_[id].start = network_.now();
-    for (const int member : flows_.members(static_cast<int>(id)))
-      change_collectives(static_cast<std::size_t>(member), 1);
-    start_phase(id);
-  }
-
-  // Starts the flows of the next phase that has any; without one left, the collective is over.
-  void start_phase(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
-    while (collective.phase < phases.size() && phases[collective.phase].flows.empty()) ++collective.phase;
-    if (collective.phase == phases.size()) {
-      network_.after(0.0, tag_of(Subject::collective_end, id));
-      return;
-    }
-    collective.flows_left = phases[collective.phase].flows.size();
-    for (const Flow& flow : phases[collective.phase].flows) start(flow, tag_of(Subject::collective, id));
-  }
-
-  void flow_of_collective_ended(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    if (--collective.flows_left > 0) return;
-    const std::vector<FlowPhase>& phases = flows_.collective(static_cast<int>(id)).phases;
-    network_.after(phases[collective.phase].tail.value(), tag_of(Subject::collective_end, id));
-    ++collective.phase;
-  }
-
-  void phase_ended(std::size_t id) {
-    const std::size_t phases = flows_.collective(static_cast<int>(id)).phases.size();
-    if (collectives_[id].phase < phases) {
-      start_phase(id);
-    } else {
-      collective_ended(id);
-    }
-  }
-
-  void collective_ended(std::size_t id) {
-    CollectiveState& collective = collectives_[id];
-    collective.end = network_.now();
-    const std::vector<int> members = flows_.members(static_cast<int>(id));
-    recorder_.collective(static_cast<int>(id), members, {collective.start, collective.end});
-    for (const int member : members) change_collectives(static_cast<std::size_t>(member), -1);
-    const std::vector<std::size_t> then = std::move(collective.then);
-    for (const std::size_t next : then) {
-      if (--collectives_[next].missing == 0) start_collective(next);
-    }
-    for (const int member : members) advance(static_cast<std::size_t>(member));
-  }
-
   bool pass_collective(std::size_t rank, const Step& step) {
-    const CollectiveState& collective = collectives_[instance(rank, step)];
+    const Interval collective = collectives_.when(instance(rank, step));
     if (collective.end == kNever) return false;
-    record_idle(rank, {{collective.start, collective.end}}, SpanKind::exposed_dp, bubble_of(step.phase));
+    record_idle(rank, {collective}, SpanKind::exposed_dp, bubble_of(step.phase));
     if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role))
       note_end(rank);
     next_step(rank);
@@ -395,11 +354,12 @@ class Player : public EventSink {
   const TrafficFlows& flows_;
   Network network_;
   ReplayRecorder recorder_;
+  PartPlayer parts_;
+  CollectivePlayer collectives_;
   std::vector<RankState> ranks_;            // [replica * P + stage]
   std::vector<Running> running_;            // likewise
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<MessageState> messages_;
-  std::vector<CollectiveState> collectives_;
   std::vector<double> ends_;         // [iteration], s
   std::vector<Interval> transfers_;  // scratch
   std::vector<IdlePiece> pieces_;    // scratch

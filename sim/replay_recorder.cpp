@@ -19,6 +19,18 @@ SpanKind span_kind(CollectiveKind kind) {
   return SpanKind::all_reduce;
 }
 
+SpanKind span_kind(RankGroup group) {
+  switch (group) {
+    case RankGroup::tensor:
+      break;
+    case RankGroup::context:
+      return SpanKind::context_exchange;
+    case RankGroup::expert:
+      return SpanKind::expert_exchange;
+  }
+  return SpanKind::tensor_collective;
+}
+
 }  // namespace
 
 ReplayRecorder::ReplayRecorder(const PricedPlan& plan, const Topology& topology, const TrafficFlows& flows,
@@ -52,16 +64,35 @@ void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const M
 
 void ReplayRecorder::collective(int instance, const std::vector<int>& members, Interval when) {
   const PlayedCollective& collective = flows_.collective(instance);
+  SpanRow like;
+  like.kind = span_kind(collective.kind);
+  like.start = when.start;
+  like.end = when.end;
+  spans(collective.phases, like, members);
+}
+
+void ReplayRecorder::call(int index, const std::vector<int>& members, const SpanRow& like, Interval when) {
+  SpanRow row;
+  row.kind = span_kind(flows_.calls().call(index).group);
+  row.chunk = like.chunk;
+  row.microbatch = like.microbatch;
+  row.start = when.start;
+  row.end = when.end;
+  spans(flows_.calls().phases(members.front(), index), row, members);
+}
+
+void ReplayRecorder::spans(const std::vector<FlowPhase>& phases, SpanRow like,
+                           const std::vector<int>& members) {
   std::unordered_map<int, double> sent;  // by GPU
-  for (const FlowPhase& phase : collective.phases) {
+  for (const FlowPhase& phase : phases) {
     for (const Flow& flow : phase.flows) sent[flow.from] += flow.payload.value();
   }
+  like.stream = Stream::network;
   for (const int member : members) {
     const auto rank = static_cast<std::size_t>(member);
-    SpanRow row = span(rank, span_kind(collective.kind));
-    row.stream = Stream::network;
-    row.start = when.start;
-    row.end = when.end;
+    SpanRow row = like;
+    row.rank = member;
+    row.stage = static_cast<std::int16_t>(member % plan_.stages());
     for (const int gpu : plan_.gpus[rank]) {
       const auto found = sent.find(gpu);
       if (found != sent.end()) row.bytes += found->second * flows_.lanes_each();

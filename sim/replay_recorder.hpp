@@ -19,11 +19,15 @@ class ReplayRecorder {
   void add(const SpanRow& span) { append(timeline_.spans, span); }
   void message(std::size_t from, const Schedule&, const Message&, Interval when);
   void collective(int instance, const std::vector<int>& members, Interval when);
+  // A call of parts that `like` says chunk and microbatch of.
+  void call(int index, const std::vector<int>& members, const SpanRow& like, Interval when);
   LinkRecorder& links() { return links_; }
   // `ends[rank]`: end of its last span. What is left until the makespan is drain.
   Timeline finish(const std::vector<double>& ends);
 
  private:
+  // A span of the network stream on each member: its rank, and the bytes its GPUs send.
+  void spans(const std::vector<FlowPhase>&, SpanRow like, const std::vector<int>& members);
   [[nodiscard]] RankInfo rank_info(std::size_t rank) const;
 
   const PricedPlan& plan_;

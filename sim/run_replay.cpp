@@ -14,6 +14,7 @@ namespace {
 
 bool is_idle(SpanKind kind) {
   switch (kind) {
+    case SpanKind::exposed_tp:
     case SpanKind::exposed_p2p:
     case SpanKind::exposed_dp:
     case SpanKind::bubble_warmup:
@@ -28,15 +29,39 @@ bool is_idle(SpanKind kind) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       break;
   }
   return false;
 }
 
+// What a pass computes, without the collectives that are played.
+Seconds work_of(Seconds whole, const std::vector<PlayedPiece>& pieces) {
+  if (pieces.empty()) return whole;
+  Seconds work;
+  for (const PlayedPiece& piece : pieces) work += piece.compute + piece.beside;
+  return work;
+}
+
+void compute_in_all(std::vector<PlayedPiece>& pieces, Seconds work) {
+  const Seconds before = work_of(Seconds(0), pieces);
+  if (before.value() <= 0) return;
+  const double factor = work / before;
+  for (PlayedPiece& piece : pieces) {
+    piece.compute *= factor;
+    piece.tensor *= factor;
+    piece.beside *= factor;
+  }
+}
+
 bool is_balanced(const std::vector<PartTimes>& parts) {
+  const PartTimes& first = parts.front();
   return std::all_of(parts.begin(), parts.end(), [&](const PartTimes& part) {
-    return part.forward == parts.front().forward && part.backward == parts.front().backward &&
-           part.weight_gradient == parts.front().weight_gradient;
+    return work_of(part.forward, part.forward_pieces) == work_of(first.forward, first.forward_pieces) &&
+           work_of(part.backward, part.backward_pieces) == work_of(first.backward, first.backward_pieces) &&
+           part.weight_gradient == first.weight_gradient;
   });
 }
 
@@ -49,11 +74,18 @@ void balance(std::vector<PartTimes>& parts) {
   PartTimes mean;
   const auto count = static_cast<double>(parts.size());
   for (const PartTimes& part : parts) {
-    mean.forward += part.forward / count;
-    mean.backward += part.backward / count;
+    mean.forward += work_of(part.forward, part.forward_pieces) / count;
+    mean.backward += work_of(part.backward, part.backward_pieces) / count;
     mean.weight_gradient += part.weight_gradient / count;
   }
-  parts.assign(parts.size(), mean);
+  for (PartTimes& part : parts) {
+    PartTimes even = mean;
+    even.forward_pieces = std::move(part.forward_pieces);
+    even.backward_pieces = std::move(part.backward_pieces);
+    compute_in_all(even.forward_pieces, mean.forward);
+    compute_in_all(even.backward_pieces, mean.backward);
+    part = std::move(even);
+  }
 }
 
 double iteration_in_child(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,

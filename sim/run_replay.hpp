@@ -9,8 +9,9 @@
 
 namespace orrery {
 
-// The same plan with the forward and backward of every part replaced by their means over the parts: perfect
-// balance. Unlike replicas keep their speeds: the means are those of each kind.
+// The same plan with what every part computes forward and backward replaced by the means over the parts:
+// perfect balance. Collectives that parts play are traffic and stay. Unlike replicas keep their speeds: the
+// means are those of each kind.
 PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {

@@ -129,7 +129,7 @@ class Searcher {
         book_.need(ShardKey{group, at.ways.tensor, at.ways.context, at.ways.expert, setting.micro_batch,
                             setting.sequence_parallel});
       }
-      book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context);
+      book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 

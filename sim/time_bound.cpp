@@ -33,6 +33,12 @@ double fill_share(const Setting& setting, bool layers_alike) {
   return 0.0;
 }
 
+// Whether collectives of a stage's groups that are played may be quicker than priced.
+bool may_beat_its_price(const NodeGroup& group, const Ways& ways) {
+  const bool leaves_node = group.gpus_per_node % (ways.tensor * ways.context * ways.expert) != 0;
+  return leaves_node && group.nics_per_node < group.gpus_per_node;
+}
+
 // Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the GPU
 // go through a stretch side by side, so that it is their sums that count, and either is below the time. `own`:
 // of the GPU alone.
@@ -52,16 +58,20 @@ struct BlockTimes {
 };
 
 // The first has the embedding with it and the last the head.
-BlockTimes block_times(const PriceBook& book, const ShardKey& key, Recompute recompute) {
+BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& ways, Recompute recompute) {
   // How many layers `block` repeats depends on how many there are in a part.
   if (recompute.method == RecomputeMethod::block) recompute = {};
   const ShardCost& cost = book.shard(key);
   const int layers = book.model().layer_count();
   BlockTimes times, own;
-  const auto total = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };
+  const NodeGroup& group = book.cluster().groups[static_cast<std::size_t>(key.group)];
+  const bool compute_alone = may_beat_its_price(group, ways);
+  const auto total = [&](const PassCost& pass) {
+    return (compute_alone ? pass.compute : pass.compute + pass.communication).value();
+  };
   for (int layer = 0; layer < layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
-    const PartTimes part = book.part_times(cost, {layer, 1}, recompute);
+    const PartTimes part = least_times(book.part_times(cost, {layer, 1}, recompute), group, ways);
     times.forward.push_back(part.forward.value());
     times.backward.push_back((part.backward + part.weight_gradient).value());
     PassCost forward = cost.before[i + 1].forward - cost.before[i].forward;
@@ -93,6 +103,13 @@ void add_shares(WorkRates& rates, const BlockTimes& times) {
 }
 
 }  // namespace
+
+PartTimes least_times(PartTimes times, const NodeGroup& group, const Ways& ways) {
+  if (!may_beat_its_price(group, ways)) return times;
+  times.forward -= times.forward_tensor;
+  times.backward -= times.backward_tensor;
+  return times;
+}
 
 LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
@@ -320,7 +337,7 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     if (group_fits[g] == 0) continue;
     const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
                          ways.expert,         setting.micro_batch, setting.sequence_parallel};
-    const BlockTimes times = block_times(book_, shard, setting.recompute);
+    const BlockTimes times = block_times(book_, shard, ways, setting.recompute);
     add_shares(rates, times);
     for (std::size_t i = 0; i < times.forward.size(); ++i)
       rates.blocks[g][i] = times.forward[i] + times.backward[i];

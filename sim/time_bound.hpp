@@ -89,6 +89,11 @@ class TimeBound {
   std::vector<double> behind_ = {0};  // [k]: sum of 1 / weight_ of fewer than k behind
 };
 
+// Times of a part that no plan with such ways beats on a group. Prices assume that all GPUs of a node use its
+// NICs; collectives that are played have those to themselves that other stages leave alone, and are not
+// counted then.
+PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
+
 // The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N
 // parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts are
 // spread.

@@ -37,6 +37,9 @@ void add(Accounting& sum, const SpanRow& span) {
     case SpanKind::optimizer:
       sum.optimizer += length;
       return;
+    case SpanKind::exposed_tp:
+      sum.exposed_tp += length;
+      return;
     case SpanKind::exposed_p2p:
       sum.exposed_p2p += length;
       return;
@@ -56,6 +59,9 @@ void add(Accounting& sum, const SpanRow& span) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       break;
   }
   throw Defect("accounting: a network span in the compute stream of rank " + std::to_string(span.rank));

@@ -16,7 +16,7 @@ namespace {
 
 // Numbers of schema/protobuf/et_def.proto.
 enum class NodeType { compute = 4, send = 5, receive = 6, collective = 7 };
-constexpr int kAllReduce = 0, kAllGather = 2, kReduceScatter = 7;
+constexpr int kAllReduce = 0, kAllGather = 2, kAllToAll = 6, kReduceScatter = 7;
 
 struct Node {
   SpanRow span;
@@ -41,7 +41,11 @@ std::optional<NodeType> type_of(SpanKind kind) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       return NodeType::collective;
+    case SpanKind::exposed_tp:
     case SpanKind::exposed_p2p:
     case SpanKind::exposed_dp:
     case SpanKind::bubble_warmup:
@@ -134,6 +138,14 @@ class Graph {
     }
   }
 
+  // An optimizer waits for gradients; a forward or backward for its message, and its next piece for the
+  // collectives inside it.
+  static bool waits_for(const Node& node, const Node& before) {
+    if (node.span.kind == SpanKind::optimizer) return before.type == NodeType::collective;
+    return before.type != NodeType::compute && before.type != NodeType::send &&
+           before.span.microbatch == node.span.microbatch;
+  }
+
   static void connect(std::vector<Node>& nodes) {
     std::optional<std::size_t> last_compute;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -145,11 +157,7 @@ class Graph {
       if (last_compute && over(nodes[*last_compute])) node.needs.push_back(*last_compute);
       if (node.type != NodeType::compute) continue;
       for (std::size_t j = i; j-- > 0;) {
-        const bool awaited =
-            node.span.kind == SpanKind::optimizer
-                ? nodes[j].type == NodeType::collective
-                : nodes[j].type == NodeType::receive && nodes[j].span.microbatch == node.span.microbatch;
-        if (awaited && over(nodes[j])) node.needs.push_back(j);
+        if (waits_for(node, nodes[j]) && over(nodes[j])) node.needs.push_back(j);
       }
       last_compute = i;
     }
@@ -165,9 +173,13 @@ void member(std::string& out, const char* name, double value) {
   append_json(out, value);
 }
 
-int collective_type(SpanKind kind) {
+// Absent where the span does not say: tensor and context groups have collectives of several types.
+std::optional<int> collective_type(SpanKind kind) {
   if (kind == SpanKind::all_reduce) return kAllReduce;
-  return kind == SpanKind::all_gather ? kAllGather : kReduceScatter;
+  if (kind == SpanKind::all_gather) return kAllGather;
+  if (kind == SpanKind::reduce_scatter) return kReduceScatter;
+  if (kind == SpanKind::expert_exchange) return kAllToAll;
+  return std::nullopt;
 }
 
 std::string node_json(const Node& node, std::size_t id) {
@@ -185,7 +197,8 @@ std::string node_json(const Node& node, std::size_t id) {
   member(out, "start_time_micros", start);
   member(out, "duration_micros", end - start);
   if (node.type != NodeType::compute) member(out, "comm_size", std::round(span.bytes));
-  if (node.type == NodeType::collective) member(out, "comm_type", collective_type(span.kind));
+  const auto type = node.type == NodeType::collective ? collective_type(span.kind) : std::nullopt;
+  if (type) member(out, "comm_type", *type);
   if (node.ranks) {
     member(out, "comm_src", node.ranks->first);
     member(out, "comm_dst", node.ranks->second);

@@ -37,6 +37,7 @@ const char* colour(SpanKind kind) {
       return "0.34 0.71 0.91";
     case SpanKind::optimizer:
       return "0.94 0.89 0.26";
+    case SpanKind::exposed_tp:
     case SpanKind::exposed_p2p:
     case SpanKind::exposed_dp:
       return "0.84 0.37 0.00";
@@ -48,6 +49,9 @@ const char* colour(SpanKind kind) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       return "0.80 0.47 0.65";
   }
   throw Defect("a span kind outside the enumeration");

@@ -24,6 +24,7 @@ const char* colour(SpanKind kind) {
       return "rail_idle";
     case SpanKind::optimizer:
       return "rail_load";
+    case SpanKind::exposed_tp:
     case SpanKind::exposed_p2p:
     case SpanKind::exposed_dp:
       return "bad";
@@ -35,6 +36,9 @@ const char* colour(SpanKind kind) {
     case SpanKind::all_reduce:
     case SpanKind::reduce_scatter:
     case SpanKind::all_gather:
+    case SpanKind::tensor_collective:
+    case SpanKind::context_exchange:
+    case SpanKind::expert_exchange:
       return "generic_work";
   }
   throw Defect("a span kind outside the enumeration");

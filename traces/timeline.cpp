@@ -14,6 +14,8 @@ std::string_view to_text(SpanKind kind) {
       return "weight_gradient";
     case SpanKind::optimizer:
       return "optimizer";
+    case SpanKind::exposed_tp:
+      return "exposed_tp";
     case SpanKind::exposed_p2p:
       return "exposed_p2p";
     case SpanKind::exposed_dp:
@@ -32,6 +34,12 @@ std::string_view to_text(SpanKind kind) {
       return "reduce_scatter";
     case SpanKind::all_gather:
       return "all_gather";
+    case SpanKind::tensor_collective:
+      return "tensor_collective";
+    case SpanKind::context_exchange:
+      return "context_exchange";
+    case SpanKind::expert_exchange:
+      return "expert_exchange";
   }
   throw Defect("a span kind outside the enumeration");
 }

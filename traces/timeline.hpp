@@ -17,6 +17,7 @@ enum class SpanKind : std::uint8_t {
   backward,
   weight_gradient,
   optimizer,
+  exposed_tp,     // idle while a tensor, context or expert collective of its own is on its way
   exposed_p2p,    // idle while a pipeline message it waits for is on its way
   exposed_dp,     // idle while a data-parallel, embedding or norm collective it takes part in is on its way
   bubble_warmup,  // idle while what it waits for is not yet computed
@@ -26,8 +27,11 @@ enum class SpanKind : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
+  tensor_collective,  // inside a forward or backward; these three on every rank that takes part
+  context_exchange,
+  expert_exchange,
 };
-inline constexpr int kSpanKinds = 13;
+inline constexpr int kSpanKinds = 17;
 std::string_view to_text(SpanKind);
 
 enum class Stream : std::uint8_t { compute, network };

@@ -34,7 +34,11 @@ std::map<int, LifeByMicrobatch> lives_by_stage(const Timeline& timeline) {
     const auto first = first_rank.find(span.stage);
     if (first == first_rank.end() || first->second != span.rank) continue;
     const std::pair<int, int> key(span.chunk, span.microbatch);
-    if (span.kind == SpanKind::forward) lives[span.stage][key].start = span.start;
+    if (span.kind == SpanKind::forward) {
+      Life fresh;  // a forward may be several spans
+      fresh.start = span.start;
+      lives[span.stage].try_emplace(key, fresh);
+    }
     if (span.kind == SpanKind::backward || span.kind == SpanKind::weight_gradient) {
       Life& life = lives[span.stage][key];
       std::optional<double>& end = span.kind == SpanKind::backward ? life.backward_end : life.weights_end;

@@ -5,6 +5,7 @@ const colours = {
   exposed_tp: "#e69f00", exposed_p2p: "#d55e00", exposed_dp: "#f0e442",
   bubble_warmup: "#c9ced6", bubble_steady: "#9aa2ad", bubble_drain: "#737c88",
   send: "#d55e00", all_reduce: "#f0e442", reduce_scatter: "#e6a800", all_gather: "#b8a200",
+  tensor_collective: "#e69f00", context_exchange: "#c88700", expert_exchange: "#a86f00",
 };
 const words = name => name.replaceAll("_", " ");
 const byId = id => document.getElementById(id);

@@ -137,7 +137,8 @@ TEST_CASE("an empty run is drawn as nothing") {
 
 TEST_CASE("the legend names every character") {
   CHECK(gantt_legend(GanttLetters::kind) ==
-        "F forward  B backward  W weight gradient  = optimizer  - pipeline message  ~ data-parallel "
+        "F forward  B backward  W weight gradient  = optimizer  ^ tensor collective  - pipeline message  ~ "
+        "data-parallel "
         "collective  . "
         "bubble\n");
 }

@@ -241,17 +241,31 @@ TEST_CASE("a call without an algorithm takes NCCL's") {
   }
 }
 
-TEST_CASE("the fastest alone is not slower than any") {
+TEST_CASE("the gates of leaves and regions lie on the routes that cross them") {
+  int leaves = 0, regions = 0;
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     const RandomGroup group = random_group(seed, Spread::any, Contention::shared);
     INFO(group.text);
-    for (const CollectiveCall& call : every_call(group)) {
-      CollectiveCall best = call;
-      best.algorithm = fastest_alone(group.topology, call);
-      CHECK(time_alone(group.topology, collective_flows(group.topology, best)) <=
-            time_alone(group.topology, collective_flows(group.topology, call)));
+    const Topology& topology = group.topology;
+    const auto crosses = [&](int from, int to, int link) {
+      const Route route = topology.route(from, to);
+      return std::count(route.links.begin(), route.links.begin() + route.count, link) == 1;
+    };
+    for (const int from : group.gpus) {
+      for (const int to : group.gpus) {
+        if (!topology.same_leaf(from, to)) {
+          ++leaves;
+          CHECK(crosses(from, to, topology.leaf_gate(from, to).out));
+          CHECK(crosses(from, to, topology.leaf_gate(from, to).in));
+        }
+        if (!topology.same_region(from, to)) {
+          ++regions;
+          CHECK(crosses(from, to, topology.region_gate(from, to).out));
+        }
+      }
     }
   }
+  CHECK((leaves > 100 && regions > 100));
 }
 
 TEST_CASE("a NIC's share is that of the members alone") {

@@ -303,6 +303,21 @@ TEST_CASE(
   CHECK(core[0].kv_tokens == 8192);
 }
 
+TEST_CASE("a context exchange runs beside all steps of the attention but the last") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    double beside = 0;
+    for (const CallPlace& place : pass->places) {
+      CHECK(place.group == RankGroup::context);
+      CHECK(std::holds_alternative<Attention>(pass->compute[place.after - 1]));
+      beside += place.beside;
+    }
+    CHECK(beside == 0.75);
+  }
+}
+
 TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

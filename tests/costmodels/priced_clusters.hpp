@@ -32,8 +32,8 @@ inline ClusterSpec two_priced_kinds(int nics_per_node = 8) {
 }
 
 inline PriceBook book_for(const ModelSpec& model, const ClusterSpec& cluster,
-                          const ParallelStrategy& strategy) {
-  PriceBook book(model, cluster, {strategy.type, true, strategy.sequence});
+                          const ParallelStrategy& strategy, const SoftwareStack& stack = {}) {
+  PriceBook book(model, cluster, {strategy.type, true, strategy.sequence, stack});
   book.need(strategy);
   book.predict(cost_models());
   return book;

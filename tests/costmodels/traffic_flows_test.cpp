@@ -132,6 +132,25 @@ TEST_CASE("context ranks hold the same weights and stand in the ring of gradient
   CHECK(senders(all.flows.collective(0)) == std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7});
 }
 
+// Replicas 0 and 1 share a set of experts, 2 and 3 hold copies of it: after the ring of all four come the
+// rings of 0 and 2 and of 1 and 3, side by side.
+TEST_CASE("experts are reduced over the replicas that hold the same ones, after what all replicas have") {
+  PricedPlan plan = full_plan(1, 4, 1, 1);
+  plan.algorithm = CollectiveAlgorithm::ring;
+  plan.expert = 2;
+  plan.expert_reductions = {{Bytes(600), Bytes(0), {}}};
+  const Case c(plan);
+  const std::vector<FlowPhase>& phases = c.flows.collective(0).phases;
+  REQUIRE(phases.size() == 2);
+  CHECK(senders(c.flows.collective(0)) == std::vector<int>{0, 1, 2, 3});
+  std::vector<std::pair<int, int>> hops;
+  for (const Flow& flow : phases[1].flows) {
+    hops.emplace_back(flow.from, flow.to);
+    CHECK(flow.payload.value() == 600);  // 2 (2 - 1) / 2 of it
+  }
+  CHECK(hops == std::vector<std::pair<int, int>>{{0, 2}, {2, 0}, {1, 3}, {3, 1}});
+}
+
 TEST_CASE("one replica with context ranks still reduces gradients") {
   const Case c(full_plan(1, 1, 2, 1));
   REQUIRE(c.flows.instances() >= 1);

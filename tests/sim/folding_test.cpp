@@ -60,6 +60,7 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
     const Contention contention = seed % 4 == 0 ? Contention::ideal : Contention::shared;
     RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, contention), seed);
     if (seed > 300) drawn = shuffled(drawn, seed);
+    if (seed % 2 == 0) drawn = with_group_calls(std::move(drawn), seed);
     INFO(drawn.text);
     const bool folds = folding_period(drawn.plan, drawn.topology) < drawn.plan.replicas;
     const bool lanes = lanes_to_play(drawn.plan, drawn.topology).size() < drawn.plan.gpus.front().size();
@@ -75,13 +76,14 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
     CHECK(on.makespan == Approx(off.makespan).epsilon(1e-9));
     CHECK(on.iteration == Approx(off.iteration).epsilon(1e-9));
   }
-  // The claim is not empty: many aligned plans of several replicas fold (the others share NICs, or reduce in
-  // trees).
+  // The claim is not empty: many aligned plans of several replicas fold (the others share NICs or experts, or
+  // reduce in trees), and many have tensor ranks that stand for all (the others share NICs, or play tensor
+  // groups).
   INFO(several << " plans of several replicas, " << folded << " fold, " << fewer_lanes
                << " play fewer lanes");
   CHECK(several > 180);
-  CHECK(folded > 70);
-  CHECK(fewer_lanes > 60);
+  CHECK(folded > 55);
+  CHECK(fewer_lanes > 45);
 }
 
 TEST_CASE("replicas that differ are all played") {

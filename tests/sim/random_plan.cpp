@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <sstream>
 
+#include "costmodels/group_calls.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/task_order.hpp"
 #include "tests/costmodels/random_cluster.hpp"
@@ -33,7 +35,7 @@ ParallelStrategy strategy_for(Draw& draw, const ScheduleShape& shape) {
   strategy.pipeline = shape.ranks;
   strategy.data = draw.whole(1, 3);
   strategy.context = draw.whole(1, 2);
-  const int tensor = 1 << draw.whole(0, 1);
+  const int tensor = 1 << draw.whole(0, 2);
   const int first_of_second_group = draw.whole(0, shape.ranks);
   for (int stage = 0; stage < shape.ranks; ++stage) {
     strategy.stages.push_back({stage < first_of_second_group ? 0 : 1, tensor});
@@ -92,6 +94,55 @@ std::string describe(const PricedPlan& plan, const ClusterSpec& cluster) {
   if (plan.embedding_gradient) text << " embedding";
   if (plan.gradient_norm) text << " norm";
   return text.str();
+}
+
+// Over how many replicas experts are spread; their gradients are those of every so many replicas.
+void draw_experts(Draw& draw, PricedPlan& plan) {
+  do {
+    plan.expert = draw.whole(1, plan.replicas);
+  } while (plan.replicas % plan.expert != 0);
+  if (plan.expert == 1 || draw.coin()) return;
+  for (const PartReduction& dense : plan.reductions) {
+    PartReduction experts = dense;
+    experts.gradients *= draw.real(0.1, 2);
+    experts.gathered = plan.distributed_optimizer ? experts.gradients / 2 : Bytes(0);
+    plan.expert_reductions.push_back(experts);
+  }
+}
+
+// None where the drawn group has one member.
+std::optional<GroupCall> draw_call(Draw& draw, const PricedPlan& plan) {
+  GroupCall call;
+  call.group = static_cast<RankGroup>(draw.whole(0, 2));
+  if (group_members(plan, 0, 0, call.group).front().size() < 2) return std::nullopt;
+  call.kind = static_cast<CollectiveKind>(draw.whole(0, 2));
+  if (call.group == RankGroup::context && draw.coin()) call.kind = CollectiveKind::all_gather;
+  if (call.group == RankGroup::expert) call.kind = CollectiveKind::all_to_all;
+  call.bytes = Bytes(draw.real(1e3, 2e7));
+  call.efficiency = draw_efficiency(draw);
+  call.more = microseconds(draw.coin() ? draw.real(0, 20) : 0);
+  call.times = draw.whole(1, 3);
+  return call;
+}
+
+std::vector<PlayedPiece> draw_pieces(Draw& draw, const PricedPlan& plan, Seconds compute) {
+  std::vector<PlayedPiece> pieces(static_cast<std::size_t>(draw.whole(1, 4)));
+  for (PlayedPiece& piece : pieces) {
+    const bool is_first = &piece == &pieces.front();  // every pass computes something
+    if (is_first || draw.whole(0, 3) > 0) piece.compute = compute * draw.real(0, 0.5);
+    piece.tensor = piece.compute * draw.real(0, 1);
+    if (plan.calls.empty() || draw.whole(0, 3) == 0) continue;
+    piece.call = draw.whole(0, static_cast<int>(plan.calls.size()) - 1);
+    if (draw.coin()) piece.beside = compute * draw.real(0, 0.5);
+  }
+  return pieces;
+}
+
+void draw_pieces_of_parts(Draw& draw, const PricedPlan& plan, std::vector<PartTimes>& parts) {
+  for (PartTimes& part : parts) {
+    if (draw.whole(0, 3) > 0) part.forward_pieces = draw_pieces(draw, plan, part.forward);
+    if (draw.whole(0, 3) > 0) part.backward_pieces = draw_pieces(draw, plan, part.backward);
+  }
 }
 
 // Lanes of all ranks, in order: stage after stage, or replica after replica.
@@ -190,6 +241,23 @@ RandomPlan with_overlaps(RandomPlan drawn, std::uint32_t seed) {
   return drawn;
 }
 
+RandomPlan with_group_calls(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0xCA11);
+  PricedPlan& plan = drawn.plan;
+  draw_experts(draw, plan);
+  std::ostringstream text;
+  const int count = draw.whole(1, 5);
+  for (int i = 0; i < count; ++i) {
+    if (const auto call = draw_call(draw, plan)) plan.calls.push_back(*call);
+  }
+  for (const GroupCall& call : plan.calls) {
+    text << " " << to_text(call.kind) << " over group " << static_cast<int>(call.group) << " x" << call.times;
+  }
+  draw_pieces_of_parts(draw, plan, plan.parts);
+  drawn.text += " experts over " + std::to_string(plan.expert) + text.str();
+  return drawn;
+}
+
 RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
   Draw draw(seed + 0xD1FF);
   PricedPlan& plan = drawn.plan;
@@ -201,8 +269,11 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
       do {
         shape.microbatches = draw.whole(1, 9);
       } while (schedule_obstacle(shape) && draw.whole(0, 20) > 0);
-      plan.replica_microbatches.push_back(schedule_obstacle(shape) ? plan.schedule.microbatches
-                                                                   : shape.microbatches);
+      if (schedule_obstacle(shape)) shape.microbatches = plan.schedule.microbatches;
+      const int leader = replica / plan.expert * plan.expert;
+      plan.replica_microbatches.push_back(leader < replica
+                                              ? plan.replica_microbatches[static_cast<std::size_t>(leader)]
+                                              : shape.microbatches);
       text << " " << plan.replica_microbatches.back();
     }
   }
@@ -210,10 +281,14 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
     PricedPlan other = plan;  // a second kind of replica, with prices of its own
     other.parts.clear(), other.boundaries.clear(), other.optimizer.clear(), other.reductions.clear();
     draw_prices(draw, other);
+    if (!plan.calls.empty()) draw_pieces_of_parts(draw, plan, other.parts);
     plan.other_kinds = {{other.parts, other.boundaries, other.optimizer}};
     text << " kinds";
     for (int replica = 0; replica < plan.replicas; ++replica) {
-      plan.kind_of_replica.push_back(draw.whole(0, 1));
+      const int leader = replica / plan.expert * plan.expert;
+      const int kind = draw.whole(0, 1);
+      plan.kind_of_replica.push_back(leader < replica ? plan.kind_of_replica[static_cast<std::size_t>(leader)]
+                                                      : kind);
       text << " " << plan.kind_of_replica.back();
     }
   }

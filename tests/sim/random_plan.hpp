@@ -30,7 +30,12 @@ RandomPlan shuffled(RandomPlan, std::uint32_t seed);
 // under compute that may be slower meanwhile.
 RandomPlan with_overlaps(RandomPlan, std::uint32_t seed);
 
-// Replicas with microbatches of their own, of two kinds, slow ranks from some iteration on, noise.
+// Forwards and backwards in pieces of compute and collectives over tensor, context and expert groups, some
+// with compute beside them; experts shared by some or all replicas, with gradients of their own.
+RandomPlan with_group_calls(RandomPlan, std::uint32_t seed);
+
+// Replicas with microbatches of their own, of two kinds, slow ranks from some iteration on, noise. Those that
+// share experts have equally many microbatches and are of one kind.
 RandomPlan with_unequal_replicas(RandomPlan, std::uint32_t seed);
 
 // On links without latency.

@@ -4,7 +4,9 @@
 #include <map>
 #include <sstream>
 
+#include "costmodels/collective_bound.hpp"
 #include "costmodels/estimate.hpp"
+#include "costmodels/group_calls.hpp"
 #include "sim/children.hpp"
 #include "sim/idle.hpp"
 #include "sim/replay.hpp"
@@ -82,6 +84,34 @@ void check_transfers(const RandomPlan& drawn, const Timeline& timeline, std::ost
   }
 }
 
+// No collective of a part is faster than the least bound of its kind.
+void check_calls(const RandomPlan& drawn, const Timeline& timeline, std::ostream& problems) {
+  const PricedPlan& plan = drawn.plan;
+  std::map<SpanKind, double> least;  // s
+  for (const GroupCall& call : plan.calls) {
+    const SpanKind kind = call.group == RankGroup::tensor    ? SpanKind::tensor_collective
+                          : call.group == RankGroup::context ? SpanKind::context_exchange
+                                                             : SpanKind::expert_exchange;
+    for (int rank = 0; rank < plan.replicas * plan.stages(); ++rank) {
+      const auto groups = group_members(plan, rank / plan.stages(), rank % plan.stages(), call.group);
+      for (const std::vector<int>& gpus : groups) {
+        const Seconds bound = least_time(drawn.topology, {call.kind, {}, call.bytes, {}, gpus}) * call.times;
+        const auto [known, is_new] = least.try_emplace(kind, bound.value());
+        if (!is_new) known->second = std::min(known->second, bound.value());
+      }
+    }
+  }
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+    const SpanRow span = row(timeline.spans, i);
+    const auto bound = least.find(span.kind);
+    if (bound == least.end()) continue;
+    if (span.end - span.start < bound->second * (1 - 1e-6) - kTiny) {
+      problems << to_text(span.kind) << " takes " << span.end - span.start << " s, less than "
+               << bound->second << "\n";
+    }
+  }
+}
+
 // What goes up comes down, on every level together; no link carries more than its bandwidth in any time bin.
 void check_links(const Timeline& timeline, std::ostream& problems) {
   double up = 0, down = 0;
@@ -109,6 +139,7 @@ std::string broken_laws(const RandomPlan& drawn) {
   account(timeline);  // throws where the spans of a rank overlap, leave gaps or miss the makespan
   check_dependencies(drawn, timeline, problems);
   check_transfers(drawn, timeline, problems);
+  check_calls(drawn, timeline, problems);
   if (drawn.topology.cluster().contention == Contention::shared) check_links(timeline, problems);
   return problems.str();
 }
@@ -119,9 +150,24 @@ RandomPlan scaled(RandomPlan drawn, double factor) {
     part.backward *= factor;
     part.weight_gradient *= factor;
     part.forward_tensor *= factor;
+    for (auto* pieces : {&part.forward_pieces, &part.backward_pieces}) {
+      for (PlayedPiece& piece : *pieces) {
+        piece.compute *= factor;
+        piece.tensor *= factor;
+        piece.beside *= factor;
+      }
+    }
+  }
+  for (GroupCall& call : drawn.plan.calls) {
+    call.bytes *= factor;
+    call.more *= factor;
   }
   for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.bytes *= factor;
   for (PartReduction& reduction : drawn.plan.reductions) {
+    reduction.gradients *= factor;
+    reduction.gathered *= factor;
+  }
+  for (PartReduction& reduction : drawn.plan.expert_reductions) {
     reduction.gradients *= factor;
     reduction.gathered *= factor;
   }
@@ -150,7 +196,10 @@ double makespan(const RandomPlan& drawn) {
 TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserved, links within bandwidth") {
   for (std::uint32_t seed = 1; seed <= 150; ++seed) {
     const Contention contention = seed % 3 == 0 ? Contention::ideal : Contention::shared;
-    const RandomPlan drawn = with_unequal_replicas(with_overlaps(random_plan(seed, contention), seed), seed);
+    RandomPlan drawn = with_overlaps(random_plan(seed, contention), seed);
+    if (seed % 2 == 0) drawn = with_group_calls(std::move(drawn), seed);
+    if (seed % 4 == 0) drawn = shuffled(std::move(drawn), seed);
+    drawn = with_unequal_replicas(std::move(drawn), seed);
     INFO(drawn.text);
     CHECK(run_in_children({[&] { return broken_laws(drawn); }}, 1).front() == "");
   }
@@ -158,7 +207,8 @@ TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserv
 
 TEST_CASE("times grow by k when durations and sizes do, at zero latency") {
   for (std::uint32_t seed = 300; seed <= 330; ++seed) {
-    const RandomPlan drawn = without_latency(scaled(random_plan(seed, Contention::shared), 1.0));
+    const RandomPlan drawn =
+        without_latency(scaled(with_group_calls(random_plan(seed, Contention::shared), seed), 1.0));
     INFO(drawn.text);
     CHECK(makespan(scaled(drawn, 8.0)) == Approx(8.0 * makespan(drawn)).epsilon(1e-6));
   }

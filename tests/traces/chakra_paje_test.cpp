@@ -139,6 +139,25 @@ TEST_CASE("nodes of a Chakra trace add up to the accounting and depend only on w
   }
 }
 
+TEST_CASE("the next piece of a forward depends on the collective inside it in a Chakra trace") {
+  const ScratchFolder folder;
+  Trace trace;
+  trace.timeline.ranks.resize(1);
+  SpanRow exchange = compute_span(SpanKind::expert_exchange, 0, 0, 1.0, 2.0);
+  exchange.stream = Stream::network;
+  add_span(trace.timeline, compute_span(SpanKind::forward, 0, 0, 0.0, 1.0));
+  add_span(trace.timeline, exchange);
+  add_span(trace.timeline, compute_span(SpanKind::forward, 0, 0, 2.0, 3.0));
+  const auto nodes =
+      YamlValue::read_file(export_chakra(folder.file("a.json"), trace)[0]).at("workload_graph").items();
+  REQUIRE(nodes.size() == 3);
+  CHECK(nodes[1].at("comm_type").integer(0, 9) == 6);  // ALL_TO_ALL
+  const auto needs = nodes[2].at("data_deps").items();
+  REQUIRE(needs.size() == 2);
+  CHECK(needs[0].integer(0, 9) == 0);
+  CHECK(needs[1].integer(0, 9) == 1);
+}
+
 TEST_CASE("exports for other tools that cannot be written are wrong input") {
   CHECK_THROWS_AS(export_paje("/none/a.paje", sample_trace()), InputError);
   CHECK_THROWS_AS(export_chakra("/none/a.json", sample_trace()), InputError);

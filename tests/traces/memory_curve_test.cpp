@@ -35,6 +35,17 @@ TEST_CASE("after its backward a microbatch keeps what its weight gradient needs 
         std::vector<std::pair<double, double>>{{0, 3}, {2, 2}, {6, 0}});
 }
 
+TEST_CASE("activations of a forward in several spans live from the start of the first") {
+  Timeline timeline;
+  timeline.ranks.resize(1);
+  for (const double start : {0.0, 2.0}) {
+    add_span(timeline, compute_span(SpanKind::forward, 0, 0, start, start + 1));
+  }
+  add_span(timeline, compute_span(SpanKind::backward, 0, 0, 3, 4));
+  CHECK(steps(activation_curve(timeline, {{Bytes(3)}}, {{Bytes(1)}}), 0) ==
+        std::vector<std::pair<double, double>>{{0, 3}, {4, 0}});
+}
+
 TEST_CASE("chunks have sizes of their own, and the first rank stands for the stage") {
   Timeline timeline;
   timeline.ranks = {{.stage = 0, .replica = 0}, {.stage = 0, .replica = 1}};

@@ -1,0 +1,95 @@
+// Whole plans priced from the tables of a price book.
+#include <algorithm>
+
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "strategies/placement.hpp"
+
+namespace orrery {
+BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
+  const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
+  const int from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))].group;
+  const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
+  BoundaryMessage message;
+  message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
+  if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
+    message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
+  }
+  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
+                        path_efficiency({from, to, false}, message.bytes)};
+  return message;
+}
+
+// `apart`: replicas from one member of the ring to the next.
+PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part, double parameters,
+                                        int apart) const {
+  const int stage = strategy.rank_of_part(part);
+  const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
+  PartReduction reduction;
+  reduction.gradients =
+      Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
+  const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
+    return ring_efficiency(devices.group, strategy.tensor(stage) * apart,
+                           strategy.data * strategy.context / apart, kind, bytes);
+  };
+  reduction.efficiency =
+      efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                 reduction.gradients);
+  if (strategy.distributed_optimizer) {
+    reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
+    reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
+  }
+  return reduction;
+}
+
+// Experts that are spread over replicas have fewer copies than the rest of a part, and a reduction of their
+// own.
+void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
+  for (int part = 0; part < strategy.part_count(); ++part) {
+    const LocalParameters parameters =
+        part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
+    if (strategy.expert == 1) {
+      plan.reductions.push_back(slowest_reduction(strategy, part, parameters.dense + parameters.expert, 1));
+      continue;
+    }
+    plan.reductions.push_back(slowest_reduction(strategy, part, parameters.dense, 1));
+    plan.expert_reductions.push_back(slowest_reduction(strategy, part, parameters.expert, strategy.expert));
+  }
+}
+
+PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
+  PricedPlan plan;
+  plan.schedule = {strategy.schedule, strategy.transfers, strategy.pipeline, strategy.chunks,
+                   static_cast<int>(strategy.microbatches())};
+  plan.replicas = strategy.data;
+  plan.context = strategy.context;
+  plan.expert = strategy.expert;
+  if (!gathered_in_passes(strategy)) add_reductions(plan, strategy);
+  price_kinds(strategy, plan);
+  plan.gpus = place(strategy, topology);
+  play_groups(plan, strategy, topology);
+  plan.distributed_optimizer = strategy.distributed_optimizer;
+  if (model_.tied_embeddings && model_.vocabulary > 0) {
+    const int tensor = strategy.tensor(0);
+    const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
+    plan.embedding_gradient =
+        Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
+  }
+  plan.gradient_norm = !validates_later(strategy.schedule);
+  plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
+  plan.overlap_param_gather = strategy.overlap_param_gather;
+  if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
+    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways)
+    // elements.
+    plan.bucket =
+        Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
+    plan.overlap_slowdown = precision_.stack.overlap_slowdown;
+  }
+  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
+  // iteration.
+  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
+  plan.transfers = transfer_times(plan, topology);
+  return plan;
+}
+
+}  // namespace orrery

@@ -1,0 +1,95 @@
+#include "costmodels/price_batch.hpp"
+
+#include "costmodels/sustained_power.hpp"
+
+namespace orrery {
+
+// Backward gathers the weights again.
+BlockCost AskedBlock::cost() const {
+  BlockCost cost{cost_under(operators.forward, forward, sharding),
+                 cost_under(operators.backward, backward, sharding), weight_gradient(),
+                 selective_repeats(operators, forward, attention_core, sharding)};
+  cost.forward.weights = gather;
+  cost.backward.weights = gather + reduce;
+  return cost;
+}
+
+PassCost AskedBlock::weight_gradient() const {
+  PassCost cost;
+  for (const std::size_t index : operators.weight_gradient) {
+    cost.compute += backward.compute[index];
+    cost.flops += flops_of(operators.backward.compute[index]);
+  }
+  const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
+  cost.communication = cost_under(rest.operators, rest.times, sharding).communication -
+                       cost_under(operators.backward, backward, sharding).communication;
+  return cost;
+}
+
+BlockPieces AskedBlock::pieces() const {
+  const PassCost repeats = selective_repeats(operators, forward, attention_core, sharding);
+  const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
+  return {pieces_under(operators.forward, forward, PassOrder::forward, sharding),
+          pieces_under(operators.backward, backward, PassOrder::backward, sharding),
+          pieces_under(rest.operators, rest.times, PassOrder::backward, sharding),
+          {repeats.compute, repeats.flops}};
+}
+
+void PriceBatch::add(int group, const Operator& op, Seconds* seconds, bool* extrapolated, double factor) {
+  queries_.push_back({group, op});
+  sinks_.push_back({seconds, extrapolated, factor});
+}
+
+void PriceBatch::add_pass(int group, const PassOperators& operators, PassTimes* times, bool* extrapolated,
+                          const KernelFactors& factors) {
+  const auto ask = [&](const std::vector<Operator>& asked, std::vector<Seconds>* seconds) {
+    seconds->resize(asked.size());
+    for (std::size_t i = 0; i < asked.size(); ++i)
+      add(group, asked[i], &(*seconds)[i], extrapolated, factors.of(asked[i]));
+  };
+  ask(operators.compute, &times->compute);
+  ask(operators.communication, &times->communication);
+}
+
+void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
+  const SoftwareStack& stack = block->sharding.stack;
+  const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time};
+  add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
+  add_pass(group, block->operators.backward, &block->backward, extrapolated,
+           {stack.backward_gemm, stack.attention_time, stack.elementwise_time});
+  add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
+  for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated);
+  for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated);
+}
+
+std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {
+  std::vector<GpuSpec> gpus;
+  for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
+  const std::vector<Prediction> answers = models.predict(gpus, queries_);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Sink& sink = sinks_[i];
+    const OperatorQuery& query = queries_[i];
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(query.gpu)];
+    *sink.seconds += under_power(query.op, gpu, answers[i].time) * sink.factor;
+    if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
+  }
+  return queries_.size();
+}
+
+void SizeSeries::add(Seconds ideal_time, Seconds latency) {
+  ideal.push_back(ideal_time.value());
+  overhead.push_back(latency.value());
+}
+
+SizeTable SizeSeries::efficiencies() const {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const double moving = times[i].value() - overhead[i];
+    // A measured time below the bound means the catalog's link is slower than the measured one: play the
+    // link.
+    values.push_back(moving > ideal[i] ? ideal[i] / moving : 1.0);
+  }
+  return SizeTable(kFirstExponent, std::move(values));
+}
+
+}  // namespace orrery

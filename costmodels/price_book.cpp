@@ -6,6 +6,7 @@
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/stack_effects.hpp"
 #include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
@@ -223,7 +224,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
-  sharding.gpu_link = group.gpu_link;
+  sharding.gpu_link = link_of_neighbours(group, key.tensor);
   sharding.network = nic_share(group);
   return sharding;
 }

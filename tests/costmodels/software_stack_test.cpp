@@ -2,6 +2,7 @@
 #include "costmodels/software_stack.hpp"
 
 #include "costmodels/memory.hpp"
+#include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/stack_effects.hpp"
 #include "costmodels/sustained_power.hpp"
@@ -181,6 +182,26 @@ TEST_CASE(
   const StageMemory piped = stage_memory(model(), strategy, 0, {2});
   const Bytes whole = piped.weights + piped.gradients + piped.optimizer;
   CHECK(whole.value() == Approx((16.0 / 8 + 6) * stage_parameters(model(), strategy, 0)));
+}
+
+TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behind a switch all of it") {
+  NodeGroup group;
+  group.gpu = find_gpu("V100-SXM2-16GB", "test");
+  group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
+  const auto links = [&](int gpus_per_node, int ranks) {
+    group.gpus_per_node = gpus_per_node;
+    return link_of_neighbours(group, ranks).bandwidth / gigabytes_per_second(25);
+  };
+  CHECK(links(8, 2) == Approx(std::sqrt(3.0)).epsilon(1e-3));  // one to three
+  CHECK(links(8, 4) == Approx(4));
+  CHECK(links(8, 8) == Approx(6));
+  CHECK(links(4, 2) == Approx(2));
+  CHECK(links(4, 4) == Approx(6));
+  group.gpu_link.bandwidth = gigabytes_per_second(100);  // not the wiring of the data sheet: as given
+  CHECK(links(8, 2) == Approx(4));
+  group.gpu = find_gpu("A100", "test");
+  group.gpu_link.bandwidth = group.gpu.link_bandwidth;
+  CHECK(link_of_neighbours(group, 2) == group.gpu_link);
 }
 
 }  // namespace orrery

@@ -5,6 +5,7 @@
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_batch.hpp"
 #include "platforms/errors.hpp"
 
@@ -49,7 +50,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
-  sharding.gpu_link = group.gpu_link;
+  sharding.gpu_link = link_of_neighbours(group, key.tensor);
   sharding.network = nic_share(group);
   return sharding;
 }

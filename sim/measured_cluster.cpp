@@ -104,13 +104,10 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
     assumptions.push_back("network: " + std::to_string(network.nics) + " x " +
                           std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node");
   }
-  // One card that all GPUs of a node reach over shared PCIe gets 0.6 of its rate through, TCP in a cloud 0.5
-  // (FIDELITY A 5 and B 9.7): of what one card a GPU gets, 0.85, which the cost models know.
-  constexpr double kUsual = 0.85, kSharedCard = 0.6, kCloud = 0.5;
-  if (says(run.text("cluster_desc"), "AWS") && network.gigabits <= 100) {
-    network.gigabits *= kCloud / kUsual;
-    assumptions.emplace_back("a cloud's TCP reaches half of its network's rate");
-  } else if (network.nics == 1 && group.gpus_per_node > 1) {
+  // One card that all GPUs of a node reach over shared PCIe gets 0.6 of its rate through (FIDELITY A 5, from
+  // dlperf-v100); of what one card a GPU gets, 0.85, which the cost models know.
+  constexpr double kUsual = 0.85, kSharedCard = 0.6;
+  if (network.nics == 1 && group.gpus_per_node > 1) {
     network.gigabits *= kSharedCard / kUsual;
     assumptions.emplace_back("one network card a node reaches 0.6 of its rate");
   }

@@ -27,6 +27,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
     FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
     FrameworkStack{"Megatron-LM", "megatron-lm-2021"},
     FrameworkStack{"Megatron-Core", "megatron-core"},

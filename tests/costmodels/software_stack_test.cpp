@@ -2,6 +2,7 @@
 #include "costmodels/software_stack.hpp"
 
 #include "costmodels/memory.hpp"
+#include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/stack_effects.hpp"
 #include "costmodels/sustained_power.hpp"
@@ -85,16 +86,31 @@ TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothin
   CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(4 * 5e-3));
 }
 
-TEST_CASE("a part takes what its host takes where that is longer, and says so") {
+// What the host cannot hide: the head after a forward's layers, the embedding after a backward's.
+struct LastTimes {
+  double head, embedding;
+};
+LastTimes last_times(const SoftwareStack& stack, const ShardKey& key = {}) {
+  PriceBook book(model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+  book.need(key);
+  book.predict(test::cost_models());
+  const ShardCost& cost = book.shard(key);
+  const auto total = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };
+  return {total(cost.head.forward), total(cost.embedding.backward)};
+}
+
+TEST_CASE("a part takes what its host takes where that is longer, and what comes last, and says so") {
   SoftwareStack stack;
+  const LastTimes last = last_times(stack);
   const PartTimes bare = times_under(stack);
   CHECK_FALSE(bare.host_bound);
   stack.host = {milliseconds(1000), milliseconds(2000), Seconds(0)};
   const PartTimes bound = times_under(stack);
   CHECK(bound.host_bound);
-  CHECK(bound.forward.value() == Approx(32 * 1.0));  // 32 layers
-  CHECK(bound.backward.value() == Approx(32 * 2.0));
-  CHECK(times_under(stack, {}, kFull).backward.value() == Approx(32 * 3.0));  // the forward is launched again
+  CHECK(bound.forward.value() == Approx(32 * 1.0 + last.head));  // 32 layers
+  CHECK(bound.backward.value() == Approx(32 * 2.0 + last.embedding));
+  // The forward is launched again.
+  CHECK(times_under(stack, {}, kFull).backward.value() == Approx(32 * 3.0 + last.embedding));
   stack.host = {Seconds(1e-9), Seconds(1e-9), Seconds(0)};
   CHECK(times_under(stack).forward == bare.forward);
 }
@@ -103,7 +119,8 @@ TEST_CASE("the host pays for each collective of a layer") {
   SoftwareStack stack;
   stack.host.collective = Seconds(1);
   // Two all-reduces a layer, one of the embedding, which is not the layers', forward.
-  CHECK(times_under(stack, {.tensor = 2}).forward.value() == Approx(32 * 2 * 1.0));
+  const LastTimes last = last_times(stack, {.tensor = 2});
+  CHECK(times_under(stack, {.tensor = 2}).forward.value() == Approx(32 * 2 * 1.0 + last.head));
 }
 
 TEST_CASE("sharded weights cost nothing while they hide, and their time on the links where they do not") {
@@ -165,6 +182,26 @@ TEST_CASE(
   const StageMemory piped = stage_memory(model(), strategy, 0, {2});
   const Bytes whole = piped.weights + piped.gradients + piped.optimizer;
   CHECK(whole.value() == Approx((16.0 / 8 + 6) * stage_parameters(model(), strategy, 0)));
+}
+
+TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behind a switch all of it") {
+  NodeGroup group;
+  group.gpu = find_gpu("V100-SXM2-16GB", "test");
+  group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
+  const auto links = [&](int gpus_per_node, int ranks) {
+    group.gpus_per_node = gpus_per_node;
+    return link_of_neighbours(group, ranks).bandwidth / gigabytes_per_second(25);
+  };
+  CHECK(links(8, 2) == Approx(std::sqrt(3.0)).epsilon(1e-3));  // one to three
+  CHECK(links(8, 4) == Approx(4));
+  CHECK(links(8, 8) == Approx(6));
+  CHECK(links(4, 2) == Approx(2));
+  CHECK(links(4, 4) == Approx(6));
+  group.gpu_link.bandwidth = gigabytes_per_second(100);  // not the wiring of the data sheet: as given
+  CHECK(links(8, 2) == Approx(4));
+  group.gpu = find_gpu("A100", "test");
+  group.gpu_link.bandwidth = group.gpu.link_bandwidth;
+  CHECK(link_of_neighbours(group, 2) == group.gpu_link);
 }
 
 }  // namespace orrery

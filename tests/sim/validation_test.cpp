@@ -204,4 +204,40 @@ TEST_CASE("every classic is expressed, and predicted within a factor of two") {
   CHECK(contains(text, "Memory of the fullest GPU"));
 }
 
+TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
+  const auto parts_of = [](const std::string& model, const std::string& layers, const std::string& cuts) {
+    const std::string header =
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,vocab,seq,gbs,mbs,tp,pp,dp,"
+        "layer_partition,iter_time_s\n";
+    const auto runs =
+        parse_measured_runs(header + "a,amp,V100,4,16,DeepSpeed Megatron-LM v1.1.5 3D," + model + "," +
+                                layers + ",1024,52256,1024,64,1,1,4,4," + cuts + ",1\n",
+                            "made-up.csv");
+    return mapped(runs.front()).strategies.front().parts;
+  };
+  // Embedding and a marker come before the first of 24 layers, four pieces after the last.
+  CHECK(parts_of("GPT-2", "24", "0;9;15;21;30") == std::vector<LayerRange>{{0, 7}, {7, 6}, {13, 6}, {19, 5}});
+  // Of 56 pieces of TransGAN 3 to 14 and 41 to 52 are layers: 12 to 43 holds three of the first half, two of
+  // the other.
+  CHECK(parts_of("TransGAN generator", "24", "0;12;43;49;56") ==
+        std::vector<LayerRange>{{0, 9}, {9, 5}, {14, 6}, {20, 4}});
+}
+
+TEST_CASE("runs priced from measured layers take as long as these, and others are left out") {
+  const auto of = [&](double seconds) {
+    ValidationOptions options;
+    LayerTable table;
+    table.layers = {{Seconds(seconds), Seconds(2 * seconds), std::nullopt}};
+    options.layers["group"] = {"layers.csv", {table}};
+    const auto rows = runs_of(gpt("a", "1,1,1,1,16", "none,1.5,,ok") + gpt("b", "1,2,1,1,8", "none,1.5,,ok"));
+    return validate(rows, costs(), options);
+  };
+  const Validation slow = of(0.2), fast = of(0.1);
+  REQUIRE(slow.runs.size() == 1);  // tensor 1 was measured, tensor 2 was not
+  REQUIRE(slow.skipped.size() == 1);
+  CHECK(slow.skipped.front().id == "b");
+  // 64 sequences over 16 replicas: 4 microbatches of 24 layers, 0.3 s more for each in `slow`.
+  CHECK(slow.runs.front().predicted - fast.runs.front().predicted == Approx(4 * 24 * 0.3));
+}
+
 }  // namespace orrery

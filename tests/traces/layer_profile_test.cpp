@@ -26,10 +26,11 @@ const std::string kAceso =
     "encoder-embedding,100,200,1,1,1,1\nenc-1st-layernorm,10,20,1,1,1,1\nenc-attention-qkv,30,50,1,1,1,1\n"
     "final-layernorm,1,2,1,1,1,1\ngpt-post-process,4,5,1,1,1,1\n";
 
-std::string amp_rows(const std::string& gpu, const std::vector<double>& times) {
+std::string amp_rows(const std::string& gpu, const std::vector<double>& times, int tensor = 1) {
   std::string text;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    text += "gpt2," + gpu + ",1," + std::to_string(i) + "," + std::to_string(times[i]) + "\n";
+    text += "gpt2," + gpu + "," + std::to_string(tensor) + "," + std::to_string(i) + "," +
+            std::to_string(times[i]) + "\n";
   }
   return text;
 }
@@ -108,16 +109,28 @@ TEST_CASE("AMP's rows are embedding, layers and head of one sequence, a backward
   REQUIRE(table.layers.size() == 2);
   check_times(table.layers[1], 20, 40);
   check_times(table.head, 18, 36);
-  // The GPU is told by its name, and three sequences take three times one.
-  check_times(layer_times(profile, {"gpt2", "V100-SXM2-16GB", 2, 1, 3}).layers[0], 15, 30);
+  // The GPU is told by its name; 0.3 of a sequence's time does not grow with their number: 5 (0.3 + 0.7 x 3).
+  check_times(layer_times(profile, {"gpt2", "V100-SXM2-16GB", 2, 1, 3}).layers[0], 12, 24);
   // A profile of one model serves any, one of several the model of its name.
   check_times(layer_times(profile, {"other", "T4", 2, 1, 1}).layers[0], 10, 20);
   LayerProfile two = profile;
   two.tables[0].model = "bert";
   check_times(layer_times(two, {"bert-large", "T4", 2, 1, 1}).layers[0], 10, 20);
   CHECK_THROWS_AS(layer_times(two, {"gpt2-345m", "T4", 2, 1, 1}), InputError);
+  check_times(layer_times(two, {"GPT-2 (24 layers)", "V100", 2, 1, 1}).layers[0], 5, 10);
   CHECK_THROWS_WITH(layer_times(profile, {"gpt2", "A100", 2, 1, 1}),
                     Contains("2 layers, tensor 1, of gpt2 on V100 (y)"));
+}
+
+TEST_CASE("the collectives in a layer of AMP's count once in its backward, its compute twice") {
+  const ScratchFolder folder;
+  // Of two ways: half of 10 is compute and 3 collectives; 4 is less than half of 20, so all of it is compute.
+  const LayerProfile profile = profile_of(
+      folder, "amp.csv",
+      kAmpHeader + amp_rows("T4", {1, 2, 10, 20, 3, 4, 5, 6}) + amp_rows("T4", {1, 2, 8, 4, 3, 4, 5, 6}, 2));
+  const LayerTable table = layer_times(profile, {"gpt2", "T4", 2, 2, 1});
+  check_times(table.layers[0], 8, 2 * 5 + 3);
+  check_times(table.layers[1], 4, 2 * 4);
 }
 
 TEST_CASE("a microbatch that was not measured is scaled from the next smaller one, else from the smallest") {

@@ -1,0 +1,16 @@
+// Links between neighbours where the GPUs of a node are wired to each other, without a switch between.
+#pragma once
+
+#include "platforms/cluster.hpp"
+
+namespace orrery {
+
+// What a ring over the first `ranks` GPUs of a node, or as many next to them, gets of each GPU's link. V100
+// SXM2 has six NVLinks of 25 GB/s. In nodes of eight (the hybrid cube mesh of NVIDIA's DGX-1 white paper)
+// four GPUs use four each and eight all of them: vTrain measured 88 and 138 GB/s. A pair shares one to three,
+// by how the node is wired (three sources measured 22, 42 and 64 GB/s): their geometric mean, as for every
+// open fact; chosen after one link gave +41 % and six gave -18 % for the one run of dlperf-v100 that has
+// pairs. In nodes of four a pair shares two.
+LinkSpec link_of_neighbours(const NodeGroup&, int ranks);
+
+}  // namespace orrery

@@ -388,19 +388,23 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
       break;
     }
   }
-  if (range.first == 0) {
+  const bool embedding = range.first == 0, head = end == model_.layers.size();
+  if (embedding) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;
     weights += cost.embedding.weight_gradient;
   }
-  if (end == model_.layers.size()) {
+  if (head) {
     forward += cost.head.forward;
     backward += cost.head.backward;
     weights += cost.head.weight_gradient;
   }
   backward_host += host.collective * backward.calls;
-  const PassTime forward_time = time_under(forward, forward_host, range.count, precision_.stack);
-  const PassTime backward_time = time_under(backward, backward_host, range.count, precision_.stack);
+  const PassTime forward_time = time_under(
+      {forward, forward_host, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
+  const PassTime backward_time =
+      time_under({backward, backward_host, embedding ? cost.embedding.backward : PassCost{}, range.count},
+                 precision_.stack);
   PartTimes times;
   times.forward = forward_time.time;
   times.backward = backward_time.time;

@@ -72,13 +72,16 @@ WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {
   return {{gather}, {reduce}};
 }
 
-PassTime time_under(const PassCost& cost, Seconds host, int layers, const SoftwareStack& stack) {
+PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
+  const PassCost& cost = pass.cost;
   const Seconds own = cost.compute + cost.communication;
   const Seconds beside = std::min(own, cost.weights);
   // The weights of the first layer come before anything can run beside them.
-  const Seconds first = layers > 0 ? cost.weights / layers : cost.weights;
+  const Seconds first = pass.layers > 0 ? cost.weights / pass.layers : cost.weights;
   const Seconds device = std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
-  return {std::max(device, host), host > device};
+  const Seconds launched =
+      pass.host > Seconds(0) ? pass.host + pass.last.compute + pass.last.communication : Seconds(0);
+  return {std::max(device, launched), launched > device};
 }
 
 }  // namespace orrery

@@ -32,12 +32,22 @@ struct WeightTraffic {
 };
 WeightTraffic weight_traffic(const Sharding&, double parameters);
 
-// Time of a pass over a part of `layers` layers: compute and exposed collectives, or what runs beside them
-// and takes longer: the host launching kernels, or the weights of the next layer on their way.
+// A pass over a part of the model, and what the host needs to launch it.
+struct LaunchedPass {
+  PassCost cost;
+  Seconds host;  // of its layers
+  PassCost
+      last;  // of `cost`, what comes after the layers: the head of a forward, the embedding of a backward
+  int layers = 0;
+};
+
+// Time of a pass: compute and exposed collectives, or what runs beside them and takes longer: the host
+// launching kernels, or the weights of the next layer on their way. The host runs ahead of what comes first;
+// where it is the slower of the two, nothing of it is left to hide what comes last.
 struct PassTime {
   Seconds time;
   bool host_bound = false;
 };
-PassTime time_under(const PassCost&, Seconds host, int layers, const SoftwareStack&);
+PassTime time_under(const LaunchedPass&, const SoftwareStack&);
 
 }  // namespace orrery

@@ -38,19 +38,18 @@ const std::vector<AliveState>& StageFitter::alive(const ParallelStrategy& strate
   return found->second[static_cast<std::size_t>(stage)];
 }
 
-// Forward and backward seconds of the first i layers, for every i.
-const std::vector<double>& StageFitter::pass_times(const ShardKey& key, const Recompute& recompute) {
-  auto found = pass_times_.find({key, recompute.granularity});
-  if (found == pass_times_.end()) {
-    std::vector<double> times;
-    for (const BlockCost& sum : book_.shard(key).before) {
-      PassCost all = sum.forward;
-      all += sum.backward;
-      if (recompute.granularity == RecomputeGranularity::full) all += sum.forward;
-      if (recompute.granularity == RecomputeGranularity::selective) all += sum.attention_core;
-      times.push_back((all.compute + all.communication).value());
+// Where `block` repeats some layers of a part, all are taken to be repeated: which they are is not known yet.
+const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute& recompute) {
+  auto found = layer_times_.find({key, recompute.granularity});
+  if (found == layer_times_.end()) {
+    const ShardCost& cost = book_.shard(key);
+    PrefixTimes times{{0.0}, {0.0}};
+    for (int layer = 0; layer < book_.model().layer_count(); ++layer) {
+      const PartTimes one = book_.part_times(cost, {layer, 1}, recompute);
+      times.forward.push_back(times.forward.back() + one.forward.value());
+      times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
     }
-    found = pass_times_.emplace(std::pair(key, recompute.granularity), std::move(times)).first;
+    found = layer_times_.emplace(std::pair(key, recompute.granularity), std::move(times)).first;
   }
   return found->second;
 }
@@ -59,67 +58,54 @@ std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strat
                                                    const std::vector<int>& most_layers) {
   std::vector<StageLoad> loads;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const ShardKey key = shard_key(strategy, stage);
-    StageLoad load;
-    load.before = &pass_times(key, strategy.recompute);
-    load.most_layers = most_layers[static_cast<std::size_t>(stage)];
-    const ShardCost& cost = book_.shard(key);
-    const auto seconds = [](const BlockCost& block) {
-      return (block.forward.compute + block.forward.communication + block.backward.compute +
-              block.backward.communication)
-          .value();
-    };
-    if (stage == 0) load.extra += seconds(cost.embedding);
-    if (stage == strategy.rank_of_part(strategy.part_count() - 1)) load.extra += seconds(cost.head);
-    loads.push_back(load);
+    const bool as_above = stage > 0 && strategy.stages[static_cast<std::size_t>(stage)] ==
+                                           strategy.stages[static_cast<std::size_t>(stage - 1)];
+    loads.push_back(
+        {as_above ? loads.back().before : &layer_times(shard_key(strategy, stage), strategy.recompute),
+         most_layers[static_cast<std::size_t>(stage)]});
   }
-  return partition_layers(loads).value_or(std::vector<LayerRange>{});
+  const bool closed =
+      strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::gpipe;
+  const PipelineShape shape{strategy.schedule, static_cast<double>(strategy.microbatches()),
+                            strategy.pipeline};
+  return (closed ? quickest_split(loads, shape) : least_slowest_split(loads))
+      .value_or(std::vector<LayerRange>{});
 }
 
 // Interleaved: every part of a stage has as many layers as its others, as Megatron-LM's virtual stages have;
-// the stages of one GPU kind are alike. With two kinds, the split of layers between them that makes the
-// slower faster.
+// the stages of one GPU kind are alike. Of the splits of the layers between the kinds, the first whose
+// slowest stage is fastest.
 std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strategy) const {
   const int layers = book_.model().layer_count();
   if (layers % strategy.chunks != 0) return {};
-  const int per_pass = layers / strategy.chunks;
-  const int first_group = strategy.stages.front().group;
-  const auto first_count =
-      static_cast<int>(std::count_if(strategy.stages.begin(), strategy.stages.end(),
-                                     [&](const StageDevices& stage) { return stage.group == first_group; }));
-  const int other_count = strategy.pipeline - first_count;
-  const auto layer_seconds = [&](int stage) {
-    const BlockCost& all = book_.shard(shard_key(strategy, stage)).before.back();
-    return (all.forward.compute + all.forward.communication + all.backward.compute +
-            all.backward.communication)
-        .value();
-  };
-  const double first_seconds = layer_seconds(0), other_seconds = layer_seconds(strategy.pipeline - 1);
-  int best_first = 0, best_other = 0;
-  double best = 0;
-  for (int first = 1; first * first_count <= per_pass; ++first) {
-    const int rest = per_pass - first * first_count;
-    if (other_count == 0 ? rest != 0 : (rest == 0 || rest % other_count != 0)) continue;
-    const int other = other_count == 0 ? 0 : rest / other_count;
-    const double slowest = std::max(first * first_seconds, other * other_seconds);
-    if (best_first == 0 || slowest < best) {
-      best = slowest;
-      best_first = first;
-      best_other = other;
+  std::vector<EqualStages> runs;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
+    if (stage == 0 || !(devices == strategy.stages[static_cast<std::size_t>(stage - 1)])) {
+      const BlockCost& all = book_.shard(shard_key(strategy, stage)).before.back();
+      runs.push_back({0, (all.forward.compute + all.forward.communication + all.backward.compute +
+                          all.backward.communication)
+                             .value()});
     }
+    ++runs.back().stages;
+  }
+  const std::vector<int> counts = equal_split(runs, layers / strategy.chunks);
+  if (counts.empty()) return {};
+  std::vector<int> of_stage;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    of_stage.insert(of_stage.end(), static_cast<std::size_t>(runs[run].stages), counts[run]);
   }
   std::vector<LayerRange> parts;
   int next = 0;
-  for (int part = 0; best_first > 0 && part < strategy.part_count(); ++part) {
-    const bool is_first =
-        strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(part))].group == first_group;
-    parts.push_back({next, is_first ? best_first : best_other});
+  for (int part = 0; part < strategy.part_count(); ++part) {
+    parts.push_back({next, of_stage[static_cast<std::size_t>(strategy.rank_of_part(part))]});
     next += parts.back().count;
   }
   return parts;
 }
 
-// A split without regard to memory does not depend on the replicas or the switches of the optimizer.
+// A split without regard to memory depends on the replicas by the microbatches alone, and not on the switches
+// of the optimizer.
 const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& strategy) {
   constexpr std::size_t kMostKnown = 100'000;  // of about 1 kB
   std::vector<std::int64_t> key{strategy.context,
@@ -127,6 +113,7 @@ const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& 
                                 strategy.chunks,
                                 static_cast<std::int64_t>(strategy.schedule),
                                 strategy.micro_batch,
+                                strategy.microbatches(),
                                 strategy.sequence_parallel ? 1 : 0,
                                 static_cast<std::int64_t>(strategy.recompute.granularity),
                                 static_cast<std::int64_t>(strategy.recompute.method),
@@ -163,8 +150,8 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      memory.push_back(peak_memory(book_.model(), alike, stage, alive_states(programs.of(replica), stage),
-                                   book_.stack()));
+      memory.push_back(
+          peak_memory(book_.model(), alike, stage, alive_states(programs.of(replica), stage), book_.stack()));
     }
     replica += strategy.replicas_of_kind(kind);
   }
@@ -193,7 +180,8 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
   while (too_many - fits > 1) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
-    const StageMemory memory = peak_memory(book_.model(), strategy, stage, alive(strategy, stage), book_.stack());
+    const StageMemory memory =
+        peak_memory(book_.model(), strategy, stage, alive(strategy, stage), book_.stack());
     (memory.total() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;

@@ -8,6 +8,7 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "platforms/errors.hpp"
+#include "strategies/partition.hpp"
 #include "strategies/schedule.hpp"
 #include "strategies/strategy.hpp"
 
@@ -22,13 +23,14 @@ class StageFitter {
  public:
   explicit StageFitter(const PriceBook& book) : book_(book) {}
 
-  // Splits the layers over the parts of `strategy` (whose parts are still empty) so that the slowest stage is
-  // fastest, and checks the memory of every stage against its own GPU. When the fastest split does not fit,
-  // layers are moved off the stages that are too full.
+  // Splits the layers over the parts of `strategy` (whose parts are still empty) so that it takes the least
+  // pipeline_time (the slowest stage is fastest, where the schedule is another than 1f1b or gpipe), and
+  // checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are
+  // moved off the stages that are too full.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
-  // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations: of
-  // its order for equal ones, which keeps as many alive.
+  // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations:
+  // of its order for equal ones, which keeps as many alive.
   std::vector<StageMemory> memory_of(const ParallelStrategy&);
   // The same of these programs.
   std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
@@ -39,20 +41,20 @@ class StageFitter {
   const std::vector<LayerRange>& known_split(const ParallelStrategy&);
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
-  const std::vector<double>& pass_times(const ShardKey&, const Recompute&);
+  const PrefixTimes& layer_times(const ShardKey&, const Recompute&);
   const std::vector<AliveState>& alive(const ParallelStrategy&, int stage);
   int most_layers(ParallelStrategy, int stage);
   Bytes capacity(const ParallelStrategy&, int stage) const;
 
   const PriceBook& book_;
-  std::map<std::pair<ShardKey, RecomputeGranularity>, std::vector<double>> pass_times_;
+  std::map<std::pair<ShardKey, RecomputeGranularity>, PrefixTimes> layer_times_;
   struct AliveKey {
     ScheduleKind kind;
     TransferMode transfers;
     int ranks, chunks, microbatches;
     auto operator<=>(const AliveKey&) const = default;
   };
-  std::map<AliveKey, std::vector<std::vector<AliveState>>> alive_;  // [stage]
+  std::map<AliveKey, std::vector<std::vector<AliveState>>> alive_;       // [stage]
   std::map<std::vector<std::int64_t>, std::vector<LayerRange>> splits_;  // the fastest, by what decides them
 };
 

@@ -69,8 +69,16 @@ bool said_or(const std::string& text, bool otherwise) {
   return otherwise;
 }
 
-// DeepSpeed counts the embedding, a marker or two and the loss as layers of its own: `extra` before the
-// first.
+// Layers before a cut of DeepSpeed's, which counts more than layers: the embedding and a marker before the
+// first of a GPT (DeepSpeedExamples, Megatron-LM v1.1.5 3D); of TransGAN's 56 pieces 3 to 14 and 41 to 52 are
+// its 24 layers, between them upsampling (AMP's cost_het_model.py).
+int layers_before(int cut, int pieces, int layers) {
+  constexpr int kTransganPieces = 56, kHalf = 12;
+  if (pieces == kTransganPieces && layers == 2 * kHalf)
+    return std::clamp(cut - 3, 0, kHalf) + std::clamp(cut - 41, 0, kHalf);
+  return std::clamp(cut - 2, 0, layers);
+}
+
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
   std::vector<int> cuts;
   for (std::size_t at = 0; at < text.size();) {
@@ -79,11 +87,10 @@ std::optional<std::vector<LayerRange>> said_partition(const std::string& text, i
     at = end + 1;
   }
   if (cuts.size() < 2) return std::nullopt;
-  constexpr int kBefore = 2;  // embedding and a marker (DeepSpeedExamples, Megatron-LM v1.1.5 3D)
   std::vector<LayerRange> parts;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    const int first = std::clamp(cuts[i] - kBefore, 0, layers);
-    const int end = std::clamp(cuts[i + 1] - kBefore, 0, layers);
+    const int first = layers_before(cuts[i], cuts.back(), layers);
+    const int end = layers_before(cuts[i + 1], cuts.back(), layers);
     if (end <= first) return std::nullopt;
     parts.push_back({first, end - first});
   }

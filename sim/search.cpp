@@ -15,6 +15,7 @@
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/plan_bound.hpp"
 #include "sim/time_bound.hpp"
 #include "strategies/megatron.hpp"
 
@@ -282,7 +283,7 @@ class Searcher {
     }
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
-    const Seconds time = least_time(plan, allocation.ways(), space_.settings[refined.setting]);
+    const Seconds time = least_plan_time(book_, plan, space_.settings[refined.setting]);
     const auto cost = cost_of(plan, time);
     if (over_budget(time, cost)) return;
     ++result_.counts.evaluated;
@@ -299,36 +300,6 @@ class Searcher {
       return true;
     }
     return false;
-  }
-
-  // No stage can end before the stages above it have passed it a microbatch, it has done all of its own, and
-  // its gradients have gone back through them or been reduced and its parameters are updated. Weight
-  // gradients that are split off may come after those; where ranks go on by themselves the next iteration
-  // begins while a stage is at work.
-  Seconds least_time(const ParallelStrategy& plan, const Ways& ways, const Setting& setting) const {
-    const Backward pass = backward_of(plan.schedule);
-    Seconds lead, most;
-    const ShardCost* cost = nullptr;
-    double reduction = 0;  // s of a layer
-    for (int stage = 0; stage < plan.pipeline; ++stage) {
-      const int group = plan.stages[static_cast<std::size_t>(stage)].group;
-      if (stage == 0 || group != plan.stages[static_cast<std::size_t>(stage - 1)].group) {
-        cost = &book_.shard(shard_key(plan, stage));
-        reduction = bounds_.layers_alike() ? least_reduction(book_, group, ways, setting) : 0;
-      }
-      Seconds work, first_chunk;
-      int layers = 0;
-      for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-        const PartTimes times = book_.part_times(*cost, plan.part(stage, chunk), plan.recompute);
-        if (chunk == 0) first_chunk = times.forward + (pass == Backward::whole ? times.backward : Seconds(0));
-        work += times.forward + times.backward;
-        layers += plan.part(stage, chunk).count;
-      }
-      most = std::max(most,
-                      lead + work * static_cast<double>(plan.microbatches()) + Seconds(reduction * layers));
-      if (!validates_later(plan.schedule)) lead += first_chunk;
-    }
-    return most;
   }
 
   std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration) const {

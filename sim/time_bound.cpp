@@ -33,42 +33,74 @@ double fill_share(const Setting& setting, bool layers_alike) {
   return 0.0;
 }
 
-// Forward and backward seconds of each layer; the first has the embedding with it and the last the head.
-std::vector<double> block_seconds(const PriceBook& book, const ShardKey& key, Recompute recompute) {
+// Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the GPU
+// go through a stretch side by side, so that it is their sums that count, and either is below the time. `own`:
+// of the GPU alone.
+std::vector<double> part_floor(const std::vector<double>& times, const std::vector<double>& own) {
+  double host = kNever;  // of a layer it is slower with than the GPU
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (times[i] > own[i] * (1 + 1e-9)) host = std::min(host, times[i]);
+  }
+  if (host == kNever) return times;
+  const double of_host = host * static_cast<double>(times.size());
+  if (of_host <= std::accumulate(own.begin(), own.end(), 0.0)) return own;
+  return std::vector<double>(times.size(), host);
+}
+
+struct BlockTimes {
+  std::vector<double> forward, backward;
+};
+
+// The first has the embedding with it and the last the head.
+BlockTimes block_times(const PriceBook& book, const ShardKey& key, Recompute recompute) {
   // How many layers `block` repeats depends on how many there are in a part.
   if (recompute.method == RecomputeMethod::block) recompute = {};
   const ShardCost& cost = book.shard(key);
-  std::vector<double> blocks;
-  for (int layer = 0; layer < book.model().layer_count(); ++layer) {
-    const PartTimes times = book.part_times(cost, {layer, 1}, recompute);
-    blocks.push_back((times.forward + times.backward + times.weight_gradient).value());
+  const int layers = book.model().layer_count();
+  BlockTimes times, own;
+  const auto total = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };
+  for (int layer = 0; layer < layers; ++layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    const PartTimes part = book.part_times(cost, {layer, 1}, recompute);
+    times.forward.push_back(part.forward.value());
+    times.backward.push_back((part.backward + part.weight_gradient).value());
+    PassCost forward = cost.before[i + 1].forward - cost.before[i].forward;
+    PassCost backward = cost.before[i + 1].backward - cost.before[i].backward;
+    if (recompute.granularity == RecomputeGranularity::full) backward += forward;
+    if (recompute.granularity == RecomputeGranularity::selective)
+      backward += cost.before[i + 1].attention_core - cost.before[i].attention_core;
+    for (const BlockCost* end : {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
+      if (end == nullptr) continue;
+      forward += end->forward;
+      backward += end->backward;
+    }
+    own.forward.push_back(total(forward));
+    own.backward.push_back(total(backward));
   }
-  return blocks;
+  return {part_floor(times.forward, own.forward), part_floor(times.backward, own.backward)};
 }
 
-double seconds(const BlockCost& block) {
-  return (block.forward.compute + block.forward.communication + block.backward.compute +
-          block.backward.communication)
-      .value();
-}
-
-// The quickest and the slowest layer, without the embedding and the head.
-std::pair<double, double> layer_seconds(const ShardCost& cost, std::vector<double> blocks) {
-  blocks.front() -= seconds(cost.embedding);
-  blocks.back() -= seconds(cost.head);
-  const auto [quickest, slowest] = std::minmax_element(blocks.begin(), blocks.end());
-  return {*quickest * kRounding, *slowest};
+// Of a stretch of layers the shares lie between those of its layers.
+void add_shares(WorkRates& rates, const BlockTimes& times) {
+  double least = kNever, lesser = 0;
+  for (std::size_t i = 0; i < times.forward.size(); ++i) {
+    const double whole = times.forward[i] + times.backward[i];
+    least = std::min(least, times.forward[i] / whole);
+    lesser = std::max(lesser, times.forward[i] / whole);
+  }
+  rates.forward_least = rates.forward_least == 0 ? least : std::min(rates.forward_least, least);
+  rates.lesser_most = std::max(rates.lesser_most, std::min(lesser, 0.5));
 }
 
 }  // namespace
 
-double least_reduction(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
+LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
   const bool as_said = !book.cluster().network && book.cluster().links.empty();
   const int copies = ways.data * ways.context;
   if (!as_said || copies < 2 || ways.expert > 1 || setting.overlap_grad_reduce ||
       splits_backward(setting.schedule)) {
-    return 0;
+    return {};
   }
   const JobPrecision& precision = book.precision();
   const LayerSplit split{.tensor = ways.tensor,
@@ -80,67 +112,166 @@ double least_reduction(const PriceBook& book, int group, const Ways& ways, const
   const LayerShape& shape = book.model().layer(0);
   const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
   const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
-  const double sent = setting.distributed_optimizer ? gradient + stored_bytes(precision.type) : 2 * gradient;
-  const double bytes = (parameters.dense + parameters.expert) * sent;
+  const double held = parameters.dense + parameters.expert;
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;
-  if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
-  const double out = bytes * (used_nodes - 1) / used_nodes;
-  // Each copy sends by a NIC, at the best alone; with contention, all that a node sends shares its NICs.
-  const double alone = out / (each * nodes.nic.bandwidth.value());
-  if (book.cluster().contention == Contention::ideal) return alone;
-  return std::max(alone, ways.tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
+  const auto seconds = [&](double bytes) {
+    if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
+    const double out = bytes * (used_nodes - 1) / used_nodes;
+    // Each copy sends by a NIC, at the best alone; with contention, all that a node sends shares its NICs.
+    const double alone = out / (each * nodes.nic.bandwidth.value());
+    if (book.cluster().contention == Contention::ideal) return alone;
+    return std::max(alone, ways.tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
+  };
+  if (setting.distributed_optimizer)
+    return {seconds(held * gradient), seconds(held * stored_bytes(precision.type))};
+  return {seconds(held * 2 * gradient), 0};
 }
 
-TimeBound::TimeBound(const WorkRates& rates, const std::vector<double>& reduction, const Pipeline& pipeline)
+TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic, const Pipeline& pipeline)
     : pipeline_(pipeline) {
-  const std::size_t layers = rates.blocks.front().size();
-  std::vector<double> least_share(layers, kNever), least(layers, kNever);
-  double work_share = 1;  // the least that work is of work and reduction
+  std::vector<double> gathered, both;
+  double gathered_share = kNever;  // of the work of the model
+  const auto layers = static_cast<double>(rates.blocks.front().size());
   for (std::size_t g = 0; g < rates.blocks.size(); ++g) {
-    const double once = reduction[g] / pipeline.microbatches;
-    const std::vector<double>& blocks = rates.blocks[g];
-    whole_.push_back(kNever);
-    layer_.push_back(rates.layer.empty() ? kNever : rates.layer[g] + once);
-    if (blocks.front() == kNever) continue;
-    whole_[g] = std::accumulate(blocks.begin(), blocks.end(), 0.0) + once * static_cast<double>(layers);
-    for (std::size_t i = 0; i < layers; ++i) {
-      least[i] = std::min(least[i], blocks[i] + once);
-      least_share[i] = std::min(least_share[i], (blocks[i] + once) / whole_[g]);
-      work_share = std::min(work_share, blocks[i] / (blocks[i] + once));
-    }
+    gathered.push_back(traffic[g].gathered);
+    both.push_back(traffic[g].gathered + traffic[g].reduced);
+    work_.push_back(std::accumulate(rates.blocks[g].begin(), rates.blocks[g].end(), 0.0));
+    work_of_layer_.push_back(rates.layer.empty() ? kNever : rates.layer[g]);
+    layer_.push_back(work_of_layer_.back() + both.back() / pipeline.microbatches);
+    if (work_[g] == kNever) continue;
     fastest_first_.push_back(static_cast<int>(g));
+    gathered_share = std::min(gathered_share, gathered[g] * layers / work_[g]);
   }
-  share_ = std::accumulate(least_share.begin(), least_share.end(), 0.0);
-  largest_ = *std::max_element(least.begin(), least.end());
   std::stable_sort(fastest_first_.begin(), fastest_first_.end(), [&](int a, int b) {
-    return whole_[static_cast<std::size_t>(a)] < whole_[static_cast<std::size_t>(b)];
+    return work_[static_cast<std::size_t>(a)] < work_[static_cast<std::size_t>(b)];
   });
-  const double ratio = 1 - pipeline.fill * work_share / pipeline.microbatches;
-  loads_.push_back(0);
+  reduced_ = falling(rates, both, pipeline.fill * rates.forward_least);
+  const bool gpipe = pipeline.schedule == ScheduleKind::gpipe;
+  closed_ = pipeline.chunks == 1 && (gpipe || pipeline.schedule == ScheduleKind::one_f_one_b);
+  if (!closed_) {
+    gathered_ = falling(rates, gathered, pipeline.fill);
+    return;
+  }
+  share_ = falling(rates, std::vector<double>(work_.size(), 0.0), 0).share;
+  for (int behind = 0; behind < pipeline.most_stages; ++behind) {
+    const double trips = gpipe ? 0 : std::min<double>(behind, pipeline.microbatches - 1) * rates.lesser_most;
+    weight_.push_back(std::max(pipeline.microbatches - 1 - trips + gathered_share, 1e-9));
+    behind_.push_back(behind_.back() + 1 / weight_.back());
+  }
+}
+
+TimeBound::Falling TimeBound::falling(const WorkRates& rates, const std::vector<double>& once,
+                                      double fill) const {
+  const std::size_t layers = rates.blocks.front().size();
+  Falling result;
+  std::vector<double> least_share(layers, kNever), least(layers, kNever);
+  double work_share = 1;  // the least that work is of all a stage must do
+  for (std::size_t g = 0; g < rates.blocks.size(); ++g) {
+    const double more = once[g] / pipeline_.microbatches;
+    result.whole.push_back(work_[g] + more * static_cast<double>(layers));
+    if (work_[g] == kNever) continue;
+    for (std::size_t i = 0; i < layers; ++i) {
+      const double block = rates.blocks[g][i];
+      least[i] = std::min(least[i], block + more);
+      least_share[i] = std::min(least_share[i], (block + more) / result.whole[g]);
+      work_share = std::min(work_share, block / (block + more));
+    }
+  }
+  result.share = std::accumulate(least_share.begin(), least_share.end(), 0.0);
+  result.largest = *std::max_element(least.begin(), least.end());
+  const double ratio = 1 - fill * work_share / pipeline_.microbatches;
   double load = 1;
-  for (int stage = 0; stage < pipeline.most_stages; ++stage) {
-    loads_.push_back(loads_.back() + load);
+  for (int stage = 0; stage < pipeline_.most_stages; ++stage) {
+    result.loads.push_back(result.loads.back() + load);
     load *= ratio;
   }
+  return result;
 }
 
-double TimeBound::spread(const StageCounts& stages) const {
+double TimeBound::time(const Falling& falling, const StageCounts& stages) const {
   double held = 0;  // of the model, at a second of time
   std::size_t position = 0;
   for (const int group : fastest_first_) {
     const auto g = static_cast<std::size_t>(group);
     const auto end = position + static_cast<std::size_t>(stages[g]);
-    held += (loads_[end] - loads_[position]) / whole_[g];
+    held += (falling.loads[end] - falling.loads[position]) / falling.whole[g];
     position = end;
   }
-  return kRounding * pipeline_.microbatches * std::max(share_ / held, largest_);
+  return kRounding * pipeline_.microbatches * std::max(falling.share / held, falling.largest);
+}
+
+double TimeBound::spread(const StageCounts& stages) const {
+  const double reduced = time(reduced_, stages);
+  return std::max(reduced, closed_ ? kRounding * least_excess(stages).time : time(gathered_, stages));
+}
+
+// An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all of
+// it, each group more takes from the work of all or adds to it.
+TimeBound::Excess TimeBound::least_excess(const StageCounts& stages) const {
+  Excess best{kNever, kNever};
+  double held = 0, inverse = 0;  // at a second of excess
+  auto position = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    if (stages[g] == 0) continue;
+    const auto end = position - static_cast<std::size_t>(stages[g]);
+    held += (behind_[position] - behind_[end]) / work_[g];
+    inverse += behind_[position] - behind_[end];
+    position = end;
+    const double excess = share_ / held, time = excess * (1 + inverse);
+    if (time < best.time) best = {excess, time};
+  }
+  return best;
+}
+
+// The least time with such an excess: the fastest GPUs hold as much as they can.
+double TimeBound::time_with(double excess, const StageCounts& stages) const {
+  double left = share_, time = excess;
+  auto position = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    const auto end = position - static_cast<std::size_t>(stages[g]);
+    const double held = std::min(left, excess * (behind_[position] - behind_[end]) / work_[g]);
+    time += held * work_[g];
+    left -= held;
+    position = end;
+  }
+  return time;
+}
+
+// Raises an excess, layer by layer, until all layers are held. Which group is where is not known: each may have
+// the places of the most layers.
+double TimeBound::whole_layer_excess(double excess, const StageCounts& stages) const {
+  const int all = std::accumulate(stages.begin(), stages.end(), 0);
+  while (true) {
+    std::int64_t held = 0;
+    double next = kNever;
+    for (std::size_t g = 0; g < stages.size(); ++g) {
+      for (int stage = 0; stage < stages[g]; ++stage) {
+        const double layer = weight_[static_cast<std::size_t>(all - stage - 1)] * work_of_layer_[g];
+        const auto here = static_cast<std::int64_t>(excess / layer * (1 + 1e-12));
+        held += here;
+        next = std::min(next, static_cast<double>(here + 1) * layer);
+      }
+    }
+    if (held >= pipeline_.layers) return excess;
+    excess = next;
+  }
+}
+
+double TimeBound::whole_layers(const StageCounts& stages) const {
+  if (pipeline_.layers == 0) return 0;
+  const double slowest = slowest_of_whole_layers(stages);
+  if (!closed_) return slowest;
+  // Below the best excess less work does not make up for more of it, above it the other way round.
+  const double excess = whole_layer_excess(least_excess(stages).excess, stages);
+  return std::max(slowest, kRounding * time_with(excess, stages));
 }
 
 // The least slowest stage: raises the limit from the perfect spread, layer by layer, until all are held.
-double TimeBound::whole_layers(const StageCounts& stages) const {
+double TimeBound::slowest_of_whole_layers(const StageCounts& stages) const {
   const int layers = pipeline_.layers;
-  if (layers == 0) return 0;
   double rate = 0, limit = 0;
   for (std::size_t g = 0; g < stages.size(); ++g) {
     if (stages[g] == 0) continue;
@@ -182,33 +313,43 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
   const auto found = rates_.find(key);
   if (found != rates_.end()) return found->second;
   WorkRates& rates = rates_[key];
+  rates.lesser_most = 0;
   for (std::size_t g = 0; g < group_fits.size(); ++g) {
     rates.blocks.emplace_back(book_.model().layers.size(), kNever);
     if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
     const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
                          ways.expert,         setting.micro_batch, setting.sequence_parallel};
-    rates.blocks[g] = block_seconds(book_, shard, setting.recompute);
+    const BlockTimes times = block_times(book_, shard, setting.recompute);
+    add_shares(rates, times);
+    for (std::size_t i = 0; i < times.forward.size(); ++i)
+      rates.blocks[g][i] = times.forward[i] + times.backward[i];
     if (!layers_alike_) continue;
-    const auto [quickest, slowest] = layer_seconds(book_.shard(shard), rates.blocks[g]);
-    rates.layer[g] = quickest;
-    rates.alike = rates.alike && slowest <= quickest * (1 + 1e-6);
+    // Without the embedding and the head.
+    const auto inner = rates.blocks[g].size() > 2 ? 1 : 0;
+    const auto [quickest, slowest] =
+        std::minmax_element(rates.blocks[g].begin() + inner, rates.blocks[g].end() - inner);
+    rates.layer[g] = *std::min_element(rates.blocks[g].begin(), rates.blocks[g].end()) * kRounding;
+    rates.alike = rates.alike && *slowest <= *quickest * (1 + 1e-6);
   }
   return rates;
 }
 
 TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fits, const Setting& common,
                             const std::vector<Setting>& settings) {
-  std::vector<double> reduction(group_fits.size(), 0.0);
-  for (std::size_t g = 0; layers_alike_ && g < reduction.size(); ++g) {
+  std::vector<LayerTraffic> traffic(group_fits.size());
+  for (std::size_t g = 0; layers_alike_ && g < traffic.size(); ++g) {
     if (group_fits[g] == 0) continue;
-    reduction[g] = kNever;
+    traffic[g] = {kNever, kNever};
     for (const Setting& setting : settings) {
-      reduction[g] = std::min(reduction[g], least_reduction(book_, static_cast<int>(g), ways, setting));
+      const LayerTraffic least = least_traffic(book_, static_cast<int>(g), ways, setting);
+      traffic[g].reduced = std::min(traffic[g].reduced, least.reduced);
+      traffic[g].gathered = std::min(traffic[g].gathered, least.gathered);
     }
   }
   const WorkRates& of_groups = rates(ways, group_fits, common);
   TimeBound::Pipeline pipeline;
+  pipeline.schedule = common.schedule;
   pipeline.microbatches = static_cast<double>(global_batch_ / (common.micro_batch * ways.data));
   pipeline.fill = fill_share(common, layers_alike_ && of_groups.alike);
   const bool equal_parts = common.schedule == ScheduleKind::interleaved;
@@ -217,7 +358,7 @@ TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fit
     pipeline.layers = book_.model().layer_count() / common.chunks;
   }
   pipeline.most_stages = most_stages_;
-  return {of_groups, reduction, pipeline};
+  return {of_groups, traffic, pipeline};
 }
 
 }  // namespace orrery

@@ -10,55 +10,89 @@
 
 namespace orrery {
 
-// What a layer costs a stage: forward and backward of one microbatch, and once an iteration the least that
-// the reduction of its gradients and the gathering of its parameters can take. Where layers differ, `layer`
-// is empty and the second is not counted. Infinite where a group may hold no stage.
+// Seconds of one layer, once an iteration, at least.
+struct LayerTraffic {
+  double reduced = 0;   // gradients, when a stage has done its last backward
+  double gathered = 0;  // parameters, when all stages have done all that
+};
+
+// What layers cost a stage for one microbatch, at least, whichever stretch of them it holds. Infinite where a
+// group may hold no stage. Where layers differ, `layer` is empty.
 struct WorkRates {
   std::vector<std::vector<double>> blocks;  // [group][layer] s; the first with the embedding, the last with
                                             // the head
   std::vector<double> layer;                // [group] s of the quickest
+  double forward_least = 0;                 // share of the forward in any of them
+  double lesser_most = 0.5;                 // share of the shorter of forward and backward
   bool alike = true;                        // all layers take the same (measured ones may not)
 };
 
 // The bound for one setting on some ways, as a function of the stages of each group. However the layers are
-// split, a stage works on every microbatch and then reduces its gradients, and it starts after the first
-// microbatch has passed the stages above it; of schedules whose gradients return through them before the end,
-// that way counts too:
+// split, a stage works on every microbatch, after the first microbatch has passed the stages above it; then its
+// gradients are reduced, while those of schedules that pass gradients up return through the stages above; then
+// its parameters are gathered. For every stage
 //
-//   T >= fill x (work of the stages above) + M x (its own work) + (its reduction)     for every stage.
+//   T >= fill x (work above) + M x (its own work) + (its gathering),
+//   T >= fill x (forwards above) + M x (its own work) + (its reduction and gathering).
 //
-// Loads u_s (work and reduction) that make all of these equal are u_s = T (1 - fill / M)^s; they cannot hold
-// more than the model has, with the fastest GPUs in front. Where all layers are alike, whole layers bound it
-// too: the least slowest stage.
+// Loads that make all of these equal are u_s = T (1 - fill / M)^s; they cannot hold more than the model has,
+// with the fastest GPUs in front. Of 1f1b and gpipe more is known, from pipeline_time.hpp: with k stages behind,
+//
+//   T >= (work of all) + (M - 1 - k x (its forwards' share)) x (its own work) + (its gathering),
+//
+// which bounds every load for a given T less the work of all; and that is least with as much as possible on the
+// fastest GPUs. Where all layers are alike, whole layers bound both too.
 class TimeBound {
  public:
   struct Pipeline {
+    ScheduleKind schedule = ScheduleKind::one_f_one_b;
     double microbatches = 1;
     double fill = 0;  // how much of their work the stages above do before and after
     int layers = 0;   // to spread over the stages once a chunk; 0: layers are not alike
     int chunks = 1;   // in equal parts
     int most_stages = 1;
   };
-  // `reduction`: [group] s of one layer, once an iteration.
-  TimeBound(const WorkRates&, const std::vector<double>& reduction, const Pipeline&);
+  TimeBound(const WorkRates&, const std::vector<LayerTraffic>& of_groups, const Pipeline&);
   // Seconds of an iteration at least: by spreading the model perfectly, and, dearer to ask, by whole layers.
   [[nodiscard]] double spread(const StageCounts&) const;
   [[nodiscard]] double whole_layers(const StageCounts&) const;
 
  private:
+  // By loads that fall from stage to stage.
+  struct Falling {
+    std::vector<double> whole;       // [group] s of the model on one stage, a microbatch
+    std::vector<double> loads = {0};  // [p]: of the first p stages together, the first one's being 1
+    double share = 0;                // sum over blocks of the least share of `whole` it is on any group
+    double largest = 0;              // block, s a microbatch on the group that is fastest with it
+  };
+  [[nodiscard]] Falling falling(const WorkRates&, const std::vector<double>& once, double fill) const;
+  [[nodiscard]] double time(const Falling&, const StageCounts&) const;
+  // The least time above the work of all, and the time, by the bound that has it.
+  struct Excess {
+    double excess, time;
+  };
+  [[nodiscard]] Excess least_excess(const StageCounts&) const;
+  [[nodiscard]] double time_with(double excess, const StageCounts&) const;
+  [[nodiscard]] double whole_layer_excess(double from, const StageCounts&) const;
+  [[nodiscard]] double slowest_of_whole_layers(const StageCounts&) const;
+
   Pipeline pipeline_;
-  std::vector<double> whole_;       // [group] s of the model on one stage
-  std::vector<double> layer_;       // [group] s
-  std::vector<double> loads_;       // [p]: of the first p stages together, the first one's being 1
-  std::vector<int> fastest_first_;  // groups by `whole_`
-  double share_ = 0;                // sum over blocks of the least share of `whole_` it is on any group
-  double largest_ = 0;              // block, s of an iteration on the group that is fastest with it
+  std::vector<int> fastest_first_;  // groups
+  Falling gathered_, reduced_;
+  std::vector<double> layer_;  // [group] s, with gathering and reduction
+  // Of 1f1b and gpipe.
+  bool closed_ = false;
+  std::vector<double> work_;          // [group] s of the model
+  std::vector<double> work_of_layer_;  // [group] s
+  double share_ = 0;                  // as Falling::share
+  std::vector<double> weight_;        // [k stages behind] s a second of own work
+  std::vector<double> behind_ = {0};  // [k]: sum of 1 / weight_ of fewer than k behind
 };
 
-// Seconds that reducing the gradients of one layer and gathering its parameters take at least, on a stage of
-// a group: what any algorithm must send out of a node (N - 1 of N parts, twice for an all-reduce) over its
-// NICs, at full bandwidth. 0 where overlaps can hide it or experts are spread.
-double least_reduction(const PriceBook&, int group, const Ways&, const Setting&);
+// The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N
+// parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts are
+// spread.
+LayerTraffic least_traffic(const PriceBook&, int group, const Ways&, const Setting&);
 
 // Makes bounds from a price book; keeps what several share.
 class TimeBounds {
@@ -67,7 +101,6 @@ class TimeBounds {
   // `settings`: those that the bound is for; they differ from `common` in switches alone.
   TimeBound bound(const Ways&, const std::vector<char>& group_fits, const Setting& common,
                   const std::vector<Setting>& settings);
-  [[nodiscard]] bool layers_alike() const { return layers_alike_; }
 
  private:
   using RateKey = std::tuple<int, int, int, std::vector<char>, std::int64_t, bool, RecomputeGranularity>;

@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "costmodels/estimate.hpp"
+#include "costmodels/layer_pricing.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
+#include "platforms/errors.hpp"
 #include "sim/children.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/run_replay.hpp"
@@ -24,6 +26,7 @@ struct SharedBook {
   DataType type;
   bool flash_attention;
   std::int64_t sequence;
+  const LayerProfile* layers;  // null: predicted
   std::unique_ptr<PriceBook> book;
 };
 
@@ -32,19 +35,41 @@ ClusterSpec without_count(ClusterSpec cluster) {
   return cluster;
 }
 
-SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan) {
+SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, const LayerProfile* layers) {
   const ParallelStrategy& s = plan.strategies.front();
   const ClusterSpec cluster = without_count(plan.cluster);
   for (SharedBook& known : books) {
     if (known.type == s.type && known.flash_attention == s.flash_attention && known.sequence == s.sequence &&
-        known.model == plan.model && known.cluster == cluster && known.stack == plan.stack)
+        known.model == plan.model && known.cluster == cluster && known.stack == plan.stack &&
+        known.layers == layers)
       return known;
   }
   books.push_back(
-      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence,
+      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
        std::make_unique<PriceBook>(plan.model, cluster,
                                    JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
+  if (layers != nullptr) books.back().book->use_layers(0, *layers);
   return books.back();
+}
+
+const LayerProfile* layers_for(const ValidationOptions& options, const std::string& group) {
+  for (const std::string& name : {group, std::string()}) {
+    if (const auto found = options.layers.find(name); found != options.layers.end()) return &found->second;
+  }
+  return nullptr;
+}
+
+// Why the layers of a run cannot be priced from a profile.
+std::optional<std::string> unmeasured(const LayerProfile& layers, const MeasuredPlan& plan) {
+  try {
+    for (const ParallelStrategy& strategy : plan.strategies) {
+      static_cast<void>(
+          measured_layers(layers, plan.model, plan.cluster.groups.front(), shard_key(strategy, 0)));
+    }
+  } catch (const InputError&) {
+    return "layers that the layer profile does not have";
+  }
+  return std::nullopt;
 }
 
 struct MappedRun {
@@ -160,7 +185,12 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       validation.skipped.push_back({run.id(), run.group(), "neither time nor memory was published"});
       continue;
     }
-    one.book = book_for(books, one.plan).book.get();
+    const LayerProfile* layers = layers_for(options, run.group());
+    if (const auto trouble = layers == nullptr ? std::nullopt : unmeasured(*layers, one.plan)) {
+      validation.skipped.push_back({run.id(), run.group(), *trouble});
+      continue;
+    }
+    one.book = book_for(books, one.plan, layers).book.get();
     for (const ParallelStrategy& strategy : one.plan.strategies) one.book->need(strategy);
     mapped.push_back(std::move(one));
   }

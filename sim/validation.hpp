@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "analysis/statistics.hpp"
 #include "costmodels/cost_models.hpp"
 #include "sim/measured_plan.hpp"
+#include "traces/layer_profile.hpp"
 
 namespace orrery {
 
@@ -16,6 +18,9 @@ struct ValidationOptions {
   std::optional<SoftwareStack> stack;  // for every run, in place of its framework's own
   bool replay = false;                 // event by event, in place of the estimate
   int jobs = 1;
+  // Measured times of layers in place of predicted ones, by group of runs; "" for all groups without one of
+  // their own. Runs of shapes that were not measured are left out.
+  std::map<std::string, LayerProfile> layers;
   // Changes a mapped plan before it is priced: what an ablation switches off.
   std::function<void(MeasuredPlan&)> change;
 };

@@ -1,24 +1,43 @@
-// Layers per stage: the contiguous split whose slowest stage is fastest.
+// Layers per stage: the contiguous split with the least time.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "strategies/pipeline_time.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
 
-// What a stage would take for any stretch of layers: before[j] - before[i] for layers i .. j - 1, plus
-// `extra` (embedding or head). `before` has one entry more than there are layers and does not fall.
+// Forward seconds, and forward and backward seconds, of one microbatch through the first i layers, for every
+// i; embedding and head are with the first and the last layer. Does not fall.
+struct PrefixTimes {
+  std::vector<double> forward, whole;
+};
+
 struct StageLoad {
-  const std::vector<double>* before = nullptr;  // s of one microbatch, forward and backward
-  double extra = 0.0;
-  int most_layers = 0;  // that fit in memory
+  const PrefixTimes* before = nullptr;  // a stage with layers i .. j - 1 takes before[j] - before[i]
+  int most_layers = 0;                  // that fit in memory
 };
 
 // At least one layer a stage. Exact: the largest load is the least possible among all contiguous splits that
 // keep every stage within its most_layers, by the dynamic programming of AMP (arXiv 2210.07297, section 4.2).
 // Among equals, later stages take more layers: they hold fewer microbatches. Absent when nothing fits.
-std::optional<std::vector<LayerRange>> partition_layers(const std::vector<StageLoad>& stages);
+std::optional<std::vector<LayerRange>> least_slowest_split(const std::vector<StageLoad>& stages);
+
+// The same with the least pipeline_time. Exact, by dynamic programming from the last stage back: of the
+// stages after one only their time a microbatch and the time they make together count, so those pairs are
+// kept that no other is better than in both.
+std::optional<std::vector<LayerRange>> quickest_split(const std::vector<StageLoad>& stages,
+                                                      const PipelineShape&);
+
+// Stages that have as many layers each.
+struct EqualStages {
+  int stages = 0;
+  double layer = 0;  // s
+};
+// Layers of a stage of each run, one at least, `layers` in all; the largest load is the least possible. Among
+// equals the first run has fewest, then the next. Empty where nothing divides so.
+std::vector<int> equal_split(const std::vector<EqualStages>& runs, int layers);
 
 }  // namespace orrery

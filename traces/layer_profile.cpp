@@ -1,6 +1,7 @@
 #include "traces/layer_profile.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "platforms/errors.hpp"
@@ -42,12 +43,21 @@ std::string family(const std::string& gpu) {
   return gpu.substr(0, gpu.find_first_of(" -"));
 }
 
+// Letters and digits up to the first blank: "GPT-2 (24 layers)" is GPT2.
+std::string compact(const std::string& name) {
+  std::string text = name.substr(0, name.find(' '));
+  text.erase(std::remove_if(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) == 0; }),
+             text.end());
+  return text;
+}
+
 // Names are looked at only where the profile has several.
 bool is_for(const LayerProfile& profile, const LayerTable& table, std::string LayerTable::*name,
             const std::string& wanted) {
+  const std::string& own = table.*name;
   const bool one_name = std::all_of(profile.tables.begin(), profile.tables.end(),
-                                    [&](const LayerTable& each) { return each.*name == table.*name; });
-  return one_name || same_name(family(table.*name), family(wanted));
+                                    [&](const LayerTable& each) { return each.*name == own; });
+  return one_name || same_name(family(own), family(wanted)) || same_name(compact(own), compact(wanted));
 }
 
 std::string measured(const LayerProfile& profile) {
@@ -115,7 +125,10 @@ LayerTable layer_times(const LayerProfile& profile, const LayerQuery& query) {
                      "a plan of what was measured: " + measured(profile));
   }
   LayerTable table = *best;
-  const double factor = static_cast<double>(query.micro_batch) / static_cast<double>(table.micro_batch);
+  const auto time_of = [&](std::int64_t sequences) {
+    return table.fixed + (1 - table.fixed) * static_cast<double>(sequences);
+  };
+  const double factor = time_of(query.micro_batch) / time_of(table.micro_batch);
   table.micro_batch = query.micro_batch;
   table.embedding = scaled(table.embedding, factor);
   table.head = scaled(table.head, factor);

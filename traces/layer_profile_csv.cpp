@@ -70,19 +70,25 @@ std::vector<std::pair<std::size_t, std::size_t>> amp_blocks(const std::string& p
                    "gpt2 (2 rows, its layers, 4 rows) or transgan (56 rows)");
 }
 
-LayerTimes amp_times(double forward) {
-  return {Seconds(forward), Seconds(2 * forward), std::nullopt};
+constexpr double kAmpFixed = 0.3;  // layer_profile.hpp
+
+// `whole`: the same rows without tensor ways, where they were measured.
+LayerTimes amp_times(const AmpRows& rows, const AmpRows* whole, std::size_t row) {
+  const double forward = rows.forward[row];
+  const double compute = whole == nullptr ? forward : std::min(forward, whole->forward[row] / rows.tensor);
+  return {Seconds(forward), Seconds(forward + compute), std::nullopt};
 }
 
-LayerTable amp_table(const std::string& path, const AmpRows& rows) {
+LayerTable amp_table(const std::string& path, const AmpRows& rows, const AmpRows* whole) {
   LayerTable table;
+  table.fixed = kAmpFixed;
   table.model = rows.model;
   table.gpu = rows.gpu;
   table.tensor = rows.tensor;
   const auto blocks = amp_blocks(path, rows);
   const bool gpt = rows.model == "gpt2";
   for (std::size_t i = 0; i < rows.forward.size(); ++i) {
-    const LayerTimes times = amp_times(rows.forward[i]);
+    const LayerTimes times = amp_times(rows, whole, i);
     const bool layer = std::any_of(blocks.begin(), blocks.end(),
                                    [i](const auto& block) { return i >= block.first && i < block.second; });
     if (layer) {
@@ -146,7 +152,14 @@ std::vector<LayerTable> read_csv_layers(const std::string& path) {
                      "a layer profile of Aceso (op_name, ...) or AMP (layer_index, ...)");
   }
   std::vector<LayerTable> tables;
-  for (const AmpRows& each : amp_rows(path, rows)) tables.push_back(amp_table(path, each));
+  const std::vector<AmpRows> all = amp_rows(path, rows);
+  for (const AmpRows& each : all) {
+    const auto whole = std::find_if(all.begin(), all.end(), [&](const AmpRows& other) {
+      return other.model == each.model && other.gpu == each.gpu && other.tensor == 1 &&
+             other.forward.size() == each.forward.size();
+    });
+    tables.push_back(amp_table(path, each, whole == all.end() ? nullptr : &*whole));
+  }
   return tables;
 }
 

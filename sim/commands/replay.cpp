@@ -10,6 +10,7 @@
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"
+#include "sim/commands/replay_collective.hpp"
 #include "sim/durations.hpp"
 #include "sim/json_output.hpp"
 #include "sim/progress.hpp"
@@ -186,12 +187,17 @@ int run_replay_command(const Arguments& arguments) {
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
   declare_layer_profiles(line);
   declare_what_ifs(line);
+  declare_collective(line);
   if (!line.parse(arguments)) return 0;
-  if (line.has("plan") == line.has("durations")) {
+  if (line.has("collective") && !line.has("plan") && !line.has("durations")) return replay_collective(line);
+  if (line.has("collective") || line.has("plan") == line.has("durations")) {
     throw InputError("orrery replay",
-                     line.has("plan") ? "both --plan and --durations" : "neither --plan nor --durations",
-                     "one of them");
+                     line.has("collective") ? "--collective beside a plan"
+                     : line.has("plan")     ? "both --plan and --durations"
+                                            : "neither --plan nor --durations",
+                     "one of --plan, --durations and --collective");
   }
+  refuse_collective_options(line);
   if (const auto path = line.text("output")) require_writable(*path);
   return line.has("plan") ? replay_plan(line, arguments) : replay_durations(line, arguments);
 }

@@ -35,6 +35,17 @@ std::vector<MeasuredRun> only(const std::vector<std::string>& groups, std::vecto
   return kept;
 }
 
+std::map<std::string, LayerProfile> read_layers(const std::vector<std::string>& options) {
+  std::map<std::string, LayerProfile> layers;
+  for (const std::string& text : options) {
+    const std::size_t equals = text.find('=');
+    const bool named = equals != std::string::npos;
+    layers.insert_or_assign(named ? text.substr(0, equals) : "",
+                            read_layer_profile(named ? text.substr(equals + 1) : text));
+  }
+  return layers;
+}
+
 struct Switch {
   const char* name;
   void (*off)(MeasuredPlan&);
@@ -108,6 +119,10 @@ int run_validate(const Arguments& arguments) {
              "published runs (CSV, README of sim); without it the classics in the program")
       .values("group", "NAME", "only runs of this source_key; may be repeated")
       .value("stack", "NAME|FILE", "one software stack for all runs, in place of their framework's own")
+      .values(
+          "layer-profile", "[GROUP=]PATH",
+          "measured times of layers (as for `orrery replay`) in place of predicted ones, for the runs of one "
+          "source_key or of all; may be repeated")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("replay", "plays every plan event by event instead of estimating it")
       .flag("ablate", "the same with each effect switched off")
@@ -116,6 +131,7 @@ int run_validate(const Arguments& arguments) {
   const std::vector<MeasuredRun> runs = only(line.list("group"), runs_of(line));
   ValidationOptions options;
   if (const auto stack = line.text("stack")) options.stack = read_stack(*stack);
+  options.layers = read_layers(line.list("layer-profile"));
   options.replay = line.has("replay");
   options.jobs = line.jobs();
   const CostModels costs = read_costs(line);

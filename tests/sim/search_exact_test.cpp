@@ -224,19 +224,31 @@ TEST_CASE("the bound spreads the model and then counts whole layers") {
   pipeline.microbatches = 10;
   pipeline.layers = 6;
   pipeline.most_stages = 4;
-  const TimeBound bound(rates, {0, 0}, pipeline);
+  pipeline.schedule = ScheduleKind::zb_h1;
+  const std::vector<LayerTraffic> none(2);
+  const TimeBound bound(rates, none, pipeline);
   CHECK(bound.spread({1, 1}) == Approx(40));
   CHECK(bound.whole_layers({1, 1}) == Approx(40));
   CHECK(bound.spread({1, 2}) == Approx(30));
   CHECK(bound.whole_layers({1, 2}) == Approx(40));
   // A reduction of 5 s a layer is half a second more a microbatch on each: 1.5 s and 2.5 s.
   // 6 / (1 / 1.5 + 1 / 2.5) = 5.625 s; 3 and 2 layers within 5 s are 5, so 4 x 1.5 = 6 s.
-  const TimeBound reduced(rates, {5, 5}, pipeline);
+  const TimeBound reduced(rates, {{5, 0}, {5, 0}}, pipeline);
   CHECK(reduced.spread({1, 1}) == Approx(56.25));
   CHECK(reduced.whole_layers({1, 1}) == Approx(60));
   // With fill, M loads of T / M (1 - 1 / M)^s: two equal stages hold 1 + 0.9 of the first one's load.
   pipeline.fill = 1;
-  CHECK(TimeBound(rates, {0, 0}, pipeline).spread({2, 0}) == Approx(60 / 1.9));
+  CHECK(TimeBound(rates, none, pipeline).spread({2, 0}) == Approx(60 / 1.9));
+  // 1f1b, forwards a third: two fast stages hold 1 / (9 - 1 / 3) + 1 / 9 of the excess over the 6 s of all work.
+  // Whole layers: with 26 s the first holds three of 8 2/3 s and the second two of 9 s, with 27 s three and three.
+  // A fast one and a slow one hold 3 / 26 and 1 / 18.
+  pipeline.schedule = ScheduleKind::one_f_one_b;
+  rates.lesser_most = 1.0 / 3;
+  const TimeBound closed(rates, none, pipeline);
+  CHECK(closed.spread({2, 0}) == Approx(6 + 6 / (3.0 / 26 + 1.0 / 9)));
+  CHECK(closed.whole_layers({2, 0}) == Approx(6 + 27));
+  const double excess = 6 / (3.0 / 26 + 1.0 / 18), fast = excess * 3 / 26;
+  CHECK(closed.spread({1, 1}) == Approx(excess + fast + 2 * (6 - fast)));
 }
 
 TEST_CASE("the best plans know what may still matter") {

@@ -1,0 +1,120 @@
+// `orrery replay --collective`: one collective alone, as nccl-tests measures it.
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "analysis/table.hpp"
+#include "sim/collective_run.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/commands/replay_collective.hpp"
+
+namespace orrery {
+namespace {
+
+std::string number(const char* format, double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::vector<Bytes> read_sizes(const CommandLine& line) {
+  std::vector<Bytes> sizes;
+  for (const std::string& text : line.list("message")) {
+    sizes.push_back(parse_quantity<Bytes>(text, line.place("message")));
+  }
+  if (sizes.empty()) throw InputError("--collective", "no --message", "--message SIZE, once or more");
+  return sizes;
+}
+
+// The first GPUs of the cluster at its largest.
+std::vector<int> read_gpus(const CommandLine& line, const Topology& topology) {
+  if (topology.gpus() < 2) throw InputError(line.place("cluster"), "one GPU", "a cluster of two or more");
+  std::vector<int> gpus(static_cast<std::size_t>(line.integer("gpus", 2, topology.gpus(), topology.gpus())));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
+}
+
+std::optional<CollectiveAlgorithm> read_algorithm(const CommandLine& line,
+                                                  const NamedCollective& collective) {
+  const auto name = line.text("algorithm");
+  if (!name) return std::nullopt;
+  const CollectiveAlgorithm algorithm = parse_collective_algorithm(*name, line.place("algorithm"));
+  if (can_run(algorithm, collective)) return algorithm;
+  throw InputError(line.place("algorithm"), "'" + *name + "'",
+                   "an algorithm that can run " + std::string(collective.name));
+}
+
+double bus_bandwidth(const PlayedAlgorithm& played) {
+  return played.bytes.value() * played.bus_factor / played.time.value();
+}
+
+std::string table_text(const std::vector<PlayedAlgorithm>& all) {
+  Table table;
+  table.columns = {{"size"},
+                   {"algorithm"},
+                   {"time us", Align::right},
+                   {"bus GB/s", Align::right},
+                   {"over the bound", Align::right},
+                   {""}};
+  for (const PlayedAlgorithm& played : all) {
+    table.rows.push_back(
+        {to_text(played.bytes), std::string(to_text(played.algorithm)),
+         number("%.2f", played.time.value() * 1e6), number("%.2f", bus_bandwidth(played) / 1e9),
+         number("%.3f", played.time / played.least), played.nccl_choice ? "NCCL's choice" : ""});
+  }
+  return to_text(table);
+}
+
+std::string json_text(const NamedCollective& collective, const std::string& cluster, std::size_t gpus,
+                      const std::vector<PlayedAlgorithm>& all) {
+  nlohmann::ordered_json json{{"cluster", cluster}, {"collective", collective.name}, {"gpus", gpus}};
+  for (const PlayedAlgorithm& played : all) {
+    json["results"].push_back({{"bytes", played.bytes.value()},
+                               {"algorithm", to_text(played.algorithm)},
+                               {"nccl_choice", played.nccl_choice},
+                               {"time_s", played.time.value()},
+                               {"least_s", played.least.value()},
+                               {"bus_bytes_per_s", bus_bandwidth(played)}});
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+void declare_collective(CommandLine& line) {
+  line.value("collective", "KIND",
+             "plays one collective alone: all_reduce, reduce_scatter, all_gather, all_to_all or broadcast")
+      .value("cluster", "NAME|FILE", "with --collective: where")
+      .value("gpus", "N", "with --collective: the first N GPUs of the cluster (all)")
+      .values("message", "SIZE", "with --collective: bytes of one rank, such as 64MiB; may be repeated");
+}
+
+void refuse_collective_options(const CommandLine& line) {
+  for (const char* option : {"cluster", "gpus", "message"}) {
+    if (line.has(option)) throw InputError(line.place(option), "no --collective", "--collective beside it");
+  }
+}
+
+int replay_collective(const CommandLine& line) {
+  std::vector<std::string> names;
+  for (const NamedCollective& each : named_collectives()) names.emplace_back(each.name);
+  const NamedCollective& collective = named_collectives()[*line.choice("collective", names)];
+  const ClusterSpec cluster = read_cluster_option(line, line.required("cluster"));
+  std::vector<int> nodes;
+  for (const NodeGroup& group : cluster.groups) nodes.push_back(group.count.maximum);
+  const Topology topology(cluster, nodes);
+  const CollectiveQuestion question{collective, read_gpus(line, topology), read_sizes(line),
+                                    read_algorithm(line, collective)};
+  const auto played = play_alone(topology, question, line.jobs());
+  if (line.json()) {
+    std::cout << json_text(collective, cluster.name, question.gpus.size(), played);
+    return 0;
+  }
+  std::cout << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
+            << ", links at the cluster's bandwidth\n\n"
+            << table_text(played) << "\nthe bound: no algorithm that moves whole bytes takes less\n";
+  return 0;
+}
+
+}  // namespace orrery

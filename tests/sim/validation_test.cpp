@@ -185,8 +185,8 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
 TEST_CASE("a run may have dropped activations its source is silent about, where its program does") {
   // 24 layers of 2048 keep 34 B for each of 2 x 32768 tokens and 2048 elements: 109 GB; recomputed, a tenth.
   const auto run = [](const std::string& framework, const std::string& recompute) {
-    return "r,g,A100,80,8,8,," + framework +
-           ",GPT,24,2048,16,51200,32768,bf16,16,2,1,1,1,8," + recompute + ",9,,ok\n";
+    return "r,g,A100,80,8,8,," + framework + ",GPT,24,2048,16,51200,32768,bf16,16,2,1,1,1,8," + recompute +
+           ",9,,ok\n";
   };
   const auto too_big = [&](const std::string& framework, const std::string& recompute) {
     const Validation result = validate(runs_of(run(framework, recompute)), costs(), {});

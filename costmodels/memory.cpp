@@ -9,9 +9,10 @@
 namespace orrery {
 namespace {
 
-// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and its
-// gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax in fp32,
-// which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds about 6).
+// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and
+// its gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax
+// in fp32, which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds
+// about 6).
 constexpr double kLogitPeak = 14.0, kFusedLogitPeak = 6.0;
 // What stays of a logit until its backward: softmax in fp32 and the logit in 16 bits.
 constexpr double kLogitKept = 6.0;
@@ -373,7 +374,8 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     recomputed = std::max(recomputed, part.recomputed);
   }
   memory.activations += Bytes(recomputed);
-  memory.logits = logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
+  memory.logits =
+      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
   memory.communication = communication_bytes(model, strategy, stage, stack);
   memory.reserve = stack.memory_reserve;
   return memory;

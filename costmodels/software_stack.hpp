@@ -62,8 +62,8 @@ struct SoftwareStack {
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;
   bool repeated_keys = false;  // keys and values are copied for every query head before attention
-  Seconds kernel_gap;             // in which the GPU drains and fills between two kernels
-  Bytes memory_reserve{1e9};      // CUDA context, NCCL's channels and library workspaces of one GPU
+  Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
+  Bytes memory_reserve{1e9};   // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
   bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
                                       // experts it visits there

@@ -10,10 +10,15 @@ namespace {
 // multiple of it, no kernel that was measured throttled.
 constexpr double kMeasuredRows = 4096;
 
-// How long the kernel ran whose speed the time rests on. 8 bits are asked in 16, which take twice as long.
-Seconds measured_duration(const Gemm& gemm, Seconds alone) {
+// Of the GPU whose throttled kernels the efficiencies were learned from, in 16 bits: H100.
+constexpr FlopsPerSecond kMeasuredPeak(989e12);
+
+// How long the kernel ran whose speed the time rests on: on H100, also where a faster GPU is asked for. 8
+// bits are asked in 16, which take twice as long.
+Seconds measured_duration(const Gemm& gemm, const GpuSpec& gpu, Seconds alone) {
+  const double faster = gpu.bf16 ? std::max(1.0, *gpu.bf16 / kMeasuredPeak) : 1.0;
   const double rows = std::min(1.0, kMeasuredRows / static_cast<double>(std::max<std::int64_t>(gemm.m, 1)));
-  return alone * (rows * (gemm.type == DataType::fp8 ? 2.0 : 1.0));
+  return alone * (faster * rows * (gemm.type == DataType::fp8 ? 2.0 : 1.0));
 }
 
 // The bars of attention were measured cool: their benchmark sleeps between kernels "to avoid residual power
@@ -25,8 +30,9 @@ double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   }
   const auto* gemm = std::get_if<Gemm>(&op);
   if (gemm == nullptr) return 1.0;
-  constexpr double kFull = 1e-3, kGone = 4e-3;  // s
-  const double position = std::log(measured_duration(*gemm, alone).value() / kFull) / std::log(kGone / kFull);
+  constexpr double kFull = 1e-3, kGone = 4e-3;  // s: around the 2 ms of FIDELITY B 3 (assumption)
+  const double position =
+      std::log(measured_duration(*gemm, gpu, alone).value() / kFull) / std::log(kGone / kFull);
   return gpu.sustained + (1 - gpu.sustained) * std::clamp(position, 0.0, 1.0);
 }
 
@@ -35,8 +41,9 @@ double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
 Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   const bool matrix = std::holds_alternative<Gemm>(op) || std::holds_alternative<Attention>(op);
   if (!matrix || alone <= Seconds(0)) return alone;
-  // A step under a limit of 600 W in place of 700 takes 12 % longer on H100 (factryze.ai/scale-atlas/power/power-capping):
-  // ln 1.12 / ln (700 / 600). Looked for after seeing the residuals of torchtitan, whose GPUs are limited.
+  // A step under a limit of 600 W in place of 700 takes 12 % longer on H100
+  // (factryze.ai/scale-atlas/power/power-capping): ln 1.12 / ln (700 / 600). Looked for after seeing the
+  // residuals of torchtitan, whose GPUs are limited.
   constexpr double kClockExponent = 0.74;
   const double limit = gpu.power_limit ? std::pow(*gpu.power_limit / gpu.power, kClockExponent) : 1.0;
   return alone / (sustained_clock(op, gpu, alone) * limit);

@@ -318,6 +318,38 @@ TEST_CASE("a context exchange runs beside all steps of the attention but the las
   }
 }
 
+TEST_CASE("gathered keys hide under the first step alone, their fp32 gradients under the others") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  sharding.stack.context_exchange = ContextExchange::gathered;
+  sharding.stack.repeated_keys = true;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  // K and V of 8192 tokens, repeated for 64 heads of 128.
+  const double elements = 2.0 * 8192 * 64 * 128;
+  CHECK(ring_bytes(layer.forward.communication) == Approx(2 * elements * 3 / 4));
+  // Gradients of one rank's quarter are passed on after each of the four steps.
+  CHECK(ring_bytes(layer.backward.communication) == Approx(2 * elements * 3 / 4 + 4 * elements / 4 * 4));
+  REQUIRE(layer.forward.places.size() == 1);
+  CHECK(layer.forward.places[0].beside == 0.25);
+  REQUIRE(layer.backward.places.size() == 2);
+  CHECK(layer.backward.places[0].beside == 0.25);
+  CHECK(layer.backward.places[1].beside == 0.75);
+}
+
+TEST_CASE("a token goes once to each GPU of a node, or once to each node, that some of its experts are on") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  sharding.stack.deduplicated_experts = true;
+  const auto sent = [&] {
+    const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+    return all_of<Collective>(layer.forward.communication)[0].bytes.value() / (4096.0 * 4096 * 2);
+  };
+  // Two experts at random on four GPUs: on 4 (1 - (3/4)^2) of them; on two nodes: 2 (1 - (1/2)^2).
+  CHECK(sent() == Approx(1.75));
+  sharding.gpus_per_node = 2;
+  CHECK(sent() == Approx(1.5));
+}
+
 TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

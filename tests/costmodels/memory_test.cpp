@@ -199,9 +199,37 @@ TEST_CASE("only the last stage holds logits, and those of one microbatch are at 
   model.hidden = 6144;
   const ParallelStrategy strategy = spread(model, {.tensor = 2, .pipeline = 2});
   const double logits = kSequence * kMicroBatch * 51200 / 2;
-  CHECK(stage_memory(model, strategy, 0, {2}).logits == Bytes());
-  CHECK(stage_memory(model, strategy, 1, {1}).logits.value() == Approx(14 * logits));
-  CHECK(stage_memory(model, strategy, 1, {3}).logits.value() == Approx((14 + 2 * 6) * logits));
+  SoftwareStack stack;
+  stack.cross_entropy = CrossEntropyKernel::separate;
+  CHECK(stage_memory(model, strategy, 0, {2}, stack).logits == Bytes());
+  CHECK(stage_memory(model, strategy, 1, {1}, stack).logits.value() == Approx(14 * logits));
+  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx((14 + 2 * 6) * logits));
+  // A fused loss holds the logits in 16 bits and their softmax in 32, all the time.
+  stack.cross_entropy = CrossEntropyKernel::fused;
+  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx(3 * 6 * logits));
+}
+
+TEST_CASE("keys and values that a context group gathers are all there, for every query head if repeated") {
+  ModelSpec model = gpt_layers(4);
+  model.shapes[0].kv_heads = model.shapes[0].heads / 4;
+  ParallelStrategy strategy = spread(model, {});
+  strategy.context = 4;
+  // One rank's keys and values in 16 bits.
+  const double width = static_cast<double>(model.shapes[0].kv_heads * model.shapes[0].head_dim);
+  const double block = 2 * 2 * width * kSequence / 4 * kMicroBatch;
+  SoftwareStack stack;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).communication.value() == Approx(2 * block));
+  stack.context_exchange = ContextExchange::gathered;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).communication.value() == Approx(4 * block));
+  stack.repeated_keys = true;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).communication.value() == Approx(4 * 4 * block));
+}
+
+TEST_CASE("the reserve of a GPU is the stack's") {
+  const ModelSpec model = gpt_layers(4);
+  SoftwareStack stack;
+  stack.memory_reserve = Bytes(3e9);
+  CHECK(stage_memory(model, spread(model, {}), 0, {1}, stack).reserve == Bytes(3e9));
 }
 
 TEST_CASE("activations are those of each chunk times its microbatches alive") {

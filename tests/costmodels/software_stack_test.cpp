@@ -82,8 +82,45 @@ TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothin
   CHECK(under_power(attention, gpu, Seconds(9e-3)).value() == Approx(9e-3 / 0.8));
   attention.kernel = AttentionKernel::flash2;
   CHECK(under_power(attention, gpu, Seconds(9e-3)) == Seconds(9e-3));
-  gpu.power_limit = gpu.power / 32;  // 32^0.4 = 4
-  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(4 * 5e-3));
+  gpu.power_limit = gpu.power * 6 / 7;  // 600 W of 700: 12 % longer
+  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(1.12 * 5e-3).epsilon(0.002));
+}
+
+TEST_CASE("clocks of a faster GPU fade by how long H100, whose kernels were measured, would run") {
+  GpuSpec gpu = find_gpu("H100", "test");
+  gpu.sustained = 0.8;
+  const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
+  gpu.bf16 = FlopsPerSecond(2 * 989e12);
+  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / 0.9));  // as 2 ms above
+  CHECK(under_power(gemm, gpu, Seconds(2e-3)) == Seconds(2e-3));
+}
+
+TEST_CASE("gaps between kernels add up over the kernels of a part") {
+  SoftwareStack stack;
+  const PartTimes bare = times_under(stack);
+  stack.kernel_gap = microseconds(1);
+  const PartTimes with_gaps = times_under(stack);
+  // A forward layer: two norms, QKV, rope, attention, projection, two residuals, two MLP matrices and the
+  // activation; then the embedding, the last norm, the head and the loss.
+  CHECK((with_gaps.forward - bare.forward).value() == Approx(1e-6 * (32 * 11 + 4)));
+}
+
+TEST_CASE("compute beside gradient collectives slows as the stack says") {
+  ClusterSpec cluster = test::two_priced_kinds();
+  ParallelStrategy strategy;
+  strategy.data = 2;
+  strategy.global_batch = 2;
+  strategy.sequence = 4096;
+  strategy.stages = {{.group = 0, .tensor = 1}};
+  strategy.parts = {{0, model().layer_count()}};
+  strategy.nodes = {1, 0};
+  strategy.overlap_grad_reduce = true;
+  SoftwareStack stack;
+  stack.overlap_slowdown = 1.5;
+  PriceBook book(model(), cluster, {DataType::bf16, true, 4096, stack});
+  book.need(strategy);
+  book.predict(test::cost_models());
+  CHECK(book.price(strategy, Topology(cluster, strategy.nodes)).overlap_slowdown == 1.5);
 }
 
 // What the host cannot hide: the head after a forward's layers, the embedding after a backward's.

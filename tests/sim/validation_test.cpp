@@ -182,6 +182,22 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
   CHECK(accuracy(result, "").runs == 1);
 }
 
+TEST_CASE("a run may have dropped activations its source is silent about, where its program does") {
+  // 24 layers of 2048 keep 34 B for each of 2 x 32768 tokens and 2048 elements: 109 GB; recomputed, a tenth.
+  const auto run = [](const std::string& framework, const std::string& recompute) {
+    return "r,g,A100,80,8,8,," + framework + ",GPT,24,2048,16,51200,32768,bf16,16,2,1,1,1,8," + recompute +
+           ",9,,ok\n";
+  };
+  const auto too_big = [&](const std::string& framework, const std::string& recompute) {
+    const Validation result = validate(runs_of(run(framework, recompute)), costs(), {});
+    REQUIRE(result.runs.size() == 1);
+    return result.runs.front().over_memory;
+  };
+  CHECK(too_big("Megatron-Bridge 26.02", "none"));
+  CHECK_FALSE(too_big("Megatron-Bridge 26.02", ""));
+  CHECK(too_big("Megatron-Core", ""));
+}
+
 TEST_CASE("the replay of published plans agrees with their estimate where nothing contends") {
   const auto runs = runs_of(gpt("a", "2,8,2,1,1", "full,1.5,,ok"));
   ValidationOptions played;

@@ -17,27 +17,44 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
+  return each_together(topology, {&flows}).front();
+}
+
+std::vector<Seconds> each_together(const Topology& topology, const std::vector<const std::vector<Flow>*>& sets) {
+  std::size_t count = 0;
+  for (const std::vector<Flow>* set : sets) count += set->size();
+  const bool shared = count > 1 && topology.cluster().contention == Contention::shared;
   std::map<int, std::map<Seconds, Seconds>> loads;  // of every link crossed: busy by latency of the flow
-  Seconds longest;
-  const bool shared = flows.size() > 1 && topology.cluster().contention == Contention::shared;
-  for (const Flow& flow : flows) {
-    if (flow.route.count > 0)
-      longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
-    for (int i = 0; shared && i < flow.route.count; ++i) {
-      const int link = flow.route.links[static_cast<std::size_t>(i)];
-      loads[link][flow.path.latency] +=
-          flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+  for (const std::vector<Flow>* set : sets) {
+    for (const Flow& flow : *set) {
+      for (int i = 0; shared && i < flow.route.count; ++i) {
+        const int link = flow.route.links[static_cast<std::size_t>(i)];
+        loads[link][flow.path.latency] +=
+            flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+      }
     }
   }
   // What comes to a link after some latency is carried after it.
+  std::map<int, Seconds> ends;
   for (const auto& [link, load] : loads) {
     Seconds busy;
     for (auto late = load.rbegin(); late != load.rend(); ++late) {
       busy += late->second;
-      longest = std::max(longest, late->first + busy);
+      ends[link] = std::max(ends[link], late->first + busy);
     }
   }
-  return longest;
+  std::vector<Seconds> times;
+  for (const std::vector<Flow>* set : sets) {
+    Seconds longest;
+    for (const Flow& flow : *set) {
+      if (flow.route.count > 0)
+        longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+      for (int i = 0; shared && i < flow.route.count; ++i)
+        longest = std::max(longest, ends[flow.route.links[static_cast<std::size_t>(i)]]);
+    }
+    times.push_back(longest);
+  }
+  return times;
 }
 
 }  // namespace orrery

@@ -34,5 +34,7 @@ Flow make_flow(const Topology&, int from, int to, Bytes payload, const TransferE
 // link is faster than the sum of what crosses it from any latency on, which is exact for flows that share
 // evenly.
 Seconds together(const Topology&, const std::vector<Flow>& flows);
+// The same of several sets that start at once: to the end of the last flow of each set.
+std::vector<Seconds> each_together(const Topology&, const std::vector<const std::vector<Flow>*>& sets);
 
 }  // namespace orrery

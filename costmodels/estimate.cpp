@@ -72,10 +72,11 @@ class Recurrence {
     for (int replica = 0; replica < flows.replicas(); ++replica) {
       first_message_.push_back(messages);
       messages += static_cast<std::size_t>(programs.of(replica).message_count());
-      for (int boundary = 0; boundary < programs.of(replica).boundaries(); ++boundary) {
-        for (const bool gradient : {false, true})
-          transfers_.push_back(together(topology, flows.message(replica, boundary, gradient)).value());
-      }
+    }
+    const int boundaries = programs.programs.front().boundaries();
+    transfers_.resize(static_cast<std::size_t>(flows.replicas() * boundaries * 2));
+    for (int boundary = 0; boundary < boundaries; ++boundary) {
+      for (const bool gradient : {false, true}) time_messages(boundary, gradient);
     }
     posted_.assign(messages, kUnknown);
     arrival_.assign(messages, kUnknown);
@@ -344,7 +345,55 @@ class Recurrence {
     if (--collective.missing == 0) finish(id);
   }
 
-  double time_of(int id) const { return time_alone(topology_, flows_.collective(id).phases).value(); }
+  // Replicas that do the same at the same time send at the same time: those of one kind with as many
+  // microbatches.
+  bool in_step(int a, int b) const {
+    if (plan_.jitter > 0 || !plan_.slowness.empty()) return a == b;
+    return programs_.of_replica[static_cast<std::size_t>(a)] == programs_.of_replica[static_cast<std::size_t>(b)] &&
+           plan_.other_prices(a) == plan_.other_prices(b);
+  }
+
+  std::vector<int> in_step_with(int replica) const {
+    std::vector<int> all;
+    for (int other = 0; other < flows_.replicas(); ++other) {
+      if (in_step(replica, other)) all.push_back(other);
+    }
+    return all;
+  }
+
+  void time_messages(int boundary, bool gradient) {
+    const int boundaries = programs_.programs.front().boundaries();
+    for (int first = 0; first < flows_.replicas(); ++first) {
+      const std::vector<int> replicas = in_step_with(first);
+      if (replicas.front() < first) continue;
+      std::vector<const std::vector<Flow>*> sets;
+      for (const int replica : replicas) sets.push_back(&flows_.message(replica, boundary, gradient));
+      const std::vector<Seconds> times = each_together(topology_, sets);
+      for (std::size_t i = 0; i < replicas.size(); ++i) {
+        transfers_[static_cast<std::size_t>((replicas[i] * boundaries + boundary) * 2 + (gradient ? 1 : 0))] =
+            times[i].value();
+      }
+    }
+  }
+
+  // Of a collective of one replica: beside those of the replicas in step with it.
+  double time_of(int id) const {
+    const int slot = id / flows_.replicas(), replica = id % flows_.replicas();
+    const PlayedCollective& own = flows_.collective(id);
+    if (flows_.replicas() == 1 || flows_.instance(slot, 1) == flows_.instance(slot, 0))
+      return time_alone(topology_, own.phases).value();
+    double time = 0;
+    const std::vector<int> replicas = in_step_with(replica);
+    for (std::size_t phase = 0; phase < own.phases.size(); ++phase) {
+      std::vector<const std::vector<Flow>*> sets{&own.phases[phase].flows};
+      for (const int other : replicas) {
+        const auto& phases = flows_.collective(flows_.instance(slot, other)).phases;
+        if (other != replica && phase < phases.size()) sets.push_back(&phases[phase].flows);
+      }
+      time += (each_together(topology_, sets).front() + own.phases[phase].tail).value();
+    }
+    return time;
+  }
 
   void finish(int id) {
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];

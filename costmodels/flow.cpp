@@ -39,11 +39,44 @@ std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  Seconds longest;
-  for (const LinkLoad& load : loads_of(topology, flows)) {
-    longest = std::max(longest, load.latency + load.busy);
+  return each_together(topology, {&flows}).front();
+}
+
+std::vector<Seconds> each_together(const Topology& topology, const std::vector<const std::vector<Flow>*>& sets) {
+  std::size_t count = 0;
+  for (const std::vector<Flow>* set : sets) count += set->size();
+  const bool shared = count > 1 && topology.cluster().contention == Contention::shared;
+  std::map<int, std::map<Seconds, Seconds>> loads;  // of every link crossed: busy by latency of the flow
+  for (const std::vector<Flow>* set : sets) {
+    for (const Flow& flow : *set) {
+      for (int i = 0; shared && i < flow.route.count; ++i) {
+        const int link = flow.route.links[static_cast<std::size_t>(i)];
+        loads[link][flow.path.latency] +=
+            flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+      }
+    }
   }
-  return longest;
+  // What comes to a link after some latency is carried after it.
+  std::map<int, Seconds> ends;
+  for (const auto& [link, load] : loads) {
+    Seconds busy;
+    for (auto late = load.rbegin(); late != load.rend(); ++late) {
+      busy += late->second;
+      ends[link] = std::max(ends[link], late->first + busy);
+    }
+  }
+  std::vector<Seconds> times;
+  for (const std::vector<Flow>* set : sets) {
+    Seconds longest;
+    for (const Flow& flow : *set) {
+      if (flow.route.count > 0)
+        longest = std::max(longest, flow.path.latency + flow.wire / flow.path.bandwidth);
+      for (int i = 0; shared && i < flow.route.count; ++i)
+        longest = std::max(longest, ends[flow.route.links[static_cast<std::size_t>(i)]]);
+    }
+    times.push_back(longest);
+  }
+  return times;
 }
 
 }  // namespace orrery

@@ -80,13 +80,17 @@ class PriceBook::Batch {
 
   void add_block(int group, AskedBlock* block, bool* extrapolated) {
     const SoftwareStack& stack = block->sharding.stack;
-    const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time};
+    const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time, stack.compute_time,
+                                stack.network};
     add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
     add_pass(group, block->operators.backward, &block->backward, extrapolated,
-             {stack.backward_gemm, stack.attention_time, stack.elementwise_time});
+             {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time,
+              stack.network});
     add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
-    for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated);
-    for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated);
+    for (const Operator& op : block->weights.gather)
+      add(group, op, &block->gather, extrapolated, forward.of(op));
+    for (const Operator& op : block->weights.reduce)
+      add(group, op, &block->reduce, extrapolated, forward.of(op));
   }
 
   std::size_t predict(const CostModels& models, const ClusterSpec& cluster) {
@@ -137,6 +141,12 @@ struct PriceBook::SizeSeries {
 };
 
 namespace {
+
+// A link gives no more than its bandwidth, whatever a stack was calibrated to.
+TransferEfficiency under_network(const TransferEfficiency& efficiency, const NetworkShare& network) {
+  return {std::min(1.0, efficiency.inside * network.inside),
+          std::min(1.0, efficiency.between * network.between)};
+}
 
 std::vector<double> grid() {
   std::vector<double> sizes;
@@ -349,6 +359,7 @@ std::size_t PriceBook::predict(const CostModels& models) {
   auto paths = ask_paths(batch);
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
+  for (const NodeGroup& group : cluster_.groups) measured_gpus_.push_back(models.measured(group.gpu));
   sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
@@ -436,7 +447,11 @@ TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, Co
   const auto found = rings_.find({group, lanes, data, kind});
   ORRERY_ENSURE(found != rings_.end());
   const double efficiency = found->second.at(bytes.value());
-  return {efficiency, efficiency};
+  return under_network({efficiency, efficiency}, precision_.stack.network);
+}
+
+bool PriceBook::measured_gpu(int group) const {
+  return measured_gpus_.at(static_cast<std::size_t>(group));
 }
 
 double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {
@@ -453,8 +468,9 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
     message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
   }
-  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
-                        path_efficiency({from, to, false}, message.bytes)};
+  message.efficiency = under_network(
+      {path_efficiency({from, to, true}, message.bytes), path_efficiency({from, to, false}, message.bytes)},
+      precision_.stack.network);
   return message;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 const std::string kCluster =
     "name: c\ngroups:\n  - {name: a, gpu: A100-SXM4-80GB, gpus_per_node: 8, nics_per_node: 8, "
-    "nic_bandwidth: 100Gbps, count: 4}\n";
+    "nic_bandwidth: 100Gbps, count: 0..4}\n";
 
 // `tensor` ways in a node, the rest of the GPUs of `nodes` nodes data-parallel.
 OwnRun run_of(const CostModels& costs, const std::string& model, int tensor, int nodes, std::int64_t batch,

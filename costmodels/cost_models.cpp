@@ -70,6 +70,10 @@ std::vector<Prediction> CostModels::predict(std::span<const GpuSpec> gpus,
   return impl_->set.predict(gpus, queries);
 }
 
+bool CostModels::measured(const GpuSpec& gpu) const {
+  return impl_->set.measured_gpu(gpu);
+}
+
 std::string CostModels::digest() const {
   return impl_->set.digest();
 }

@@ -36,6 +36,8 @@ class CostModels {
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
 
+  // Whether GEMMs of the GPU's chip were measured.
+  [[nodiscard]] bool measured(const GpuSpec&) const;
   [[nodiscard]] std::string digest() const;  // SHA-256 of all model files, hex
 
  private:

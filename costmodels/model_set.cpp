@@ -155,6 +155,12 @@ ModelSet::GemmChoice ModelSet::gemm_model(const GpuSpec& gpu, DataType computed)
   return {same_chip.value_or(any), !same_chip && models_[any].card.measured(gpu.name)};
 }
 
+bool ModelSet::measured_gpu(const GpuSpec& gpu) const {
+  return std::any_of(models_.begin(), models_.end(), [&](const Fitted& fitted) {
+    return fitted.card.kind == ModelKind::gemm && measured_chip(fitted.card, gpu);
+  });
+}
+
 struct ModelSet::GemmBatch {
   explicit GemmBatch(std::size_t columns) : features(columns) {}
   struct Row {

@@ -32,6 +32,7 @@ class ModelSet {
 
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
+  [[nodiscard]] bool measured_gpu(const GpuSpec&) const;  // its chip has a GEMM model of its own
   [[nodiscard]] const std::string& digest() const { return digest_; }
 
  private:

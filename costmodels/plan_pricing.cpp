@@ -3,6 +3,7 @@
 
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
+#include "costmodels/stack_effects.hpp"
 #include "strategies/placement.hpp"
 
 namespace orrery {
@@ -15,8 +16,9 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
     message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
   }
-  message.efficiency = {path_efficiency({from, to, true}, message.bytes),
-                        path_efficiency({from, to, false}, message.bytes)};
+  message.efficiency = under_network(
+      {path_efficiency({from, to, true}, message.bytes), path_efficiency({from, to, false}, message.bytes)},
+      precision_.stack.network);
   return message;
 }
 

@@ -124,6 +124,7 @@ std::size_t PriceBook::predict(const CostModels& models) {
   auto paths = ask_paths(batch);
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
+  for (const NodeGroup& group : cluster_.groups) measured_gpus_.push_back(models.measured(group.gpu));
   sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
@@ -133,6 +134,10 @@ std::size_t PriceBook::predict(const CostModels& models) {
     optimizers_.emplace_back(kFirstExponent, std::move(seconds));
   }
   return count;
+}
+
+bool PriceBook::measured_gpu(int group) const {
+  return measured_gpus_.at(static_cast<std::size_t>(group));
 }
 
 const ShardCost& PriceBook::shard(const ShardKey& key) const {

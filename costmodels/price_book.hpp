@@ -98,6 +98,8 @@ class PriceBook {
   // Why the prices of a strategy are less sure: "H100: shapes outside the measured range"; empty when they
   // are not.
   [[nodiscard]] std::vector<std::string> extrapolations(const ParallelStrategy&) const;
+  // Whether GEMMs of the chip of a group's GPUs were measured, by these or another card's name.
+  [[nodiscard]] bool measured_gpu(int group) const;
 
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
@@ -145,6 +147,7 @@ class PriceBook {
   std::map<RingKey, SizeTable> rings_;    // efficiency by bytes
   std::map<PathKey, SizeTable> paths_;    // efficiency by bytes
   std::vector<SizeTable> optimizers_;     // [group] seconds by parameters
+  std::vector<bool> measured_gpus_;       // [group]
 };
 
 }  // namespace orrery

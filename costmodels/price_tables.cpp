@@ -4,6 +4,7 @@
 
 #include "costmodels/price_batch.hpp"
 #include "costmodels/price_book.hpp"
+#include "costmodels/stack_effects.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -131,7 +132,7 @@ TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, Co
   const auto found = rings_.find({group, lanes, data, kind});
   ORRERY_ENSURE(found != rings_.end());
   const double efficiency = found->second.at(bytes.value());
-  return {efficiency, efficiency};
+  return under_network({efficiency, efficiency}, precision_.stack.network);
 }
 
 double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {

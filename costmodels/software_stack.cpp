@@ -58,6 +58,27 @@ OptimizerCost read_optimizer(const YamlValue& map) {
           map.at("fixed").quantity<Seconds>()};
 }
 
+CalibratedStack read_calibrated(const YamlValue& map) {
+  map.allow_keys({"runs", "scatter", "covariance"});
+  CalibratedStack known;
+  known.runs = static_cast<int>(map.at("runs").integer(1, 1'000'000));
+  known.scatter = map.at("scatter").number(0, 10);
+  const auto rows = map.at("covariance").items();
+  if (rows.size() != known.covariance.size()) map.at("covariance").fail("four rows of four numbers");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = rows[i].items();
+    if (row.size() != rows.size()) rows[i].fail("four numbers");
+    for (std::size_t j = 0; j < row.size(); ++j) known.covariance[i][j] = row[j].number(-100, 100);
+  }
+  return known;
+}
+
+void read_network(const YamlValue& map, NetworkShare& network) {
+  map.allow_keys({"inside", "between"});
+  read_number(map, "inside", 0.01, 100, network.inside);
+  read_number(map, "between", 0.01, 100, network.between);
+}
+
 void apply(const YamlValue& map, SoftwareStack& stack) {
   map.allow_keys({"name",
                   "like",
@@ -83,6 +104,9 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "fully_sharded",
                   "overlap_grad_reduce",
                   "overlap_param_gather",
+                  "compute_time",
+                  "network",
+                  "calibrated",
                   "attention_time",
                   "elementwise_time",
                   "selective",
@@ -119,6 +143,9 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_time(map, "kernel_gap", stack.kernel_gap);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
+  read_number(map, "compute_time", 0.01, 100, stack.compute_time);
+  if (const auto network = map.find("network")) read_network(*network, stack.network);
+  if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
   read_number(map, "gradient", 1, 4, stack.gradient);
@@ -153,6 +180,8 @@ const std::vector<SoftwareStack>& presets() {
         if (stack.name != base) like->fail("the name of a row above");
       }
       apply(row, stack);
+      stack.preset = stack.name;
+      if (stack.family.empty()) stack.family = stack.name;
       stacks.push_back(std::move(stack));
     }
     return stacks;

@@ -1,6 +1,7 @@
 // What the training program adds to the GPUs' own speed: its kernels, its host, its overlaps, its data types.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,14 +44,34 @@ struct OptimizerCost {
   bool operator==(const OptimizerCost&) const = default;
 };
 
+// Bandwidth that collectives and transfers reach, over what the cost models expect.
+struct NetworkShare {
+  double inside = 1.0, between = 1.0;  // nodes
+  bool operator==(const NetworkShare&) const = default;
+};
+
+// What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
+struct CalibratedStack {
+  int runs = 0;
+  double scatter = 0;  // standard deviation of ln(predicted / measured) of a run
+  // Of ln of compute_time, host, network.inside and network.between.
+  std::array<std::array<double, 4>, 4> covariance = {};
+  bool operator==(const CalibratedStack&) const = default;
+};
+
 // One row of stacks/stacks.yaml, which says where each value comes from.
 struct SoftwareStack {
   std::string name;
+  std::string preset;  // the row it is, or that the file it comes from is like
+  std::string family;  // the first row that it is like, over however many rows between
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
   HostCost host;
+  double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
+  NetworkShare network;
+  std::optional<CalibratedStack> calibrated;
   double attention_time = 1.0;    // of its attention kernel over the one that `attention` names
   double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
   double backward_gemm = 1.0;     // time of a backward GEMM over what a forward GEMM of its shape takes

@@ -80,6 +80,14 @@ PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward
 }
 
 double KernelFactors::of(const Operator& op) const {
+  if (const auto* collective = std::get_if<Collective>(&op))
+    return 1 / (collective->ranks > collective->ranks_per_node ? network.between : network.inside);
+  if (const auto* transfer = std::get_if<PointToPoint>(&op))
+    return 1 / (transfer->same_node ? network.inside : network.between);
+  return compute * of_kernel(op);
+}
+
+double KernelFactors::of_kernel(const Operator& op) const {
   if (std::holds_alternative<Gemm>(op)) return gemm;
   if (const auto* core = std::get_if<Attention>(&op)) {
     return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
@@ -91,6 +99,11 @@ double KernelFactors::of(const Operator& op) const {
     return layer_kernel ? elementwise : 1.0;
   }
   return 1.0;
+}
+
+TransferEfficiency under_network(const TransferEfficiency& efficiency, const NetworkShare& network) {
+  return {std::min(1.0, efficiency.inside * network.inside),
+          std::min(1.0, efficiency.between * network.between)};
 }
 
 WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {

@@ -17,11 +17,20 @@ std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, Pass
 PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, const PassTimes& attention_core,
                            const Sharding&);
 
-// Times of a stack's kernels over those of the kernels that were measured.
+// Times of a stack's kernels over those of the kernels that were measured, and of its collectives over those
+// expected.
 struct KernelFactors {
   double gemm = 1.0, attention = 1.0, elementwise = 1.0;
+  double compute = 1.0;  // all of these and every other kernel
+  NetworkShare network = {};
   [[nodiscard]] double of(const Operator&) const;
+
+ private:
+  [[nodiscard]] double of_kernel(const Operator&) const;
 };
+
+// A link gives no more than its bandwidth, whatever a stack was calibrated to.
+TransferEfficiency under_network(const TransferEfficiency&, const NetworkShare&);
 
 // Of tensor collectives that the stack splits into as many chunks as there are ranks and computes beside
 // (user buffers, asynchronous tensor parallelism): the first chunk, what the GEMMs are too short for, and how

@@ -61,6 +61,8 @@ void add_run(Facts& facts, const PlanSide& side) {
   const Totals run = totals(side.book, side.strategy, Seconds(side.replay.iteration_s), side.total_tokens);
   facts.in("run");
   facts.count("iteration, s", side.replay.iteration_s);
+  facts.count("interval from, s", side.replay.iteration_s * side.band.low);
+  facts.count("interval to, s", side.replay.iteration_s * side.band.high);
   facts.count("tokens a second", run.tokens_per_s);
   facts.count("MFU", run.mfu);
   facts.count("bubble, share of all ranks' time", side.replay.bubble_fraction);

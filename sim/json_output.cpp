@@ -125,10 +125,11 @@ Json plan_json(const SearchReport& report, const ReportedPlan& plan) {
   json["strategy"] = strategy_json(report.job->model, strategy);
   json["stages"] = stages_json(report.job->cluster, plan.plan);
   json["estimate"] = totals_json(plan.estimate);
-  json["estimate"]["interval_s"] = interval_json(plan.estimate_interval);
+  json["estimate"]["interval_s"] = interval_json(plan.estimate_interval());
   json["estimate"]["extrapolated"] = plan.extrapolated;
   json["replay"] = totals_json(plan.replayed);
-  json["replay"]["interval_s"] = interval_json(interval(*report.book, strategy, plan.replayed.iteration));
+  json["replay"]["interval_s"] = interval_json(interval(plan.band, plan.replayed.iteration));
+  json["interval_basis"] = plan.band.basis;
   json["replay"]["extrapolated"] = plan.extrapolated;
   json["replay"]["bubble_fraction"] = plan.replay.bubble_fraction;
   json["replay"]["imbalance_s"] = plan.replay.imbalance_s;
@@ -170,6 +171,8 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   if (plan.book != nullptr) {
     const Totals run = totals(*plan.book, *plan.strategy, Seconds(replay.iteration_s), plan.total_tokens);
     json["mfu"] = run.mfu;
+    json["interval_s"] = interval_json(interval(plan.band, run.iteration));
+    json["interval_basis"] = plan.band.basis;
     if (!plan.strategy->replicas.empty())
       json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();

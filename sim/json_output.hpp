@@ -13,6 +13,7 @@ struct ReplayedPlan {
   const PriceBook* book = nullptr;
   const ParallelStrategy* strategy = nullptr;
   double total_tokens = 0;
+  TimeBand band = {};
 };
 std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
 std::string search_json(const SearchReport&);

@@ -12,8 +12,6 @@
 namespace orrery {
 namespace {
 
-constexpr double kMeasuredBand = 0.12, kExtrapolatedBand = 0.20, kExpertsBand = 0.30;
-
 double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strategy) {
   const std::int64_t sequence = strategy.sequence > 0 ? strategy.sequence : book.model().default_sequence;
   return static_cast<double>(strategy.global_batch) * static_cast<double>(sequence);
@@ -78,12 +76,8 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   return result;
 }
 
-Interval interval(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration) {
-  double band = book.extrapolations(strategy).empty() ? kMeasuredBand : kExtrapolatedBand;
-  for (const LayerShape& shape : book.model().shapes) {
-    if (shape.experts > 1) band = kExpertsBand;
-  }
-  return {iteration * (1 - band), iteration * (1 + band)};
+Interval interval(const TimeBand& band, Seconds iteration) {
+  return {iteration * band.low, iteration * band.high};
 }
 
 Spread spread_of(const std::vector<double>& runs) {

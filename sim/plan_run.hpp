@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/intervals.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/money.hpp"
 #include "costmodels/price_book.hpp"
@@ -27,13 +28,12 @@ struct Totals {
 // `total_tokens` 0: only one iteration is looked at; cost then has no meaning for the whole job.
 Totals totals(const PriceBook&, const ParallelStrategy&, Seconds iteration, double total_tokens);
 
-// Where the true time lies in most runs. Published runs, seen by nobody while fitting, came out within 12 %
-// on GPUs with measured operators, 20 % on extrapolated ones and 30 % for mixtures of experts (FIDELITY, part
-// B, 9.9).
+// Where the true time lies in nine runs of ten of its kind (costmodels/intervals.hpp), or under a calibrated
+// stack (calibrated_band).
 struct Interval {
   Seconds low, high;
 };
-Interval interval(const PriceBook&, const ParallelStrategy&, Seconds iteration);
+Interval interval(const TimeBand&, Seconds iteration);
 
 // The part of a replay that goes from a child process to its parent.
 struct ReplaySummary {

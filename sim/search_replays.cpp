@@ -7,6 +7,7 @@
 
 #include "sim/children.hpp"
 #include "sim/json_output.hpp"
+#include "sim/plan_band.hpp"
 #include "traces/clean_up.hpp"
 
 namespace orrery {
@@ -61,7 +62,7 @@ ReportedPlan reported(const ReplayOrder& order, RatedPlan plan, ReplaySummary re
   row.plan = std::move(plan);
   const ParallelStrategy& strategy = row.plan.strategy;
   row.estimate = totals(order.book, strategy, row.plan.iteration, order.job.total_tokens);
-  row.estimate_interval = interval(order.book, strategy, row.plan.iteration);
+  row.band = plan_band(order.book, strategy, order.costs);
   row.replayed = totals(order.book, strategy, Seconds(row.replay.iteration_s), order.job.total_tokens);
   row.extrapolated = order.book.extrapolations(strategy);
   return row;

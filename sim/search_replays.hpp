@@ -16,6 +16,7 @@ std::string numbered(const std::string& stem, int rank, const std::string& exten
 struct ReplayOrder {
   const SearchJob& job;
   const PriceBook& book;
+  const CostModels& costs;
   const RunOrigin& origin;
   std::string folder;  // of the traces: trace-01.h5 is that of the plan of rank 1
   int jobs = 1;        // processes at once

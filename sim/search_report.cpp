@@ -28,6 +28,13 @@ std::string percent(double share) {
   return fixed(100 * share, 1) + " %";
 }
 
+// "-9 +12 %": where nine true times of ten lie.
+std::string interval_text(const TimeBand& band) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%+.0f %+.0f %%", 100 * (band.low - 1), 100 * (band.high - 1));
+  return text;
+}
+
 std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column, int digits) {
   return cost ? fixed((*cost.*column).value(), digits) : std::string("?");
 }
@@ -123,6 +130,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
                    {"mbs", Align::right},
                    {"switches"},
                    {"s/iter", Align::right},
+                   {"interval", Align::right},
                    {"tokens/s", Align::right},
                    {"MFU", Align::right},
                    {"bubble", Align::right},
@@ -138,9 +146,9 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
         {std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
          std::to_string(strategy.tensor(0)), std::to_string(strategy.context), std::to_string(strategy.data),
          std::to_string(strategy.chunks), std::to_string(strategy.micro_batch), switches_text(strategy),
-         fixed(row.replayed.iteration.value(), 3), fixed(row.replayed.tokens_per_s, 0),
-         percent(row.replayed.mfu), percent(row.replay.bubble_fraction), fixed(row.replay.imbalance_s, 3),
-         memory_text(report.job->cluster, row.plan),
+         fixed(row.replayed.iteration.value(), 3), interval_text(row.band),
+         fixed(row.replayed.tokens_per_s, 0), percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
+         fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
          row.replayed.cost ? short_number(row.replayed.cost->total.value() / (money_in_thousands ? 1000 : 1))
@@ -204,8 +212,8 @@ Table csv_table(const SearchReport& report) {
                           recompute_text(strategy.recompute),
                           fixed(row.estimate.iteration.value(), 6),
                           fixed(row.replayed.iteration.value(), 6),
-                          fixed(row.estimate_interval.low.value(), 6),
-                          fixed(row.estimate_interval.high.value(), 6),
+                          fixed(row.estimate_interval().low.value(), 6),
+                          fixed(row.estimate_interval().high.value(), 6),
                           fixed(row.replayed.tokens_per_s, 1),
                           fixed(row.replayed.mfu, 5),
                           fixed(row.replay.bubble_fraction, 5),

@@ -15,7 +15,8 @@ struct ReportedPlan {
   int rank = 0;  // by replayed time, from 1
   RatedPlan plan;
   Totals estimate;
-  Interval estimate_interval;
+  TimeBand band;
+  [[nodiscard]] Interval estimate_interval() const { return interval(band, estimate.iteration); }
   Totals replayed;
   ReplaySummary replay;
   std::vector<std::string> extrapolated;  // reasons

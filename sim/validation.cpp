@@ -12,6 +12,7 @@
 #include "platforms/errors.hpp"
 #include "sim/children.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/plan_band.hpp"
 #include "sim/run_replay.hpp"
 #include "strategies/placement.hpp"
 
@@ -117,10 +118,8 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   const MeasuredRun& run = *mapped.run;
   result.id = run.id();
   result.group = run.group();
-  const auto& shapes = mapped.plan.model.shapes;
-  const bool experts =
-      std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
-  result.kind = run.text("gpu") + (experts ? " experts" : "");
+  result.trust = kind_of(*mapped.book, mapped.plan.strategies.front());
+  result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");
@@ -195,7 +194,10 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
     mapped.push_back(std::move(one));
   }
   for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
-  for (const MappedRun& one : mapped) validation.runs.push_back(validated(one, false));
+  for (const MappedRun& one : mapped) {
+    validation.runs.push_back(validated(one, false));
+    validation.runs.back().band = plan_band(*one.book, one.plan.strategies.front(), models);
+  }
   if (options.replay) replay_all(mapped, options.jobs, validation.runs);
   return validation;
 }

@@ -9,6 +9,7 @@
 
 #include "analysis/statistics.hpp"
 #include "costmodels/cost_models.hpp"
+#include "costmodels/intervals.hpp"
 #include "sim/measured_plan.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -30,7 +31,9 @@ struct ValidationOptions {
 struct ValidatedRun {
   std::string id, group;
   std::string kind;  // its GPU, and "experts" for a mixture of them
-  std::string set;   // equal for runs of the same group, model, GPU count and batch: their plans compete
+  RunKind trust;
+  TimeBand band;    // by the table that comes with Orrery, or of the calibrated stack
+  std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
   double predicted = 0, low = 0, high = 0;  // s
   std::optional<double> measured_memory;    // GiB, of the fullest GPU

@@ -90,6 +90,26 @@ Table runs_table(const Validation& validation) {
   return table;
 }
 
+Table coverage_table(const std::vector<Coverage>& coverage) {
+  Table table;
+  table.columns = {{"group"},
+                   {"runs", Align::right},
+                   {"inside %", Align::right},
+                   {"source out %", Align::right},
+                   {"its first run's interval"}};
+  double inside = 0, source_out = 0, groups = 0;
+  for (const Coverage& one : coverage) {
+    table.rows.push_back({one.name, std::to_string(one.runs), fixed(100 * one.inside, 0),
+                          fixed(100 * one.source_out, 0), one.band.basis});
+    inside += one.used ? one.inside : 0;
+    source_out += one.used ? one.source_out : 0;
+    groups += one.used;
+  }
+  table.rows.push_back(
+      {"mean of groups used", "", fixed(100 * inside / groups, 0), fixed(100 * source_out / groups, 0), ""});
+  return table;
+}
+
 // Text -> of how many runs, in the order of the text.
 Table counts_table(const char* title, const std::map<std::string, std::size_t>& counts) {
   Table table;
@@ -100,7 +120,8 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
 
 }  // namespace
 
-std::string validation_text(const Validation& validation, RunRows rows) {
+std::string validation_text(const Validation& validation, RunRows rows,
+                            const std::vector<Coverage>& coverage) {
   std::string text;
   if (rows == RunRows::listed) text += to_text(runs_table(validation)) + "\n";
   text +=
@@ -110,6 +131,11 @@ std::string validation_text(const Validation& validation, RunRows rows) {
       to_text(groups_table(validation));
   const Table memory = memory_table(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
+  if (!coverage.empty())
+    text +=
+        "\nRuns inside the 90 % interval that was made without their group, and without all of its "
+        "source\n\n" +
+        to_text(coverage_table(coverage));
   std::map<std::string, std::size_t> assumed, skipped;
   for (const ValidatedRun& run : validation.runs) {
     for (const std::string& assumption : run.assumptions) ++assumed[assumption];
@@ -123,7 +149,7 @@ std::string validation_text(const Validation& validation, RunRows rows) {
   return text;
 }
 
-std::string validation_json(const Validation& validation) {
+std::string validation_json(const Validation& validation, const std::vector<Coverage>& coverage) {
   const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
   const GroupAccuracy all = accuracy(validation, "");
   Json json;
@@ -165,13 +191,25 @@ std::string validation_json(const Validation& validation) {
   json["oom"] = {{"true_positive", memory.true_positive},
                  {"false_positive", memory.false_positive},
                  {"false_negative", memory.false_negative}};
+  json["intervals"] = Json::array();
+  for (const Coverage& one : coverage)
+    json["intervals"].push_back({{"group", one.name},
+                                 {"rows", one.runs},
+                                 {"inside", one.inside},
+                                 {"inside_source_out", one.source_out},
+                                 {"factors", {one.band.low, one.band.high}},
+                                 {"basis", one.band.basis}});
   json["runs"] = Json::array();
   for (const ValidatedRun& run : validation.runs) {
     json["runs"].push_back({{"id", run.id},
                             {"group", run.group},
+                            {"kind", run.kind},
+                            {"trust", to_text(run.trust)},
+                            {"family", run.trust.family},
                             {"measured_s", run.measured ? Json(*run.measured) : Json()},
                             {"predicted_s", run.predicted},
                             {"range_s", {run.low, run.high}},
+                            {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
                             {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
                             {"predicted_gib", run.predicted_memory},
                             {"assumptions", run.assumptions}});

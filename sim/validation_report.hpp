@@ -3,14 +3,15 @@
 
 #include <string>
 
+#include "sim/interval_fit.hpp"
 #include "sim/validation.hpp"
 
 namespace orrery {
 
 // Errors by group, what was skipped and why, and what was assumed. `every_run`: a row for each run too.
 enum class RunRows { left_out, listed };
-std::string validation_text(const Validation&, RunRows);
-std::string validation_json(const Validation&);
+std::string validation_text(const Validation&, RunRows, const std::vector<Coverage>& = {});
+std::string validation_json(const Validation&, const std::vector<Coverage>& = {});
 
 // One table: the groups, and for each named validation (a switch off) their error and bias.
 struct NamedValidation {

@@ -12,6 +12,7 @@ const std::vector<Command>& commands() {
       {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
       {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
       {"validate", "predicted against published runs: error by group", run_validate},
+      {"calibrate", "a stack fitted to runs of your own, with a narrower interval", run_calibrate},
       {"profile", "the operators of training measured on the GPUs of this machine", run_profile},
       {"fit", "efficiency models from measured operators", run_fit},
   };

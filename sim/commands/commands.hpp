@@ -18,6 +18,7 @@ int run_profile(const Arguments&);
 int run_launch(const Arguments&);
 int run_catalog(const Arguments&);
 int run_validate(const Arguments&);
+int run_calibrate(const Arguments&);
 
 struct Command {
   const char* name;

@@ -13,6 +13,7 @@
 #include "sim/compare_estimators.hpp"
 #include "sim/compare_plans.hpp"
 #include "sim/json_output.hpp"
+#include "sim/plan_band.hpp"
 #include "sim/progress.hpp"
 #include "sim/sample_plans.hpp"
 #include "traces/output_file.hpp"
@@ -75,7 +76,8 @@ std::vector<std::pair<std::string, double>> estimates_of(const PlayableFile& fil
   return estimates;
 }
 
-void print_side_by_side(const CommandLine& line, const std::vector<PlayableFile>& files) {
+void print_side_by_side(const CommandLine& line, const std::vector<PlayableFile>& files,
+                        const CostModels& costs) {
   std::vector<ChildTask> tasks;
   for (const PlayableFile& file : files) {
     tasks.push_back([&file] { return to_bytes(summarize(run_replay(file.priced, file.topology, {}), 0)); });
@@ -86,7 +88,8 @@ void print_side_by_side(const CommandLine& line, const std::vector<PlayableFile>
     const PlayableFile& file = files[i];
     const ReplaySummary replay = summary_from_bytes(answers[i]);
     facts.push_back(plan_facts({file.path, file.plan.model, file.plan.cluster, *file.book, file.strategy(),
-                                file.memory, replay, estimates_of(file), line.count("tokens").value_or(0)}));
+                                file.memory, replay, estimates_of(file), line.count("tokens").value_or(0),
+                                plan_band(*file.book, file.strategy(), costs)}));
   }
   const std::vector<FactPair> pairs = side_by_side(facts[0], facts[1]);
   const std::array<std::string, 2> paths{files[0].path, files[1].path};
@@ -121,7 +124,7 @@ int compare_files(const CommandLine& line, const std::vector<std::string>& paths
   std::vector<PlayableFile> files;
   for (const std::string& path : paths) files.push_back(load_plan(line, path, costs));
   if (files.size() == 2) {
-    print_side_by_side(line, files);
+    print_side_by_side(line, files, costs);
     return 0;
   }
   print_errors(line, compared(line, files.size(), [&](std::size_t i) {

@@ -13,6 +13,7 @@
 #include "sim/commands/replay_collective.hpp"
 #include "sim/durations.hpp"
 #include "sim/json_output.hpp"
+#include "sim/plan_band.hpp"
 #include "sim/progress.hpp"
 #include "sim/replay.hpp"
 #include "sim/search_report.hpp"
@@ -121,6 +122,11 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   ReplaySummary summary = summarize(replay, elapsed_s);
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
+  if (!line.json() && plan.book != nullptr) {
+    const Interval where = interval(plan.band, Seconds(summary.iteration_s));
+    text = "interval    " + milliseconds_text(where.low) + " to " + milliseconds_text(where.high) + " ms (" +
+           plan.band.basis + ")\n" + text;
+  }
   if (!line.json() && plan.book != nullptr && !plan.strategy->replicas.empty())
     text = "replicas    " + stages_text(plan.book->cluster(), *plan.strategy) + "\n" + text;
   if (const auto path = line.text("output")) {
@@ -164,7 +170,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const double start = now_s();
   ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs, {file.book.get(), &file.strategy(), total_tokens},
+  finish(line, replay, elapsed, runs,
+         {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs)},
          [&](ReplayResult& played) {
            RunOrigin origin = origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
            origin.stack = file.plan.stack;

@@ -204,9 +204,10 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   Table table = terminal_table(report, ranks);
   const auto width = terminal_columns();
   if (!width) return to_text(table);
-  const std::vector<std::string> gone = narrow(table, static_cast<std::size_t>(*width),
-                                               {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches",
-                                                "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
+  const std::vector<std::string> gone =
+      narrow(table, static_cast<std::size_t>(*width),
+             {"imbal. s", "$/Mtok", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
+              "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";
@@ -229,7 +230,8 @@ void print_report(const SearchReport& report, const std::string& folder,
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
-            << gantt_legend(GanttLetters::microbatch) << "\n"
+            << gantt_legend(GanttLetters::microbatch)
+            << "\ninterval of plan 1: " << report.plans.front().band.basis << "\n\n"
             << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
             << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
             << " ...\n";
@@ -343,7 +345,7 @@ int run_search(const Arguments& arguments) {
   }
 
   const Seconds before_replay = now();
-  report.plans = replay_plans({job, book, origin, folder, line.jobs()}, std::move(result.plans),
+  report.plans = replay_plans({job, book, costs, origin, folder, line.jobs()}, std::move(result.plans),
                               report.counts, progress);
   progress.clear();
   if (report.plans.empty())

@@ -1,10 +1,14 @@
 #include <iostream>
 
+#include "costmodels/classics.hpp"
+#include "costmodels/sha256.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/yaml.hpp"
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/validation_report.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
 namespace {
@@ -110,6 +114,20 @@ std::vector<NamedValidation> ablation(const std::vector<MeasuredRun>& runs, cons
   return all;
 }
 
+// Where the table of intervals comes from. No date: the same runs and models give the same bytes.
+std::vector<std::string> interval_facts(const CommandLine& line, const Validation& validation,
+                                        const CostModels& costs) {
+  const auto path = line.text("measured");
+  std::string left_out;
+  for (const std::string& name : line.list("without")) left_out += " " + name;
+  std::size_t timed = 0;
+  for (const ValidatedRun& run : validation.runs) timed += run.measured.has_value();
+  return {"Residuals of validation, ln(predicted / measured) by group: `orrery validate --write-intervals`.",
+          "runs        SHA-256 " + sha256_hex(path ? read_text_file(*path) : std::string(classics_csv())),
+          "timed runs  " + std::to_string(timed) + (left_out.empty() ? "" : "; not used, groups" + left_out),
+          "cost models " + costs.digest()};
+}
+
 }  // namespace
 
 int run_validate(const Arguments& arguments) {
@@ -126,6 +144,9 @@ int run_validate(const Arguments& arguments) {
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("replay", "plays every plan event by event instead of estimating it")
       .flag("ablate", "the same with each effect switched off")
+      .value("write-intervals", "FILE",
+             "writes the table that intervals come from: costmodels/fitted/intervals.yaml")
+      .values("without", "NAME", "a source_key that the intervals are made without; may be repeated")
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
   const std::vector<MeasuredRun> runs = only(line.list("group"), runs_of(line));
@@ -141,9 +162,17 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   const Validation validation = validate(runs, costs, options);
-  std::cout << (line.json()
-                    ? validation_json(validation)
-                    : validation_text(validation, line.has("runs") ? RunRows::listed : RunRows::left_out));
+  const std::vector<std::string> without = line.list("without");
+  if (const auto path = line.text("write-intervals")) {
+    const auto groups = residual_groups(validation, without);
+    if (groups.size() < 3)
+      throw InputError("--write-intervals", std::to_string(groups.size()) + " groups of runs", "3 or more");
+    write_file(*path, to_yaml(groups, interval_facts(line, validation, costs)));
+  }
+  const std::vector<Coverage> coverage = coverage_of(validation, without);
+  const RunRows rows = line.has("runs") ? RunRows::listed : RunRows::left_out;
+  std::cout << (line.json() ? validation_json(validation, coverage)
+                            : validation_text(validation, rows, coverage));
   return 0;
 }
 

@@ -1,0 +1,32 @@
+#include "costmodels/run_kind.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+std::string to_text(const RunKind& kind) {
+  return std::string(kind.measured_gpu ? "measured GPU" : "extrapolated GPU") +
+         (kind.experts ? ", experts" : ", dense") + (kind.host_bound ? ", host-bound" : "");
+}
+
+RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
+  RunKind kind;
+  kind.family = book.stack().family;
+  const auto& shapes = book.model().shapes;
+  kind.experts = std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
+  int host_bound = 0, parts = 0;
+  for (int replica = 0; replica < strategy.kinds(); ++replica) {
+    const ParallelStrategy alike = strategy.of_kind(replica);
+    for (int part = 0; part < alike.part_count(); ++part, ++parts) {
+      const ShardKey key = shard_key(alike, alike.rank_of_part(part));
+      kind.measured_gpu = kind.measured_gpu && book.measured_gpu(key.group);
+      const PartTimes times = book.part_times(book.shard(key), alike.parts[static_cast<std::size_t>(part)],
+                                              alike.recompute, backward_of(alike.schedule));
+      host_bound += times.host_bound;
+    }
+  }
+  kind.host_bound = 2 * host_bound > parts;
+  return kind;
+}
+
+}  // namespace orrery

@@ -1,0 +1,104 @@
+#include <cstdio>
+#include <iostream>
+
+#include "platforms/errors.hpp"
+#include "sim/calibration.hpp"
+#include "sim/command_line.hpp"
+#include "sim/commands/commands.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
+#include "sim/measured_plan.hpp"
+#include "traces/output_file.hpp"
+
+namespace orrery {
+namespace {
+
+OwnRun own_run(std::string name, const ModelSpec& model, const ClusterSpec& cluster,
+               const JobPrecision& precision, const ParallelStrategy& strategy, const CostModels& costs) {
+  OwnRun run{std::move(name), PriceBook(model, cluster, precision), strategy};
+  run.book.need(strategy);
+  static_cast<void>(run.book.predict(costs));
+  return run;
+}
+
+void leave_out(const std::string& name, const std::string& reason) {
+  std::fprintf(stderr, "orrery: %s left out: %s\n", name.c_str(), reason.c_str());
+}
+
+std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& costs) {
+  std::vector<OwnRun> runs;
+  std::optional<SoftwareStack> given;
+  if (line.has("stack")) given = read_stack_option(line);
+  for (const MeasuredRun& row : read_measured_runs(line.required("measured"))) {
+    const auto mapped = map_run(row, given);
+    if (const auto* trouble = std::get_if<Unmapped>(&mapped)) {
+      leave_out(row.id(), trouble->reason);
+      continue;
+    }
+    const auto& plan = std::get<MeasuredPlan>(mapped);
+    const auto seconds = measured_seconds(row, plan);
+    if (!seconds || plan.strategies.size() != 1) {
+      leave_out(row.id(), seconds ? "its microbatch or virtual stages are open" : "no time");
+      continue;
+    }
+    const ParallelStrategy& s = plan.strategies.front();
+    runs.push_back(own_run(row.id(), plan.model, plan.cluster,
+                           {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
+    runs.back().measured = *seconds;
+    if (runs.back().book.stack().name != runs.front().book.stack().name)
+      throw InputError(line.place("measured"),
+                       "runs of " + runs.front().book.stack().name + " and of " + plan.stack.name,
+                       "runs of one stack, or --stack");
+  }
+  return runs;
+}
+
+std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& costs) {
+  const auto plans = line.list("plan"), times = line.list("measured-time");
+  if (plans.size() != times.size())
+    throw InputError("--measured-time", std::to_string(times.size()) + " times",
+                     "one for each of " + std::to_string(plans.size()) + " --plan");
+  std::vector<OwnRun> runs;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Seconds measured = parse_quantity<Seconds>(times[i], "--measured-time");
+    if (!(measured > Seconds(0))) throw InputError("--measured-time", times[i], "a time above zero");
+    PlayableFile file = load_plan(line, plans[i], costs);
+    runs.push_back({plans[i], std::move(*file.book), file.strategy(), measured.value()});
+  }
+  return runs;
+}
+
+}  // namespace
+
+int run_calibrate(const Arguments& arguments) {
+  CommandLine line(
+      "calibrate",
+      "Fits the level of compute, host and network to runs of your own, says which of them the "
+      "runs determine,\nand writes a software stack for --stack whose intervals are narrower (-o).",
+      "orrery calibrate --plan plan.yaml --measured-time 3.2s -o mine.yaml\n"
+      "  orrery search --stack mine.yaml ...");
+  line.value("measured", "FILE", "runs of your own (CSV, README of sim)")
+      .values("plan", "FILE", "a plan that ran; may be repeated")
+      .values("measured-time", "TIME", "its time of an iteration, such as 3.2s; one for each --plan")
+      .value("stack", "NAME", "the preset to start from, in place of the runs' own")
+      .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
+  declare_layer_profiles(line);
+  if (!line.parse(arguments)) return 0;
+  if (line.has("measured") == line.has("plan"))
+    throw InputError("orrery calibrate", line.has("plan") ? "both --measured and --plan" : "no run",
+                     "--measured FILE, or --plan FILE with --measured-time");
+  const CostModels costs = read_costs(line);
+  const std::vector<OwnRun> runs =
+      line.has("measured") ? runs_of_table(line, costs) : runs_of_plans(line, costs);
+  const Calibration result = calibrate(runs, costs);
+  std::string text = line.json() ? calibration_json(result) : calibration_text(result);
+  if (const auto path = line.text("output")) {
+    write_file(*path, calibrated_yaml(result, runs.front().book.stack().preset));
+    if (!line.json()) text += "\nstack   " + *path + "\n";
+  }
+  std::cout << text;
+  return 0;
+}
+
+}  // namespace orrery

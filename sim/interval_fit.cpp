@@ -1,0 +1,99 @@
+#include "sim/interval_fit.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery {
+namespace {
+
+std::string name_of(const ValidatedRun& run) {
+  return run.group + " " + run.kind;
+}
+
+double residual(const ValidatedRun& run) {
+  return std::log(run.predicted / *run.measured);
+}
+
+template <class Drop>
+std::vector<ResidualGroup> groups_but(const std::vector<ResidualGroup>& all, const Drop& drop) {
+  std::vector<ResidualGroup> kept;
+  for (const ResidualGroup& group : all) {
+    if (!drop(group)) kept.push_back(group);
+  }
+  constexpr std::size_t kLeast = 3;
+  if (kept.size() >= kLeast) return kept;
+  for (const ResidualGroup& group : built_in_residuals()) {
+    if (!drop(group)) kept.push_back(group);
+  }
+  return kept;
+}
+
+bool holds(const TimeBand& band, const ValidatedRun& run) {
+  return *run.measured >= run.predicted * band.low && *run.measured <= run.predicted * band.high;
+}
+
+}  // namespace
+
+std::vector<ResidualGroup> residual_groups(const Validation& validation,
+                                           const std::vector<std::string>& without) {
+  std::vector<ResidualGroup> groups;
+  std::vector<std::vector<double>> residuals;
+  for (const ValidatedRun& run : validation.runs) {
+    if (!run.measured || std::find(without.begin(), without.end(), run.group) != without.end()) continue;
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const ResidualGroup& group) {
+      return group.name == name_of(run) && group.kind == run.trust;
+    });
+    const auto index = static_cast<std::size_t>(found - groups.begin());
+    if (found == groups.end()) {
+      groups.push_back({name_of(run), run.group, run.trust});
+      residuals.emplace_back();
+    }
+    residuals[index].push_back(residual(run));
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const double n = static_cast<double>(residuals[i].size());
+    double squares = 0;
+    for (const double value : residuals[i]) groups[i].mean += value / n;
+    for (const double value : residuals[i]) squares += (value - groups[i].mean) * (value - groups[i].mean);
+    groups[i].runs = static_cast<int>(residuals[i].size());
+    groups[i].variance = n > 1 ? squares / (n - 1) : 0;
+  }
+  return groups;
+}
+
+std::vector<Coverage> coverage_of(const Validation& validation, const std::vector<std::string>& without) {
+  const std::vector<ResidualGroup> all = residual_groups(validation, without);
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<const ValidatedRun*>> runs;
+  for (const ValidatedRun& run : validation.runs) {
+    if (!run.measured) continue;
+    if (runs[name_of(run)].empty()) names.push_back(name_of(run));
+    runs[name_of(run)].push_back(&run);
+  }
+  std::vector<Coverage> rows;
+  for (const std::string& name : names) {
+    const std::vector<const ValidatedRun*>& own = runs[name];
+    const auto no_group = groups_but(all, [&](const ResidualGroup& one) { return one.name == name; });
+    const auto no_source =
+        groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; });
+    const auto share = [&](const std::vector<ResidualGroup>& groups) {
+      double inside = 0;
+      std::vector<std::pair<RunKind, TimeBand>> bands;
+      for (const ValidatedRun* run : own) {
+        auto known = std::find_if(bands.begin(), bands.end(),
+                                  [&](const auto& one) { return one.first == run->trust; });
+        if (known == bands.end())
+          known = bands.insert(bands.end(), {run->trust, band_of(groups, run->trust)});
+        inside += holds(known->second, *run);
+      }
+      return inside / static_cast<double>(own.size());
+    };
+    const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
+    rows.push_back(
+        {name, own.size(), used, share(no_group), share(no_source), band_of(no_group, own.front()->trust)});
+  }
+  return rows;
+}
+
+}  // namespace orrery

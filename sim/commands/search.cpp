@@ -43,11 +43,14 @@ void declare_options(CommandLine& line) {
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
-      .flag("explain",
-            "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
+      .flag(
+          "explain",
+          "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .value("pricing", "KIND",
+             "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
 }
 
@@ -205,7 +208,7 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   const auto width = terminal_columns();
   if (!width) return to_text(table);
   const std::vector<std::string> gone = narrow(table, static_cast<std::size_t>(*width),
-                                               {"imbal. s", "$/Mtok", "tokens/s", "memory", "switches",
+                                               {"imbal. s", "$/Mtok", "kWh", "tokens/s", "memory", "switches",
                                                 "bubble", "layers", "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
@@ -223,6 +226,7 @@ void print_report(const SearchReport& report, const std::string& folder,
     std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
               << plans_text(report, report.pareto);
   }
+  std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
                "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";

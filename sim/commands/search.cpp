@@ -45,7 +45,8 @@ void declare_options(CommandLine& line) {
       .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
       .flag(
           "explain",
-          "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
+          "looks at every candidate, so that what each rule, shape, memory and limit drops is counted;\n"
+          "with a plan file after it: says why that plan ranks where it does, or what would make it feasible")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
@@ -317,7 +318,14 @@ int run_search(const Arguments& arguments) {
       "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
       "--tokens 1T -o out");
   declare_search_options(line);
+  line.positional("plan", "A plan file, beside --explain.");
   if (!line.parse(arguments)) return 0;
+  if (const std::vector<std::string> plans = line.list("plan"); !plans.empty()) {
+    if (plans.size() > 1 || !line.has("explain"))
+      throw InputError("orrery search", quote_for_message(plans.back()) + ", which belongs to no option",
+                       "options only, or --explain and one plan file");
+    return explain_plan(line, plans.front());
+  }
   const SearchJob job = read_job(line);
   std::vector<Rule> rules = read_all_rules(line);
   const CostModels costs = read_costs(line);

@@ -24,11 +24,11 @@ constexpr std::string_view kSuffix = ".yaml";
 // the spine adds each way.
 constexpr Seconds kSwitchLatency = microseconds(0.13);
 
-std::vector<NodeGroup> read_groups(const YamlValue& list) {
+std::vector<NodeGroup> read_groups(const YamlValue& list, std::optional<Pricing> pricing) {
   std::vector<NodeGroup> groups;
   std::int64_t gpus = 0;
   for (const YamlValue& item : list.items()) {
-    const NodeGroup group = parse_node_group(item);
+    const NodeGroup group = parse_node_group(item, pricing);
     for (const NodeGroup& earlier : groups) {
       if (earlier.name == group.name) item.at("name").fail("a name that no other group has");
     }
@@ -65,13 +65,14 @@ std::string read_region_end(const YamlValue& value, const std::vector<std::strin
 }
 
 RegionLink read_region_link(const YamlValue& map, const std::vector<std::string>& regions) {
-  map.allow_keys({"from", "to", "bandwidth", "latency"});
+  map.allow_keys({"from", "to", "bandwidth", "latency", "price"});
   RegionLink region;
   region.from = read_region_end(map.at("from"), regions);
   region.to = read_region_end(map.at("to"), regions);
   if (region.from == region.to) map.at("to").fail("another region than from");
   region.link.bandwidth = map.at("bandwidth").positive_quantity<BytesPerSecond>();
   region.link.latency = map.at("latency").quantity<Seconds>();
+  if (const auto price = map.find("price")) region.price = price->quantity<DollarsPerGigabyte>();
   return region;
 }
 
@@ -170,6 +171,18 @@ Contention read_contention(const YamlValue& root) {
   value->fail("shared or ideal");
 }
 
+Checkpointing read_checkpoint(const YamlValue& root) {
+  Checkpointing checkpoint;
+  const auto map = root.find("checkpoint");
+  if (!map) return checkpoint;
+  map->allow_keys({"write", "restart", "interval"});
+  if (const auto write = map->find("write")) checkpoint.write = write->positive_quantity<Seconds>();
+  if (const auto restart = map->find("restart")) checkpoint.restart = restart->quantity<Seconds>();
+  if (const auto interval = map->find("interval"))
+    checkpoint.interval = interval->positive_quantity<Seconds>();
+  return checkpoint;
+}
+
 std::optional<std::string_view> builtin_cluster(const std::string& name) {
   for (const EmbeddedFile& file : embedded_files(orrery_embedded_platforms)) {
     if (file.name == std::string(kFolder) + name + std::string(kSuffix)) return file.content;
@@ -179,16 +192,19 @@ std::optional<std::string_view> builtin_cluster(const std::string& name) {
 
 }  // namespace
 
-ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
+ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::optional<Pricing> pricing) {
   const YamlValue root = YamlValue::parse(yaml, file);
   if (root.kind() != YamlValue::Kind::map) root.fail("a cluster: a map with the keys name and groups");
-  root.allow_keys({"name", "groups", "fabric", "contention", "network", "links"});
+  root.allow_keys({"name", "groups", "fabric", "contention", "network", "links", "checkpoint", "pue"});
   ClusterSpec cluster;
   const auto name = root.find("name");
   cluster.name = name ? name->text() : "cluster";
-  cluster.groups = read_groups(root.at("groups"));
+  cluster.groups = read_groups(root.at("groups"), pricing);
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
   cluster.contention = read_contention(root);
+  cluster.checkpoint = read_checkpoint(root);
+  constexpr double kWorstSite = 10;
+  if (const auto pue = root.find("pue")) cluster.pue = pue->number(1, kWorstSite);
   if (const auto network = root.find("network")) {
     if (const auto fabric = root.find("fabric")) fabric->fail("no fabric beside network");
     cluster.network = parse_given_network(*network, cluster.groups);
@@ -197,8 +213,9 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file) {
   return cluster;
 }
 
-ClusterSpec read_cluster(const std::string& path_or_name) {
-  if (const auto builtin = builtin_cluster(path_or_name)) return parse_cluster(*builtin, path_or_name);
+ClusterSpec read_cluster(const std::string& path_or_name, std::optional<Pricing> pricing) {
+  if (const auto builtin = builtin_cluster(path_or_name))
+    return parse_cluster(*builtin, path_or_name, pricing);
   std::error_code ignored;  // what exists but cannot be looked at is left to read_text_file
   if (std::filesystem::status(path_or_name, ignored).type() == std::filesystem::file_type::not_found) {
     throw InputError("cluster",
@@ -206,7 +223,7 @@ ClusterSpec read_cluster(const std::string& path_or_name) {
                          did_you_mean(path_or_name, builtin_cluster_names()),
                      "the path of a cluster file or a name of `orrery catalog clusters`");
   }
-  return parse_cluster(read_text_file(path_or_name), path_or_name);
+  return parse_cluster(read_text_file(path_or_name), path_or_name, pricing);
 }
 
 std::vector<int> largest_counts(const ClusterSpec& cluster) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "platforms/gpu.hpp"
+#include "platforms/instance.hpp"
 #include "platforms/units.hpp"
 
 namespace orrery {
@@ -38,6 +39,8 @@ struct NodeGroup {
   LinkSpec nic;           // each NIC, each direction
   std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
   std::string price_source;             // "Azure eastus on demand, 2025 list"
+  // Mean time until one node is taken away or fails; absent: never. A rate of 1 / this per node.
+  std::optional<Seconds> interrupted_every;
   std::string region = "default";
   bool operator==(const NodeGroup&) const = default;
 };
@@ -52,6 +55,7 @@ enum class Contention { shared, ideal };
 struct RegionLink {
   std::string from, to;  // unordered
   LinkSpec link;
+  DollarsPerGigabyte price = {};  // of what crosses it, either way
   bool operator==(const RegionLink&) const = default;
 };
 
@@ -112,19 +116,33 @@ struct LinkOverride {
   bool operator==(const LinkOverride&) const = default;
 };
 
+// What a run does against interruptions. Assumptions unless a cluster file says better: a minute to write and
+// five to get a new node, start again and read.
+struct Checkpointing {
+  Seconds write = Seconds(60);
+  Seconds restart = Seconds(300);
+  std::optional<Seconds>
+      interval;  // of work between two; absent: the best one (costmodels/interruptions.hpp)
+  bool operator==(const Checkpointing&) const = default;
+};
+
 struct ClusterSpec {
   std::string name;
   std::vector<NodeGroup> groups;
   Fabric fabric;
   Contention contention = Contention::shared;
   std::optional<GivenNetwork> network = {};  // then fabric says nothing
-  std::vector<LinkOverride> links = {};      // in order: a later one changes what an earlier one left
+  Checkpointing checkpoint = {};
+  double pue = 1.0;  // power usage effectiveness: power of the whole site over that of its GPUs
+  std::vector<LinkOverride> links = {};  // in order: a later one changes what an earlier one left
   bool operator==(const ClusterSpec&) const = default;
 };
 
 // Reads a cluster file (YAML, README of this folder) or the name of a built-in cluster. Throws InputError.
-ClusterSpec read_cluster(const std::string& path_or_name);
-ClusterSpec parse_cluster(std::string_view yaml, const std::string& file);
+// `pricing` stands in for that of every group whose price comes from the catalog.
+ClusterSpec read_cluster(const std::string& path_or_name, std::optional<Pricing> pricing = std::nullopt);
+ClusterSpec parse_cluster(std::string_view yaml, const std::string& file,
+                          std::optional<Pricing> pricing = std::nullopt);
 // YAML that parse_cluster reads back to an equal value.
 std::string to_yaml(const ClusterSpec&);
 std::vector<std::string> builtin_cluster_names();

@@ -59,6 +59,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
   if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + exact_number(gpu.fp8_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
+  if (gpu.idle_power) out += ", idle_power: " + to_exact_text(*gpu.idle_power);
   return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
 }
 
@@ -89,6 +90,7 @@ std::string group_text(const NodeGroup& group) {
     out += gap + "price: " + to_exact_text(*group.price);
     out += gap + "price_source: " + quoted(group.price_source);
   }
+  if (group.interrupted_every) out += gap + "interrupted_every: " + to_exact_text(*group.interrupted_every);
   return out + "\n";
 }
 
@@ -108,7 +110,8 @@ std::string fabric_text(const Fabric& fabric) {
   for (const RegionLink& region : fabric.regions) {
     out += "    - {from: " + quoted(region.from) + ", to: " + quoted(region.to) +
            ", bandwidth: " + to_exact_text(region.link.bandwidth) +
-           ", latency: " + to_exact_text(region.link.latency) + "}\n";
+           ", latency: " + to_exact_text(region.link.latency) + ", price: " + to_exact_text(region.price) +
+           "}\n";
   }
   return out;
 }
@@ -148,6 +151,14 @@ std::string network_text(const NetworkTable& network) {
   return out;
 }
 
+std::string site_text(const ClusterSpec& cluster) {
+  const Checkpointing& checkpoint = cluster.checkpoint;
+  std::string out = "checkpoint: {write: " + to_exact_text(checkpoint.write) +
+                    ", restart: " + to_exact_text(checkpoint.restart);
+  if (checkpoint.interval) out += ", interval: " + to_exact_text(*checkpoint.interval);
+  return out + "}\npue: " + exact_number(cluster.pue) + "\n";
+}
+
 std::string_view contention_text(Contention contention) {
   switch (contention) {
     case Contention::shared:
@@ -166,7 +177,7 @@ std::string to_yaml(const ClusterSpec& cluster) {
   out += cluster.network ? network_text(*cluster.network->table) : fabric_text(cluster.fabric);
   out += "contention: ";
   out += contention_text(cluster.contention);
-  return out + "\n" + links_text(cluster.links);
+  return out + "\n" + site_text(cluster) + links_text(cluster.links);
 }
 
 }  // namespace orrery

@@ -95,7 +95,7 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "fp8_share", "power_limit", "source",
+                  "sustained", "fp8_share", "power_limit", "idle_power", "source",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "pcie", "evidence", "note"});
   GpuSpec gpu;
@@ -114,6 +114,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
   if (const auto power = map.find("power")) gpu.power = power->quantity<Watts>();
   if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.0);
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
+  if (const auto idle = map.find("idle_power")) gpu.idle_power = idle->quantity<Watts>();
   if (const auto limit = map.find("power_limit")) gpu.power_limit = limit->positive_quantity<Watts>();
   gpu.source = text_or(map, "source", "given by the user");
   return gpu;

@@ -33,6 +33,8 @@ struct GpuSpec {
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
   double fp8_share = 0.883;
   std::optional<Watts> power_limit;  // set by the owner, below `power`
+  std::optional<Watts>
+      idle_power;  // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)
   std::string source;
   bool operator==(const GpuSpec&) const = default;
 };

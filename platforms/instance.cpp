@@ -62,6 +62,39 @@ std::vector<InstanceSpec> read_catalog() {
 
 }  // namespace
 
+std::string_view to_text(Pricing pricing) {
+  switch (pricing) {
+    case Pricing::on_demand:
+      return "on_demand";
+    case Pricing::spot:
+      return "spot";
+    case Pricing::reserved_1y:
+      return "reserved_1y";
+  }
+  fail_ensure("a kind of pricing", __FILE__, __LINE__);
+}
+
+Pricing parse_pricing(std::string_view text, const std::string& place) {
+  for (const Pricing pricing : {Pricing::on_demand, Pricing::spot, Pricing::reserved_1y}) {
+    if (to_text(pricing) == text) return pricing;
+  }
+  throw InputError(
+      place, quote_for_message(text) + did_you_mean(std::string(text), {"on_demand", "spot", "reserved_1y"}),
+      "on_demand, spot or reserved_1y");
+}
+
+std::optional<DollarsPerHour> InstancePrice::of(Pricing pricing) const {
+  switch (pricing) {
+    case Pricing::on_demand:
+      return on_demand;
+    case Pricing::spot:
+      return spot;
+    case Pricing::reserved_1y:
+      return reserved_1y;
+  }
+  fail_ensure("a kind of pricing", __FILE__, __LINE__);
+}
+
 const std::vector<InstanceSpec>& instance_catalog() {
   static const std::vector<InstanceSpec> catalog = read_catalog();
   return catalog;

@@ -10,11 +10,18 @@
 
 namespace orrery {
 
+// How a machine is bought; a column of the price list.
+enum class Pricing { on_demand, spot, reserved_1y };
+std::string_view to_text(Pricing);  // "on_demand", as cluster files write it
+// `place` names the option or file and line in the message. Throws InputError.
+Pricing parse_pricing(std::string_view text, const std::string& place);
+
 struct InstancePrice {
   std::string region;
   std::optional<DollarsPerHour> on_demand, reserved_1y, spot;  // of the whole instance
   std::string date;                                            // of the price list
   std::string source;
+  [[nodiscard]] std::optional<DollarsPerHour> of(Pricing) const;
   bool operator==(const InstancePrice&) const = default;
 };
 

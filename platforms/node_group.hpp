@@ -8,7 +8,8 @@
 
 namespace orrery {
 
-NodeGroup parse_node_group(const YamlValue&);
+// `pricing` stands in for the group's own, where its price comes from the catalog.
+NodeGroup parse_node_group(const YamlValue&, std::optional<Pricing> pricing = std::nullopt);
 
 // A name that also becomes part of link names: letters, digits, '-' and '_'. Throws InputError.
 std::string parse_label(const YamlValue&);

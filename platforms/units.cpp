@@ -92,16 +92,20 @@ Dimension price_dimension() {
   return {"a price per hour", "32.77 USD/h", 1e9, " ", {{"USD/h", 1}, {"USD/hour", 1}}};
 }
 
+Dimension data_price_dimension() {
+  return {"a price of data", "0.02 USD/GB", 1e9, " ", {{"USD/GB", 1}, {"USD/TB", 1e-3}}};
+}
+
 Dimension power_dimension() {
   return {"a power", "700W", 1e9, "", {{"W", 1}, {"kW", kKilo}, {"MW", kMega}}};
 }
 
-enum class DimensionId { time, data, work, bandwidth, speed, money, price, power };
+enum class DimensionId { time, data, work, bandwidth, speed, money, price, data_price, power };
 
 const Dimension& dimension(DimensionId id) {
-  static const std::array<Dimension, 8> all = {time_dimension(),      data_dimension(),  work_dimension(),
-                                               bandwidth_dimension(), speed_dimension(), money_dimension(),
-                                               price_dimension(),     power_dimension()};
+  static const std::array<Dimension, 9> all = {
+      time_dimension(),  data_dimension(),  work_dimension(),       bandwidth_dimension(), speed_dimension(),
+      money_dimension(), price_dimension(), data_price_dimension(), power_dimension()};
   return all[static_cast<std::size_t>(id)];
 }
 
@@ -134,6 +138,10 @@ constexpr DimensionId dimension_of<Dollars>() {
 template <>
 constexpr DimensionId dimension_of<DollarsPerHour>() {
   return DimensionId::price;
+}
+template <>
+constexpr DimensionId dimension_of<DollarsPerGigabyte>() {
+  return DimensionId::data_price;
 }
 template <>
 constexpr DimensionId dimension_of<Watts>() {
@@ -226,6 +234,7 @@ template BytesPerSecond parse_quantity<BytesPerSecond>(std::string_view, const s
 template FlopsPerSecond parse_quantity<FlopsPerSecond>(std::string_view, const std::string&);
 template Dollars parse_quantity<Dollars>(std::string_view, const std::string&);
 template DollarsPerHour parse_quantity<DollarsPerHour>(std::string_view, const std::string&);
+template DollarsPerGigabyte parse_quantity<DollarsPerGigabyte>(std::string_view, const std::string&);
 template Watts parse_quantity<Watts>(std::string_view, const std::string&);
 
 template std::string to_exact_text<Seconds>(Seconds);
@@ -235,6 +244,7 @@ template std::string to_exact_text<BytesPerSecond>(BytesPerSecond);
 template std::string to_exact_text<FlopsPerSecond>(FlopsPerSecond);
 template std::string to_exact_text<Dollars>(Dollars);
 template std::string to_exact_text<DollarsPerHour>(DollarsPerHour);
+template std::string to_exact_text<DollarsPerGigabyte>(DollarsPerGigabyte);
 template std::string to_exact_text<Watts>(Watts);
 
 }  // namespace orrery

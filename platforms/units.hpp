@@ -52,6 +52,7 @@ using BytesPerSecond = Quantity<struct BandwidthDimension>;
 using FlopsPerSecond = Quantity<struct SpeedDimension>;
 using Dollars = Quantity<struct MoneyDimension>;
 using DollarsPerHour = Quantity<struct PriceDimension>;  // stored in USD per hour, as every price list does
+using DollarsPerGigabyte = Quantity<struct DataPriceDimension>;  // stored in USD per 1e9 bytes, likewise
 using Watts = Quantity<struct PowerDimension>;
 
 constexpr Seconds operator/(Bytes size, BytesPerSecond bandwidth) {
@@ -74,6 +75,10 @@ constexpr Flops operator*(FlopsPerSecond speed, Seconds time) {
 }
 constexpr Dollars operator*(DollarsPerHour price, Seconds time) {
   return Dollars(price.value() * time.value() / 3600.0);
+}
+
+constexpr Dollars operator*(DollarsPerGigabyte price, Bytes size) {
+  return Dollars(price.value() * size.value() / 1e9);
 }
 
 inline constexpr double kKilo = 1e3, kMega = 1e6, kGiga = 1e9, kTera = 1e12;

@@ -74,6 +74,16 @@ Json replicas_json(const ClusterSpec& cluster, const ParallelStrategy& strategy)
   return rows;
 }
 
+// Hours between two of the whole run and of work between checkpoints, null without any; by how much they
+// stretch it.
+Json interruptions_json(const Interruptions& interruptions) {
+  Json json{{"hours_between", nullptr}, {"checkpoint_hours", nullptr}, {"stretch", interruptions.stretch}};
+  if (!interruptions.every) return json;
+  json["hours_between"] = to_hours(*interruptions.every);
+  json["checkpoint_hours"] = to_hours(interruptions.interval);
+  return json;
+}
+
 Json totals_json(const Totals& totals) {
   Json json;
   json["iteration_s"] = totals.iteration.value();
@@ -85,6 +95,10 @@ Json totals_json(const Totals& totals) {
   json["usd_per_iteration"] = money(&RunCost::per_iteration);
   json["usd_per_mtoken"] = money(&RunCost::per_million_tokens);
   json["usd_total"] = money(&RunCost::total);
+  json["usd_egress"] = money(&RunCost::egress);
+  json["kwh_per_iteration"] = totals.kwh_per_iteration;
+  json["kwh_total"] = totals.kwh_total ? Json(*totals.kwh_total) : Json();
+  json["interruptions"] = interruptions_json(totals.interruptions);
   json["hours_total"] = totals.total_time ? Json(to_hours(*totals.total_time)) : Json();
   return json;
 }
@@ -177,8 +191,14 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
       json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();
     json["tokens_per_s"] = run.tokens_per_s;
+    json["kwh_per_iteration"] = run.kwh_per_iteration;
+    if (run.kwh_total) json["kwh_total"] = *run.kwh_total;
+    json["interruptions"] = interruptions_json(run.interruptions);
     if (run.total_time) json["hours_total"] = to_hours(*run.total_time);
-    if (run.total_time && run.cost) json["usd_total"] = run.cost->total.value();
+    if (run.total_time && run.cost) {
+      json["usd_total"] = run.cost->total.value();
+      json["usd_egress"] = run.cost->egress.value();
+    }
   }
   if (!replay.runs.empty()) {
     const Spread spread = spread_of(replay.runs);
@@ -206,6 +226,9 @@ std::string search_json(const SearchReport& report) {
   json["plans"] = Json::array();
   for (const ReportedPlan& plan : report.plans) json["plans"].push_back(plan_json(report, plan));
   json["pareto"] = report.pareto;
+  const Answers found = answers(report);
+  json["answers"] = {{"fastest", report.plans.empty() ? Json() : Json(found.fastest)},
+                     {"cheapest", found.cheapest ? Json(*found.cheapest) : Json()}};
   json["cost_models"] = report.cost_models;
   return text(json);
 }

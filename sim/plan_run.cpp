@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "analysis/statistics.hpp"
+#include "costmodels/egress.hpp"
+#include "costmodels/energy.hpp"
 #include "platforms/errors.hpp"
 #include "sim/network.hpp"
 #include "sim/version.hpp"
@@ -70,9 +72,20 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
       model_flops(book.model(), strategy.global_batch, strategy.sequence, AttentionCounting::full);
   const double at_peak = peak_flops(book, strategy) * iteration.value();
   result.mfu = at_peak > 0 ? flops / at_peak : 0;
-  if (total_tokens > 0) result.total_time = iteration * std::ceil(total_tokens / tokens);
-  result.cost =
-      run_cost(book.cluster(), strategy.nodes, iteration, tokens, total_tokens > 0 ? total_tokens : tokens);
+  result.interruptions = interruptions(book.cluster(), strategy.nodes);
+  result.kwh_per_iteration = energy_kwh(book, strategy, iteration) * result.interruptions.stretch;
+  if (total_tokens > 0) {
+    const double iterations = std::ceil(total_tokens / tokens);
+    result.total_time = iteration * result.interruptions.stretch * iterations;
+    result.kwh_total = result.kwh_per_iteration * iterations;
+  }
+  Dollars egress;
+  if (has_egress_price(book.cluster())) {
+    const Topology topology(book.cluster(), strategy.nodes);
+    egress = egress_of(book.price(strategy, topology), topology);
+  }
+  result.cost = run_cost(book.cluster(), strategy.nodes, iteration, tokens,
+                         total_tokens > 0 ? total_tokens : tokens, egress);
   return result;
 }
 

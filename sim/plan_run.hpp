@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/interruptions.hpp"
 #include "costmodels/intervals.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/money.hpp"
@@ -23,7 +24,10 @@ struct Totals {
   double mfu =
       0;  // model FLOPs (SEMANTICS 5, full attention) over the dense peak of all GPUs of the plan's stages
   std::optional<Seconds> total_time;  // of the whole job; absent when its tokens were not said
+  Interruptions interruptions;        // which the time and the cost of the whole job include
   std::optional<RunCost> cost;        // absent where a price is not known
+  double kwh_per_iteration = 0;
+  std::optional<double> kwh_total;  // of the whole job
 };
 // `total_tokens` 0: only one iteration is looked at; cost then has no meaning for the whole job.
 Totals totals(const PriceBook&, const ParallelStrategy&, Seconds iteration, double total_tokens);

@@ -9,8 +9,10 @@
 #include <tuple>
 
 #include "analysis/pareto.hpp"
+#include "costmodels/egress.hpp"
 #include "costmodels/estimate.hpp"
 #include "costmodels/folding.hpp"
+#include "costmodels/interruptions.hpp"
 #include "sim/best_plans.hpp"
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
@@ -26,13 +28,14 @@ Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-Seconds total_time(const SearchJob& job, Seconds iteration) {
-  return iteration * std::ceil(job.total_tokens / job.tokens_per_iteration());
+Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
+  return iteration * interruptions(job.cluster, nodes).stretch *
+         std::ceil(job.total_tokens / job.tokens_per_iteration());
 }
 
 // A candidate whose layers are not split yet: any order of the groups, any setting of the family.
 struct Coarse {
-  double least_time = 0;     // s
+  double least_time = 0;     // s of one iteration, stretched by interruptions as all times that are compared
   std::uint32_t at = 0;      // index into CandidateSpace::cases
   std::uint32_t family = 0;  // index into WaysCase::families
   std::uint32_t serial = 0;  // of its stage counts on these ways
@@ -90,14 +93,15 @@ class Searcher {
     result_.counts.operators = book_.predict(models_);
     result_.elapsed.predict = lap();
     if (pruning_) plant_seeds();
-    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
-      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
-      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
-      if (pruning_ && !best_.may_matter(least(coarse, price))) return;
-      if (seeds_.count(coarse.place()) > 0) return;
-      keep(coarse, stages);
-      if (kept_.size() >= kMostKept) work_off();
-    });
+    for_each_bounded(
+        [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
+          if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
+          coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+          if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
+          if (seeds_.count(coarse.place()) > 0) return;
+          keep(coarse, stages);
+          if (kept_.size() >= kMostKept) work_off();
+        });
     work_off();
     result_.counts.pruned = space_.shaped - refined_count_;
     select();
@@ -141,18 +145,23 @@ class Searcher {
   }
   std::size_t groups() const { return job_.cluster.groups.size(); }
 
-  // USD per second of the nodes that such a plan pays for; 0 where a price is not known.
-  double dollars_per_second(const Ways& ways, const StageCounts& stages) const {
-    const auto cost = run_cost(job_.cluster, nodes_of(job_.cluster, ways, stages), Seconds(1), 1, 1);
-    return cost ? cost->per_iteration.value() : 0;
+  // Of the nodes that such a plan uses.
+  struct NodeRate {
+    double dollars_per_second = 0;  // 0 where a price is not known
+    double stretch = 1;             // by interruptions
+  };
+  NodeRate rate_of(const Ways& ways, const StageCounts& stages) const {
+    const std::vector<int> nodes = nodes_of(job_.cluster, ways, stages);
+    const auto cost = run_cost(job_.cluster, nodes, Seconds(1), 1, 1);
+    return {cost ? cost->price.value() / 3600 : 0, interruptions(job_.cluster, nodes).stretch};
   }
 
-  static Least least(const Coarse& coarse, double dollars_per_second) {
-    return {coarse.least_time, coarse.least_time * dollars_per_second};
+  static Least least(const Coarse& coarse, const NodeRate& rate) {
+    return {coarse.least_time, coarse.least_time * rate.dollars_per_second};
   }
 
-  // Calls visit(coarse, stages, USD a second, bound) for every candidate with a shape; its time is that of
-  // the perfect spread.
+  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape; its time is that
+  // of the perfect spread.
   template <class Visit>
   void for_each_bounded(Visit visit) {
     for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
@@ -170,11 +179,11 @@ class Searcher {
         ++serial;
         if (!at.fits(stages)) return;
         const auto all = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
-        const double price = dollars_per_second(at.ways, stages);
+        const NodeRate rate = rate_of(at.ways, stages);
         counts_are_kept_ = false;
         for (std::uint32_t f = 0; f < bounds.size(); ++f) {
           if (at.families[f].stages_fit[all] == 0) continue;
-          visit(Coarse{bounds[f].spread(stages), c, f, serial, 0}, stages, price, bounds[f]);
+          visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial, 0}, stages, rate, bounds[f]);
         }
       });
     }
@@ -205,13 +214,14 @@ class Searcher {
     const auto stretch_of = [](const Coarse& coarse) {
       return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
     };
-    for_each_bounded([&](Coarse coarse, const StageCounts& stages, double price, const TimeBound& bound) {
-      if (beaten(stretch_of(coarse), least(coarse, price))) return;
-      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages));
-      const int stretch = stretch_of(coarse);
-      if (beaten(stretch, least(coarse, price)) || !may_fit(coarse, stages)) return;
-      seeds[stretch] = {least(coarse, price), coarse, stages};
-    });
+    for_each_bounded(
+        [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
+          if (beaten(stretch_of(coarse), least(coarse, rate))) return;
+          coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+          const int stretch = stretch_of(coarse);
+          if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
+          seeds[stretch] = {least(coarse, rate), coarse, stages};
+        });
     for (const auto& [stretch, seed] : seeds) {
       if (!best_.may_matter(seed.least)) continue;
       counts_are_kept_ = false;
@@ -252,8 +262,7 @@ class Searcher {
     const WaysCase& at = case_of(coarse);
     const FamilyCase& family = family_at(coarse);
     if (pruning_) {
-      const double price = dollars_per_second(at.ways, stages);
-      if (!best_.may_matter(least(coarse, price))) return;
+      if (!best_.may_matter(least(coarse, rate_of(at.ways, stages)))) return;
     }
     const std::vector<Allocation> all = orders(job_.cluster, at.ways, stages);
     for (std::uint32_t order = 0; order < all.size(); ++order) {
@@ -285,9 +294,9 @@ class Searcher {
     if (dropped_by_rule(plan)) return;
     const Seconds time = least_plan_time(book_, plan, space_.settings[refined.setting]);
     const auto cost = cost_of(plan, time);
-    if (over_budget(time, cost)) return;
+    if (over_budget(plan, time, cost)) return;
     ++result_.counts.evaluated;
-    refined.least = {time.value(), cost ? cost->per_iteration.value() : 0};
+    refined.least = {stretched(plan, time).value(), cost ? cost->per_iteration.value() : 0};
     refined_.push(refined);
   }
 
@@ -302,12 +311,17 @@ class Searcher {
     return false;
   }
 
-  std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration) const {
-    return run_cost(job_.cluster, plan.nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens);
+  std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration, Dollars egress = {}) const {
+    return run_cost(job_.cluster, plan.nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens,
+                    egress);
   }
 
-  bool over_budget(Seconds iteration, const std::optional<RunCost>& cost) {
-    const auto obstacle = limit_obstacle(job_, iteration, cost);
+  Seconds stretched(const ParallelStrategy& plan, Seconds iteration) const {
+    return iteration * interruptions(job_.cluster, plan.nodes).stretch;
+  }
+
+  bool over_budget(const ParallelStrategy& plan, Seconds iteration, const std::optional<RunCost>& cost) {
+    const auto obstacle = limit_obstacle(job_, total_time(job_, plan.nodes, iteration), cost);
     if (obstacle) reject(InfeasibleKind::budget, *obstacle);
     return obstacle.has_value();
   }
@@ -367,24 +381,25 @@ class Searcher {
     }
     plan.iteration = estimate_iteration(priced, programs, topology);
     ++result_.counts.estimated;
-    plan.total_time = total_time(job_, plan.iteration);
-    plan.cost = cost_of(plan.strategy, plan.iteration);
-    if (over_budget(plan.iteration, plan.cost)) {
+    plan.total_time = total_time(job_, plan.strategy.nodes, plan.iteration);
+    plan.cost = cost_of(plan.strategy, plan.iteration, egress_of(priced, topology));
+    if (over_budget(plan.strategy, plan.iteration, plan.cost)) {
       --result_.counts.evaluated;
       return;
     }
-    best_.add({plan.iteration.value(),
+    const Seconds held = stretched(plan.strategy, plan.iteration);
+    best_.add({held.value(),
                plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
-    rated_.push_back({std::move(plan), refined.place()});
+    rated_.push_back({std::move(plan), held, refined.place()});
   }
 
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
   void select() {
     std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
-      return std::pair(a.plan.iteration, a.place) < std::pair(b.plan.iteration, b.place);
+      return std::pair(a.held, a.place) < std::pair(b.held, b.place);
     });
     std::vector<ParetoPoint> points;
-    for (const auto& [plan, place] : rated_) {
+    for (const auto& [plan, held, place] : rated_) {
       // A plan without a price is worse than any that has one: NaN keeps it off the front.
       const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
       points.push_back({to_hours(plan.total_time), dollars});
@@ -417,6 +432,7 @@ class Searcher {
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
   struct Rated {
     RatedPlan plan;
+    Seconds held;  // for one iteration, interruptions included
     decltype(std::declval<Refined>().place()) place;
   };
   std::vector<Rated> rated_;
@@ -441,9 +457,9 @@ std::string unpriced(const ClusterSpec& cluster) {
 
 }  // namespace
 
-std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds iteration,
+std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
                                           const std::optional<RunCost>& cost) {
-  if (job.deadline && total_time(job, iteration) > *job.deadline) return "later than the deadline";
+  if (job.deadline && total_time > *job.deadline) return "later than the deadline";
   if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
   return cost ? std::string("over the budget")
               : "no price, so the budget cannot be checked: " + unpriced(job.cluster);

@@ -46,10 +46,10 @@ struct RatedPlan {
   ParallelStrategy strategy;
   std::vector<StageMemory> memory;  // [kind * P + stage], of one GPU
   Seconds iteration;                // by the exact recurrence
-  Seconds total_time;
-  std::optional<RunCost> cost;  // absent where a price is not known
-  bool on_front = false;        // of (total time, total money)
-  bool among_fastest = false;   // of SearchJob::top
+  Seconds total_time;               // of the whole job, interruptions included
+  std::optional<RunCost> cost;      // absent where a price is not known
+  bool on_front = false;            // of (total time, total money)
+  bool among_fastest = false;       // of SearchJob::top
 };
 
 struct SearchSpaceCounts {
@@ -76,8 +76,10 @@ struct SearchResult {
   std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
 };
 
-// Why a plan of this time and money is beyond the job's deadline or budget, in words; absent when it is not.
-std::optional<std::string> limit_obstacle(const SearchJob&, Seconds iteration, const std::optional<RunCost>&);
+// Why a plan of this time (interruptions of its nodes included) and money is beyond the job's deadline or
+// budget, in words; absent when it is not.
+std::optional<std::string> limit_obstacle(const SearchJob&, Seconds total_time,
+                                          const std::optional<RunCost>&);
 
 // Says what the search does now, and how many of how many are done.
 using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;

@@ -70,7 +70,10 @@ ReportedPlan reported(const ReplayOrder& order, RatedPlan plan, ReplaySummary re
 
 void rank(std::vector<ReportedPlan>& plans, const std::string& folder) {
   std::stable_sort(plans.begin(), plans.end(), [](const ReportedPlan& a, const ReportedPlan& b) {
-    return a.replay.iteration_s < b.replay.iteration_s;
+    const auto held = [](const ReportedPlan& plan) {
+      return plan.replayed.iteration * plan.replayed.interruptions.stretch;
+    };
+    return held(a) < held(b);
   });
   int rank = 0;
   for (ReportedPlan& plan : plans) {
@@ -103,7 +106,8 @@ std::vector<ReportedPlan> replay_plans(const ReplayOrder& order, std::vector<Rat
   std::vector<ReportedPlan> rows;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     ReportedPlan row = reported(order, std::move(plans[i]), summary_from_bytes(answers[i]));
-    if (const auto obstacle = limit_obstacle(order.job, row.replayed.iteration, row.replayed.cost)) {
+    if (const auto obstacle = limit_obstacle(
+            order.job, row.replayed.total_time.value_or(row.replayed.iteration), row.replayed.cost)) {
       --counts.evaluated;
       ++counts.rejected[InfeasibleKind::budget];
       ++counts.reasons[*obstacle + " when replayed"];

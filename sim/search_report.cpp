@@ -113,6 +113,52 @@ std::string layers_text(const ParallelStrategy& strategy) {
   });
 }
 
+namespace {
+
+// "plan 3: 41.2 h and 1500.00 USD (12.00 for 1.2 TB between regions), 812 kWh".
+std::string totals_text(const ReportedPlan& plan) {
+  const Totals& run = plan.replayed;
+  std::string text = "plan " + std::to_string(plan.rank) + ": ";
+  if (run.total_time) text += short_number(to_hours(*run.total_time)) + " h";
+  if (run.cost) text += ", " + fixed(run.cost->total.value(), 2) + " USD";
+  if (run.cost && run.cost->egress.value() > 0)
+    text += " (" + fixed(run.cost->egress.value(), 2) + " of it for data between regions)";
+  if (run.kwh_total) text += ", " + short_number(*run.kwh_total) + " kWh";
+  const Interruptions& lost = run.interruptions;
+  if (lost.every) {
+    text += "\n  interrupted every " + short_number(to_hours(*lost.every)) +
+            " h on average, checkpoints after " + short_number(lost.interval.value() / 60) +
+            " min of work: " + fixed(lost.stretch, 3) + " times as long as without";
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+Answers answers(const SearchReport& report) {
+  Answers found;
+  for (const ReportedPlan& plan : report.plans) {
+    if (!plan.replayed.cost) continue;
+    const auto& best =
+        report.plans[static_cast<std::size_t>(found.cheapest.value_or(plan.rank) - 1)].replayed.cost;
+    if (!found.cheapest || plan.replayed.cost->total < best->total) found.cheapest = plan.rank;
+  }
+  return found;
+}
+
+std::string answers_text(const SearchReport& report) {
+  const Answers found = answers(report);
+  std::string limits;
+  if (report.job->budget) limits += " within " + fixed(report.job->budget->value(), 2) + " USD";
+  if (report.job->deadline) {
+    limits += (limits.empty() ? " within " : " and ") + short_number(to_hours(*report.job->deadline)) + " h";
+  }
+  const auto row = [&](int rank) { return totals_text(report.plans[static_cast<std::size_t>(rank - 1)]); };
+  std::string text = "fastest" + limits + ": " + row(found.fastest);
+  if (found.cheapest) text += "cheapest" + limits + ": " + row(*found.cheapest);
+  return text;
+}
+
 Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) {
   bool money_in_thousands = false;
   for (const ReportedPlan& plan : report.plans) {
@@ -137,6 +183,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
                    {"imbal. s", Align::right},
                    {"memory", Align::right},
                    {"$/Mtok", Align::right},
+                   {"kWh", Align::right},
                    {"hours", Align::right},
                    {money_in_thousands ? "k$ total" : "$ total", Align::right}};
   for (const int rank : ranks) {
@@ -150,6 +197,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
          fixed(row.replayed.tokens_per_s, 0), percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
          fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
+         row.replayed.kwh_total ? short_number(*row.replayed.kwh_total) : "?",
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
          row.replayed.cost ? short_number(row.replayed.cost->total.value() / (money_in_thousands ? 1000 : 1))
                            : "?"});
@@ -186,6 +234,9 @@ Table csv_table(const SearchReport& report) {
                            "usd_per_mtoken",
                            "hours_total",
                            "usd_total",
+                           "usd_egress",
+                           "kwh_total",
+                           "stretch",
                            "trace"}) {
     table.columns.push_back({name});
   }
@@ -223,6 +274,9 @@ Table csv_table(const SearchReport& report) {
                           dollars(row.replayed.cost, &RunCost::per_million_tokens, 6),
                           row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : "",
                           dollars(row.replayed.cost, &RunCost::total, 2),
+                          dollars(row.replayed.cost, &RunCost::egress, 2),
+                          row.replayed.kwh_total ? fixed(*row.replayed.kwh_total, 3) : "",
+                          fixed(row.replayed.interruptions.stretch, 6),
                           row.trace});
   }
   return table;

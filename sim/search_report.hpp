@@ -39,6 +39,16 @@ std::string stages_text(const ClusterSpec&, const ParallelStrategy&);
 // "8x9,10,10": layers of each stage, repeats folded.
 std::string layers_text(const ParallelStrategy&);
 
+// Ranks of the plans that answer the two questions of a budget owner, among those within budget and deadline;
+// equal ones: the first. Absent where no price is known.
+struct Answers {
+  int fastest = 1;
+  std::optional<int> cheapest;
+};
+Answers answers(const SearchReport&);
+// Both with their limits, time and money, interruptions, egress and energy in a few lines.
+std::string answers_text(const SearchReport&);
+
 // What the terminal shows, and plans.csv.
 Table terminal_table(const SearchReport&, const std::vector<int>& ranks);
 Table csv_table(const SearchReport&);

@@ -13,6 +13,7 @@
 #include "sim/compare_estimators.hpp"
 #include "sim/compare_plans.hpp"
 #include "sim/json_output.hpp"
+#include "sim/mixed_gain.hpp"
 #include "sim/plan_band.hpp"
 #include "sim/progress.hpp"
 #include "sim/sample_plans.hpp"
@@ -63,6 +64,16 @@ int compare_sample(const CommandLine& line) {
                  return PlayablePlan{topology, book.price(plans[i], topology)};
                }));
   return 0;
+}
+
+int compare_mixed(const CommandLine& line) {
+  const SearchJob job = read_search_job(line);
+  if (job.cluster.groups.size() < 2)
+    throw InputError("--mixed", "a cluster of one node group", "one with at least two kinds of GPUs");
+  std::vector<Rule> rules = read_search_rules(line);
+  const auto rows = mixed_gain(job, rules, read_costs(line), read_stack_option(line), line.jobs());
+  print(line, line.json() ? to_json(job, rows) : to_text(job, rows));
+  return rows.front().plan ? 0 : 1;
 }
 
 std::vector<std::pair<std::string, double>> estimates_of(const PlayableFile& file) {
@@ -144,15 +155,18 @@ int run_compare(const Arguments& arguments) {
       "--global-batch 1024 --plans 200\n  orrery compare out/plan-01.yaml out/plan-02.yaml");
   declare_search_options(line);
   line.value("plans", "N", "how many plans to draw (200), by --seed")
+      .flag("mixed",
+            "the best plan for a cluster of unlike GPUs against those of simpler ways to plan, replayed")
       .value("amp-log", "FILE",
              "predictions that AMP logged: how close its cost model comes, with its layer times");
   line.positional("plan", "The arguments are plan files, as `orrery search` writes them.");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::string> paths = line.list("plan");
   if (const auto log = line.text("amp-log"); log && paths.empty()) return compare_amp_log(line, *log);
+  if (paths.empty() && line.has("mixed")) return compare_mixed(line);
   if (paths.empty()) return compare_sample(line);
   for (const char* option : {"model", "cluster", "sequence", "global-batch", "space", "rule", "rules", "mode",
-                             "precision", "top", "budget", "deadline", "plans", "amp-log"}) {
+                             "precision", "top", "budget", "deadline", "plans", "amp-log", "mixed"}) {
     if (line.has(option)) {
       throw InputError(std::string("--") + option, "it beside plan files", "either plan files or a space");
     }

@@ -48,12 +48,14 @@ SoftwareStack read_stack_option(const CommandLine& line, const std::string& othe
   return read_stack(line.text("stack").value_or(usual));
 }
 
-ClusterSpec read_any_cluster(const std::string& name) {
-  return is_xml_platform(name) ? read_xml_platform(name) : read_cluster(name);
+ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing) {
+  return is_xml_platform(name) ? read_xml_platform(name) : read_cluster(name, pricing);
 }
 
 ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name) {
-  ClusterSpec cluster = read_any_cluster(name);
+  std::optional<Pricing> pricing;
+  if (const auto text = line.text("pricing")) pricing = parse_pricing(*text, line.place("pricing"));
+  ClusterSpec cluster = read_any_cluster(name, pricing);
   if (line.has("no-contention")) cluster.contention = Contention::ideal;
   return cluster;
 }

@@ -18,8 +18,9 @@ CostModels read_costs(const CommandLine&);
 // --stack, else the one that `otherwise` names, else the default.
 SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
 // A built-in cluster, a cluster file, or a SimGrid platform (.xml).
-ClusterSpec read_any_cluster(const std::string& name);
-// --no-contention makes the links ideal.
+// `pricing` stands in for that of every group at list price; a platform has no list prices.
+ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing = std::nullopt);
+// --no-contention makes the links ideal; --pricing says how list-priced nodes are bought.
 ClusterSpec read_cluster_option(const CommandLine&, const std::string& name);
 
 // The command as a shell reads it, for the trace. Without what cannot change a result (--jobs, --quiet), so

@@ -24,8 +24,8 @@ struct PlayableFile {
   [[nodiscard]] const ParallelStrategy& strategy() const { return plan.strategy; }
 };
 
-// Reads --no-contention and --layer-profile. Says on stderr, unless --quiet, when a stage does not fit in
-// memory: what if is a fair question. Throws InputError for a plan that cannot run.
+// Reads --no-contention, --pricing and --layer-profile. Says on stderr, unless --quiet, when a stage does not
+// fit in memory: what if is a fair question. Throws InputError for a plan that cannot run.
 PlayableFile load_plan(const CommandLine&, const std::string& path, const CostModels&);
 
 // --layer-profile [GROUP=]PATH: measured times of layers, of one node group or of all.

@@ -43,11 +43,15 @@ void declare_options(CommandLine& line) {
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
-      .flag("explain",
-            "looks at every candidate, so that what each rule, shape, memory and limit drops is counted")
+      .flag(
+          "explain",
+          "looks at every candidate, so that what each rule, shape, memory and limit drops is counted;\n"
+          "with a plan file after it: says why that plan ranks where it does, or what would make it feasible")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .value("pricing", "KIND",
+             "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
 }
 
@@ -206,7 +210,7 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   if (!width) return to_text(table);
   const std::vector<std::string> gone =
       narrow(table, static_cast<std::size_t>(*width),
-             {"imbal. s", "$/Mtok", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
+             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
               "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
@@ -224,6 +228,7 @@ void print_report(const SearchReport& report, const std::string& folder,
     std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
               << plans_text(report, report.pareto);
   }
+  std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
                "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";
@@ -315,7 +320,14 @@ int run_search(const Arguments& arguments) {
       "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
       "--tokens 1T -o out");
   declare_search_options(line);
+  line.positional("plan", "A plan file, beside --explain.");
   if (!line.parse(arguments)) return 0;
+  if (const std::vector<std::string> plans = line.list("plan"); !plans.empty()) {
+    if (plans.size() > 1 || !line.has("explain"))
+      throw InputError("orrery search", quote_for_message(plans.back()) + ", which belongs to no option",
+                       "options only, or --explain and one plan file");
+    return explain_plan(line, plans.front());
+  }
   const SearchJob job = read_job(line);
   std::vector<Rule> rules = read_all_rules(line);
   const CostModels costs = read_costs(line);

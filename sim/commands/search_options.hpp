@@ -12,4 +12,7 @@ void declare_search_options(CommandLine&);
 SearchJob read_search_job(const CommandLine&);
 std::vector<Rule> read_search_rules(const CommandLine&);
 
+// `orrery search --explain PLAN`; 0 when the plan can run, else 1. Throws InputError.
+int explain_plan(const CommandLine&, const std::string& path);
+
 }  // namespace orrery

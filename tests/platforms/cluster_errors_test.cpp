@@ -49,6 +49,8 @@ TEST_CASE("a group that cannot be is refused with its reason") {
       {kGood + "count: 1, price: 3 USD", "that is the unit of an amount of money"},
       {kGood + "count: 1, pricing: spot", "the key pricing without instance"},
       {kGood + "count: 1, price_region: us", "the key price_region without instance"},
+      {kGood + "count: 1, interrupted_every: 0h", "above zero"},
+      {kGood + "count: 1, interrupted_every: 10 W", "that is the unit of a power"},
       {kGood + "count: 1, price_source: me", "price_source only beside price"},
       {"gpu: T4, gpus_per_node: 4, nic_bandwidth: 0Gbps, count: 1", "above zero"},
       {"gpu: T4, gpus_per_node: 4, count: 1", "nic_bandwidth: 100Gbps"},

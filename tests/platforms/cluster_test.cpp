@@ -116,6 +116,29 @@ TEST_CASE("pricing picks the column of the price list and price_region the row")
         DollarsPerHour(3.611254));
 }
 
+TEST_CASE("spot nodes are taken away, others stay unless the file says how often they fail") {
+  const std::string a100 = "instance: azure-a100-80gb, count: 1";
+  CHECK_FALSE(only_group(a100).interrupted_every);
+  CHECK(only_group(a100 + ", pricing: spot").interrupted_every == hours(10));
+  CHECK(only_group(a100 + ", pricing: spot, interrupted_every: 3d").interrupted_every == hours(72));
+  CHECK(only_group("gpu: T4, gpus_per_node: 4, nic_bandwidth: 1Gbps, count: 1, interrupted_every: 9h")
+            .interrupted_every == hours(9));
+}
+
+TEST_CASE("a pricing for the whole cluster stands in for those of groups at list price, and for no other") {
+  const std::string yaml =
+      "groups:\n  - {name: a, instance: azure-a100-80gb, count: 1, pricing: on_demand}\n"
+      "  - {name: b, instance: p5.48xlarge, count: 1, price: 7 USD/h}\n";
+  const ClusterSpec cluster = parse_cluster(yaml, "c.yaml", Pricing::spot);
+  CHECK(cluster.groups[0].price == DollarsPerHour(3.6047));
+  CHECK(cluster.groups[0].interrupted_every == hours(10));
+  CHECK(cluster.groups[1].price == DollarsPerHour(7));
+  CHECK_FALSE(cluster.groups[1].interrupted_every);
+  CHECK_THROWS_WITH(
+      parse_cluster("groups: [{name: b, instance: p5.48xlarge, count: 1}]", "c.yaml", Pricing::spot),
+      Catch::Contains("--pricing") && Catch::Contains("p5.48xlarge"));
+}
+
 TEST_CASE("the network region picks the row too when the price list has it, and price_region wins over it") {
   CHECK(only_group("instance: p5.48xlarge, count: 1, region: us-west-1").price == DollarsPerHour(68.8));
   CHECK(only_group("instance: p5.48xlarge, count: 1, region: us-west-1, price_region: us-east-1").price ==

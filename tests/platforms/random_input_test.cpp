@@ -101,7 +101,8 @@ ClusterSpec random_cluster(Draw& draw) {
     const std::string& region = cluster.groups.back().region;
     if (std::find(regions.begin(), regions.end(), region) != regions.end()) continue;
     for (const std::string& other : regions)
-      cluster.fabric.regions.push_back({region, other, random_link(draw)});
+      cluster.fabric.regions.push_back(
+          {region, other, random_link(draw), DollarsPerGigabyte(draw.coin() ? draw.real(0, 1) : 0)});
     regions.push_back(region);
   }
   cluster.fabric.nodes_per_leaf = draw.integer(0, 8);
@@ -112,6 +113,10 @@ ClusterSpec random_cluster(Draw& draw) {
     cluster.fabric.leaves_per_pod = draw.integer(0, 2);
     if (cluster.fabric.leaves_per_pod > 0) cluster.fabric.pod_oversubscription = draw.real(1, 16);
   }
+  if (draw.coin()) cluster.checkpoint.interval = Seconds(draw.real(1, 1e5));
+  if (draw.coin()) cluster.checkpoint = {Seconds(draw.real(1, 1e3)), Seconds(draw.real(0, 1e3)), {}};
+  if (draw.coin()) cluster.pue = draw.real(1, 2);
+  if (draw.coin()) cluster.groups.front().interrupted_every = Seconds(draw.real(1, 1e6));
   cluster.contention = draw.coin() ? Contention::shared : Contention::ideal;
   for (int i = std::max(0, draw.integer(-2, 3)); i > 0; --i) cluster.links.push_back(random_override(draw));
   return cluster;

@@ -179,6 +179,7 @@ TEST_CASE("exact text is read back to the very same value, whatever the value") 
   check_round_trip<FlopsPerSecond>(1e-2, 1e23);
   check_round_trip<Dollars>(1e-2, 1e14);
   check_round_trip<DollarsPerHour>(1e-2, 1e8);
+  check_round_trip<DollarsPerGigabyte>(1e-2, 1e8);
   check_round_trip<Watts>(1e-2, 1e8);
 }
 

@@ -1,0 +1,180 @@
+// `orrery search --explain PLAN`: one plan judged by the search, in words or as JSON.
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "analysis/table.hpp"
+#include "sim/children.hpp"
+#include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
+#include "sim/commands/search_options.hpp"
+#include "sim/explain.hpp"
+#include "sim/json_output.hpp"
+#include "sim/search_report.hpp"
+#include "strategies/placement.hpp"
+#include "strategies/plan.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string fixed(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string seconds_text(Seconds time) {
+  return fixed(time.value(), 4) + " s an iteration";
+}
+
+// A row a stage: what fills its GPUs, and where its time goes when it is played.
+Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vector<StageAccounting>& times) {
+  Table table;
+  for (const char* name :
+       {"stage", "gpu", "layers", "weights", "gradients", "optimizer", "activations", "other", "GiB in all",
+        "usable", "compute s", "tensor s", "p2p s", "data s", "bubble s"}) {
+    table.columns.push_back({name, Align::right});
+  }
+  const ParallelStrategy& strategy = plan.strategy;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    const GpuSpec& gpu = group_of_stage(job.cluster, strategy, stage).gpu;
+    int layers = 0;
+    for (int chunk = 0; chunk < strategy.chunks; ++chunk) layers += strategy.part(stage, chunk).count;
+    std::vector<std::string> row{std::to_string(stage), gpu.name, std::to_string(layers)};
+    const StageMemory& memory = plan.memory[at];
+    const Bytes named = memory.weights + memory.gradients + memory.optimizer + memory.activations;
+    for (const Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations,
+                             memory.total() - named, memory.total(), usable_memory(gpu.memory)})
+      row.push_back(fixed(to_gibibytes(part), 1));
+    if (at < times.size()) {
+      const Accounting& mean = times[at].mean;
+      for (const Seconds part : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp,
+                                 mean.bubble_warmup + mean.bubble_steady + mean.bubble_drain})
+        row.push_back(fixed(part.value(), 3));
+    } else {
+      row.resize(table.columns.size(), "-");
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::vector<StageAccounting> played(const SearchJob& job, const PriceBook& book, const PlanVerdict& plan) {
+  const ChildTask task = [&] {
+    const Topology topology(job.cluster, plan.strategy.nodes);
+    return to_bytes(summarize(run_replay(book.price(plan.strategy, topology), topology, {}), 0));
+  };
+  return summary_from_bytes(run_in_children({task}, 1).front()).stages;
+}
+
+std::string feasible_text(const SearchJob& job, const Explanation& why) {
+  std::string text = "It can run: " + seconds_text(*why.plan.iteration) + " by estimate.\n";
+  if (why.faster == 0) return text + "No candidate of the search is faster.\n";
+  text += (why.at_least ? "At least " : "") + std::to_string(why.faster) + " of the " +
+          std::to_string(why.feasible) + " candidates looked at are faster: rank " +
+          (why.at_least ? "above " : "") + std::to_string(why.faster + (why.at_least ? 0 : 1)) +
+          ". The fastest, and what they do otherwise:\n";
+  for (const BetterPlan& better : why.better) {
+    const double gain = 1 - better.plan.iteration / *why.plan.iteration;
+    text += "\n  " + seconds_text(better.plan.iteration) + ", " + fixed(100 * gain, 1) + " % less, on " +
+            stages_text(job.cluster, better.plan.strategy) + "\n";
+    for (const std::string& difference : better.differences) text += "    " + difference + "\n";
+  }
+  return text;
+}
+
+std::string infeasible_text(const Explanation& why) {
+  std::string text = "It is infeasible: " + why.plan.reason + "\n";
+  if (why.tried.empty())
+    return text + "Its replicas or stages are unlike in ways that no change is known for.\n";
+  const bool helps = !why.tried.front().verdict.infeasible;
+  text += helps ? "What makes it feasible, on the same GPUs with the same batch, fastest first:\n"
+                : "No one or two changes on the same GPUs with the same batch make it feasible.\n";
+  bool failed = false;
+  for (const TriedChange& tried : why.tried) {
+    const PlanVerdict& verdict = tried.verdict;
+    if (verdict.infeasible && !failed) text += "What does not, and why:\n";
+    failed = failed || verdict.infeasible.has_value();
+    text += "  " + tried.change + ": " +
+            (verdict.infeasible ? verdict.reason : seconds_text(*verdict.iteration)) + "\n";
+  }
+  return text;
+}
+
+std::string explanation_json(const std::string& path, const Explanation& why, const Table& stages) {
+  Json json{
+      {"plan", path}, {"feasible", !why.plan.infeasible}, {"reason", nullptr}, {"iteration_s", nullptr}};
+  if (why.plan.infeasible) json["reason"] = why.plan.reason;
+  if (why.plan.iteration) json["iteration_s"] = why.plan.iteration->value();
+  json["faster"] = why.plan.infeasible ? Json() : Json(why.faster);
+  json["more_than_looked_at"] = why.at_least;
+  json["better"] = Json::array();
+  for (const BetterPlan& better : why.better)
+    json["better"].push_back(
+        {{"iteration_s", better.plan.iteration.value()}, {"differences", better.differences}});
+  json["tried"] = Json::array();
+  for (const TriedChange& tried : why.tried) {
+    const PlanVerdict& verdict = tried.verdict;
+    json["tried"].push_back({{"change", tried.change},
+                             {"feasible", !verdict.infeasible},
+                             {"reason", verdict.infeasible ? Json(verdict.reason) : Json()},
+                             {"iteration_s", verdict.iteration ? Json(verdict.iteration->value()) : Json()}});
+  }
+  json["stages"] = Json::array();
+  for (const auto& row : stages.rows) {
+    Json stage;
+    for (std::size_t i = 0; i < row.size(); ++i) stage[stages.columns[i].title] = row[i];
+    json["stages"].push_back(std::move(stage));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void require_same_job(const SearchJob& job, const std::string& path, const ParallelStrategy& plan) {
+  const auto differs = [&](const char* what, std::int64_t theirs, std::int64_t ours) {
+    if (theirs == ours) return;
+    throw InputError(path, std::string(what) + " " + std::to_string(theirs),
+                     "that of the search, " + std::to_string(ours));
+  };
+  differs("global batch", plan.global_batch, job.global_batch);
+  differs("sequence", plan.sequence, job.sequence);
+}
+
+}  // namespace
+
+int explain_plan(const CommandLine& line, const std::string& path) {
+  const SearchJob job = read_search_job(line);
+  std::vector<Rule> rules = read_search_rules(line);
+  Plan plan = read_plan(path);
+  if (plan.strategy.sequence == 0) plan.strategy.sequence = job.model.default_sequence;
+  if (plan.cluster != line.required("cluster"))
+    throw InputError(path, "the cluster " + quote_for_message(plan.cluster),
+                     "that of the search (--cluster)");
+  if (plan.model != line.required("model"))
+    throw InputError(path, "the model " + quote_for_message(plan.model), "that of the search (--model)");
+  require_same_job(job, path, plan.strategy);
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
+  use_layer_profiles(line, book);
+  const Explanation why = explain(job, rules, read_costs(line), book, plan.strategy,
+                                  [](const std::string&, std::size_t, std::size_t) {});
+  const bool can_be_played = why.plan.iteration && !why.plan.infeasible;
+  const Table stages = why.plan.memory.empty() ? Table{}
+                                               : stage_table(job, why.plan,
+                                                             can_be_played ? played(job, book, why.plan)
+                                                                           : std::vector<StageAccounting>{});
+  if (line.json()) {
+    std::cout << explanation_json(path, why, stages);
+  } else {
+    std::cout << path << ": " << stages_text(job.cluster, plan.strategy) << "\n"
+              << (why.plan.infeasible ? infeasible_text(why) : feasible_text(job, why));
+    if (!stages.rows.empty())
+      std::cout << "\nStage by stage, GiB of one GPU" << (can_be_played ? " and seconds when replayed" : "")
+                << "\n\n"
+                << to_text(stages);
+  }
+  return why.plan.infeasible ? 1 : 0;
+}
+
+}  // namespace orrery

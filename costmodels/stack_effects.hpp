@@ -2,6 +2,7 @@
 #pragma once
 
 #include "costmodels/block_cost.hpp"
+#include "costmodels/flow.hpp"
 #include "costmodels/layer_operators.hpp"
 #include "costmodels/pass_pieces.hpp"
 

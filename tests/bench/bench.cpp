@@ -135,6 +135,17 @@ LargePlan large_plan(int nodes) {
   return {std::move(plan), std::move(topology)};
 }
 
+std::vector<Allocation> all_allocations(const SearchJob& job) {
+  std::vector<Allocation> all;
+  for (const Ways& ways : all_ways(job.cluster, job.space, job.global_batch)) {
+    for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
+      const std::vector<Allocation> found = orders(job.cluster, ways, stages);
+      all.insert(all.end(), found.begin(), found.end());
+    });
+  }
+  return all;
+}
+
 // The fastest plans, by the closed form of their pipelines, of all that fit Llama-2-70B on 64 nodes of 8 H100
 // below one switch: what a search would replay. Each is priced and replayed folded in a child, two at once.
 double replay_candidates(std::size_t count) {
@@ -146,7 +157,7 @@ double replay_candidates(std::size_t count) {
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
   std::vector<ParallelStrategy> shaped;
   const std::vector<Setting> choices = settings(job.space);
-  for (const Allocation& allocation : allocations(job.cluster, job.space, job.mode, job.global_batch)) {
+  for (const Allocation& allocation : all_allocations(job)) {
     for (const Setting& setting : choices) {
       if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
         continue;

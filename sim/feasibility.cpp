@@ -14,6 +14,12 @@ std::string gibibytes_text(Bytes bytes) {
   return text;
 }
 
+double seconds(const BlockCost& block) {
+  return (block.forward.compute + block.forward.communication + block.backward.compute +
+          block.backward.communication)
+      .value();
+}
+
 }  // namespace
 
 Bytes StageFitter::capacity(const ParallelStrategy& strategy, int stage) const {
@@ -82,13 +88,16 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
     if (stage == 0 || !(devices == strategy.stages[static_cast<std::size_t>(stage - 1)])) {
-      const BlockCost& all = book_.shard(shard_key(strategy, stage)).before.back();
-      runs.push_back({0, (all.forward.compute + all.forward.communication + all.backward.compute +
-                          all.backward.communication)
-                             .value()});
+      const ShardCost& cost = book_.shard(shard_key(strategy, stage));
+      const PartTimes all = book_.part_times(cost, {0, layers}, strategy.recompute);
+      const double ends = seconds(cost.embedding) + seconds(cost.head);
+      const double layer = ((all.forward + all.backward).value() - ends) / layers;
+      runs.push_back({0, layer * strategy.chunks, stage == 0 ? seconds(cost.embedding) : 0});
     }
     ++runs.back().stages;
   }
+  runs.back().extra =
+      std::max(runs.back().extra, seconds(book_.shard(shard_key(strategy, strategy.pipeline - 1)).head));
   const std::vector<int> counts = equal_split(runs, layers / strategy.chunks);
   if (counts.empty()) return {};
   std::vector<int> of_stage;

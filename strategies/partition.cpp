@@ -221,7 +221,7 @@ std::vector<int> equal_split(const std::vector<EqualStages>& runs, int layers) {
     for (int left = 1; left <= layers; ++left) {
       double& best = least[run][static_cast<std::size_t>(left)];
       for (int each = 1; each * runs[run].stages <= left; ++each) {
-        const double here = each * runs[run].layer;
+        const double here = each * runs[run].layer + runs[run].extra;
         const double rest = least[run + 1][static_cast<std::size_t>(left - each * runs[run].stages)];
         if (std::max(here, rest) >= best) continue;
         best = std::max(here, rest);

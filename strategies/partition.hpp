@@ -34,7 +34,8 @@ std::optional<std::vector<LayerRange>> quickest_split(const std::vector<StageLoa
 // Stages that have as many layers each.
 struct EqualStages {
   int stages = 0;
-  double layer = 0;  // s
+  double layer = 0;  // s of each of its layers
+  double extra = 0;  // s of the embedding or the head on the busiest of them
 };
 // Layers of a stage of each run, one at least, `layers` in all; the largest load is the least possible. Among
 // equals the first run has fewest, then the next. Empty where nothing divides so.

@@ -343,6 +343,8 @@ TEST_CASE("early stages take more layers than late ones") {
 TEST_CASE("stages of one kind get as many layers each") {
   CHECK(equal_split({{1, 1}, {1, 2}, {1, 3}}, 4) == std::vector<int>{2, 1, 1});
   CHECK(equal_split({{2, 1}, {1, 1}}, 5) == std::vector<int>{2, 1});
+  // A head of three layers' time: 5 and 3 + 3 against 6 and 2 + 3.
+  CHECK(equal_split({{1, 1, 0}, {1, 1, 3}}, 8) == std::vector<int>{5, 3});
   CHECK(equal_split({{2, 1}}, 5).empty());
   CHECK(equal_split({{2, 1}, {2, 1}}, 3).empty());
 }

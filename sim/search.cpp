@@ -9,15 +9,13 @@
 #include <tuple>
 
 #include "analysis/pareto.hpp"
-#include "costmodels/egress.hpp"
-#include "costmodels/estimate.hpp"
-#include "costmodels/folding.hpp"
 #include "costmodels/interruptions.hpp"
 #include "sim/best_plans.hpp"
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
 #include "sim/plan_bound.hpp"
+#include "sim/plan_player.hpp"
 #include "sim/time_bound.hpp"
 #include "strategies/megatron.hpp"
 
@@ -26,11 +24,6 @@ namespace {
 
 Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
-}
-
-Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
-  return iteration * interruptions(job.cluster, nodes).stretch *
-         std::ceil(job.total_tokens / job.tokens_per_iteration());
 }
 
 // A candidate whose layers are not split yet: any order of the groups, any setting of the family.
@@ -75,6 +68,7 @@ class Searcher {
         book_(book),
         progress_(progress),
         fitter_(book),
+        player_(job, book, fitter_),
         limits_(book, job.space.most_stages, job.global_batch),
         bounds_(book, job.space.most_stages, job.global_batch),
         best_(job.top) {}
@@ -293,10 +287,13 @@ class Searcher {
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
     const Seconds time = least_plan_time(book_, plan, space_.settings[refined.setting]);
-    const auto cost = cost_of(plan, time);
-    if (over_budget(plan, time, cost)) return;
+    const auto cost = player_.cost(plan.nodes, time);
+    if (const auto obstacle = player_.limit_obstacle(plan.nodes, time, cost)) {
+      reject(InfeasibleKind::budget, *obstacle);
+      return;
+    }
     ++result_.counts.evaluated;
-    refined.least = {stretched(plan, time).value(), cost ? cost->per_iteration.value() : 0};
+    refined.least = {player_.stretched(plan.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
     refined_.push(refined);
   }
 
@@ -311,45 +308,6 @@ class Searcher {
     return false;
   }
 
-  std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration, Dollars egress = {}) const {
-    return run_cost(job_.cluster, plan.nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens,
-                    egress);
-  }
-
-  Seconds stretched(const ParallelStrategy& plan, Seconds iteration) const {
-    return iteration * interruptions(job_.cluster, plan.nodes).stretch;
-  }
-
-  bool over_budget(const ParallelStrategy& plan, Seconds iteration, const std::optional<RunCost>& cost) {
-    const auto obstacle = limit_obstacle(job_, total_time(job_, plan.nodes, iteration), cost);
-    if (obstacle) reject(InfeasibleKind::budget, *obstacle);
-    return obstacle.has_value();
-  }
-
-  // Programs of one shape serve many plans: bytes and seconds are not in them.
-  const PlanPrograms& programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
-    const ProgramKey key{plan.schedule,
-                         plan.replicas,
-                         strategy.context > 1,
-                         strategy.distributed_optimizer,
-                         strategy.overlap_grad_reduce,
-                         strategy.overlap_param_gather};
-    // Buckets differ from plan to plan, and so do schedules that are built for the durations.
-    if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
-    for (const auto& [known, programs] : programs_) {
-      if (known == key) return programs;
-    }
-    if (programs_.size() >= 16) programs_.erase(programs_.begin());
-    programs_.emplace_back(key, make_programs(plan));
-    return programs_.back().second;
-  }
-
-  const Topology& topology_for(const std::vector<int>& nodes) {
-    const auto found = topologies_.find(nodes);
-    if (found != topologies_.end()) return found->second;
-    return topologies_.emplace(nodes, Topology(job_.cluster, nodes)).first->second;
-  }
-
   void play_until(double least_time) {
     for (; !refined_.empty() && refined_.top().least.time <= least_time; refined_.pop()) {
       if (best_.may_matter(refined_.top().least)) play(refined_.top());
@@ -358,39 +316,25 @@ class Searcher {
 
   void play(const Refined& refined) {
     const Coarse& from = refined.from;
-    RatedPlan plan;
-    plan.strategy =
+    ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
-    auto fitted = fitter_.fit(plan.strategy);
-    plan.memory = std::move(std::get<FittedStages>(fitted).memory);
-    const Topology& topology = topology_for(plan.strategy.nodes);
-    const PricedPlan priced = book_.price(plan.strategy, topology);
-    if (cut_route(priced, topology)) {
-      reject(InfeasibleKind::shape, "a link that the plan needs is down");
+    auto fitted = fitter_.fit(plan);
+    auto played = player_.play(std::move(plan), std::move(std::get<FittedStages>(fitted).memory));
+    const auto* trouble = std::get_if<Infeasible>(&played);
+    if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
+    if (trouble != nullptr) {
+      reject(trouble->kind, trouble->reason);
       --result_.counts.evaluated;
       return;
     }
-    const PlanPrograms& programs = programs_for(priced, plan.strategy);
-    if (splits_backward(plan.strategy.schedule)) {
-      plan.memory = fitter_.memory_of(plan.strategy, programs);
-      if (fitter_.too_full(plan.strategy, plan.memory)) {
-        reject(InfeasibleKind::memory, "out of memory");
-        --result_.counts.evaluated;
-        return;
-      }
-    }
-    plan.iteration = estimate_iteration(priced, programs, topology);
-    ++result_.counts.estimated;
-    plan.total_time = total_time(job_, plan.strategy.nodes, plan.iteration);
-    plan.cost = cost_of(plan.strategy, plan.iteration, egress_of(priced, topology));
-    if (over_budget(plan.strategy, plan.iteration, plan.cost)) {
-      --result_.counts.evaluated;
-      return;
-    }
-    const Seconds held = stretched(plan.strategy, plan.iteration);
+    rate(std::get<RatedPlan>(std::move(played)), refined.place());
+  }
+
+  void rate(RatedPlan plan, const decltype(std::declval<Refined>().place())& place) {
+    const Seconds held = player_.stretched(plan.strategy.nodes, plan.iteration);
     best_.add({held.value(),
                plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
-    rated_.push_back({std::move(plan), held, refined.place()});
+    rated_.push_back({std::move(plan), held, place});
   }
 
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
@@ -418,6 +362,7 @@ class Searcher {
   PriceBook& book_;
   const SearchProgress& progress_;
   StageFitter fitter_;
+  PlanPlayer player_;
   LayerLimits limits_;
   TimeBounds bounds_;
   SearchResult result_;
@@ -436,34 +381,9 @@ class Searcher {
     decltype(std::declval<Refined>().place()) place;
   };
   std::vector<Rated> rated_;
-  struct ProgramKey {
-    ScheduleShape shape;
-    int replicas;
-    bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
-    bool operator==(const ProgramKey&) const = default;
-  };
-  std::vector<std::pair<ProgramKey, PlanPrograms>> programs_;  // a few, oldest first
-  std::map<std::vector<int>, Topology> topologies_;
 };
 
-// Groups that nobody has said the price of.
-std::string unpriced(const ClusterSpec& cluster) {
-  std::string names;
-  for (const NodeGroup& group : cluster.groups) {
-    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
-  }
-  return names;
-}
-
 }  // namespace
-
-std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
-                                          const std::optional<RunCost>& cost) {
-  if (job.deadline && total_time > *job.deadline) return "later than the deadline";
-  if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
-  return cost ? std::string("over the budget")
-              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
-}
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
                     const SearchProgress& progress) {

@@ -166,7 +166,7 @@ std::string to_text(const SearchJob& job, const std::vector<GainRow>& rows) {
       continue;
     }
     table.rows.push_back({row.way, stages_text(row.cluster, *row.plan), layers_text(*row.plan),
-                          std::to_string(row.plan->tensor(0)), std::to_string(row.plan->data),
+                          tensor_text(*row.plan), std::to_string(row.plan->data),
                           fixed(row.replayed.value(), 3), fixed(row.replayed / rows.front().replayed, 3),
                           row.cost ? fixed(row.cost->per_million_tokens.value(), 3) : "?"});
   }

@@ -76,7 +76,8 @@ const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const Paral
                        strategy.context > 1,
                        strategy.distributed_optimizer,
                        strategy.overlap_grad_reduce,
-                       strategy.overlap_param_gather};
+                       strategy.overlap_param_gather,
+                       plan.replica_microbatches};
   // Buckets differ from plan to plan, and so do schedules that are built for the durations.
   if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
   for (const auto& [known, programs] : programs_) {

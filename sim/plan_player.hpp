@@ -35,6 +35,7 @@ class PlanPlayer {
     ScheduleShape shape;
     int replicas;
     bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    std::vector<int> replica_microbatches;
     bool operator==(const ProgramKey&) const = default;
   };
   const PlanPrograms& programs_for(const PricedPlan&, const ParallelStrategy&);

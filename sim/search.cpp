@@ -14,8 +14,10 @@
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/mix_fitter.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/plan_player.hpp"
+#include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
 #include "strategies/megatron.hpp"
 
@@ -31,7 +33,7 @@ struct Coarse {
   double least_time = 0;     // s of one iteration, stretched by interruptions as all times that are compared
   std::uint32_t at = 0;      // index into CandidateSpace::cases
   std::uint32_t family = 0;  // index into WaysCase::families
-  std::uint32_t serial = 0;  // of its stage counts on these ways
+  std::uint64_t serial = 0;  // of its stage counts on these ways
   std::uint32_t counts = 0;  // index of its stage counts among those that are kept
   [[nodiscard]] auto place() const { return std::tuple(at, family, serial); }
 };
@@ -44,6 +46,21 @@ struct Refined {
   std::uint32_t setting = 0;  // index into CandidateSpace::settings
   // The place in the enumeration.
   [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
+};
+
+using Place = decltype(std::declval<Refined>().place());
+
+// Unlike replicas, with the settings that have a shape.
+struct MixCase {
+  ReplicaMix mix;
+  std::vector<std::uint32_t> settings;
+};
+
+struct FittedCase {
+  FittedMix mix;
+  Least least;
+  std::uint32_t at = 0;  // index of the MixCase
+  std::uint32_t setting = 0;
 };
 
 // Soonest first.
@@ -88,6 +105,7 @@ class Searcher {
     result_.elapsed.predict = lap();
     if (pruning_) plant_seeds();
     for_each_bounded(
+        pruning_ ? Counts::that_may_matter : Counts::all,
         [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
           if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
           coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
@@ -97,7 +115,8 @@ class Searcher {
           if (kept_.size() >= kMostKept) work_off();
         });
     work_off();
-    result_.counts.pruned = space_.shaped - refined_count_;
+    result_.counts.pruned += space_.shaped - refined_count_;
+    play_mixes();
     select();
     result_.elapsed.estimate = lap();
     return std::move(result_);
@@ -117,6 +136,25 @@ class Searcher {
     pruning_ = job_.pruning == Pruning::always ||
                (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
     for (const WaysCase& at : space_.cases) need_prices(at);
+    enumerate_mixes();
+  }
+
+  void enumerate_mixes() {
+    for (ReplicaMix& mix : replica_mixes(job_.cluster, job_.space, job_.mode, job_.global_batch)) {
+      MixCase at{std::move(mix), {}};
+      for (std::uint32_t index = 0; index < space_.settings.size(); ++index) {
+        const Setting& setting = space_.settings[index];
+        ++result_.counts.enumerated;
+        if (const auto obstacle =
+                mix_obstacle(job_.model, job_.cluster, at.mix, setting, job_.global_batch, job_.sequence)) {
+          reject(InfeasibleKind::shape, std::string(*obstacle));
+          continue;
+        }
+        at.settings.push_back(index);
+        book_.need(strategy_of(at.mix, setting, job_.global_batch, job_.sequence, job_.type));
+      }
+      if (!at.settings.empty()) mixes_.push_back(std::move(at));
+    }
   }
 
   void need_prices(const WaysCase& at) {
@@ -124,10 +162,10 @@ class Searcher {
       if (at.group_fits[static_cast<std::size_t>(group)] == 0) continue;
       for (const FamilyCase& family : at.families) {
         const Setting& setting = space_.families[family.family].common;
-        book_.need(ShardKey{group, at.ways.tensor, at.ways.context, at.ways.expert, setting.micro_batch,
-                            setting.sequence_parallel});
+        book_.need(ShardKey{group, at.ways.tensor_of(group), at.ways.context, at.ways.expert,
+                            setting.micro_batch, setting.sequence_parallel});
       }
-      book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
+      book_.need_rings(group, at.ways.tensor_of(group), at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 
@@ -154,13 +192,15 @@ class Searcher {
     return {coarse.least_time, coarse.least_time * rate.dollars_per_second};
   }
 
-  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape; its time is that
-  // of the perfect spread.
+  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, or for those that
+  // may matter and some more; its time is that of the perfect spread.
+  enum class Counts { all_of_equal_ways, all, that_may_matter };
   template <class Visit>
-  void for_each_bounded(Visit visit) {
+  void for_each_bounded(Counts which, Visit visit) {
     for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
       progress_("bounding plans", c, space_.cases.size());
       const WaysCase& at = space_.cases[c];
+      if (which == Counts::all_of_equal_ways && !at.ways.tensors.empty()) return;  // they come last
       std::vector<TimeBound> bounds;
       for (const FamilyCase& family : at.families) {
         std::vector<Setting> settings;
@@ -168,19 +208,36 @@ class Searcher {
         bounds.push_back(
             bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common, settings));
       }
-      std::uint32_t serial = 0;
-      for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
-        ++serial;
-        if (!at.fits(stages)) return;
+      const auto visit_families = [&](const StageCounts& stages, const std::vector<std::uint32_t>& families) {
         const auto all = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
         const NodeRate rate = rate_of(at.ways, stages);
+        const std::uint64_t serial = serial_of(stages);
         counts_are_kept_ = false;
-        for (std::uint32_t f = 0; f < bounds.size(); ++f) {
+        for (const std::uint32_t f : families) {
           if (at.families[f].stages_fit[all] == 0) continue;
           visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial, 0}, stages, rate, bounds[f]);
         }
+      };
+      if (which == Counts::that_may_matter) {
+        StageBoxes(job_, at, bounds, best_).for_each(visit_families);
+        continue;
+      }
+      std::vector<std::uint32_t> all_families(bounds.size());
+      std::iota(all_families.begin(), all_families.end(), 0U);
+      for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
+        if (at.fits(stages)) visit_families(stages, all_families);
       });
     }
+  }
+
+  // In the order of for_each_stage_counts.
+  std::uint64_t serial_of(const StageCounts& stages) const {
+    std::uint64_t serial = 0;
+    for (const int of_group : stages) {
+      serial = serial * (static_cast<std::uint64_t>(job_.space.most_stages) + 1) +
+               static_cast<std::uint64_t>(of_group);
+    }
+    return serial;
   }
 
   // The counts of a coarse candidate are shared with those of other families visited right before it.
@@ -208,14 +265,14 @@ class Searcher {
     const auto stretch_of = [](const Coarse& coarse) {
       return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
     };
-    for_each_bounded(
-        [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
-          if (beaten(stretch_of(coarse), least(coarse, rate))) return;
-          coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
-          const int stretch = stretch_of(coarse);
-          if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
-          seeds[stretch] = {least(coarse, rate), coarse, stages};
-        });
+    for_each_bounded(Counts::all_of_equal_ways, [&](Coarse coarse, const StageCounts& stages,
+                                                    const NodeRate& rate, const TimeBound& bound) {
+      if (beaten(stretch_of(coarse), least(coarse, rate))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+      const int stretch = stretch_of(coarse);
+      if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
+      seeds[stretch] = {least(coarse, rate), coarse, stages};
+    });
     for (const auto& [stretch, seed] : seeds) {
       if (!best_.may_matter(seed.least)) continue;
       counts_are_kept_ = false;
@@ -319,7 +376,11 @@ class Searcher {
     ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
     auto fitted = fitter_.fit(plan);
-    auto played = player_.play(std::move(plan), std::move(std::get<FittedStages>(fitted).memory));
+    play(std::move(plan), std::move(std::get<FittedStages>(fitted).memory), refined.place());
+  }
+
+  void play(ParallelStrategy plan, std::vector<StageMemory> memory, const Place& place) {
+    auto played = player_.play(std::move(plan), std::move(memory));
     const auto* trouble = std::get_if<Infeasible>(&played);
     if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
     if (trouble != nullptr) {
@@ -327,14 +388,56 @@ class Searcher {
       --result_.counts.evaluated;
       return;
     }
-    rate(std::get<RatedPlan>(std::move(played)), refined.place());
+    auto& rated = std::get<RatedPlan>(played);
+    const Seconds held = player_.stretched(rated.strategy.nodes, rated.iteration);
+    best_.add({held.value(),
+               rated.cost ? rated.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
+    rated_.push_back({std::move(rated), held, place});
   }
 
-  void rate(RatedPlan plan, const decltype(std::declval<Refined>().place())& place) {
-    const Seconds held = player_.stretched(plan.strategy.nodes, plan.iteration);
-    best_.add({held.value(),
-               plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
-    rated_.push_back({std::move(plan), held, place});
+  // Mixes of replicas come after all other candidates: much is found by then.
+  void play_mixes() {
+    MixFitter mixer(book_, fitter_);
+    std::vector<FittedCase> fitted;
+    for (std::uint32_t at = 0; at < mixes_.size(); ++at) {
+      for (const std::uint32_t setting : mixes_[at].settings) fit_mix(mixer, at, setting, fitted);
+    }
+    std::stable_sort(fitted.begin(), fitted.end(),
+                     [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
+    for (FittedCase& each : fitted) {
+      if (!best_.may_matter(each.least)) continue;
+      const auto at = static_cast<std::uint32_t>(space_.cases.size()) + each.at;
+      play(std::move(each.mix.strategy), std::move(each.mix.memory), {at, 0, 0, each.setting});
+    }
+  }
+
+  void fit_mix(MixFitter& mixer, std::uint32_t at, std::uint32_t setting, std::vector<FittedCase>& all) {
+    const ReplicaMix& mix = mixes_[at].mix;
+    const auto least_of = [&](Seconds time) {
+      const auto cost = player_.cost(mix.nodes, time);
+      return Least{player_.stretched(mix.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
+    };
+    if (pruning_ &&
+        !best_.may_matter(least_of(mixer.least_time(mix, space_.settings[setting], job_.global_batch)))) {
+      ++result_.counts.pruned;
+      return;
+    }
+    auto fitted = mixer.fit(mix, space_.settings[setting], job_.global_batch);
+    if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
+      if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
+      reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
+      return;
+    }
+    FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, at, setting};
+    if (dropped_by_rule(found.mix.strategy)) return;
+    found.least = least_of(found.mix.least);
+    const auto cost = player_.cost(mix.nodes, found.mix.least);
+    if (const auto obstacle = player_.limit_obstacle(mix.nodes, found.mix.least, cost)) {
+      reject(InfeasibleKind::budget, *obstacle);
+      return;
+    }
+    ++result_.counts.evaluated;
+    all.push_back(std::move(found));
   }
 
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
@@ -374,11 +477,12 @@ class Searcher {
   std::vector<Coarse> kept_;
   StageCounts kept_counts_;  // of each group, for each of kept_
   bool counts_are_kept_ = false;
+  std::vector<MixCase> mixes_;
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
   struct Rated {
     RatedPlan plan;
     Seconds held;  // for one iteration, interruptions included
-    decltype(std::declval<Refined>().place()) place;
+    Place place;
   };
   std::vector<Rated> rated_;
 };

@@ -105,6 +105,12 @@ std::string stages_text(const ClusterSpec& cluster, const ParallelStrategy& stra
   });
 }
 
+std::string tensor_text(const ParallelStrategy& strategy) {
+  std::vector<int> tensors;
+  for (const StageDevices& stage : strategy.stages) tensors.push_back(stage.tensor);
+  return folded(tensors, "/", [](int tensor, std::size_t) { return std::to_string(tensor); });
+}
+
 std::string layers_text(const ParallelStrategy& strategy) {
   std::vector<int> counts;
   for (const LayerRange& part : strategy.parts) counts.push_back(part.count);
@@ -190,12 +196,22 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
     const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
     const ParallelStrategy& strategy = row.plan.strategy;
     table.rows.push_back(
-        {std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
-         std::to_string(strategy.tensor(0)), std::to_string(strategy.context), std::to_string(strategy.data),
-         std::to_string(strategy.chunks), std::to_string(strategy.micro_batch), switches_text(strategy),
-         fixed(row.replayed.iteration.value(), 3), interval_text(row.band),
-         fixed(row.replayed.tokens_per_s, 0), percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
-         fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
+        {std::to_string(rank),
+         stages_text(report.job->cluster, strategy),
+         layers_text(strategy),
+         tensor_text(strategy),
+         std::to_string(strategy.context),
+         std::to_string(strategy.data),
+         std::to_string(strategy.chunks),
+         std::to_string(strategy.micro_batch),
+         switches_text(strategy),
+         fixed(row.replayed.iteration.value(), 3),
+         interval_text(row.band),
+         fixed(row.replayed.tokens_per_s, 0),
+         percent(row.replayed.mfu),
+         percent(row.replay.bubble_fraction),
+         fixed(row.replay.imbalance_s, 3),
+         memory_text(report.job->cluster, row.plan),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
          row.replayed.kwh_total ? short_number(*row.replayed.kwh_total) : "?",
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
@@ -252,7 +268,7 @@ Table csv_table(const SearchReport& report) {
                           stages_text(report.job->cluster, strategy),
                           layers_text(strategy),
                           std::to_string(strategy.gpus()),
-                          std::to_string(strategy.tensor(0)),
+                          tensor_text(strategy),
                           std::to_string(strategy.pipeline),
                           std::to_string(strategy.data),
                           std::to_string(strategy.context),

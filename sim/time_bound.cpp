@@ -53,14 +53,7 @@ std::vector<double> part_floor(const std::vector<double>& times, const std::vect
   return std::vector<double>(times.size(), host);
 }
 
-struct BlockTimes {
-  std::vector<double> forward, backward;
-};
-
-// The first has the embedding with it and the last the head.
 BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& ways, Recompute recompute) {
-  // How many layers `block` repeats depends on how many there are in a part.
-  if (recompute.method == RecomputeMethod::block) recompute = {};
   const ShardCost& cost = book.shard(key);
   const int layers = book.model().layer_count();
   BlockTimes times, own;
@@ -223,6 +216,39 @@ double TimeBound::spread(const StageCounts& stages) const {
   return std::max(reduced, closed_ ? kRounding * least_excess(stages).time : time(gathered_, stages));
 }
 
+// Stages that are at work all the time hold no less than ones that wait; so do more of them.
+double TimeBound::spread_within(const StageCounts& most) const {
+  double held = 0;
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    held += most[g] / reduced_.whole[g];
+  }
+  return kRounding * pipeline_.microbatches * std::max(reduced_.share / held, reduced_.largest);
+}
+
+// Stages that are at work all the time take M x share / (sum of stages / work), at the sum of their rates: a
+// ratio of sums, which is least with as much as possible on the groups that are cheapest for their work.
+double TimeBound::least_money(const StageCounts& least, const StageCounts& most,
+                              const std::vector<double>& dollars_per_second) const {
+  double rate = 0, held = 0;
+  std::vector<std::pair<double, std::size_t>> cheapest_first;
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    rate += least[g] * dollars_per_second[g];
+    held += least[g] / reduced_.whole[g];
+    cheapest_first.emplace_back(dollars_per_second[g] * reduced_.whole[g], g);
+  }
+  std::sort(cheapest_first.begin(), cheapest_first.end());
+  double ratio = held > 0 ? rate / held : kNever;
+  for (const auto& [price, g] : cheapest_first) {
+    if (most[g] == least[g]) continue;
+    rate += (most[g] - least[g]) * dollars_per_second[g];
+    held += (most[g] - least[g]) / reduced_.whole[g];
+    ratio = std::min(ratio, rate / held);
+  }
+  return kRounding * pipeline_.microbatches * reduced_.share * ratio;
+}
+
 // An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all of
 // it, each group more takes from the work of all or adds to it.
 TimeBound::Excess TimeBound::least_excess(const StageCounts& stages) const {
@@ -317,9 +343,20 @@ TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t glob
                                 [&](int shape) { return shape == book.model().layers.front(); })),
       global_batch_(global_batch) {}
 
+const BlockTimes& TimeBounds::blocks(const ShardKey& shard, const Ways& of_group, Recompute recompute) {
+  // How many layers `block` repeats depends on how many there are in a part.
+  if (recompute.method == RecomputeMethod::block) recompute = {};
+  const BlockKey key{shard, recompute.granularity};
+  const auto found = blocks_.find(key);
+  if (found != blocks_.end()) return found->second;
+  return blocks_.emplace(key, block_times(book_, shard, of_group, recompute)).first->second;
+}
+
 const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& group_fits,
                                    const Setting& setting) {
-  const RateKey key{ways.tensor,
+  std::vector<int> tensors;
+  for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) tensors.push_back(ways.tensor_of(g));
+  const RateKey key{tensors,
                     ways.context,
                     ways.expert,
                     group_fits,
@@ -335,9 +372,9 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     rates.blocks.emplace_back(book_.model().layers.size(), kNever);
     if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
-    const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
+    const ShardKey shard{static_cast<int>(g), tensors[g],          ways.context,
                          ways.expert,         setting.micro_batch, setting.sequence_parallel};
-    const BlockTimes times = block_times(book_, shard, ways, setting.recompute);
+    const BlockTimes& times = blocks(shard, ways.of_group(static_cast<int>(g)), setting.recompute);
     add_shares(rates, times);
     for (std::size_t i = 0; i < times.forward.size(); ++i)
       rates.blocks[g][i] = times.forward[i] + times.backward[i];
@@ -359,7 +396,8 @@ TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fit
     if (group_fits[g] == 0) continue;
     traffic[g] = {kNever, kNever};
     for (const Setting& setting : settings) {
-      const LayerTraffic least = least_traffic(book_, static_cast<int>(g), ways, setting);
+      const int group = static_cast<int>(g);
+      const LayerTraffic least = least_traffic(book_, group, ways.of_group(group), setting);
       traffic[g].reduced = std::min(traffic[g].reduced, least.reduced);
       traffic[g].gathered = std::min(traffic[g].gathered, least.gathered);
     }

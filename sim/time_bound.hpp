@@ -16,6 +16,11 @@ struct LayerTraffic {
   double gathered = 0;  // parameters, when all stages have done all that
 };
 
+// Seconds of one microbatch through each layer; the first has the embedding with it and the last the head.
+struct BlockTimes {
+  std::vector<double> forward, backward;
+};
+
 // What layers cost a stage for one microbatch, at least, whichever stretch of them it holds. Infinite where a
 // group may hold no stage. Where layers differ, `layer` is empty.
 struct WorkRates {
@@ -56,6 +61,12 @@ class TimeBound {
   // Seconds of an iteration at least: by spreading the model perfectly, and, dearer to ask, by whole layers.
   [[nodiscard]] double spread(const StageCounts&) const;
   [[nodiscard]] double whole_layers(const StageCounts&) const;
+  // Not above `spread` of any counts up to these.
+  [[nodiscard]] double spread_within(const StageCounts& most) const;
+  // Money of an iteration at least, with counts between these, where a stage of a group costs so much a
+  // second.
+  [[nodiscard]] double least_money(const StageCounts& least, const StageCounts& most,
+                                   const std::vector<double>& dollars_per_second) const;
 
  private:
   // By loads that fall from stage to stage.
@@ -108,7 +119,10 @@ class TimeBounds {
                   const std::vector<Setting>& settings);
 
  private:
-  using RateKey = std::tuple<int, int, int, std::vector<char>, std::int64_t, bool, RecomputeGranularity>;
+  using RateKey =
+      std::tuple<std::vector<int>, int, int, std::vector<char>, std::int64_t, bool, RecomputeGranularity>;
+  using BlockKey = std::pair<ShardKey, RecomputeGranularity>;
+  const BlockTimes& blocks(const ShardKey&, const Ways& of_group, Recompute);
   const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
 
   const PriceBook& book_;
@@ -116,6 +130,7 @@ class TimeBounds {
   bool layers_alike_;
   std::int64_t global_batch_;
   std::map<RateKey, WorkRates> rates_;
+  std::map<BlockKey, BlockTimes> blocks_;
 };
 
 }  // namespace orrery

@@ -12,6 +12,10 @@ namespace orrery {
 
 struct SearchSpace {
   std::vector<int> tensor{1, 2, 4, 8};
+  // Whether stages on GPUs of one node group may have other tensor ways than those on another
+  // (enumerate.hpp).
+  bool tensor_by_group = true;
+  bool mix_replicas = true;  // whether whole replicas may be on unlike GPUs (replica_mixes.hpp)
   std::vector<int> context{1, 2, 4};
   std::vector<int> expert{1};
   std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
@@ -31,7 +35,8 @@ struct SearchSpace {
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
 // most), schedule, recompute_granularity (lists of names), sequence_parallel, use_distributed_optimizer,
-// overlap_grad_reduce, overlap_param_gather (lists of true and false). What is absent keeps its default.
+// overlap_grad_reduce, overlap_param_gather (lists of true and false), tensor_by_group, mix_replicas (true or
+// false). What is absent keeps its default.
 // Throws InputError.
 SearchSpace read_space(const std::string& path);
 SearchSpace parse_space(std::string_view yaml, const std::string& file);

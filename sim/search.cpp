@@ -218,7 +218,8 @@ class Searcher {
           visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial, 0}, stages, rate, bounds[f]);
         }
       };
-      if (which == Counts::that_may_matter) {
+      // Of equal ways most counts would be looked at one by one after all.
+      if (which == Counts::that_may_matter && !at.ways.tensors.empty()) {
         StageBoxes(job_, at, bounds, best_).for_each(visit_families);
         continue;
       }

@@ -9,7 +9,11 @@ BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
 
 void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) const {
-  if (bytes > 0) pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise});
+  if (bytes <= 0) return;
+  const SoftwareStack& stack = sharding_.stack;
+  const Fusion fusion =
+      kernel == MemoryKernel::norm ? stack.norm.value_or(stack.elementwise) : stack.elementwise;
+  pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), fusion});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
@@ -36,9 +40,17 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
     push(out_.backward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.n));
   }
   out_.forward.compute.push_back(f);
-  out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  const Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
+  const Gemm weights{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
+  // A backward runs from its end: first the gradient that is reduced under the other one.
+  const bool input_first = async_gradient_.has_value();
+  if (!input_first) out_.backward.compute.push_back(input);
   out_.weight_gradient.push_back(out_.backward.compute.size());
-  out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
+  out_.backward.compute.push_back(weights);
+  if (!input_first) return;
+  push(out_.backward, async_gradient_->kind, tensor_group(1.0), async_gradient_->bytes);
+  out_.backward.compute.push_back(input);
+  async_gradient_.reset();
 }
 
 void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forward_bytes,
@@ -122,13 +134,15 @@ void BlockBuilder::gathered_exchange(double key_value_elements, double query_ele
 
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
 // of the input gradient (LinearWithGradAccumulationAndAsyncCommunication): hidden, so not listed.
-void BlockBuilder::enter_tensor_region(double elements) {
+void BlockBuilder::enter_tensor_region(double elements, TensorInput input) {
   const double bytes = elements * element_;
-  if (sharding_.sequence_parallel) {
-    push(out_.forward, CollectiveKind::all_gather, tensor_group(), bytes);
-    push(out_.backward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
+  const bool shared = sharding_.sequence_parallel;
+  if (shared) push(out_.forward, CollectiveKind::all_gather, tensor_group(), bytes);
+  const CollectiveKind gradient = shared ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  if (input == TensorInput::of_matrix && sharding_.stack.async_tensor_gradients) {
+    async_gradient_ = AsyncGradient{gradient, bytes};
   } else {
-    push(out_.backward, CollectiveKind::all_reduce, tensor_group(), bytes);
+    push(out_.backward, gradient, tensor_group(), bytes);
   }
 }
 

@@ -9,6 +9,9 @@ namespace orrery {
 
 // Whether the kernel before a GEMM already writes its input in fp8.
 enum class InputCast { fused, separate };
+// Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
+// the weights, or tokens on their way to experts.
+enum class TensorInput { of_matrix, of_experts };
 
 // Counts are of one GPU and one microbatch. Operators without work (no bytes, one rank) are left out.
 class BlockBuilder {
@@ -24,7 +27,7 @@ class BlockBuilder {
   void context_exchange(const LocalLayer& local);
   // Around tensor-parallel matrices: tokens enter replicated and leave reduced. `elements` is the whole
   // tensor.
-  void enter_tensor_region(double elements);
+  void enter_tensor_region(double elements, TensorInput);
   void leave_tensor_region(double elements);
   void expert_exchange(double elements, double copies);  // `copies` of each token are in them
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
@@ -51,11 +54,19 @@ class BlockBuilder {
   // Elements of one rank's keys and values, and of its queries.
   void ring_exchange(double key_value_elements, double query_elements);
   void gathered_exchange(double key_value_elements, double query_elements);
-  [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
+  [[nodiscard]] Group tensor_group(double beside = 0.0) const {
+    return {RankGroup::tensor, sharding_.tensor, 1, beside};
+  }
+  // Waits for the matrix whose weight gradient it runs beside.
+  struct AsyncGradient {
+    CollectiveKind kind;
+    double bytes;
+  };
 
   Sharding sharding_;
   double element_;  // bytes
   BlockOperators out_;
+  std::optional<AsyncGradient> async_gradient_;
 };
 
 }  // namespace orrery

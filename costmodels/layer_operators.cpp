@@ -140,7 +140,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
                InputCast::fused);
   add(block, MemoryKernel::copy, routed, kPermute);
   block.expert_exchange(routed, copies);
-  block.enter_tensor_region(gathered);
+  block.enter_tensor_region(gathered, TensorInput::of_experts);
   add_mlp(
       block, layer,
       {.rows = local.routed_tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = local.experts});
@@ -148,7 +148,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   if (shape.shared_ffn == 0) return;
-  block.enter_tensor_region(layer.hidden_elements());
+  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   add_mlp(block, layer,
           {.rows = local.tokens, .up_width = local.shared_up_width, .ffn = local.shared_ffn, .batch = 1});
   block.leave_tensor_region(layer.hidden_elements());
@@ -178,13 +178,13 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   BlockBuilder block(sharding);
   const int before_attention = (shape.norms + 1) / 2;
   add_norms(block, layer, before_attention);
-  block.enter_tensor_region(layer.hidden_elements());
+  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   add_attention(block, layer, causal);
   if (!together) block.leave_tensor_region(layer.hidden_elements());
   add_residual(block, layer, bias_if(has_projection_bias(shape)));
   add_norms(block, layer, shape.norms - before_attention);
   if (dense) {
-    if (!together) block.enter_tensor_region(layer.hidden_elements());
+    if (!together) block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});
     block.leave_tensor_region(layer.hidden_elements());
   } else {
@@ -226,7 +226,7 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   const std::int64_t logits = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   BlockBuilder block(sharding);
   add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
-  block.enter_tensor_region(layer.hidden_elements());
+  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   block.linear({.m = layer.local.tokens, .n = logits, .k = model.hidden, .type = outside_fp8(sharding.type)},
                InputCast::fused);
   const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;

@@ -84,6 +84,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "like",
                   "attention",
                   "elementwise",
+                  "norm",
                   "cross_entropy",
                   "dropout",
                   "host",
@@ -92,6 +93,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "reduced_gradient",
                   "accumulation",
                   "optimizer",
+                  "async_tensor_gradients",
                   "tensor_overlap",
                   "overlap_slowdown",
                   "context_exchange",
@@ -123,6 +125,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              stack.attention);
   const Words<Fusion> fusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
   read_word(map, "elementwise", fusions, stack.elementwise);
+  if (map.find("norm")) read_word(map, "norm", fusions, stack.norm.emplace());
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -152,6 +155,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
+  read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
   read_switch(map, "scatter_gather", stack.scatter_gather);

@@ -66,6 +66,7 @@ struct SoftwareStack {
   std::string family;  // the first row that it is like, over however many rows between
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
+  std::optional<Fusion> norm;  // absent: as `elementwise`
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
   HostCost host;
@@ -79,6 +80,9 @@ struct SoftwareStack {
   std::optional<double> gradient, reduced_gradient;  // kept; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
   std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
+  // The gradient of a column-parallel input is reduced over the tensor group under the GEMM of its weight
+  // gradient (LinearWithGradAccumulationAndAsyncCommunication, megatron/core/tensor_parallel/layers.py).
+  bool async_tensor_gradients = false;
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;

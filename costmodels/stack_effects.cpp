@@ -12,17 +12,27 @@ Seconds hidden_collectives(Seconds collectives, Seconds gemms, int ranks, const 
   return std::min(collectives * (stack.tensor_overlap * (1.0 - 1.0 / ranks)), gemms);
 }
 
+// Tensor collectives that no matrix of their own runs beside, and the matrices that are free to.
 struct TensorTimes {
   Seconds collectives, gemms;
+  Seconds slowdown;  // of matrices beside the other tensor collectives
 };
 
-TensorTimes tensor_times(const PassOperators& operators, const PassTimes& times) {
+TensorTimes tensor_times(const PassOperators& operators, const PassTimes& times, const SoftwareStack& stack) {
   TensorTimes sums;
   for (std::size_t i = 0; i < operators.compute.size(); ++i) {
     if (std::holds_alternative<Gemm>(operators.compute[i])) sums.gemms += times.compute[i];
   }
   for (std::size_t i = 0; i < operators.communication.size(); ++i) {
-    if (operators.places[i].group == RankGroup::tensor) sums.collectives += times.communication[i];
+    const CallPlace& place = operators.places[i];
+    if (place.group != RankGroup::tensor) continue;
+    if (place.beside == 0.0) {
+      sums.collectives += times.communication[i];
+      continue;
+    }
+    const Seconds beside = times.compute[place.after - 1] * place.beside;
+    sums.gemms += beside * -1.0;
+    sums.slowdown += std::min(beside, times.communication[i]) * (stack.overlap_slowdown - 1);
   }
   return sums;
 }
@@ -37,8 +47,9 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
 PassCost cost_under(const PassOperators& operators, const PassTimes& times, const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
   cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
-  const auto [tensor, gemms] = tensor_times(operators, times);
-  cost.communication += exposed_collectives(tensor, gemms, sharding.tensor, sharding.stack) - tensor;
+  const auto [tensor, gemms, slowdown] = tensor_times(operators, times, sharding.stack);
+  cost.communication +=
+      exposed_collectives(tensor, gemms, sharding.tensor, sharding.stack) - tensor + slowdown;
   cost.calls = static_cast<double>(operators.communication.size());
   return cost;
 }
@@ -48,7 +59,14 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, cons
 std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
                                     const Sharding& sharding) {
   std::vector<PassPiece> pieces = pieces_of(operators, times, order);
-  const auto [tensor, gemms] = tensor_times(operators, times);
+  const auto is_tensor = [](const PassPiece& piece) {
+    return piece.call && piece.call->group == RankGroup::tensor;
+  };
+  const double slower = sharding.stack.overlap_slowdown - 1;
+  for (PassPiece& piece : pieces) {
+    if (is_tensor(piece)) piece.slowdown = std::min(piece.beside.time, piece.call->time) * slower;
+  }
+  const auto [tensor, gemms, of_own] = tensor_times(operators, times, sharding.stack);
   const Seconds hidden = hidden_collectives(tensor, gemms, sharding.tensor, sharding.stack);
   if (hidden.value() <= 0) return pieces;
   Work compute;
@@ -56,9 +74,9 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   const double moved = hidden / compute.time;
   for (PassPiece& piece : pieces) {
     piece.compute = piece.compute * (1 - moved);
-    if (!piece.call || piece.call->group != RankGroup::tensor) continue;
-    piece.beside += compute * (moved * (piece.call->time / tensor));
-    piece.slowdown = piece.beside.time * (sharding.stack.overlap_slowdown - 1);
+    if (!is_tensor(piece) || piece.beside.time.value() > 0) continue;
+    piece.beside = compute * (moved * (piece.call->time / tensor));
+    piece.slowdown = piece.beside.time * slower;
   }
   return pieces;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
+#include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
@@ -69,17 +70,6 @@ Network usual_network(const std::string& gpu) {
   return {};
 }
 
-// Names of cards that come in two sizes, the one the row says.
-std::string gpu_name(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  const std::string gpu = run.text("gpu");
-  const double memory = run.number("gpu_mem_gb").value_or(0);
-  if (gpu == "A100" && memory == 40) return "A100-SXM4-40GB";
-  if (gpu == "V100" && memory == 16) return "V100-SXM2-16GB";
-  if (gpu == "H100" && memory == 96) return "H100-SXM5-96GB";
-  if (memory == 0) assumptions.push_back("the usual card of the name " + gpu);
-  return gpu;
-}
-
 }  // namespace
 
 std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
@@ -87,12 +77,12 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
+  const double memory = run.number("gpu_mem_gb").value_or(0);
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), memory);
+  if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
+  if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
-  try {
-    group.gpu = find_gpu(gpu_name(run, assumptions), "run " + run.id());
-  } catch (const InputError&) {
-    return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
-  }
+  group.gpu = *gpu;
   group.name = "gpus";
   const bool rack = says(group.gpu.link, "72-GPU");
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));

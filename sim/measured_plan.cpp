@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
+#include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
@@ -12,33 +13,6 @@ namespace {
 
 bool says(const std::string& text, const char* word) {
   return text.find(word) != std::string::npos;
-}
-
-// Frameworks by the start of their name in a row.
-struct FrameworkStack {
-  const char* start;
-  const char* stack;
-};
-constexpr std::array kFrameworks{
-    FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
-    FrameworkStack{"NeMo 24.03", "nemo-24.03"},
-    FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
-    FrameworkStack{"torchtitan", "torchtitan"},
-    FrameworkStack{"llm-foundry", "llm-foundry"},
-    FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
-    FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
-    FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
-    FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
-    FrameworkStack{"Megatron-LM", "megatron-lm-2021"},
-    FrameworkStack{"Megatron-Core", "megatron-core"},
-};
-
-std::optional<std::string> stack_name(const MeasuredRun& run) {
-  if (const std::string given = run.text("stack"); !given.empty()) return given;
-  for (const FrameworkStack& known : kFrameworks) {
-    if (run.text("framework").rfind(known.start, 0) == 0) return known.stack;
-  }
-  return std::nullopt;
 }
 
 std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
@@ -162,6 +136,12 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
+  // What shards the weights alone has one way of the others.
+  const std::string sharding = run.text("optimizer_sharding");
+  if (says(sharding, "FSDP") || says(sharding, "ZeRO")) {
+    d.tensor = std::max(d.tensor, 1);
+    d.pipeline = std::max(d.pipeline, 1);
+  }
   if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
   const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
   if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
@@ -208,9 +188,9 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
                                              const std::optional<SoftwareStack>& stack_override) {
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
   MeasuredPlan plan;
-  const auto name = stack_name(run);
-  if (!name && !stack_override) return Unmapped{"no software stack for " + run.text("framework")};
-  plan.stack = stack_override ? *stack_override : read_stack(*name);
+  const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
+  if (!stack) return Unmapped{"no software stack for " + run.text("framework")};
+  plan.stack = *stack;
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));

@@ -70,11 +70,19 @@ const std::vector<Switch>& switches() {
          plan.stack.attention = AttentionKernel::flash;
          for_each_strategy(plan, [](ParallelStrategy& s) { s.flash_attention = true; });
        }},
-      {"fused elementwise kernels", [](MeasuredPlan& plan) { plan.stack.elementwise = Fusion::fused; }},
+      {"fused elementwise kernels",
+       [](MeasuredPlan& plan) {
+         plan.stack.elementwise = Fusion::fused;
+         plan.stack.norm.reset();
+       }},
       {"fused loss", [](MeasuredPlan& plan) { plan.stack.cross_entropy = CrossEntropyKernel::fused; }},
       {"no dropout", [](MeasuredPlan& plan) { plan.stack.dropout = Dropout::off; }},
       {"no gradient accumulation", [](MeasuredPlan& plan) { plan.stack.accumulation = 0; }},
-      {"no tensor overlap", [](MeasuredPlan& plan) { plan.stack.tensor_overlap = 0; }},
+      {"no tensor overlap",
+       [](MeasuredPlan& plan) {
+         plan.stack.tensor_overlap = 0;
+         plan.stack.async_tensor_gradients = false;
+       }},
       {"no data overlap",
        [](MeasuredPlan& plan) {
          for_each_strategy(plan, [](ParallelStrategy& s) {

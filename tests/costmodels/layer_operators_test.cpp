@@ -263,6 +263,37 @@ TEST_CASE("a layer has two collectives forward and two backward, each of all its
   }
 }
 
+TEST_CASE(
+    "gradients of inputs are reduced beside the weight gradients of the same matrix where the stack does "
+    "so") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.stack.async_tensor_gradients = true;
+  sharding.sequence_parallel = GENERATE(false, true);
+  const auto reduction =
+      sharding.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+  Sharding waiting = sharding;
+  waiting.stack.async_tensor_gradients = false;
+  const BlockOperators same = layer_operators(gpt3_layer(), true, waiting);
+  CHECK(times(layer.backward.communication, reduction) == times(same.backward.communication, reduction));
+  CHECK(layer.backward.compute.size() == same.backward.compute.size());
+  std::vector<Gemm> beside;
+  for (std::size_t i = 0; i < layer.backward.places.size(); ++i) {
+    const CallPlace& place = layer.backward.places[i];
+    if (place.beside == 0.0) continue;
+    CHECK(std::get<Collective>(layer.backward.communication[i]).kind == reduction);
+    CHECK(place.beside == 1.0);
+    beside.push_back(std::get<Gemm>(layer.backward.compute[place.after - 1]));
+    // A backward runs from its end: the gradient that is reduced was computed just before.
+    const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after]);
+    CHECK((input.m == beside.back().k && input.k == beside.back().n && input.n == beside.back().m));
+  }
+  // Of the QKV and the up projection: [h, width / 4, tokens].
+  CHECK(beside ==
+        std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
+}
+
 TEST_CASE("tensor ranks fill a node first, then context ranks, then expert ranks") {
   Sharding sharding = plain(1, 8192);
   sharding.tensor = 2;

@@ -42,8 +42,9 @@ TEST_CASE("a stack file changes what it names and nothing else") {
   expected.name = "mine.yaml";
   expected.host.forward = milliseconds(3);
   expected.tensor_overlap = 0.25;
-  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25}", "mine.yaml") ==
-        expected);
+  expected.norm = Fusion::separate;
+  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25, norm: separate}",
+                    "mine.yaml") == expected);
 }
 
 TEST_CASE("a wrong stack says where and what was meant") {

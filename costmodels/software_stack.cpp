@@ -74,7 +74,8 @@ CalibratedStack read_calibrated(const YamlValue& map) {
 }
 
 void read_network(const YamlValue& map, NetworkShare& network) {
-  map.allow_keys({"inside", "between"});
+  map.allow_keys({"inside", "between", "collectives"});
+  read_number(map, "collectives", 0.01, 100, network.collectives);
   read_number(map, "inside", 0.01, 100, network.inside);
   read_number(map, "between", 0.01, 100, network.between);
 }

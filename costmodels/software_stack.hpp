@@ -47,6 +47,7 @@ struct OptimizerCost {
 // Bandwidth that collectives and transfers reach, over what the cost models expect.
 struct NetworkShare {
   double inside = 1.0, between = 1.0;  // nodes
+  double collectives = 1.0;            // between nodes, besides `between`
   bool operator==(const NetworkShare&) const = default;
 };
 

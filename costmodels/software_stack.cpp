@@ -92,6 +92,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "gradient",
                   "reduced_gradient",
                   "accumulation",
+                  "separate_accumulation",
                   "optimizer",
                   "tensor_overlap",
                   "overlap_slowdown",
@@ -152,6 +153,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 4, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);

@@ -79,7 +79,9 @@ struct SoftwareStack {
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
-  std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
+  bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
+                                       // to their sum, not the weight-gradient GEMM
+  std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;

@@ -170,10 +170,12 @@ void BlockBuilder::expert_exchange(double elements, double copies) {
 
 void BlockBuilder::accumulate_gradients(double parameters) {
   // The weight-gradient GEMM adds in place: the sum is read and written once more. A gradient kept in the
-  // type of the weights is added by a kernel of its own, which also reads the new one (FIDELITY B.9.3: 8 B,
-  // A.3: 6 B).
-  const double sum = sharding_.stack.gradient.value_or(gradient_bytes(sharding_.type));
-  const double bytes = sharding_.stack.accumulation.value_or(sum == 4.0 ? 2.0 * sum : 3.0 * sum);
+  // type of the weights, and any of a program without that GEMM, is added by a kernel of its own, which also
+  // reads the new one (FIDELITY B.9.3: 8 B, A.6: 6 and 10 B).
+  const SoftwareStack& stack = sharding_.stack;
+  const double sum = stack.gradient.value_or(gradient_bytes(sharding_.type));
+  const bool own_kernel = stack.separate_accumulation || sum < 4.0;
+  const double bytes = stack.accumulation.value_or(2.0 * sum + (own_kernel ? element_ : 0.0));
   weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 

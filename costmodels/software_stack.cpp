@@ -74,7 +74,8 @@ CalibratedStack read_calibrated(const YamlValue& map) {
 }
 
 void read_network(const YamlValue& map, NetworkShare& network) {
-  map.allow_keys({"inside", "between"});
+  map.allow_keys({"inside", "between", "collectives"});
+  read_number(map, "collectives", 0.01, 100, network.collectives);
   read_number(map, "inside", 0.01, 100, network.inside);
   read_number(map, "between", 0.01, 100, network.between);
 }
@@ -92,6 +93,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "gradient",
                   "reduced_gradient",
                   "accumulation",
+                  "separate_accumulation",
                   "optimizer",
                   "async_tensor_gradients",
                   "tensor_overlap",
@@ -154,6 +156,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 4, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
   read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);

@@ -47,6 +47,7 @@ struct OptimizerCost {
 // Bandwidth that collectives and transfers reach, over what the cost models expect.
 struct NetworkShare {
   double inside = 1.0, between = 1.0;  // nodes
+  double collectives = 1.0;            // between nodes, besides `between`
   bool operator==(const NetworkShare&) const = default;
 };
 
@@ -79,7 +80,9 @@ struct SoftwareStack {
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
-  std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
+  bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
+                                       // to their sum, not the weight-gradient GEMM
+  std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators
   // The gradient of a column-parallel input is reduced over the tensor group under the GEMM of its weight
   // gradient (LinearWithGradAccumulationAndAsyncCommunication, megatron/core/tensor_parallel/layers.py).
   bool async_tensor_gradients = false;

@@ -99,7 +99,8 @@ PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward
 
 double KernelFactors::of(const Operator& op) const {
   if (const auto* collective = std::get_if<Collective>(&op))
-    return 1 / (collective->ranks > collective->ranks_per_node ? network.between : network.inside);
+    return 1 / (collective->ranks > collective->ranks_per_node ? network.between * network.collectives
+                                                               : network.inside);
   if (const auto* transfer = std::get_if<PointToPoint>(&op))
     return 1 / (transfer->same_node ? network.inside : network.between);
   return compute * of_kernel(op);

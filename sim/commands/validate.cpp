@@ -97,6 +97,13 @@ const std::vector<Switch>& switches() {
          });
        }},
       {"no slow-down beside collectives", [](MeasuredPlan& plan) { plan.stack.overlap_slowdown = 1; }},
+      {"collectives over a shared card as over one's own",
+       [](MeasuredPlan& plan) { plan.stack.network.collectives = 1; }},
+      {"gradients in 16 bits",
+       [](MeasuredPlan& plan) {
+         if (!plan.stack.separate_accumulation) return;
+         plan.stack.gradient = plan.stack.reduced_gradient = 2;
+       }},
       {"no gaps between kernels", [](MeasuredPlan& plan) { plan.stack.kernel_gap = Seconds(0); }},
       {"no optimizer step",
        [](MeasuredPlan& plan) { plan.stack.optimizer = OptimizerCost{.bandwidth_share = 1}; }},

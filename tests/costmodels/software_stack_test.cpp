@@ -190,6 +190,34 @@ TEST_CASE("kernels of a stack scale what they name") {
   CHECK(times_under(stack).backward < bare.backward);
 }
 
+TEST_CASE("Megatron-LM of 2021 adds bf16 gradients to fp32 sums by a kernel of its own") {
+  const SoftwareStack stack = read_stack("megatron-lm-2021");
+  const auto backward_of = [](const SoftwareStack& of) { return times_under(of).backward; };
+  SoftwareStack bytes = stack;
+  bytes.accumulation = 10;  // 2 of the new gradient, 4 + 4 of the sum
+  CHECK(backward_of(stack) == backward_of(bytes));
+  SoftwareStack in_gemm = stack;
+  in_gemm.separate_accumulation = false;
+  bytes.accumulation = 8;
+  CHECK(backward_of(in_gemm) == backward_of(bytes));
+  SoftwareStack short_sums = stack;
+  short_sums.gradient = 2;
+  bytes.accumulation = 6;
+  CHECK(backward_of(short_sums) == backward_of(bytes));
+  CHECK(backward_of(short_sums) < backward_of(in_gemm));
+}
+
+TEST_CASE("a stack's collectives between nodes have a share of their own") {
+  const KernelFactors factors{.network = {.inside = 0.5, .between = 0.8, .collectives = 0.5}};
+  Collective ring{.kind = CollectiveKind::all_reduce, .bytes = Bytes(1), .ranks = 16, .ranks_per_node = 8};
+  CHECK(factors.of(ring) == Approx(1 / (0.8 * 0.5)));
+  ring.ranks = 8;
+  CHECK(factors.of(ring) == Approx(1 / 0.5));
+  PointToPoint message;
+  message.same_node = false;
+  CHECK(factors.of(message) == Approx(1 / 0.8));
+}
+
 TEST_CASE(
     "repeating every second GEMM costs less than all and more than the attention core of short sequences") {
   SoftwareStack stack;

@@ -67,6 +67,24 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.count.maximum == 2);
 }
 
+TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of Ethernet all") {
+  const auto plan_over = [](const std::string& network) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    return mapped(runs_of(row.replace(row.find(said), said.size(), network)).front());
+  };
+  const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
+  CHECK(own.stack.network.collectives == 1.0);
+  const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
+  CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
+  CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
+  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
+  CHECK(ethernet.stack.network.collectives == 1.0);
+  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() == Approx(50e9 / 8 * 0.6 / 0.85));
+}
+
 TEST_CASE("rows that cannot be expressed say why") {
   CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
         "its ways do not multiply to its GPUs");

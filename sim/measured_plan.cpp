@@ -35,8 +35,12 @@ constexpr std::array kFrameworks{
 
 std::optional<std::string> stack_name(const MeasuredRun& run) {
   if (const std::string given = run.text("stack"); !given.empty()) return given;
+  const std::string framework = run.text("framework");
+  if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
+      says(run.text("optimizer_sharding"), "ZeRO-3"))
+    return "megatron-deepspeed-zero3";
   for (const FrameworkStack& known : kFrameworks) {
-    if (run.text("framework").rfind(known.start, 0) == 0) return known.stack;
+    if (framework.rfind(known.start, 0) == 0) return known.stack;
   }
   return std::nullopt;
 }

@@ -129,7 +129,7 @@ void visit_memory(Rows& rows, Column&& column) {
          {"B", "memory of the card; NaN: not known"});
 }
 
-// Of the same rows; files written before 0.2 of Orrery do not have them.
+// Of the same rows; files of earlier versions do not have them.
 inline constexpr const char* kMemoryKind = "/memory/kind";
 template <class Rows, class Column>
 void visit_memory_verdicts(Rows& rows, Column&& column) {

@@ -102,6 +102,19 @@ LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStr
   return sum;
 }
 
+// Of one layer on this GPU, before fully sharded data parallelism divides it.
+double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double most = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
+      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+      most = std::max(most, one.dense + one.expert);
+    });
+  }
+  return most;
+}
+
 double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
   if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
   const double copies = static_cast<double>(strategy.data) * strategy.context;
@@ -188,14 +201,28 @@ struct PartActivations {
   double recomputed = 0.0;  // what the backward of one microbatch brings back at most
 };
 
+// Of the input of a recomputed layer. With sequence parallelism every tensor rank holds its own part anyway.
+double share_on_gpu(SavedInputs saved, const LayerSplit& split) {
+  switch (saved) {
+    case SavedInputs::gpu:
+      return 1.0;
+    case SavedInputs::tensor_ranks:
+      return split.sequence_parallel ? 1.0 : 1.0 / split.tensor;
+    case SavedInputs::host:
+      return 0.0;
+  }
+  ORRERY_ENSURE(false);
+}
+
 // `uniform` keeps the input of each group of layers; `block` recomputes the first layers, each on its own,
 // and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
 // _checkpointed_forward).
 PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split) {
+                               const LayerRange& range, const LayerSplit& split, SavedInputs saved) {
   const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
   const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
   const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
+  const double kept_share = share_on_gpu(saved, split);
   PartActivations bytes;
   double brought_back = 0.0;  // by the group the layer belongs to
   int position = 0;
@@ -207,7 +234,7 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
         continue;
       }
       const bool first_of_group = position % group == 0;
-      if (first_of_group) bytes.kept += one.input;
+      if (first_of_group) bytes.kept += one.input * kept_share;
       brought_back = first_of_group ? one.all() - one.input : brought_back + one.all();
       bytes.recomputed = std::max(bytes.recomputed, brought_back);
     }
@@ -216,16 +243,16 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
 }
 
 PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split, SelectiveRecompute policy) {
+                               const LayerRange& range, const LayerSplit& split, const SoftwareStack& stack) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
-    return full_recompute(model, strategy, range, split);
+    return full_recompute(model, strategy, range, split, stack.saved_inputs);
   }
   const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
     double dropped = selective ? one.scores : 0.0;
-    if (selective && policy == SelectiveRecompute::every_second_gemm) {
+    if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
     }
     bytes.kept += layers * (one.all() - dropped);
@@ -239,22 +266,27 @@ LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strat
   return local_layer(LayerShape{.hidden = model.hidden}, layer_split(model, strategy, stage));
 }
 
-Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
-                  int for_weights, CrossEntropyKernel kernel) {
-  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return Bytes();
+struct LogitBytes {
+  double kept = 0.0;  // of the microbatches that wait for their backward or weight gradients
+  double peak = 0.0;  // of the one in its loss
+};
+LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
+                       int for_weights, const SoftwareStack& stack) {
+  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
-  const double peak = kernel == CrossEntropyKernel::fused ? kFusedLogitPeak : kLogitPeak;
-  const double whole = alive > 0 ? peak + (alive - 1) * kLogitKept : 0.0;
-  return Bytes(scale * logits * (whole + for_weights * kLogitGradient));
+  const bool fused = stack.cross_entropy == CrossEntropyKernel::fused;
+  const double peak = stack.logit_peak.value_or(fused ? kFusedLogitPeak : kLogitPeak);
+  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * kLogitGradient;
+  return {scale * logits * waiting, alive > 0 ? scale * logits * peak : 0.0};
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                                 int chunk, SelectiveRecompute policy) {
+                                 int chunk, const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
-  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, policy);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
   if (!embedding && !head) return bytes;
@@ -311,7 +343,7 @@ double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy
 }
 
 Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  return Bytes(part_activations(model, strategy, stage, chunk, SelectiveRecompute::attention).kept);
+  return Bytes(part_activations(model, strategy, stage, chunk, {}).kept);
 }
 
 Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
@@ -353,7 +385,7 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   StateBytes state = state_bytes(strategy.type);
   state.gradient = stack.gradient.value_or(state.gradient);
   if (strategy.fully_sharded) {
-    // fp32 weights, gradients and moments are all sharded; whole layers exist while they are computed.
+    // fp32 weights, gradients and moments are all sharded.
     const double shard = optimizer_shard(strategy, parameters) / count;
     state = {4 * shard, 4 * shard, 8};
     // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
@@ -363,19 +395,25 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);
   memory.optimizer = Bytes(state.optimizer * optimizer_shard(strategy, parameters));
+  if (strategy.fully_sharded && strategy.pipeline == 1) {
+    const double layer = largest_layer_parameters(model, strategy, stage);
+    memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
+    memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
+  }
   double recomputed = 0.0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     const int waiting = alive.for_weights[static_cast<std::size_t>(chunk)];
     if (waiting > 0) memory.activations += weight_gradient_bytes(model, strategy, stage, chunk) * waiting;
     const int microbatches = alive.whole[static_cast<std::size_t>(chunk)];
     if (microbatches == 0) continue;
-    const PartActivations part = part_activations(model, strategy, stage, chunk, stack.selective);
+    const PartActivations part = part_activations(model, strategy, stage, chunk, stack);
     memory.activations += Bytes(part.kept * microbatches);
     recomputed = std::max(recomputed, part.recomputed);
   }
-  memory.activations += Bytes(recomputed);
-  memory.logits =
-      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
+  const LogitBytes logits =
+      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack);
+  memory.logits = Bytes(logits.kept + logits.peak);
+  memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
   memory.communication = communication_bytes(model, strategy, stage, stack);
   memory.reserve = stack.memory_reserve;
   return memory;
@@ -386,6 +424,25 @@ Bytes usable_memory(Bytes card) {
   constexpr double kSmallShare = 0.83, kLargeShare = 0.91;
   const double position = std::clamp((to_gibibytes(card) - kSmallCard) / (kLargeCard - kSmallCard), 0.0, 1.0);
   return card * (kSmallShare + position * (kLargeShare - kSmallShare));
+}
+
+MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
+  const Bytes usable = usable_memory(card);
+  if (needed <= usable) return MemoryVerdict::fits;
+  const double error = card / usable - 1;  // of the count, at most, where a plan fits
+  return needed * (1 - error) <= card ? MemoryVerdict::risky : MemoryVerdict::too_big;
+}
+
+std::string_view to_text(MemoryVerdict verdict) {
+  switch (verdict) {
+    case MemoryVerdict::fits:
+      return "fits";
+    case MemoryVerdict::risky:
+      return "risky";
+    case MemoryVerdict::too_big:
+      return "too big";
+  }
+  ORRERY_ENSURE(false);
 }
 
 }  // namespace orrery

@@ -118,6 +118,8 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "may_interleave",
                   "may_drop_activations",
                   "kernel_gap",
+                  "logit_peak",
+                  "saved_inputs",
                   "memory_reserve"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
@@ -146,6 +148,11 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_switch(map, "may_interleave", stack.may_interleave);
   read_switch(map, "may_drop_activations", stack.may_drop_activations);
   read_time(map, "kernel_gap", stack.kernel_gap);
+  read_number(map, "logit_peak", 2, 100, stack.logit_peak);
+  read_word<SavedInputs>(
+      map, "saved_inputs",
+      {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
+      stack.saved_inputs);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);

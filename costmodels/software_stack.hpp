@@ -37,6 +37,11 @@ enum class SelectiveRecompute { attention, every_second_gemm };
 // (torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater, _SDPAMerger).
 enum class ContextExchange { ring, gathered };
 
+// Where full recomputation keeps the inputs of layers: whole on the GPU; a share on each tensor rank
+// (Megatron-LM's --distribute-saved-activations, DeepSpeed's --partition-activations); or in the host's
+// memory (DeepSpeed's --checkpoint-in-cpu).
+enum class SavedInputs { gpu, tensor_ranks, host };
+
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
@@ -91,7 +96,10 @@ struct SoftwareStack {
   ContextExchange context_exchange = ContextExchange::ring;
   bool repeated_keys = false;  // keys and values are copied for every query head before attention
   Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
-  Bytes memory_reserve{1e9};   // CUDA context, NCCL's channels and library workspaces of one GPU
+  std::optional<double>
+      logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
+  SavedInputs saved_inputs = SavedInputs::gpu;
+  Bytes memory_reserve{1e9};  // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
   bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
                                       // experts it visits there

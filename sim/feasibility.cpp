@@ -169,18 +169,23 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
 
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
+  std::optional<Infeasible> trouble;
+  MemoryVerdict worst = MemoryVerdict::fits;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
       const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
-      if (needed <= capacity(alike, stage)) continue;
-      return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                    gibibytes_text(needed) + " of the " +
-                                                    gibibytes_text(capacity(alike, stage)) + " usable on " +
-                                                    group_of_stage(book_.cluster(), alike, stage).gpu.name};
+      const GpuSpec& gpu = group_of_stage(book_.cluster(), alike, stage).gpu;
+      const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
+      if (verdict <= worst) continue;
+      worst = verdict;
+      trouble = Infeasible{InfeasibleKind::memory,
+                           "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed) +
+                               " of the " + gibibytes_text(usable_memory(gpu.memory)) + " usable on " +
+                               gpu.name + ": " + std::string(to_text(verdict))};
     }
   }
-  return std::nullopt;
+  return trouble;
 }
 
 // Layers from the front of the model stand for any layers: unequal layers are checked again by too_full.

@@ -34,7 +34,8 @@ class StageFitter {
   std::vector<StageMemory> memory_of(const ParallelStrategy&);
   // The same of these programs.
   std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
-  // The first stage that needs more than its GPU has for it.
+  // The first of the stages that fit worst, where a stage needs more than its GPU has for it; the reason ends
+  // in its verdict.
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:

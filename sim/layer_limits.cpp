@@ -61,7 +61,7 @@ LayerLimits::Limits LayerLimits::probe(const Allocation& allocation, const Setti
       strategy_of(middle, setting, global_batch_, book_.precision().sequence, book_.precision().type);
   const auto bytes = [&](int layers, int alive) {
     strategy.parts.assign(3, {0, layers});
-    return stage_memory(book_.model(), strategy, 1, {alive}).total().value();
+    return stage_memory(book_.model(), strategy, 1, {alive}, book_.stack()).total().value();
   };
   const double one = bytes(1, 1);
   const double kept = bytes(1, 2) - one;          // of one layer and one microbatch

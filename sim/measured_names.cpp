@@ -155,6 +155,9 @@ std::optional<std::string> builtin_model_called(const std::string& name) {
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
   if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
   const std::string framework = run.text("framework");
+  if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
+      says(run.text("optimizer_sharding"), "ZeRO-3"))
+    return read_stack("megatron-deepspeed-zero3");
   for (const FrameworkStack& known : kFrameworks) {
     if (framework.rfind(known.start, 0) == 0) return read_stack(known.stack);
   }

@@ -24,6 +24,13 @@
 namespace orrery {
 namespace {
 
+// What --explain counts it under.
+std::string memory_reason(const Infeasible& trouble) {
+  return trouble.reason.ends_with(to_text(MemoryVerdict::risky))
+             ? "memory risky: within the error of its count"
+             : "out of memory";
+}
+
 Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
@@ -287,7 +294,8 @@ class Searcher {
     const auto fitted = fitter_.fit(plan);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
       if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
+      reject(trouble->kind,
+             trouble->kind == InfeasibleKind::memory ? memory_reason(*trouble) : trouble->reason);
       return;
     }
     ORRERY_ENSURE(may_fit);
@@ -373,8 +381,8 @@ class Searcher {
     const PlanPrograms& programs = programs_for(priced, plan.strategy);
     if (splits_backward(plan.strategy.schedule)) {
       plan.memory = fitter_.memory_of(plan.strategy, programs);
-      if (fitter_.too_full(plan.strategy, plan.memory)) {
-        reject(InfeasibleKind::memory, "out of memory");
+      if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) {
+        reject(InfeasibleKind::memory, memory_reason(*trouble));
         --result_.counts.evaluated;
         return;
       }

@@ -191,12 +191,29 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
       "small,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
   const std::string ran =
       "ran,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,9,,ok\n";
-  const Validation result = validate(runs_of(big + small + ran), costs(), {});
+  const std::string stopped =
+      "stopped,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,failed (inf)\n";
+  const Validation result = validate(runs_of(big + small + ran + stopped), costs(), {});
   const MemoryAccuracy memory = memory_accuracy(result, "");
+  CHECK(memory.unexplained == 1);
   CHECK(memory.true_positive == 1);
   CHECK(memory.false_negative == 1);
   CHECK(memory.false_positive == 1);
   CHECK(accuracy(result, "").runs == 1);
+}
+
+TEST_CASE("DeepSpeed's ZeRO-3 runs of Megatron keep their checkpoints in the host's memory") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding\n";
+  const auto stack = [&](const std::string& sharding) {
+    return mapped(parse_measured_runs(header + "a,g,V100,8,Megatron + DeepSpeed,4,1024,16,50257,1024,8,1,1," +
+                                          sharding + "\n",
+                                      "made-up.csv")
+                      .front())
+        .stack;
+  };
+  CHECK(stack("ZeRO-3").saved_inputs == SavedInputs::host);
+  CHECK(stack("ZeRO-1") == read_stack("megatron-deepspeed"));
 }
 
 TEST_CASE("a run may have dropped activations its source is silent about, where its program does") {
@@ -208,7 +225,7 @@ TEST_CASE("a run may have dropped activations its source is silent about, where 
   const auto too_big = [&](const std::string& framework, const std::string& recompute) {
     const Validation result = validate(runs_of(run(framework, recompute)), costs(), {});
     REQUIRE(result.runs.size() == 1);
-    return result.runs.front().over_memory;
+    return result.runs.front().verdict == MemoryVerdict::too_big;
   };
   CHECK(too_big("Megatron-Bridge 26.02", "none"));
   CHECK_FALSE(too_big("Megatron-Bridge 26.02", ""));

@@ -14,14 +14,18 @@ bool says(const std::string& text, const char* word) {
   return text.find(word) != std::string::npos;
 }
 
-// Frameworks by the start of their name in a row.
+// Frameworks by the start of their name in a row, and of its precision.
 struct FrameworkStack {
   const char* start;
   const char* stack;
+  const char* precision = "";
 };
 constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"Megatron-Bridge 25.09", "megatron-bridge-25.09"},
+    FrameworkStack{"Megatron-Bridge 26.06", "megatron-bridge-26.06", "MXFP8"},
+    FrameworkStack{"Megatron-Bridge 26.08", "megatron-bridge-26.06", "MXFP8"},
     FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
@@ -36,7 +40,8 @@ constexpr std::array kFrameworks{
 std::optional<std::string> stack_name(const MeasuredRun& run) {
   if (const std::string given = run.text("stack"); !given.empty()) return given;
   for (const FrameworkStack& known : kFrameworks) {
-    if (run.text("framework").rfind(known.start, 0) == 0) return known.stack;
+    if (run.text("framework").starts_with(known.start) && run.text("precision").starts_with(known.precision))
+      return known.stack;
   }
   return std::nullopt;
 }

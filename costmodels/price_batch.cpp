@@ -56,14 +56,12 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time, stack.compute_time,
                               stack.network};
   add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
-  add_pass(
-      group, block->operators.backward, &block->backward, extrapolated,
-      {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time, stack.network});
+  add_pass(group, block->operators.backward, &block->backward, extrapolated,
+           {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time,
+            stack.network});
   add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
-  for (const Operator& op : block->weights.gather)
-    add(group, op, &block->gather, extrapolated, forward.of(op));
-  for (const Operator& op : block->weights.reduce)
-    add(group, op, &block->reduce, extrapolated, forward.of(op));
+  for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated, forward.of(op));
+  for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated, forward.of(op));
 }
 
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {

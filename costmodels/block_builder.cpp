@@ -19,16 +19,18 @@ void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
   if (group.ranks == 1 || bytes <= 0) return;
   const int in_node = std::max(1, sharding_.gpus_per_node / group.stride);
-  pass.communication.push_back(Collective{.kind = kind,
-                                          .bytes = Bytes(bytes),
-                                          .ranks = group.ranks,
-                                          .ranks_per_node = std::min(group.ranks, in_node),
-                                          .gpu_link = sharding_.gpu_link,
-                                          .network = sharding_.network});
+  pass.communication.push_back(Collective{
+      .kind = kind,
+      .bytes = Bytes(bytes),
+      .ranks = group.ranks,
+      .ranks_per_node = std::min(group.ranks, in_node),
+      .gpu_link = sharding_.gpu_link,
+      .network = sharding_.network,
+      .stated = group.kind == RankGroup::expert ? sharding_.stack.experts.dispatch : std::nullopt});
   pass.places.push_back({group.kind, pass.compute.size(), group.beside});
 }
 
-void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
+void BlockBuilder::linear(const Gemm& forward, InputCast cast, InputCast gradient_cast) {
   const Gemm& f = forward;
   const double batch = static_cast<double>(f.batch);
   // An fp8 cast reads 2 bytes and writes the value and its transpose (Transformer Engine's cast_transpose).
@@ -37,7 +39,9 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast) {
     if (cast == InputCast::separate) {
       push(out_.forward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.k));
     }
-    push(out_.backward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.n));
+    if (gradient_cast == InputCast::separate) {
+      push(out_.backward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.n));
+    }
   }
   out_.forward.compute.push_back(f);
   const Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
@@ -159,13 +163,22 @@ void BlockBuilder::leave_tensor_region(double elements) {
 void BlockBuilder::expert_exchange(double elements, double copies) {
   const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
-  if (sharding_.stack.deduplicated_experts) {
+  if (sharding_.stack.experts.deduplicated) {
     // Nodes, or in one node GPUs, that a token's copies reach, were experts drawn at random, over copies.
     const double places = nodes > 1 ? nodes : group.ranks;
     elements *= places * (1 - std::pow(1 - 1 / places, copies)) / copies;
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
+}
+
+void BlockBuilder::begin_experts(std::int64_t count) {
+  for (PassOperators* pass : {&out_.forward, &out_.backward})
+    pass->experts = {pass->compute.size(), pass->compute.size(), static_cast<int>(count)};
+}
+
+void BlockBuilder::end_experts() {
+  for (PassOperators* pass : {&out_.forward, &out_.backward}) pass->experts.end = pass->compute.size();
 }
 
 void BlockBuilder::accumulate_gradients(double parameters) {

@@ -7,7 +7,8 @@
 
 namespace orrery {
 
-// Whether the kernel before a GEMM already writes its input in fp8.
+// Whether the kernel before a GEMM already writes its input in fp8, and whether the one before it in the
+// backward writes the gradient of its output so.
 enum class InputCast { fused, separate };
 // Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
 // the weights, or tokens on their way to experts.
@@ -19,7 +20,7 @@ class BlockBuilder {
   explicit BlockBuilder(const Sharding& sharding);
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
-  void linear(const Gemm& forward, InputCast cast);
+  void linear(const Gemm& forward, InputCast cast, InputCast gradient_cast = InputCast::separate);
   // Bytes for each element of 16 bits; other types are scaled.
   void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
   void attention(const Attention& forward);
@@ -30,6 +31,9 @@ class BlockBuilder {
   void enter_tensor_region(double elements, TensorInput);
   void leave_tensor_region(double elements);
   void expert_exchange(double elements, double copies);  // `copies` of each token are in them
+  // What is added between the two is launched for each of `count` experts.
+  void begin_experts(std::int64_t count);
+  void end_experts();
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 

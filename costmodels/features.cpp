@@ -122,6 +122,13 @@ Seconds wire_time(const Collective& op) {
   return op.ranks_per_node == 1 ? between : std::max(inside, between);
 }
 
+Seconds stated_time(const Collective& op, const StatedRate& rate) {
+  Collective reached = op;
+  reached.gpu_link.bandwidth = op.gpu_link.bandwidth * rate.inside;
+  reached.network.bandwidth = op.network.bandwidth * rate.between;
+  return rate.fixed + wire_time(reached);
+}
+
 Seconds ring_time(const Collective& op) {
   const Seconds step = kStepOverhead + (one_node(op) ? op.gpu_link.latency : op.network.latency);
   return kCollectiveLaunch + step * ring_work(op).steps + wire_time(op);

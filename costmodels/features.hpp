@@ -33,6 +33,8 @@ Seconds stream_time(Bytes bytes, const GpuSpec&);
 // a node share the work.
 Seconds ring_time(const Collective&);
 Seconds wire_time(const Collective&);  // the bytes alone, at link bandwidth: no answer may be below it
+Seconds stated_time(const Collective&,
+                    const StatedRate&);  // the bytes at the stated rate, and its fixed time
 Seconds transfer_time(const PointToPoint&);
 
 // Features. The vectors are as long as the lists of names; `timed` tells a kernel's own time from a

@@ -27,6 +27,15 @@ constexpr Traffic kBias{0.0, 2.0};
 // Tokens are copied into expert order, and back: one read and one write for each copy of a token.
 constexpr Traffic kPermute{4.0, 4.0};
 
+// TEGroupedMLP._apply_bias of Megatron-LM, one expert after another in eager kernels: each row's bias times
+// its probability in fp32 (4), added to the output (2 + 4 + 4), experts joined (4 + 4), back to 16 bits (4 +
+// 2). Backward the gradient to fp32 (2 + 4), each expert's back to 16 bits (4 + 2), joined (2 + 2), times
+// probability and times bias (4 + 4 each), both summed (4 each).
+constexpr Traffic kExpertBias{28.0, 40.0};
+// Of an element of the down GEMM's input: experts with biases are GPT-OSS's, which clamp what they activate.
+// weighted_bias_quick_geglu_impl does so in eager kernels: both halves (8), joined (8); backward 12 and 8.
+constexpr Traffic kExpertClamp{16.0, 20.0};
+
 // Traffic of one logit, without the GEMM. Fused: FIDELITY B.9.3, which reproduces recipes that fuse it.
 // Separate: the kernels of Megatron-LM's vocab_parallel_cross_entropy, 36 and 14 B at data-sheet bandwidth
 // (FIDELITY A.6) of which memory-bound kernels reach 0.8.
@@ -105,23 +114,51 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
                InputCast::separate);
 }
 
-// One MLP, or `batch` equal ones, on `rows` tokens each.
+// Of one element of the down GEMM's input.
+Traffic activation_traffic(const LayerShape& shape) {
+  const bool gated = shape.mlp == MlpKind::gated;
+  Traffic traffic = gated ? kSwiglu : kGelu;
+  if (has_mlp_bias(shape)) traffic.backward += kBias.backward * (gated ? 2 : 1);
+  return traffic;
+}
+
 struct MlpSize {
-  std::int64_t rows, up_width, ffn, batch;
+  std::int64_t up_width, ffn;
 };
 
 void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
-  const LayerShape& shape = layer.shape;
+  const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
   const DataType type = layer.sharding.type;
-  Traffic activation = shape.mlp == MlpKind::gated ? kSwiglu : kGelu;
-  if (has_mlp_bias(shape)) {
-    activation.backward += kBias.backward * static_cast<double>(mlp.up_width) / static_cast<double>(mlp.ffn);
+  block.linear({.m = rows, .n = mlp.up_width, .k = hidden, .type = type}, InputCast::fused);
+  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape));
+  block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate);
+}
+
+// The experts of one GPU. Tokens arrive in 16 bits, whoever normed them. Fused, the kernel of the first
+// matrix activates and casts what it wrote; its backward likewise (cuDNN's grouped GEMM + SwiGLU +
+// quantisation, NVTE_CUTEDSL_FUSED_GROUPED_MLP of Transformer Engine).
+void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
+  const LayerShape& shape = layer.shape;
+  const LocalLayer& local = layer.local;
+  const DataType type = layer.sharding.type;
+  const bool fused = layer.sharding.stack.experts.fused;
+  block.begin_experts(local.experts);
+  block.linear({.m = local.routed_tokens,
+                .n = local.up_width,
+                .k = shape.hidden,
+                .batch = local.experts,
+                .type = type},
+               InputCast::separate, fused ? InputCast::fused : InputCast::separate);
+  const std::int64_t rows = local.routed_tokens * local.experts;
+  if (!fused) add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape));
+  block.linear(
+      {.m = local.routed_tokens, .n = shape.hidden, .k = local.ffn, .batch = local.experts, .type = type},
+      fused ? InputCast::fused : InputCast::separate);
+  if (!fused && has_mlp_bias(shape)) {
+    add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
+    add(block, MemoryKernel::copy, count(rows, shape.hidden), kExpertBias);
   }
-  block.linear({.m = mlp.rows, .n = mlp.up_width, .k = shape.hidden, .batch = mlp.batch, .type = type},
-               InputCast::fused);
-  add(block, MemoryKernel::activation, count(mlp.rows * mlp.batch, mlp.ffn), activation);
-  block.linear({.m = mlp.rows, .n = shape.hidden, .k = mlp.ffn, .batch = mlp.batch, .type = type},
-               InputCast::separate);
+  block.end_experts();
 }
 
 // Megatron-LM core/transformer/moe, all-to-all dispatcher, tensor-parallel experts, balanced routing. With
@@ -141,16 +178,13 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   add(block, MemoryKernel::copy, routed, kPermute);
   block.expert_exchange(routed, copies);
   block.enter_tensor_region(gathered, TensorInput::of_experts);
-  add_mlp(
-      block, layer,
-      {.rows = local.routed_tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = local.experts});
+  add_expert_mlp(block, layer);
   block.leave_tensor_region(gathered);
   block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   if (shape.shared_ffn == 0) return;
   block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
-  add_mlp(block, layer,
-          {.rows = local.tokens, .up_width = local.shared_up_width, .ffn = local.shared_ffn, .batch = 1});
+  add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
   block.leave_tensor_region(layer.hidden_elements());
 }
 
@@ -185,7 +219,7 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   add_norms(block, layer, shape.norms - before_attention);
   if (dense) {
     if (!together) block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
-    add_mlp(block, layer, {.rows = local.tokens, .up_width = local.up_width, .ffn = local.ffn, .batch = 1});
+    add_mlp(block, layer, {.up_width = local.up_width, .ffn = local.ffn});
     block.leave_tensor_region(layer.hidden_elements());
   } else {
     add_experts(block, layer);

@@ -142,6 +142,10 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<Collective>(&queries[i].op);
     if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
+    if (op->stated) {
+      answers[i] = {stated_time(*op, *op->stated), false};
+      continue;
+    }
     Collective variant = *op;
     variant.bytes = Bytes(0);
     if (op->kind != CollectiveKind::all_to_all) variant.kind = CollectiveKind::all_reduce;

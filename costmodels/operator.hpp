@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -61,6 +62,14 @@ std::string_view to_text(CollectiveKind);
 // the same GPU of neighbouring replicas that share a set of experts.
 enum class RankGroup { tensor, context, expert };
 
+// What a library other than NCCL reaches: its shares of the bandwidth of a GPU's link and of its network, and
+// what a call takes besides.
+struct StatedRate {
+  double inside = 1.0, between = 1.0;  // nodes
+  Seconds fixed;
+  bool operator==(const StatedRate&) const = default;
+};
+
 // A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank
 // (the input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in
 // all-to-all).
@@ -69,8 +78,9 @@ struct Collective {
   Bytes bytes{};
   int ranks = 1;
   int ranks_per_node = 1;
-  LinkSpec gpu_link{};  // inside the node, of one GPU
-  LinkSpec network{};   // what one rank gets of its node's NICs
+  LinkSpec gpu_link{};                 // inside the node, of one GPU
+  LinkSpec network{};                  // what one rank gets of its node's NICs
+  std::optional<StatedRate> stated{};  // in place of what was measured of NCCL
   bool operator==(const Collective&) const = default;
 };
 

@@ -52,6 +52,25 @@ void read_host(const YamlValue& map, HostCost& host) {
   read_time(map, "collective", host.collective);
 }
 
+StatedRate read_rate(const YamlValue& map) {
+  map.allow_keys({"inside", "between", "fixed"});
+  return {map.at("inside").number(0.01, 1), map.at("between").number(0.01, 1),
+          map.at("fixed").quantity<Seconds>()};
+}
+
+void read_experts(const YamlValue& map, ExpertCost& experts) {
+  map.allow_keys({"deduplicated", "dispatch", "overlap", "forward", "backward", "forward_casts",
+                  "backward_casts", "fused"});
+  read_switch(map, "deduplicated", experts.deduplicated);
+  if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
+  read_number(map, "overlap", 0, 1, experts.overlap);
+  read_time(map, "forward", experts.forward);
+  read_time(map, "backward", experts.backward);
+  read_time(map, "forward_casts", experts.forward_casts);
+  read_time(map, "backward_casts", experts.backward_casts);
+  read_switch(map, "fused", experts.fused);
+}
+
 OptimizerCost read_optimizer(const YamlValue& map) {
   map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
   return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
@@ -114,7 +133,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "attention_time",
                   "elementwise_time",
                   "selective",
-                  "deduplicated_experts",
+                  "experts",
                   "may_interleave",
                   "may_drop_activations",
                   "kernel_gap",
@@ -144,7 +163,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
                              stack.context_exchange);
   read_switch(map, "repeated_keys", stack.repeated_keys);
-  read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
+  if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
   read_switch(map, "may_interleave", stack.may_interleave);
   read_switch(map, "may_drop_activations", stack.may_drop_activations);
   read_time(map, "kernel_gap", stack.kernel_gap);

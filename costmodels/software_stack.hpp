@@ -56,6 +56,19 @@ struct NetworkShare {
   bool operator==(const NetworkShare&) const = default;
 };
 
+// What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
+// experts' kernels, a few for each expert: where these are short the GPU waits for them.
+struct ExpertCost {
+  bool deduplicated = false;           // a token goes once to each node, in one node to each GPU, whatever
+                                       // experts it visits there
+  std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
+  double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
+  // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
+  Seconds forward, backward, forward_casts, backward_casts;
+  bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
+  bool operator==(const ExpertCost&) const = default;
+};
+
 // What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
 struct CalibratedStack {
   int runs = 0;
@@ -101,8 +114,7 @@ struct SoftwareStack {
   SavedInputs saved_inputs = SavedInputs::gpu;
   Bytes memory_reserve{1e9};  // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
-  bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
-                                      // experts it visits there
+  ExpertCost experts;
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks

@@ -54,14 +54,18 @@ bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
   });
 }
 
-// Frameworks by the start of their name in a row, the longer ones first.
+// Frameworks by the start of their name in a row, and of its precision; the first that fits.
 struct FrameworkStack {
   const char* start;
   const char* stack;
+  const char* precision = "";
 };
 constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"Megatron-Bridge 25.09", "megatron-bridge-25.09"},
+    FrameworkStack{"Megatron-Bridge 26.06", "megatron-bridge-26.06", "MXFP8"},
+    FrameworkStack{"Megatron-Bridge 26.08", "megatron-bridge-26.06", "MXFP8"},
     FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
@@ -159,7 +163,8 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
       says(run.text("optimizer_sharding"), "ZeRO-3"))
     return read_stack("megatron-deepspeed-zero3");
   for (const FrameworkStack& known : kFrameworks) {
-    if (framework.rfind(known.start, 0) == 0) return read_stack(known.stack);
+    if (framework.starts_with(known.start) && run.text("precision").starts_with(known.precision))
+      return read_stack(known.stack);
   }
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))

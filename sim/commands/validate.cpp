@@ -112,6 +112,18 @@ const std::vector<Switch>& switches() {
        [](MeasuredPlan& plan) {
          for_each_strategy(plan, [](ParallelStrategy& s) { s.transfers = TransferMode::eager; });
        }},
+      {"tokens to experts by NCCL",
+       [](MeasuredPlan& plan) {
+         plan.stack.experts.dispatch.reset();
+         plan.stack.experts.deduplicated = false;
+       }},
+      {"no exchange with experts under compute", [](MeasuredPlan& plan) { plan.stack.experts.overlap = 0; }},
+      {"no host cost of experts",
+       [](MeasuredPlan& plan) {
+         ExpertCost& experts = plan.stack.experts;
+         experts.forward = experts.backward = experts.forward_casts = experts.backward_casts = Seconds(0);
+       }},
+      {"no fused kernels of experts", [](MeasuredPlan& plan) { plan.stack.experts.fused = false; }},
       {"no sustained-power factor",
        [](MeasuredPlan& plan) { plan.cluster.groups.front().gpu.sustained = 1.0; }},
   };

@@ -68,6 +68,47 @@ TEST_CASE("collectives split in chunks leave the first chunk, and what the GEMMs
   CHECK(exposed_collectives(comm, gemms, 1, stack) == comm);
 }
 
+TEST_CASE("the GPU waits for the host between the kernels of experts where these are shorter") {
+  PassOperators pass;
+  pass.compute = {MemoryBound{}, Gemm{}, Gemm{}};
+  pass.experts = {.first = 1, .end = 3, .count = 4};
+  const PassTimes times{{Seconds(1), Seconds(2), Seconds(3)}, {}};
+  Sharding sharding;
+  ExpertCost& experts = sharding.stack.experts;
+  const auto compute = [&](PassOrder order) {
+    return cost_under(pass, times, order, sharding).compute.value();
+  };
+  experts.forward = Seconds(1);  // 4 for all, beside 2 + 3
+  experts.backward = Seconds(2);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 8));
+  experts.forward_casts = Seconds(0.5);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  sharding.type = DataType::fp8;
+  CHECK(compute(PassOrder::forward) == Approx(1 + 6));
+}
+
+TEST_CASE("a share of the exchange with experts hides under another microbatch, as far as it computes") {
+  PassOperators pass;
+  pass.compute = {Gemm{}};
+  pass.communication = {Collective{.kind = CollectiveKind::all_to_all, .ranks = 2}};
+  pass.places = {{RankGroup::expert, 1}};
+  Sharding sharding;
+  sharding.stack.experts.overlap = 0.25;
+  const auto exposed = [&](Seconds compute) {
+    const PassTimes times{{compute}, {Seconds(8)}};
+    const auto pieces = pieces_under(pass, times, PassOrder::forward, sharding);
+    REQUIRE(pieces.size() == 1);
+    const Seconds beside = pieces[0].beside.time;
+    CHECK((pieces[0].compute.time + beside).value() == Approx(compute.value()));
+    const Seconds left = cost_under(pass, times, PassOrder::forward, sharding).communication;
+    CHECK((left + beside).value() == Approx(8));
+    return left.value();
+  };
+  CHECK(exposed(Seconds(10)) == Approx(8 - 2));
+  CHECK(exposed(Seconds(1)) == Approx(8 - 1));
+}
+
 TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothing that memory bounds") {
   GpuSpec gpu = find_gpu("H100", "test");
   gpu.sustained = 0.8;

@@ -103,6 +103,22 @@ TEST_CASE("rows that cannot be expressed say why") {
       "4-bit"));
 }
 
+TEST_CASE("releases of Megatron-Bridge differ in how they run experts") {
+  const auto stack_of = [](const std::string& release, const std::string& precision) {
+    const auto mapped = map_run(runs_of("a,g,H100,80,8,8,,Megatron-Bridge " + release +
+                                        ",L,24,2048,16,,2048," + precision + ",64,2,4,2,1,1,,1,,ok\n")
+                                    .front(),
+                                std::nullopt);
+    return std::get<MeasuredPlan>(mapped).stack;
+  };
+  CHECK(stack_of("25.09", "fp8") == read_stack("megatron-bridge-25.09"));
+  CHECK(stack_of("26.04.01", "MXFP8") == read_stack("megatron-bridge"));
+  CHECK(stack_of("26.06", "BF16") == read_stack("megatron-bridge"));
+  CHECK(stack_of("26.06", "MXFP8") == read_stack("megatron-bridge-26.06"));
+  CHECK(stack_of("26.06", "MXFP8").experts.dispatch.has_value());
+  CHECK(stack_of("26.06", "MXFP8").experts.fused);
+}
+
 TEST_CASE("cells that are no numbers name run and column") {
   const auto runs = runs_of(gpt("a", "two,4,2,1,2", "full,1.5,,ok"));
   CHECK(contains(input_error([&] { static_cast<void>(map_run(runs.front(), std::nullopt)); }), "run a, mbs"));

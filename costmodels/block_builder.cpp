@@ -9,7 +9,9 @@ BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
 
 void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) const {
-  if (bytes > 0) pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise});
+  if (bytes <= 0) return;
+  const auto direction = &pass == &out_.backward ? Direction::backward : Direction::forward;
+  pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), sharding_.stack.elementwise, direction});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {

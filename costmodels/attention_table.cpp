@@ -45,12 +45,14 @@ constexpr double kTileTokens = 128;  // queries one thread block of FlashAttenti
 constexpr Seconds kLaunch = Seconds(5e-6);
 constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
 
-// FLOPs a clock of one multiprocessor's matrix units; a power of two by construction. Exponentials and shared
-// memory go at the same pace on every multiprocessor, so that what they add to the matrices' time weighs less
-// where these are narrow. Wider ones than were measured came with new kernels that kept the balance.
+// Width of a GPU's matrix units, FLOPs a clock of one multiprocessor and a power of two by construction, over
+// the one that was measured. Exponentials and shared memory go at the same pace on every multiprocessor, so
+// what they add to the matrices' time weighs less where these are narrow. Wider units than were measured came
+// with kernels that kept the balance.
 double relative_width(const GpuSpec& gpu, double measured) {
   const auto peak = matrix_peak(gpu, DataType::bf16);
-  if (!peak) return 1;
+  const bool other_maker = gpu.architecture.starts_with("CDNA");  // nothing was measured there
+  if (!peak || other_maker) return 1;
   return std::min(
       1.0, std::exp2(std::round(std::log2(peak->speed.value() / multiprocessor_clocks(gpu) / measured))));
 }

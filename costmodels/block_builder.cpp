@@ -13,7 +13,8 @@ void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) 
   const SoftwareStack& stack = sharding_.stack;
   const Fusion fusion =
       kernel == MemoryKernel::norm ? stack.norm.value_or(stack.elementwise) : stack.elementwise;
-  pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), fusion});
+  const auto direction = &pass == &out_.backward ? Direction::backward : Direction::forward;
+  pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), fusion, direction});
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {

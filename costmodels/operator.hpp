@@ -47,11 +47,13 @@ std::string_view to_text(MemoryKernel);
 // streams (Transformer Engine, torch.compile); FIDELITY B 9.3 takes 0.8 of the bandwidth for those.
 enum class Fusion { separate, fused };
 
-// An operator bound by memory: `bytes` is what it must read and write at least.
+// An operator bound by memory: `bytes` is what it must read and write at least. `direction` tells a gradient
+// from its forward where both were measured.
 struct MemoryBound {
   MemoryKernel kernel = MemoryKernel::copy;
   Bytes bytes{};
   Fusion fusion = Fusion::separate;
+  Direction direction = Direction::forward;
   bool operator==(const MemoryBound&) const = default;
 };
 

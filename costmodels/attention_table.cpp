@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "costmodels/features.hpp"
+#include "costmodels/local_layer.hpp"
 #include "platforms/yaml.hpp"
 
 namespace orrery {
@@ -37,11 +38,14 @@ double interpolate(const std::vector<double>& sequences, const std::vector<doubl
 }
 
 double bytes_of(const Attention& op) {
-  const double width = static_cast<double>(op.batch) * static_cast<double>(op.head_dim) * 2;
-  const double query = width * static_cast<double>(op.heads) * static_cast<double>(op.query_tokens);
-  const double key = width * static_cast<double>(op.kv_heads) * static_cast<double>(op.kv_tokens);
+  const double queries =
+      2.0 * static_cast<double>(op.batch * op.heads) * static_cast<double>(op.query_tokens);
+  const double keys = 2.0 * static_cast<double>(op.batch * op.kv_heads) * static_cast<double>(op.kv_tokens);
+  const auto key_width = static_cast<double>(op.head_dim),
+             value_width = static_cast<double>(op.value_width());
   // Forward reads Q, K, V and writes O; backward reads them with O and dO, and writes dQ, dK, dV.
-  return op.direction == Direction::forward ? 2 * query + 2 * key : 4 * query + 4 * key;
+  const double forward = (queries + keys) * (key_width + value_width);
+  return op.direction == Direction::forward ? forward : 2 * forward;
 }
 
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
@@ -111,16 +115,17 @@ AttentionTime fused_attention_time(const AttentionTable& table, const Attention&
   const double filled = std::min(1.0, tiles / std::max(gpu.multiprocessors, 1));
   const Seconds compute = flops_of(op) / (peak->speed * (share * filled));
   const Seconds memory = Bytes(bytes_of(op)) / (gpu.memory_bandwidth * kStreamShare);
-  return {kLaunch + std::max(compute, memory), measured};
+  // The published bars have keys and values of one width.
+  return {kLaunch + std::max(compute, memory), measured && op.value_width() == op.head_dim};
 }
 
 AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
-  const auto peak = matrix_peak(gpu, op.type == DataType::fp8 ? DataType::bf16 : op.type);
+  const auto peak = matrix_peak(gpu, outside_fp8(op.type));
   if (!peak) return {Seconds(0), false};
   const bool forward = op.direction == Direction::forward;
   const double batches = static_cast<double>(op.batch) * static_cast<double>(op.heads);
   const double queries = static_cast<double>(op.query_tokens), keys = static_cast<double>(op.kv_tokens),
-               width = static_cast<double>(op.head_dim);
+               width = static_cast<double>(op.head_dim + op.value_width()) / 2;
   const double scores = batches * queries * keys;  // the mask is applied to all of them
   const double element = size_of(op.type).value();
   // One of the batched GEMMs; backward has four of the same size.

@@ -25,6 +25,8 @@ constexpr std::array kFrameworks{
     FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
+    FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
+    FrameworkStack{"HF Trainer + DeepSpeed ZeRO", "deepspeed-zero3"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
@@ -45,7 +47,7 @@ std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec
                                            std::vector<std::string>& assumptions) {
   std::string text = run.text("precision");
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (says(text, "fp4")) return Unmapped{"precision " + run.text("precision") + ": no 4-bit type"};
+  if (says(text, "fp4")) return DataType::fp4;
   if (says(text, "fp8")) return DataType::fp8;
   if (says(text, "fp16")) return DataType::fp16;
   if (says(text, "bf16")) return DataType::bf16;
@@ -155,13 +157,18 @@ struct Degrees {
   int tensor, pipeline, data, context, expert;
 };
 
-std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
+std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
+                                           std::vector<std::string>& assumptions) {
   const auto ways = [&](const char* column) {
     return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
   };
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
+  if (d.tensor == 0 && d.pipeline == 1 && stack.fully_sharded) {
+    assumptions.emplace_back("no tensor ways");
+    d.tensor = 1;
+  }
   if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
   const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
   if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
@@ -218,7 +225,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   auto cluster = cluster_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
   plan.cluster = std::get<ClusterSpec>(std::move(cluster));
-  const auto ways = degrees_of(run);
+  const auto ways = degrees_of(run, plan.stack, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
   const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);

@@ -78,6 +78,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
 }
 
 void append_layers(ModelSpec& model, const LayerShape& shape, std::int64_t count) {
+  if (count == 0) return;  // a shape of no layer is none of the model's
   const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);
   const auto index = static_cast<int>(known - model.shapes.begin());
   if (known == model.shapes.end()) model.shapes.push_back(shape);

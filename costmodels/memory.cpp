@@ -173,7 +173,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;
-  const std::int64_t logits = divide_up(shape.predicted_vocabulary, strategy.tensor(0));
+  const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
   if (logits > 0)
     bytes.rest += 2 * element * hidden + kLogitKept * element / 2 * tokens * static_cast<double>(logits);
   if (outside_fp8(strategy.type) != strategy.type) {

@@ -5,6 +5,7 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/kernel_pace.hpp"
+#include "costmodels/local_layer.hpp"
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
@@ -60,11 +61,13 @@ double relative_width(const GpuSpec& gpu, double measured) {
 }  // namespace
 
 Bytes attention_traffic(const Attention& op) {
-  const double width = static_cast<double>(op.batch) * static_cast<double>(op.head_dim) * 2;
-  const double query = width * static_cast<double>(op.heads) * static_cast<double>(op.query_tokens);
-  const double key = width * static_cast<double>(op.kv_heads) * static_cast<double>(op.kv_tokens);
+  const double queries =
+      2.0 * static_cast<double>(op.batch * op.heads) * static_cast<double>(op.query_tokens);
+  const double keys = 2.0 * static_cast<double>(op.batch * op.kv_heads) * static_cast<double>(op.kv_tokens);
+  const auto widths = static_cast<double>(op.head_dim + op.value_width());
   // Forward reads Q, K, V and writes O; backward reads them with O and dO, and writes dQ, dK, dV.
-  return Bytes(op.direction == Direction::forward ? 2 * query + 2 * key : 4 * query + 4 * key);
+  const double forward = (queries + keys) * widths;
+  return Bytes(op.direction == Direction::forward ? forward : 2 * forward);
 }
 
 AttentionTable AttentionTable::published() {
@@ -142,7 +145,8 @@ AttentionTime fused_attention_time(const AttentionTable& table, const Attention&
   const double filled = std::min(1.0, attention_waves(op, gpu));
   const Seconds compute = flops_of(op) / (peak->speed * (share * filled));
   const Seconds memory = attention_traffic(op) / (gpu.memory_bandwidth * kStreamShare);
-  return {kLaunch + std::max(compute, memory), measured};
+  // The published bars have keys and values of one width.
+  return {kLaunch + std::max(compute, memory), measured && op.value_width() == op.head_dim};
 }
 
 AttentionTime attention_time(const AttentionTable& table, const Attention& op, const GpuSpec& gpu) {
@@ -151,12 +155,12 @@ AttentionTime attention_time(const AttentionTable& table, const Attention& op, c
 }
 
 AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
-  const auto peak = matrix_peak(gpu, op.type == DataType::fp8 ? DataType::bf16 : op.type);
+  const auto peak = matrix_peak(gpu, outside_fp8(op.type));
   if (!peak) return {Seconds(0), false};
   const bool forward = op.direction == Direction::forward;
   const double batches = static_cast<double>(op.batch) * static_cast<double>(op.heads);
   const double queries = static_cast<double>(op.query_tokens), keys = static_cast<double>(op.kv_tokens),
-               width = static_cast<double>(op.head_dim);
+               width = static_cast<double>(op.head_dim + op.value_width()) / 2;
   const double scores = batches * queries * keys;  // the mask is applied to all of them
   const double element = size_of(op.type).value();
   // One of the batched GEMMs; backward has four of the same size.

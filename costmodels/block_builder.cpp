@@ -35,13 +35,16 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast, InputCast gradien
   const Gemm& f = forward;
   const double batch = static_cast<double>(f.batch);
   // An fp8 cast reads 2 bytes and writes the value and its transpose (Transformer Engine's cast_transpose).
-  constexpr double kCastBytes = 4.0;
-  if (f.type == DataType::fp8) {
-    if (cast == InputCast::separate) {
-      push(out_.forward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.k));
+  // NVFP4 is scaled by the largest element of the whole tensor, so that each is read twice, and by no kernel
+  // before it (arXiv 2509.25149, section 2 and appendix B).
+  const bool fp4 = f.type == DataType::fp4;
+  const double cast_bytes = (fp4 ? 4.0 : 2.0) + 2 * size_of(f.type).value();
+  if (fp4 || f.type == DataType::fp8) {
+    if (fp4 || cast == InputCast::separate) {
+      push(out_.forward, MemoryKernel::copy, cast_bytes * batch * static_cast<double>(f.m * f.k));
     }
     if (gradient_cast == InputCast::separate) {
-      push(out_.backward, MemoryKernel::copy, kCastBytes * batch * static_cast<double>(f.m * f.n));
+      push(out_.backward, MemoryKernel::copy, cast_bytes * batch * static_cast<double>(f.m * f.n));
     }
   }
   out_.forward.compute.push_back(f);
@@ -56,6 +59,14 @@ void BlockBuilder::linear(const Gemm& forward, InputCast cast, InputCast gradien
   push(out_.backward, async_gradient_->kind, tensor_group(1.0), async_gradient_->bytes);
   out_.backward.compute.push_back(input);
   async_gradient_.reset();
+}
+
+void BlockBuilder::product(const Gemm& forward, Recomputed recomputed) {
+  const Gemm& f = forward;
+  out_.forward.compute.push_back(f);
+  out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
+  out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
+  if (recomputed == Recomputed::yes) out_.backward.compute.push_back(f);
 }
 
 void BlockBuilder::elementwise(MemoryKernel kernel, double elements, double forward_bytes,
@@ -78,10 +89,17 @@ void BlockBuilder::attention(const Attention& forward) {
   out_.backward.compute.push_back(backward);
 }
 
+void BlockBuilder::context_heads_exchange(double elements) {
+  const Group group{RankGroup::context, sharding_.context, sharding_.tensor};
+  push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
+  push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
+}
+
 void BlockBuilder::context_exchange(const LocalLayer& local) {
   if (sharding_.context == 1) return;
-  const std::int64_t width = sharding_.stack.repeated_keys ? local.query_width : local.kv_width;
-  const auto key_value_elements = 2.0 * static_cast<double>(local.tokens * width);
+  const std::int64_t width = sharding_.stack.repeated_keys ? local.query_width + local.output_width
+                                                           : local.key_width + local.value_width;
+  const auto key_value_elements = static_cast<double>(local.tokens * width);
   const auto query_elements = static_cast<double>(local.tokens * local.query_width);
   switch (sharding_.stack.context_exchange) {
     case ContextExchange::ring:

@@ -13,6 +13,8 @@ enum class InputCast { fused, separate };
 // Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
 // the weights, or tokens on their way to experts.
 enum class TensorInput { of_matrix, of_experts };
+// Whether the backward makes the result of the forward again.
+enum class Recomputed { no, yes };
 
 // Counts are of one GPU and one microbatch. Operators without work (no bytes, one rank) are left out.
 class BlockBuilder {
@@ -21,11 +23,15 @@ class BlockBuilder {
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
   void linear(const Gemm& forward, InputCast cast, InputCast gradient_cast = InputCast::separate);
+  // A product of two activations: backward the gradients of both, in the type of the product.
+  void product(const Gemm& forward, Recomputed recomputed);
   // Bytes for each element of 16 bits; other types are scaled.
   void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
   void attention(const Attention& forward);
   // What context parallelism adds to the attention core of `local`.
   void context_exchange(const LocalLayer& local);
+  // Context ranks exchange tokens of all their heads for all tokens of some heads, or back.
+  void context_heads_exchange(double elements);
   // Around tensor-parallel matrices: tokens enter replicated and leave reduced. `elements` is the whole
   // tensor.
   void enter_tensor_region(double elements, TensorInput);

@@ -95,6 +95,9 @@ std::optional<MatrixPeak> matrix_peak(const GpuSpec& gpu, DataType type) {
   for (;;) {
     if (const auto speed = peak(gpu, type)) return MatrixPeak{*speed, type};
     switch (type) {
+      case DataType::fp4:
+        type = DataType::fp8;
+        break;
       case DataType::fp8:
         type = DataType::bf16;
         break;

@@ -190,9 +190,10 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     auto& choice = choices[2 * static_cast<std::size_t>(queries[i].gpu) + (fp32 ? 1 : 0)];
     if (!choice) choice = gemm_model(gpu, real->type);
     const ModelCard& card = models_[choice->model].card;
-    // fp8 that was not measured takes the 16-bit model's efficiency.
+    // 8 and 4 bits that were not measured take the 16-bit model's efficiency, 4 bits as far below it as 8
+    // bits are.
     const bool known = card.has_configuration(std::string(to_text(real->type)));
-    const bool scaled = real->type == DataType::fp8 && !known;
+    const bool scaled = (real->type == DataType::fp8 || real->type == DataType::fp4) && !known;
     const auto learned = scaled ? matrix_peak(gpu, DataType::bf16) : real;
     const auto [asked, inside] = question(*gemm, learned->type, card);
     const auto timed = card.framework ? TimedAs::framework : TimedAs::kernel;

@@ -33,10 +33,12 @@ enum class AttentionKernel { flash, unfused, flash2 };
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
 struct Attention {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, query_tokens = 0, kv_tokens = 0, head_dim = 0;
+  std::int64_t value_dim = 0;  // of V and the output where it differs from head_dim (of Q and K); 0: head_dim
   bool causal = true;
   AttentionKernel kernel = AttentionKernel::flash;
   Direction direction = Direction::forward;
   DataType type = DataType::bf16;
+  [[nodiscard]] std::int64_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
   bool operator==(const Attention&) const = default;
 };
 
@@ -95,8 +97,8 @@ struct PointToPoint {
 
 using Operator = std::variant<Gemm, Attention, MemoryBound, Collective, PointToPoint>;
 
-// FLOPs of an operator: 2 m n k batch; attention 4 b s_q s_kv d heads forward (half when causal), 2.5 x
-// backward; zero for the others.
+// FLOPs of an operator: 2 m n k batch; attention 2 b s_q s_kv heads (d_qk + d_v) forward (half when causal),
+// backward 2 b s_q s_kv heads (3 d_qk + 2 d_v), 2.5 x where both are equal; zero for the others.
 Flops flops_of(const Operator&);
 
 }  // namespace orrery

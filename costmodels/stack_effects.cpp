@@ -56,7 +56,7 @@ Seconds expert_stall(const PassOperators& operators, const PassTimes& times, Sec
 // Of the host for one expert.
 Seconds expert_launch(PassOrder order, const Sharding& sharding) {
   const ExpertCost& cost = sharding.stack.experts;
-  const bool casts = sharding.type == DataType::fp8;
+  const bool casts = sharding.type == DataType::fp8 || sharding.type == DataType::fp4;
   return order == PassOrder::forward ? cost.forward + (casts ? cost.forward_casts : Seconds(0))
                                      : cost.backward + (casts ? cost.backward_casts : Seconds(0));
 }

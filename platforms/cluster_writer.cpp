@@ -53,6 +53,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   write_peak(out, "fp16", gpu.fp16);
   write_peak(out, "bf16", gpu.bf16);
   write_peak(out, "fp8", gpu.fp8);
+  write_peak(out, "fp4", gpu.fp4);
   out += ", link: " + quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);

@@ -52,6 +52,27 @@ const Family& family_of(const std::string& name) {
                        [&](const Family& family) { return low.find(family.word) != std::string::npos; });
 }
 
+// Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
+// tell multi-token prediction where the name does not: 260 GFLOP of DeepSeek-V3 with it, 250 without; 84 of
+// Nemotron 3 Super with two depths of it, 76 without.
+struct NamedModel {
+  const char* start;  // of the row's name, in lower case
+  const char* model;  // built-in
+};
+constexpr std::array kNamed{
+    NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
+    NamedModel{"deepseekv3", "deepseek-v3-mtp"},
+    NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
+};
+
+std::optional<std::string> name_of_builtin(const std::string& name) {
+  const std::string low = lower_case(name);
+  for (const NamedModel& known : kNamed) {
+    if (low.starts_with(known.start)) return known.model;
+  }
+  return builtin_model_called(name);
+}
+
 // Not stacks of equal layers that attend to themselves.
 constexpr std::array kOtherKinds{"t5", "vit", "swin", "whisper", "unet", "diffusion"};
 
@@ -65,7 +86,7 @@ const char* other_kind(const std::string& name) {
 // The built-in model that the row names, unless what it prints of the shape is another one. A row that prints
 // all that matters of equal dense layers is taken at its word.
 std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
-  const auto name = builtin_model_called(run.text("model"));
+  const auto name = name_of_builtin(run.text("model"));
   if (!name) return std::nullopt;
   ModelSpec model = read_model(*name);
   const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
@@ -74,6 +95,32 @@ std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
   const bool printed = layers && hidden && (shape.mlp != MlpKind::gated || run.integer("ffn", kMostFfn));
   if (printed && model.shapes.size() == 1 && shape.experts == 1) return std::nullopt;
   return model;
+}
+
+// Shapes of Megatron-LM's first paper (arXiv 1909.08053, table 1), for rows that say the size only.
+struct SizedModel {
+  const char* name;  // of the row, in lower case
+  std::int64_t layers, hidden, heads;
+};
+constexpr std::array kSized{
+    SizedModel{"gpt-2 1.2b", 40, 1536, 16},
+    SizedModel{"gpt-2 4.2b", 64, 2304, 24},
+};
+
+struct SaidShape {
+  std::optional<std::int64_t> layers, hidden, heads;
+};
+SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  const SaidShape said{run.integer("layers", kMostLayers), run.integer("hidden", kMostHidden),
+                       run.integer("heads", kMostHeads)};
+  if (said.layers || said.hidden) return said;
+  const std::string name = lower_case(run.text("model"));
+  for (const SizedModel& known : kSized) {
+    if (name != known.name) continue;
+    assumptions.emplace_back("its shape in arXiv 1909.08053, table 1");
+    return {known.layers, known.hidden, known.heads};
+  }
+  return said;
 }
 
 constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
@@ -88,14 +135,13 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
     return *std::move(known);
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
+  const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const Family& family = family_of(name);
   assumptions.emplace_back(family.said);
   LayerShape shape;
   shape.hidden = *hidden;
-  const auto heads = run.integer("heads", kMostHeads);
   if (!heads) assumptions.emplace_back("heads of 64");
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
   if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};

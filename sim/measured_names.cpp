@@ -69,14 +69,16 @@ constexpr std::array kFrameworks{
     FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
+    FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
+    FrameworkStack{"HF Trainer + DeepSpeed ZeRO", "deepspeed-zero3"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
     FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
     FrameworkStack{"Megatron-Core", "megatron-core"},
 };
-// Runtimes of their own, which none of the presets is like.
-constexpr std::array kOtherRuntimes{"OneFlow", "HF Trainer + DeepSpeed", "DeepSpeed ZeRO-3"};
+// Runtimes of their own, which no preset is like.
+constexpr std::array kOtherRuntimes{"OneFlow"};
 
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{

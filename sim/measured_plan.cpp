@@ -19,7 +19,7 @@ std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec
                                            std::vector<std::string>& assumptions) {
   std::string text = run.text("precision");
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (says(text, "fp4")) return Unmapped{"precision " + run.text("precision") + ": no 4-bit type"};
+  if (says(text, "fp4")) return DataType::fp4;
   if (says(text, "fp8")) return DataType::fp8;
   if (says(text, "fp16")) return DataType::fp16;
   if (says(text, "bf16")) return DataType::bf16;
@@ -129,7 +129,8 @@ struct Degrees {
   int tensor, pipeline, data, context, expert;
 };
 
-std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
+std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
+                                           std::vector<std::string>& assumptions) {
   const auto ways = [&](const char* column) {
     return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
   };

@@ -126,10 +126,12 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
                          .micro_batch = setting.micro_batch,
                          .sequence = precision.sequence,
                          .sequence_parallel = setting.sequence_parallel};
-  const LayerShape& shape = book.model().layer(0);
-  const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
   const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
-  const double held = parameters.dense + parameters.expert;
+  double held = kNever;  // parameters of the smallest layer
+  for (const LayerShape& shape : book.model().shapes) {
+    const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
+    held = std::min(held, parameters.dense + parameters.expert);
+  }
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;
   const auto seconds = [&](double bytes) {

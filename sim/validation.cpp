@@ -120,6 +120,8 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.group = run.group();
   result.trust = kind_of(*mapped.book, mapped.plan.strategies.front());
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
+  // Another program beside Megatron's in the same tables.
+  if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");

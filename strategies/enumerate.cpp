@@ -29,8 +29,11 @@ std::int64_t gpus_of(const NodeGroup& group) {
 Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
   if (shape.heads % tensor != 0) return "heads do not divide";
   // With fewer key-value heads than ways, each is held by several ranks.
-  if (shape.kv_heads % tensor != 0 && tensor % shape.kv_heads != 0) return "key-value heads do not divide";
+  if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
+    return "key-value heads do not divide";
   if (shape.ffn % tensor != 0 || shape.shared_ffn % tensor != 0) return "width does not divide";
+  if (shape.state_space.heads % tensor != 0 || shape.state_space.groups % tensor != 0)
+    return "state space does not divide";
   return std::nullopt;
 }
 

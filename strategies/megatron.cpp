@@ -65,10 +65,12 @@ void append_batch(ArgumentTable& table, const ParallelStrategy& strategy) {
   table.emplace_back("micro_batch_size", number(strategy.micro_batch));
   table.emplace_back("global_batch_size", number(strategy.global_batch));
   table.emplace_back("seq_length", number(strategy.sequence));
-  table.emplace_back("bf16", strategy.type == DataType::bf16 || strategy.type == DataType::fp8);
+  table.emplace_back("bf16", strategy.type == DataType::bf16 || strategy.type == DataType::fp8 ||
+                                 strategy.type == DataType::fp4);
   table.emplace_back("fp16", strategy.type == DataType::fp16);
   // Megatron-LM names the format: hybrid is E4M3 forward and E5M2 backward.
   table.emplace_back("fp8_format", strategy.type == DataType::fp8 ? text("hybrid") : Argument(kNone));
+  table.emplace_back("fp4_format", strategy.type == DataType::fp4 ? text("e2m1") : Argument(kNone));
 }
 
 void append_recompute(ArgumentTable& table, const ParallelStrategy& strategy) {
@@ -82,10 +84,17 @@ void append_recompute(ArgumentTable& table, const ParallelStrategy& strategy) {
   table.emplace_back("use_flash_attn", strategy.flash_attention);
 }
 
+// The first shape that `wanted` finds, or the first layer's.
+template <class Wanted>
+const LayerShape& shape_with(const ModelSpec& model, Wanted wanted) {
+  const auto found = std::find_if(model.shapes.begin(), model.shapes.end(), wanted);
+  return found == model.shapes.end() ? model.layer(0) : *found;
+}
+
 std::int64_t dense_ffn(const ModelSpec& model) {
   for (const LayerShape& shape : model.shapes)
-    if (shape.experts == 1) return shape.ffn;
-  return model.layer(0).ffn;
+    if (shape.experts == 1 && shape.has_mlp()) return shape.ffn;
+  return shape_with(model, [](const LayerShape& shape) { return shape.has_mlp(); }).ffn;
 }
 
 const LayerShape& widest_shape(const ModelSpec& model) {
@@ -94,9 +103,25 @@ const LayerShape& widest_shape(const ModelSpec& model) {
   return model.layer(0);
 }
 
+bool is_hybrid(const ModelSpec& model) {
+  return std::any_of(model.shapes.begin(), model.shapes.end(),
+                     [](const LayerShape& shape) { return shape.has_state_space(); });
+}
+
+// One character a layer (Megatron-LM core/ssm/mamba_hybrid_layer_allocation.py).
+std::string hybrid_pattern(const ModelSpec& model) {
+  std::string pattern;
+  for (int i = 0; i < model.layer_count(); ++i) {
+    const LayerShape& shape = model.layer(i);
+    pattern += shape.has_state_space() ? 'M' : shape.has_attention() ? '*' : shape.experts > 1 ? 'E' : '-';
+  }
+  return pattern;
+}
+
 // "[0,1,1,1]", one entry a layer, where some layers are dense and some have experts.
 Argument expert_layers(const ModelSpec& model) {
   std::string pattern;
+  if (is_hybrid(model)) return kNone;  // its pattern says so
   bool dense = false;
   bool sparse = false;
   for (int i = 0; i < model.layer_count(); ++i) {
@@ -117,6 +142,35 @@ void append_experts(ArgumentTable& table, const ModelSpec& model) {
   table.emplace_back("moe_shared_expert_intermediate_size",
                      number_or_none(shape.shared_ffn > 0, shape.shared_ffn));
   table.emplace_back("moe_shared_expert_gate", shape.shared_gate);
+  table.emplace_back("moe_latent_size", number_or_none(shape.expert_hidden > 0, shape.expert_hidden));
+  table.emplace_back("moe_router_enable_expert_bias", shape.router_bias);
+  // Megatron-LM balances by a bias only where scores are sigmoids.
+  table.emplace_back("moe_router_score_function", shape.router_bias ? text("sigmoid") : Argument(kNone));
+}
+
+void append_latent(ArgumentTable& table, const LayerShape& shape) {
+  const LatentAttention& latent = shape.latent;
+  const bool any = latent.kv_rank > 0;
+  table.emplace_back("multi_latent_attention", any);
+  table.emplace_back("q_lora_rank", number_or_none(latent.query_rank > 0, latent.query_rank));
+  table.emplace_back("kv_lora_rank", number_or_none(any, latent.kv_rank));
+  table.emplace_back("qk_head_dim", number_or_none(any, shape.head_dim - latent.rope_dim));
+  table.emplace_back("qk_pos_emb_head_dim", number_or_none(any, latent.rope_dim));
+  table.emplace_back("v_head_dim", number_or_none(any, shape.value_width()));
+}
+
+void append_hybrid(ArgumentTable& table, const ModelSpec& model) {
+  const bool any = is_hybrid(model);
+  const StateSpace& space =
+      shape_with(model, [](const LayerShape& shape) { return shape.has_state_space(); }).state_space;
+  table.emplace_back("is_hybrid_model", any);
+  table.emplace_back("hybrid_override_pattern", any ? text(hybrid_pattern(model)) : Argument(kNone));
+  table.emplace_back("mamba_num_heads", number_or_none(any, space.heads));
+  table.emplace_back("mamba_head_dim", number_or_none(any, space.head_dim));
+  table.emplace_back("mamba_num_groups", number_or_none(any, space.groups));
+  table.emplace_back("mamba_state_dim", number_or_none(any, space.state));
+  // Of the models with such layers Orrery reads Nemotron's, whose plain MLPs have this activation.
+  table.emplace_back("squared_relu", any && model.layer(0).mlp == MlpKind::gelu);
 }
 
 std::string_view position_embedding(const ModelSpec& model) {
@@ -125,24 +179,28 @@ std::string_view position_embedding(const ModelSpec& model) {
 }
 
 void append_model(ArgumentTable& table, const ModelSpec& model, const ParallelStrategy& strategy) {
-  const LayerShape& shape = model.layer(0);
+  const LayerShape& shape = shape_with(model, [](const LayerShape& one) { return one.has_attention(); });
+  const bool latent = shape.latent.kv_rank > 0;
   table.emplace_back("num_layers", number(model.layer_count()));
   table.emplace_back("hidden_size", number(shape.hidden));
   table.emplace_back("ffn_hidden_size", number(dense_ffn(model)));
   table.emplace_back("num_attention_heads", number(shape.heads));
-  table.emplace_back("kv_channels", number(shape.head_dim));
+  table.emplace_back("kv_channels", number_or_none(!latent, shape.head_dim));
   table.emplace_back("group_query_attention", shape.kv_heads != shape.heads);
   table.emplace_back("num_query_groups", number(shape.kv_heads));
   table.emplace_back("swiglu", shape.mlp == MlpKind::gated);
   table.emplace_back("normalization", text(shape.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm"));
   table.emplace_back("add_bias_linear", shape.linear_bias);
   table.emplace_back("add_qkv_bias", shape.linear_bias || shape.qkv_bias);
-  table.emplace_back("qk_layernorm", shape.qk_norm);
+  // With latent attention: the norms of its narrow vectors.
+  table.emplace_back("qk_layernorm", shape.qk_norm || latent);
   table.emplace_back("position_embedding_type", text(position_embedding(model)));
   table.emplace_back("max_position_embeddings", number(std::max(model.default_sequence, strategy.sequence)));
   table.emplace_back("untie_embeddings_and_output_weights", !model.tied_embeddings);
   table.emplace_back("padded_vocab_size", number(model.vocabulary));
+  append_latent(table, shape);
   append_experts(table, model);
+  append_hybrid(table, model);
 }
 
 // "t*3" reads better than "ttt" from four on; Megatron-LM unrolls both.
@@ -150,20 +208,46 @@ std::string layers_of(int count) {
   return count > 3 ? "t*" + std::to_string(count) : std::string(static_cast<std::size_t>(count), 't');
 }
 
-// Every argument has a value in one of these: an interleaved plan, and an uneven one.
-ArgumentTable example_of(bool uneven) {
-  LayerShape dense{.hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 256};
-  LayerShape sparse = dense;
-  sparse.experts = 8;
-  sparse.shared_ffn = 64;
+LayerShape example_attention() {
+  LayerShape shape;
+  shape.hidden = 64;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.head_dim = 16;
+  return shape;
+}
+
+ModelSpec example_model(bool hybrid) {
+  LayerShape first = example_attention();
+  LayerShape second = first;
+  if (hybrid) {
+    second = {};
+    second.state_space = {
+        .heads = 4, .head_dim = 16, .groups = 1, .state = 16, .convolution = 4, .chunk = 16};
+  } else {
+    first.latent = second.latent = {.query_rank = 16, .kv_rank = 16, .rope_dim = 8};
+    first.ffn = 256;
+    second.ffn = 32;
+    second.experts = 8;
+    second.expert_hidden = 32;
+    second.router_bias = true;
+    second.shared_ffn = 64;
+  }
   ModelSpec model;
-  model.shapes = {dense, sparse};
+  model.shapes = {first, second};
   model.layers = {0, 1, 1, 1};
   model.vocabulary = 1000;
+  return model;
+}
+
+// Every argument has a value in one of these: an interleaved plan in 8 bits, and an uneven one of a hybrid
+// model in 4.
+ArgumentTable example_of(bool uneven) {
+  const ModelSpec model = example_model(uneven);
   ParallelStrategy strategy;
   strategy.pipeline = 2;
   strategy.chunks = uneven ? 1 : 2;
-  strategy.type = DataType::fp8;
+  strategy.type = uneven ? DataType::fp4 : DataType::fp8;
   strategy.recompute.granularity = RecomputeGranularity::full;
   strategy.stages.resize(2);
   if (uneven)
@@ -178,7 +262,7 @@ ArgumentTable example_of(bool uneven) {
 ArgumentTable megatron_arguments(const ModelSpec& model, const ParallelStrategy& strategy) {
   ORRERY_ENSURE(model.layer_count() > 0);
   ArgumentTable table;
-  table.reserve(48);
+  table.reserve(68);
   append_parallel(table, strategy);
   append_batch(table, strategy);
   append_recompute(table, strategy);

@@ -160,7 +160,8 @@ std::string processes_list(const std::vector<LaunchNode>& nodes) {
   return list;
 }
 
-std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files) {
+std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files,
+                        std::string_view program) {
   const std::string count = std::to_string(nodes.size());
   return "#!/usr/bin/env bash\n"
          "# Run on each of the " +
@@ -189,19 +190,49 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
          " --node-rank \"$NODE_RANK\" \\\n"
          "  --nproc-per-node \"${processes[$NODE_RANK]}\" \\\n"
          "  --master-addr \"$MASTER_ADDR\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
-         "  \"$MEGATRON_LM/pretrain_gpt.py\" \"${arguments[@]}\" \"$@\"\n";
+         "  \"$MEGATRON_LM/" +
+         std::string(program) + "\" \"${arguments[@]}\" \"$@\"\n";
 }
 
 using Gaps = std::vector<std::string>;
 
+bool is_hybrid(const ModelSpec& model) {
+  return std::any_of(model.shapes.begin(), model.shapes.end(),
+                     [](const LayerShape& shape) { return shape.has_state_space(); });
+}
+
 LayerShape without_experts(LayerShape shape) {
   shape.experts = shape.experts_per_token = 1;
-  shape.ffn = shape.shared_ffn = 0;
-  shape.shared_gate = false;
+  shape.ffn = shape.shared_ffn = shape.expert_hidden = 0;
+  shape.shared_gate = shape.router_bias = false;
   return shape;
 }
 
+// Megatron-LM's hybrid stack: one part and one norm a layer, all layers of a kind alike.
+Gaps hybrid_gaps(const ModelSpec& model) {
+  for (const LayerShape& shape : model.shapes) {
+    const int parts = int{shape.has_state_space()} + int{shape.has_attention()} + int{shape.has_mlp()};
+    if (parts != 1 || shape.norms != 1)
+      return {"a layer has " + std::to_string(parts) + " parts and " + std::to_string(shape.norms) +
+              " norms; Megatron-LM's hybrid stack has one of each a layer"};
+    for (const LayerShape& other : model.shapes) {
+      const bool alike = shape.has_state_space() == other.has_state_space() &&
+                         shape.has_attention() == other.has_attention() && shape.experts == other.experts;
+      if (alike && shape != other)
+        return {"the model has layers of one kind and different width; Megatron-LM builds each kind alike"};
+    }
+  }
+  return {};
+}
+
 Gaps layer_gaps(const ModelSpec& model) {
+  if (std::any_of(model.shapes.begin(), model.shapes.end(),
+                  [](const LayerShape& shape) { return shape.predicts_more(); }))
+    return {
+        "the model has layers that predict further tokens; Megatron-LM takes them as --mtp-num-layers, "
+        "beside "
+        "the others, which these files do not write"};
+  if (is_hybrid(model)) return hybrid_gaps(model);
   Gaps gaps;
   const LayerShape& first = model.layer(0);
   for (const LayerShape& shape : model.shapes)
@@ -291,7 +322,14 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
         "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
         "Megatron-LM waits for it");
   if (strategy.type == DataType::tf32)
-    gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16 or fp8");
+    gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16, fp8 or fp4");
+  const bool uneven = std::any_of(strategy.parts.begin(), strategy.parts.end(), [&](const LayerRange& part) {
+    return part.count != strategy.parts.front().count;
+  });
+  if (is_hybrid(model) && (uneven || strategy.chunks > 1))
+    gaps.emplace_back(
+        "a hybrid model in unequal parts or with virtual stages; Megatron-LM splits it evenly, one part a "
+        "rank");
   const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),
                                    [](const LayerShape& shape) { return shape.experts > 1; });
   if (experts && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
@@ -319,7 +357,9 @@ std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec
   LaunchFiles files;
   files.arguments = command_line(megatron_arguments(model, strategy));
   files.rank_map = rank_map_text(nodes, cluster);
-  files.script = script_text(nodes, files);
+  const bool hybrid = is_hybrid(model);
+  if (hybrid) files.arguments += "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n";
+  files.script = script_text(nodes, files, hybrid ? "pretrain_mamba.py" : "pretrain_gpt.py");
   return files;
 }
 

@@ -15,7 +15,8 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 32;
 
 constexpr std::string_view kAuto = "auto";  // microbatches of a replica
 
-constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8};
+constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16,
+                            DataType::bf16, DataType::fp8,  DataType::fp4};
 constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                                 ScheduleKind::zb_h1, ScheduleKind::zb_h2,       ScheduleKind::zb_v};
 constexpr std::array kTransfers{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped};

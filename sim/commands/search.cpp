@@ -38,7 +38,7 @@ void declare_options(CommandLine& line) {
              "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
-      .value("precision", "TYPE", "fp32, fp16, bf16 or fp8 (bf16 where all GPUs have it, else fp16)")
+      .value("precision", "TYPE", "fp32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
       .value_or_map("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
@@ -63,8 +63,9 @@ DataType default_precision(const ClusterSpec& cluster) {
 }
 
 DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
-  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8"};
-  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
+  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8", "fp4"};
+  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
+                                    DataType::fp4};
   const auto chosen = line.choice("precision", names);
   if (!chosen) return default_precision(cluster);
   for (const NodeGroup& group : cluster.groups) {
@@ -210,8 +211,8 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   if (!width) return to_text(table);
   const std::vector<std::string> gone =
       narrow(table, static_cast<std::size_t>(*width),
-             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
-              "v", "C", "MFU", "hours"});
+             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers",
+              "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";

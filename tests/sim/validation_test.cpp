@@ -100,7 +100,44 @@ TEST_CASE("rows that cannot be expressed say why") {
   CHECK(contains(
       unmapped(
           runs_of("a,g,H100,80,8,8,,Megatron-Bridge,L,24,2048,16,,2048,NVFP4,64,2,4,2,1,1,,1,,ok\n").front()),
-      "4-bit"));
+      "no fp4 matrix units"));
+}
+
+TEST_CASE(
+    "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
+  const auto model_of = [](const std::string& name) {
+    return mapped(runs_of("a,g,GB300,,4,64,,Megatron-Bridge 26.06," + name +
+                          ",,,,,4096,MXFP8,256,1,1,2,1,32,none,1,,ok\n")
+                      .front())
+        .model.name;
+  };
+  CHECK(model_of("DeepSeekV3 (w/o MTP)") == "deepseek-v3");
+  CHECK(model_of("DeepSeekV3") == "deepseek-v3-mtp");
+  CHECK(model_of("Kimi_K2") == "kimi-k2");
+  CHECK(model_of("Nemotron_3_Super") == "nemotron-3-super-mtp");
+  CHECK(
+      unmapped(runs_of("a,g,V100,32,16,8,,Megatron-LM v1.0,GPT-2 8.7B,,,,,1024,fp16,8,8,8,1,1,1,full,1,,ok\n")
+                   .front()) == "no shape of model GPT-2 8.7B");
+  const MeasuredPlan first =
+      mapped(runs_of("a,g,V100,32,16,4,,Megatron-LM v1.0,GPT-2 4.2B,,,,,1024,fp16,8,8,4,1,1,1,full,1,,ok\n")
+                 .front());
+  CHECK(first.model.layer_count() == 64);
+  CHECK(first.model.hidden == 2304);
+}
+
+TEST_CASE("NVFP4 runs are plans in 4 bits") {
+  const auto runs = runs_of(
+      "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");
+  CHECK(mapped(runs[0]).strategies.front().type == DataType::fp4);
+}
+
+TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
+  const MeasuredPlan plan = mapped(
+      runs_of("a,g,A100,80,8,16,,DeepSpeed ZeRO-3,GPT,24,2048,16,51200,2048,fp16,64,4,,1,,16,full,1,,ok\n")
+          .front());
+  CHECK(plan.stack.name == "deepspeed-zero3");
+  CHECK(plan.strategies.front().fully_sharded);
+  CHECK(plan.strategies.front().tensor(0) == 1);
 }
 
 TEST_CASE("releases of Megatron-Bridge differ in how they run experts") {

@@ -109,7 +109,25 @@ const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
                                         "--moe-ffn-hidden-size",
                                         "--moe-layer-freq",
                                         "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate"};
+                                        "--moe-shared-expert-gate",
+                                        "--moe-latent-size",
+                                        "--moe-router-enable-expert-bias",
+                                        "--moe-router-score-function",
+                                        "--fp4-format",
+                                        "--multi-latent-attention",
+                                        "--q-lora-rank",
+                                        "--kv-lora-rank",
+                                        "--qk-head-dim",
+                                        "--qk-pos-emb-head-dim",
+                                        "--v-head-dim",
+                                        "--is-hybrid-model",
+                                        "--hybrid-override-pattern",
+                                        "--mamba-num-heads",
+                                        "--mamba-head-dim",
+                                        "--mamba-num-groups",
+                                        "--mamba-state-dim",
+                                        "--squared-relu",
+                                        "--spec"};
 
 LaunchFiles files_of(const ModelSpec& model, const ParallelStrategy& strategy) {
   auto result = launch_files(model, strategy, two_kinds());
@@ -202,7 +220,8 @@ TEST_CASE("every flag that is written is one of Megatron-LM's") {
   strategy.type = DataType::fp8;
   strategy.distributed_optimizer = true;
   strategy.flash_attention = GENERATE(true, false);
-  const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b");
+  const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b",
+                                    "deepseek-v2-lite", "deepseek-v3", "kimi-k2");
   const ModelSpec model = read_model(name);
   strategy.parts = equal_parts(4, model.layer_count());
   if (GENERATE(true, false)) --strategy.parts[3].count;  // uneven
@@ -231,6 +250,36 @@ TEST_CASE("a Llama plan on two kinds becomes these arguments") {
   CHECK(contains(files.rank_map, "node 4: group slow (slow-gpu), ranks 32-39, stages 2\n"));
   CHECK(contains(files.script, "--nnodes 8 --node-rank \"$NODE_RANK\""));
   CHECK(contains(files.script, "processes=(8 8 8 8 8 8 8 8)"));
+}
+
+TEST_CASE("latent attention is launched by its ranks and head dimensions") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("deepseek-v3");
+  strategy.parts = equal_parts(4, model.layer_count());
+  const std::string arguments = files_of(model, strategy).arguments;
+  CHECK(contains(arguments,
+                 "--multi-latent-attention\n--q-lora-rank 1536\n--kv-lora-rank 512\n--qk-head-dim 128\n"
+                 "--qk-pos-emb-head-dim 64\n--v-head-dim 128\n"));
+  CHECK(contains(arguments, "--qk-layernorm\n"));
+  CHECK(contains(arguments, "--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"));
+  CHECK_FALSE(contains(arguments, "--kv-channels"));
+  CHECK(contains(first_gap(read_model("deepseek-v3-mtp"), strategy), "--mtp-num-layers"));
+}
+
+TEST_CASE("a hybrid model is launched by its pattern with Megatron-LM's program for it") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("nemotron-h-8b");
+  strategy.parts = equal_parts(4, model.layer_count());
+  const LaunchFiles files = files_of(model, strategy);
+  CHECK(contains(
+      files.arguments,
+      "--is-hybrid-model\n--hybrid-override-pattern 'M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-'\n"
+      "--mamba-num-heads 128\n--mamba-head-dim 64\n--mamba-num-groups 8\n--mamba-state-dim 128\n"));
+  CHECK(contains(files.arguments, "--num-attention-heads 32\n--kv-channels 128\n"));
+  CHECK(contains(files.arguments, "--position-embedding-type none\n"));
+  CHECK(contains(files.script, "pretrain_mamba.py"));
+  --strategy.parts[3].count;
+  CHECK(contains(first_gap(model, strategy), "unequal parts"));
 }
 
 TEST_CASE("an even interleaved plan needs no layout") {

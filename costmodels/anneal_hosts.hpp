@@ -23,7 +23,7 @@ struct NumberedHosts {
 // Looks for hosts, each within its node group, that make TrafficCost::communication least; of none that cross
 // more than the first numbering does. Two nodes or two runs of them trade hosts, nodes that nothing stands on
 // among them; what is worse is taken with probability exp(-loss / temperature), and at the end every pair is
-// tried until none helps. The same seed gives the same hosts on every machine. With a link that is down, or
+// tried until none helps. The same seed gives the same hosts. With a link that is down, or
 // where all nodes of a group are alike to the network, nothing is looked for.
 NumberedHosts anneal_hosts(const std::vector<TrafficClass>&, const Topology&, const Annealing&);
 

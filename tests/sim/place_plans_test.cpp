@@ -181,7 +181,7 @@ TEST_CASE("a search with annealed hosts writes them into plans that replay as it
   const auto search = [&](const std::string& how) {
     const ProgramResult result = place.run({"search",
                                             "--model",
-                                            "gpt2-1.5b",
+                                            "gpt2-345m",
                                             "--cluster",
                                             "scattered.yaml",
                                             "--global-batch",

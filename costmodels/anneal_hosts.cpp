@@ -47,6 +47,9 @@ class Annealer {
       first += count;
     }
     result_.before = result_.after = now_ = traffic_.cost();
+    double hops = 1;
+    for (const TrafficClass& flows : classes) hops += static_cast<double>(flows.hops.size());
+    most_steps_ = std::min(how.most_hops / hops, 1e9);
   }
 
   NumberedHosts run() {
@@ -64,7 +67,7 @@ class Annealer {
  private:
   // Tries every pair until none helps.
   void descend() {
-    for (bool helped = nodes_ <= kMostDescent; helped;) {
+    for (bool helped = nodes_ <= kMostDescent; helped && result_.looked_at < 2 * most_steps_;) {
       helped = false;
       for (const NodeRange& range : ranges_) {
         for (int a = range.first; a < range.first + range.count; ++a) {
@@ -82,7 +85,8 @@ class Annealer {
   }
 
   void cool_down() {
-    const int steps = how_.steps_of_round * nodes_;
+    const int steps = static_cast<int>(
+        std::min(static_cast<double>(how_.steps_of_round) * nodes_, most_steps_ / how_.rounds));
     const double hot = usual_change();
     if (hot <= 0) return;
     constexpr double kColdest = 1e-3;  // of the first temperature
@@ -162,6 +166,7 @@ class Annealer {
   Draw draw_;
   std::vector<NodeRange> ranges_;  // of groups whose nodes can trade hosts
   int nodes_ = 0;
+  double most_steps_ = 0;
   TrafficCost now_;
   std::vector<int> best_;
   NumberedHosts result_;

@@ -12,6 +12,8 @@ struct Annealing {
   std::uint64_t seed = 1;
   int rounds = 4;           // from the first numbering; each goes on from the best so far, with other draws
   int steps_of_round = 60;  // times the nodes
+  // Hops that are looked at, at most, were all of them at every step: large plans take fewer steps.
+  double most_hops = 1e7;
 };
 
 struct NumberedHosts {

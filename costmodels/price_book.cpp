@@ -8,6 +8,7 @@
 #include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_batch.hpp"
 #include "platforms/errors.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 
@@ -27,12 +28,24 @@ void PriceBook::need_rings(int group, int lanes, int data, int expert) {
   }
 }
 
+void PriceBook::need_spread_rings(int group, int lanes, int data, int expert) {
+  const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
+  for (int members = 1; members <= gpus / lanes; ++members) {
+    need_rings(group, gpus / members, data);
+    if (expert > 1) need_rings(group, gpus / members, data / expert);
+  }
+}
+
 void PriceBook::need(const ParallelStrategy& strategy) {
   for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
-    need_rings(group, strategy.tensor(stage), strategy.data * strategy.context, strategy.expert);
+    const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
+    const int members = strategy.data * strategy.context;
+    need_rings(group, ring_lanes(strategy, stage, 1, gpus), members);
+    if (strategy.expert > 1)
+      need_rings(group, ring_lanes(strategy, stage, strategy.expert, gpus), members / strategy.expert);
   }
 }
 

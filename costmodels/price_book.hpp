@@ -73,6 +73,8 @@ class PriceBook {
   // Gradient collectives of a stage on `group`: rings of `data` members, `lanes` of them side by side, and
   // those of experts that `expert` replicas share.
   void need_rings(int group, int lanes, int data, int expert = 1);
+  // The same for stages in any rank order, however many others stand between their replicas.
+  void need_spread_rings(int group, int lanes, int data, int expert = 1);
   void need(const ParallelStrategy&);  // all that `price` asks for one plan
   // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
   // which then throws InputError for shards that were not measured.

@@ -77,6 +77,12 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "gpus_per_node: " + std::to_string(group.gpus_per_node);
   out += gap + "count: " + count_text(group.count);
   out += gap + "region: " + quoted(group.region);
+  if (!group.leaves.empty()) {
+    out += gap + "leaves: [";
+    for (std::size_t i = 0; i < group.leaves.size(); ++i)
+      out += (i == 0 ? "" : ", ") + std::to_string(group.leaves[i]);
+    out += "]";
+  }
   out += gap + "gpu_link_bandwidth: " + to_exact_text(group.gpu_link.bandwidth);
   out += gap + "gpu_link_latency: " + to_exact_text(group.gpu_link.latency);
   if (group.pcie_switches > 0) {

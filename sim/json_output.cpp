@@ -171,6 +171,8 @@ Json plan_json(const SearchReport& report, const ReportedPlan& plan) {
   json["replay"]["imbalance_s"] = plan.replay.imbalance_s;
   json["replay"]["stages"] = stage_times_json(plan.replay.stages);
   json["nodes"] = strategy.nodes;
+  json["order"] = to_text(strategy.order);
+  if (!strategy.hosts.empty()) json["hosts"] = strategy.hosts;
   json["trace"] = plan.trace.empty() ? Json() : Json(plan.trace);
   return json;
 }

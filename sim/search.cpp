@@ -35,11 +35,6 @@ Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
-  return iteration * interruptions(job.cluster, nodes).stretch *
-         std::ceil(job.total_tokens / job.tokens_per_iteration());
-}
-
 // A candidate whose layers are not split yet: any order of the groups, any setting of the family.
 struct Coarse {
   double least_time = 0;     // s of one iteration, stretched by interruptions as all times that are compared
@@ -141,6 +136,8 @@ class Searcher {
                             setting.sequence_parallel});
       }
       book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
+      if (job_.may_reorder())
+        book_.need_spread_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 
@@ -285,6 +282,11 @@ class Searcher {
 
   void refine(const Allocation& allocation, Refined refined, std::int64_t microbatches) {
     ++refined_count_;
+    const Setting& setting = space_.settings[refined.setting];
+    if (const auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) {
+      reject(InfeasibleKind::shape, std::string(*obstacle));
+      return;
+    }
     const bool may_fit = limits_.may_fit(allocation, space_.settings[refined.setting], microbatches);
     if (!may_fit && result_.nearest) {
       reject(InfeasibleKind::memory, "out of memory");
@@ -464,6 +466,11 @@ std::string unpriced(const ClusterSpec& cluster) {
 }
 
 }  // namespace
+
+Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
+  return iteration * interruptions(job.cluster, nodes).stretch *
+         std::ceil(job.total_tokens / job.tokens_per_iteration());
+}
 
 std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
                                           const std::optional<RunCost>& cost) {

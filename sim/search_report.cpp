@@ -67,6 +67,8 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
   if (strategy.overlap_param_gather) text += "op ";
+  if (strategy.order != RankOrder::cp_dp_pp) text += "pd ";
+  if (!strategy.hosts.empty()) text += "ho ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
     text += "re-" + std::string(to_text(strategy.recompute.granularity)) + " ";
   }

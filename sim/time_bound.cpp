@@ -134,6 +134,9 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   }
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;
+  // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than inside one
+  // only where NICs are slower than the links there.
+  if (used_nodes == 1 && setting.order != RankOrder::cp_dp_pp) return {};
   const auto seconds = [&](double bytes) {
     if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
     const double out = bytes * (used_nodes - 1) / used_nodes;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
 
@@ -178,6 +179,7 @@ Answer check_devices(const Case& c) {
       return reason("the stages on group", group.name, "need", used[i], "GPUs;", nodes, "nodes have",
                     available);
   }
+  if (const auto obstacle = hosts_obstacle(c.strategy)) return reason(*obstacle);
   return std::nullopt;
 }
 

@@ -160,7 +160,10 @@ std::vector<Setting> settings(const SearchSpace& space) {
       for (const bool parameters : space.overlap_param_gather) {
         setting.overlap_grad_reduce = gradients;
         setting.overlap_param_gather = parameters;
-        all.push_back(setting);
+        for (const RankOrder order : space.orders) {
+          setting.order = order;
+          all.push_back(setting);
+        }
       }
     }
   };
@@ -212,6 +215,8 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
     return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
   }
+  // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
+  if (setting.order != RankOrder::cp_dp_pp && ways.expert > 1) return "expert ways with use_tp_pp_dp_mapping";
   if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
@@ -240,6 +245,11 @@ Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int sta
   return std::nullopt;
 }
 
+Obstacle order_obstacle(const Setting& setting, int data, int stages) {
+  if (setting.order == RankOrder::cp_dp_pp || (data > 1 && stages > 1)) return std::nullopt;
+  return "use_tp_pp_dp_mapping with one replica or one pipeline stage";
+}
+
 Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, const Allocation& allocation,
                         const Setting& setting, std::int64_t global_batch, std::int64_t sequence) {
   const Ways ways = allocation.ways();
@@ -249,6 +259,7 @@ Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, cons
     if (auto obstacle = group_obstacle(cluster.groups[static_cast<std::size_t>(group)], ways))
       return obstacle;
   }
+  if (auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) return obstacle;
   return stages_obstacle(model, setting, allocation.stages(),
                          global_batch / (setting.micro_batch * ways.data));
 }
@@ -272,6 +283,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
   strategy.overlap_param_gather = setting.overlap_param_gather;
   strategy.recompute = setting.recompute;
+  strategy.order = setting.order;
   for (const auto& [group, stages] : allocation.runs) {
     strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages),
                            {group, allocation.tensor});

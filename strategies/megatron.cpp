@@ -55,6 +55,7 @@ void append_parallel(ArgumentTable& table, const ParallelStrategy& strategy) {
                      even ? Argument(kNone) : text(pipeline_layout(strategy)));
   // Megatron-LM turns the overlap off where nothing is interleaved.
   table.emplace_back("overlap_p2p_comm", interleaved && strategy.transfers != TransferMode::blocking);
+  table.emplace_back("use_tp_pp_dp_mapping", strategy.order == RankOrder::cp_pp_dp);
   table.emplace_back("sequence_parallel", strategy.sequence_parallel);
   table.emplace_back("use_distributed_optimizer", strategy.distributed_optimizer);
   table.emplace_back("overlap_grad_reduce", strategy.overlap_grad_reduce);

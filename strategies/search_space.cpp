@@ -47,7 +47,7 @@ SearchSpace parse_space(const YamlValue& root) {
   root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
                    "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
                    "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer",
-                   "overlap_grad_reduce", "overlap_param_gather"});
+                   "overlap_grad_reduce", "overlap_param_gather", "use_tp_pp_dp_mapping"});
   const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
   const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
   SearchSpace space;
@@ -66,6 +66,8 @@ SearchSpace parse_space(const YamlValue& root) {
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
   read_list(root, "overlap_grad_reduce", space.overlap_grad_reduce, yes_or_no);
   read_list(root, "overlap_param_gather", space.overlap_param_gather, yes_or_no);
+  read_list(root, "use_tp_pp_dp_mapping", space.orders,
+            [](const YamlValue& item) { return item.boolean() ? RankOrder::cp_pp_dp : RankOrder::cp_dp_pp; });
   return space;
 }
 

@@ -25,14 +25,15 @@ struct SearchSpace {
   std::vector<bool> distributed_optimizer{true, false};
   std::vector<bool> overlap_grad_reduce{false};
   std::vector<bool> overlap_param_gather{false};
+  std::vector<RankOrder> orders{RankOrder::cp_dp_pp};
   bool operator==(const SearchSpace&) const = default;
 };
 
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
 // most), schedule, recompute_granularity (lists of names), sequence_parallel, use_distributed_optimizer,
-// overlap_grad_reduce, overlap_param_gather (lists of true and false). What is absent keeps its default.
-// Throws InputError.
+// overlap_grad_reduce, overlap_param_gather, use_tp_pp_dp_mapping (lists of true and false). What is absent
+// keeps its default. Throws InputError.
 SearchSpace read_space(const std::string& path);
 SearchSpace parse_space(std::string_view yaml, const std::string& file);
 SearchSpace parse_space(const YamlValue& map);

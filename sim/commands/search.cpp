@@ -12,6 +12,7 @@
 #include "sim/commands/plan_file.hpp"
 #include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
+#include "sim/place_plans.hpp"
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
 #include "strategies/megatron.hpp"
@@ -50,6 +51,9 @@ void declare_options(CommandLine& line) {
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .value("placement", "HOW",
+             "of the best plans, before their replay: default (rank order of the plan), orders (also\n"
+             "Megatron-LM's tp-pp-dp), anneal (hosts numbered anew too, by --seed)")
       .value("pricing", "KIND",
              "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
@@ -123,6 +127,8 @@ SearchJob read_job(const CommandLine& line) {
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
   if (line.has("gpus")) job.space.most_gpus = read_most_gpus(line, job.cluster);
+  const std::vector<std::string> placements{"default", "orders", "anneal"};
+  job.placement = static_cast<PlacementSearch>(line.choice("placement", placements).value_or(0));
   if (line.has("explain")) job.pruning = Pruning::never;
   return job;
 }
@@ -232,7 +238,8 @@ void print_report(const SearchReport& report, const std::string& folder,
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";
+               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule; pd, ho: tp-pp-dp\n"
+               "rank order, hosts numbered anew\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
@@ -347,6 +354,7 @@ int run_search(const Arguments& arguments) {
   SearchReport report;
   report.job = &job;
   report.book = &book;
+  place_plans(result.plans, job, book, line.seed());
   report.counts = result.counts;
   report.elapsed = result.elapsed;
   report.cost_models = origin.cost_models;

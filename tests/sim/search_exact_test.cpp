@@ -69,6 +69,7 @@ SearchJob random_job(std::mt19937& random) {
   job.space.sequence_parallel = {false};
   job.space.overlap_grad_reduce = {between(random, 0, 1) == 1};
   job.space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::gpipe};
+  if (between(random, 0, 2) == 0) job.space.orders = {RankOrder::cp_dp_pp, RankOrder::cp_pp_dp};
   job.mode = static_cast<SearchMode>(between(random, 0, 1));
   job.global_batch = 4 * between(random, 1, 6);
   job.sequence = 256 * between(random, 1, 8);

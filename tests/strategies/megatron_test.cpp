@@ -304,6 +304,20 @@ TEST_CASE("stages smaller than a node share it") {
         "stages 2-3\n");
 }
 
+// 2 replicas of 4 stages of 8 GPUs: nodes 0-3 are stages 0-3 of replica 0.
+TEST_CASE("replicas that stand apart are launched by use_tp_pp_dp_mapping, on the hosts of the plan") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.order = RankOrder::cp_pp_dp;
+  for (StageDevices& stage : strategy.stages) stage.group = 0;
+  strategy.nodes = {8, 0};
+  strategy.hosts = {4, 5, 6, 7, 0, 1, 2, 3};
+  const LaunchFiles files = files_of(read_model("llama2-70b"), strategy);
+  CHECK(contains(files.arguments, "--use-tp-pp-dp-mapping\n"));
+  CHECK(contains(files.rank_map, "node 1: group fast (fast-gpu), ranks 8-15, stages 1, on fast.node5\n"));
+  CHECK(contains(files.rank_map, "node 4: group fast (fast-gpu), ranks 32-39, stages 0, on fast.node0\n"));
+  CHECK(contains(files.script, "(rank order tp-cp-ep-pp-dp)"));
+}
+
 TEST_CASE("what Megatron-LM cannot run is named") {
   const ModelSpec llama = read_model("llama2-70b");
   ParallelStrategy uneven_ways = llama70b_on_two_kinds();
@@ -322,6 +336,13 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   crossing.data = 1;
   crossing.stages = {{0, 4}, {1, 4}, {0, 4}, {1, 4}};
   CHECK(contains(first_gap(llama, crossing), "group fast share nodes"));
+  ParallelStrategy reordered = llama70b_on_two_kinds();
+  reordered.order = RankOrder::pp_dp_cp;
+  CHECK(contains(first_gap(llama, reordered), "the rank order is tp-pp-ep-dp-cp"));
+  ParallelStrategy spread = llama70b_on_two_kinds();
+  spread.order = RankOrder::cp_pp_dp;
+  spread.expert = 2;
+  CHECK(contains(first_gap(read_model("mixtral-8x7b"), spread), "experts are spread over replicas"));
   ParallelStrategy plain = llama70b_on_two_kinds();
   plain.sequence_parallel = false;
   CHECK(contains(first_gap(read_model("mixtral-8x7b"), plain), "sequence parallelism"));

@@ -23,6 +23,7 @@ schedule: [gpipe, 1f1b, zb-h1, zb-h2, zb-v]
 recompute_granularity: [none, selective, full]
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
+use_tp_pp_dp_mapping: [true, false]
 )",
                                         "space.yaml");
   SearchSpace expected;
@@ -39,6 +40,7 @@ use_distributed_optimizer: [false, true]
                         {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   expected.sequence_parallel = {true};
   expected.distributed_optimizer = {false, true};
+  expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
   CHECK(space == expected);
 }
 

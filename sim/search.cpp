@@ -19,7 +19,7 @@
 #include "sim/layer_limits.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/time_bound.hpp"
-#include "strategies/megatron.hpp"
+#include "strategies/rule_book.hpp"
 
 namespace orrery {
 namespace {
@@ -70,7 +70,7 @@ class Searcher {
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
            const SearchProgress& progress)
       : job_(job),
-        rules_(rules),
+        rules_(job.model, rules),
         models_(models),
         book_(book),
         progress_(progress),
@@ -301,14 +301,9 @@ class Searcher {
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
-    if (rules_.empty()) return false;
-    const ArgumentTable arguments = megatron_arguments(job_.model, strategy);
-    for (const Rule& rule : rules_) {
-      if (!rule.matches(arguments)) continue;
-      reject(InfeasibleKind::rule, "rule: " + rule.text());
-      return true;
-    }
-    return false;
+    const Rule* rule = rules_.dropping(strategy);
+    if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
+    return rule != nullptr;
   }
 
   std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration, Dollars egress = {}) const {
@@ -413,7 +408,7 @@ class Searcher {
   }
 
   const SearchJob& job_;
-  std::vector<Rule>& rules_;
+  RuleBook rules_;
   const CostModels& models_;
   PriceBook& book_;
   const SearchProgress& progress_;

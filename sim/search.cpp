@@ -130,8 +130,7 @@ class Searcher {
       if (at.group_fits[static_cast<std::size_t>(group)] == 0) continue;
       for (const FamilyCase& family : at.families) {
         const Setting& setting = space_.families[family.family].common;
-        book_.need(ShardKey{group, at.ways.tensor, at.ways.context, at.ways.expert, setting.micro_batch,
-                            setting.sequence_parallel});
+        book_.need(shard_key(group, at.ways, setting));
       }
       book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
     }

@@ -50,6 +50,7 @@ struct Setting {
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
+  bool flash_attention = true;
 };
 
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways

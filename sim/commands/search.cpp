@@ -94,10 +94,11 @@ SearchJob read_job(const CommandLine& line) {
   SearchJob job;
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
+  job.space = default_space(job.model);
   if (const auto map = line.map("space")) {
-    job.space = parse_space(*map);
+    job.space = parse_space(*map, job.space);
   } else if (const auto space = line.text("space")) {
-    job.space = read_space(*space);
+    job.space = read_space(*space, job.space);
   }
   const std::vector<std::string> modes{"homogeneous", "heterogeneous", "cost"};
   const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
@@ -231,7 +232,8 @@ void print_report(const SearchReport& report, const std::string& folder,
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";
+               "parameter gather overlapped; re-: recompute\n"
+               "(re-full:n: the first n layers of each part); zb-, gpipe: schedule\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"

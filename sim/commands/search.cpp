@@ -252,7 +252,7 @@ std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostMo
   job.budget = std::nullopt;
   job.deadline = std::nullopt;
   job.top = 1;
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   const SearchResult result =
       search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});

@@ -58,7 +58,7 @@ struct JobPrecision {
   DataType type = DataType::bf16;
   bool flash_attention = true;  // false: in no plan
   std::int64_t sequence = 0;    // tokens
-  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
+  SoftwareStack stack = {};     // bare kernels: no host, no overlap of tensor collectives
 };
 
 class PriceBatch;

@@ -55,8 +55,8 @@ int StageFitter::counted_repeats(const Recompute& recompute) const {
   return block && layers_alike_ ? recompute.layers : 0;
 }
 
-// Where `block` repeats some layers of a part and layers are unlike, all are taken to be repeated: which they are
-// is not known yet.
+// Where `block` repeats some layers of a part and layers are unlike, all are taken to be repeated: which they
+// are is not known yet.
 const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute& recompute) {
   const bool counted = counted_repeats(recompute) > 0;
   auto found = layer_times_.find({key, recompute.granularity, counted});
@@ -71,7 +71,8 @@ const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute
     times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
     times.repeat.push_back(times.repeat.back() + (repeated.backward - plain.backward).value());
   }
-  return layer_times_.emplace(std::tuple(key, recompute.granularity, counted), std::move(times)).first->second;
+  return layer_times_.emplace(std::tuple(key, recompute.granularity, counted), std::move(times))
+      .first->second;
 }
 
 std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strategy,
@@ -257,12 +258,12 @@ std::variant<FittedStages, Infeasible> StageFitter::fit_fewest(ParallelStrategy&
 double StageFitter::split_time(const ParallelStrategy& strategy) const {
   std::vector<StageWork> work;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const PartTimes times =
-        book_.part_times(book_.shard(shard_key(strategy, stage)), strategy.part(stage, 0), strategy.recompute);
+    const PartTimes times = book_.part_times(book_.shard(shard_key(strategy, stage)), strategy.part(stage, 0),
+                                             strategy.recompute);
     work.push_back({times.forward.value(), (times.forward + times.backward).value()});
   }
-  return pipeline_time(work, {ScheduleKind::one_f_one_b, static_cast<double>(strategy.microbatches()),
-                              strategy.pipeline});
+  return pipeline_time(
+      work, {ScheduleKind::one_f_one_b, static_cast<double>(strategy.microbatches()), strategy.pipeline});
 }
 
 std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strategy, Moving moving) {

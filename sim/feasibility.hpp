@@ -27,8 +27,8 @@ class StageFitter {
   // Splits the layers over the parts of `strategy` (whose parts are still empty) so that it takes the least
   // pipeline_time (the slowest stage is fastest, where the schedule is another than 1f1b or gpipe), and
   // checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are
-  // moved off the stages that are too full. Where `block` is to recompute the fewest layers that fit, these are
-  // chosen, and so many more as keep the fastest split where that takes less.
+  // moved off the stages that are too full. Where `block` is to recompute the fewest layers that fit, these
+  // are chosen, and so many more as keep the fastest split where that takes less.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
   // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations:

@@ -69,7 +69,8 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.overlap_param_gather) text += "op ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
     text += "re-" + std::string(to_text(strategy.recompute.granularity));
-    if (strategy.recompute.method == RecomputeMethod::block) text += ":" + std::to_string(strategy.recompute.layers);
+    if (strategy.recompute.method == RecomputeMethod::block)
+      text += ":" + std::to_string(strategy.recompute.layers);
     text += " ";
   }
   if (!text.empty()) text.pop_back();
@@ -192,12 +193,22 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
     const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
     const ParallelStrategy& strategy = row.plan.strategy;
     table.rows.push_back(
-        {std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
-         std::to_string(strategy.tensor(0)), std::to_string(strategy.context), std::to_string(strategy.data),
-         std::to_string(strategy.chunks), std::to_string(strategy.micro_batch), switches_text(strategy),
-         fixed(row.replayed.iteration.value(), 3), interval_text(row.band),
-         fixed(row.replayed.tokens_per_s, 0), percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
-         fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
+        {std::to_string(rank),
+         stages_text(report.job->cluster, strategy),
+         layers_text(strategy),
+         std::to_string(strategy.tensor(0)),
+         std::to_string(strategy.context),
+         std::to_string(strategy.data),
+         std::to_string(strategy.chunks),
+         std::to_string(strategy.micro_batch),
+         switches_text(strategy),
+         fixed(row.replayed.iteration.value(), 3),
+         interval_text(row.band),
+         fixed(row.replayed.tokens_per_s, 0),
+         percent(row.replayed.mfu),
+         percent(row.replay.bubble_fraction),
+         fixed(row.replay.imbalance_s, 3),
+         memory_text(report.job->cluster, row.plan),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
          row.replayed.kwh_total ? short_number(*row.replayed.kwh_total) : "?",
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",

@@ -20,7 +20,8 @@ struct SearchSpace {
   std::int64_t most_gpus = 1'000'000'000;  // of all groups together
   // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
-  // `block` with 0 layers: the fewest of each part that make a plan fit, still to be chosen (sim/feasibility.hpp).
+  // `block` with 0 layers: the fewest of each part that make a plan fit, still to be chosen
+  // (sim/feasibility.hpp).
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   std::vector<bool> flash_attention{true};
   std::vector<bool> sequence_parallel{true, false};
@@ -32,10 +33,10 @@ struct SearchSpace {
 
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
-// most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a range
-// such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit), sequence_parallel,
-// use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, use_flash_attn (lists of
-// true and false). What is absent keeps its value in `space`. Throws InputError.
+// most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
+// range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
+// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, use_flash_attn
+// (lists of true and false). What is absent keeps its value in `space`. Throws InputError.
 SearchSpace read_space(const std::string& path, const SearchSpace& space = {});
 SearchSpace parse_space(std::string_view yaml, const std::string& file, const SearchSpace& space = {});
 SearchSpace parse_space(const YamlValue& map, SearchSpace space = {});

@@ -211,8 +211,8 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   if (!width) return to_text(table);
   const std::vector<std::string> gone =
       narrow(table, static_cast<std::size_t>(*width),
-             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
-              "v", "C", "MFU", "hours"});
+             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers",
+              "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";

@@ -58,7 +58,8 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
-  sharding.attention = precision_.flash_attention ? precision_.stack.attention : AttentionKernel::unfused;
+  const bool flash = precision_.flash_attention && key.flash_attention;
+  sharding.attention = flash ? precision_.stack.attention : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
@@ -176,9 +177,9 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
       backward += cost.before[end].attention_core - cost.before[first].attention_core;
       break;
     case RecomputeGranularity::full: {
-      backward_host += host.forward * range.count;
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
+      backward_host += host.forward * repeated;
       backward +=
           cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
       break;
@@ -235,7 +236,8 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
+          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1,
+          strategy.flash_attention};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {

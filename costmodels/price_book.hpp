@@ -30,6 +30,7 @@ struct ShardKey {
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
   int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
+  bool flash_attention = true;
   auto operator<=>(const ShardKey&) const = default;
 };
 
@@ -55,9 +56,9 @@ Backward backward_of(ScheduleKind);
 
 struct JobPrecision {
   DataType type = DataType::bf16;
-  bool flash_attention = true;
-  std::int64_t sequence = 0;  // tokens
-  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
+  bool flash_attention = true;  // false: in no plan
+  std::int64_t sequence = 0;    // tokens
+  SoftwareStack stack = {};     // bare kernels: no host, no overlap of tensor collectives
 };
 
 class PriceBatch;

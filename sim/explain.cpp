@@ -25,10 +25,10 @@ struct Choice {
 
 std::optional<Choice> choice_of(const ParallelStrategy& plan) {
   if (!plan.replicas.empty() || plan.fully_sharded) return std::nullopt;
-  Choice choice{
-      {plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes},
-      {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
-       plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order}};
+  Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes},
+                {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
+                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
+                 plan.flash_attention}};
   for (const StageDevices& stage : plan.stages) {
     if (stage.tensor != plan.tensor(0)) return std::nullopt;
     auto& runs = choice.allocation.runs;

@@ -19,7 +19,7 @@
 #include "sim/layer_limits.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/time_bound.hpp"
-#include "strategies/megatron.hpp"
+#include "strategies/rule_book.hpp"
 
 namespace orrery {
 namespace {
@@ -72,7 +72,7 @@ class Searcher {
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
            const SearchProgress& progress)
       : job_(job),
-        rules_(rules),
+        rules_(job.model, rules),
         models_(models),
         book_(book),
         progress_(progress),
@@ -132,8 +132,7 @@ class Searcher {
       if (at.group_fits[static_cast<std::size_t>(group)] == 0) continue;
       for (const FamilyCase& family : at.families) {
         const Setting& setting = space_.families[family.family].common;
-        book_.need(ShardKey{group, at.ways.tensor, at.ways.context, at.ways.expert, setting.micro_batch,
-                            setting.sequence_parallel});
+        book_.need(shard_key(group, at.ways, setting));
       }
       book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
       if (job_.may_reorder())
@@ -311,14 +310,9 @@ class Searcher {
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
-    if (rules_.empty()) return false;
-    const ArgumentTable arguments = megatron_arguments(job_.model, strategy);
-    for (const Rule& rule : rules_) {
-      if (!rule.matches(arguments)) continue;
-      reject(InfeasibleKind::rule, "rule: " + rule.text());
-      return true;
-    }
-    return false;
+    const Rule* rule = rules_.dropping(strategy);
+    if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
+    return rule != nullptr;
   }
 
   std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration, Dollars egress = {}) const {
@@ -423,7 +417,7 @@ class Searcher {
   }
 
   const SearchJob& job_;
-  std::vector<Rule>& rules_;
+  RuleBook rules_;
   const CostModels& models_;
   PriceBook& book_;
   const SearchProgress& progress_;

@@ -70,7 +70,10 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.order != RankOrder::cp_dp_pp) text += "pd ";
   if (!strategy.hosts.empty()) text += "ho ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
-    text += "re-" + std::string(to_text(strategy.recompute.granularity)) + " ";
+    text += "re-" + std::string(to_text(strategy.recompute.granularity));
+    if (strategy.recompute.method == RecomputeMethod::block)
+      text += ":" + std::to_string(strategy.recompute.layers);
+    text += " ";
   }
   if (!text.empty()) text.pop_back();
   return text.empty() ? "-" : text;
@@ -192,12 +195,22 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
     const ReportedPlan& row = report.plans[static_cast<std::size_t>(rank - 1)];
     const ParallelStrategy& strategy = row.plan.strategy;
     table.rows.push_back(
-        {std::to_string(rank), stages_text(report.job->cluster, strategy), layers_text(strategy),
-         std::to_string(strategy.tensor(0)), std::to_string(strategy.context), std::to_string(strategy.data),
-         std::to_string(strategy.chunks), std::to_string(strategy.micro_batch), switches_text(strategy),
-         fixed(row.replayed.iteration.value(), 3), interval_text(row.band),
-         fixed(row.replayed.tokens_per_s, 0), percent(row.replayed.mfu), percent(row.replay.bubble_fraction),
-         fixed(row.replay.imbalance_s, 3), memory_text(report.job->cluster, row.plan),
+        {std::to_string(rank),
+         stages_text(report.job->cluster, strategy),
+         layers_text(strategy),
+         std::to_string(strategy.tensor(0)),
+         std::to_string(strategy.context),
+         std::to_string(strategy.data),
+         std::to_string(strategy.chunks),
+         std::to_string(strategy.micro_batch),
+         switches_text(strategy),
+         fixed(row.replayed.iteration.value(), 3),
+         interval_text(row.band),
+         fixed(row.replayed.tokens_per_s, 0),
+         percent(row.replayed.mfu),
+         percent(row.replay.bubble_fraction),
+         fixed(row.replay.imbalance_s, 3),
+         memory_text(report.job->cluster, row.plan),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
          row.replayed.kwh_total ? short_number(*row.replayed.kwh_total) : "?",
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
@@ -223,6 +236,8 @@ Table csv_table(const SearchReport& report) {
                            "sequence_parallel",
                            "use_distributed_optimizer",
                            "recompute_granularity",
+                           "recompute_method",
+                           "recompute_num_layers",
                            "estimate_s",
                            "replay_s",
                            "interval_low_s",
@@ -248,6 +263,7 @@ Table csv_table(const SearchReport& report) {
     for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
     const bool on_front =
         std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
+    const bool full = strategy.recompute.granularity == RecomputeGranularity::full;
     const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
     table.rows.push_back({std::to_string(row.rank),
                           yes(on_front),
@@ -263,6 +279,8 @@ Table csv_table(const SearchReport& report) {
                           yes(strategy.sequence_parallel),
                           yes(strategy.distributed_optimizer),
                           recompute_text(strategy.recompute),
+                          full ? std::string(to_text(strategy.recompute.method)) : "-",
+                          full ? std::to_string(strategy.recompute.layers) : "-",
                           fixed(row.estimate.iteration.value(), 6),
                           fixed(row.replayed.iteration.value(), 6),
                           fixed(row.estimate_interval().low.value(), 6),

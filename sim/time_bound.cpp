@@ -111,6 +111,16 @@ PartTimes least_times(PartTimes times, const NodeGroup& group, const Ways& ways)
   return times;
 }
 
+ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
+  return {.group = group,
+          .tensor = ways.tensor,
+          .context = ways.context,
+          .expert = ways.expert,
+          .micro_batch = setting.micro_batch,
+          .sequence_parallel = setting.sequence_parallel,
+          .flash_attention = setting.flash_attention};
+}
+
 LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
   const bool as_said = !book.cluster().network && book.cluster().links.empty();
@@ -324,12 +334,7 @@ TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t glob
 
 const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& group_fits,
                                    const Setting& setting) {
-  const RateKey key{ways.tensor,
-                    ways.context,
-                    ways.expert,
-                    group_fits,
-                    setting.micro_batch,
-                    setting.sequence_parallel,
+  const RateKey key{shard_key(0, ways, setting), group_fits,
                     setting.recompute.method == RecomputeMethod::block ? RecomputeGranularity::none
                                                                        : setting.recompute.granularity};
   const auto found = rates_.find(key);
@@ -340,8 +345,7 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     rates.blocks.emplace_back(book_.model().layers.size(), kNever);
     if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
-    const ShardKey shard{static_cast<int>(g), ways.tensor,         ways.context,
-                         ways.expert,         setting.micro_batch, setting.sequence_parallel};
+    const ShardKey shard = shard_key(static_cast<int>(g), ways, setting);
     const BlockTimes times = block_times(book_, shard, ways, setting.recompute);
     add_shares(rates, times);
     for (std::size_t i = 0; i < times.forward.size(); ++i)

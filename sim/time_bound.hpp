@@ -94,6 +94,9 @@ class TimeBound {
 // counted then.
 PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
 
+// Of the stages that such candidates have on a group.
+ShardKey shard_key(int group, const Ways&, const Setting&);
+
 // The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N
 // parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts are
 // spread.
@@ -108,7 +111,8 @@ class TimeBounds {
                   const std::vector<Setting>& settings);
 
  private:
-  using RateKey = std::tuple<int, int, int, std::vector<char>, std::int64_t, bool, RecomputeGranularity>;
+  // The shard of any of its groups, and what is recomputed.
+  using RateKey = std::tuple<ShardKey, std::vector<char>, RecomputeGranularity>;
   const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
 
   const PriceBook& book_;

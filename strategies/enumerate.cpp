@@ -162,7 +162,10 @@ std::vector<Setting> settings(const SearchSpace& space) {
         setting.overlap_param_gather = parameters;
         for (const RankOrder order : space.orders) {
           setting.order = order;
-          all.push_back(setting);
+          for (const bool flash : space.flash_attention) {
+            setting.flash_attention = flash;
+            all.push_back(setting);
+          }
         }
       }
     }
@@ -238,6 +241,11 @@ Obstacle group_obstacle(const NodeGroup& group, const Ways& ways) {
 Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int stages,
                          std::int64_t microbatches) {
   if (stages * setting.chunks > model.layer_count()) return "more stages than layers";
+  // No part has more layers than the model less one for every other part.
+  if (setting.recompute.method == RecomputeMethod::block &&
+      setting.recompute.layers > model.layer_count() - stages * setting.chunks + 1) {
+    return "more layers to recompute than a part can have";
+  }
   if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
   if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
   if (stages < 2) return "interleaved with one pipeline stage";
@@ -282,6 +290,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
   strategy.overlap_param_gather = setting.overlap_param_gather;
+  strategy.flash_attention = setting.flash_attention;
   strategy.recompute = setting.recompute;
   strategy.order = setting.order;
   for (const auto& [group, stages] : allocation.runs) {

@@ -51,6 +51,7 @@ struct Setting {
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   RankOrder order = RankOrder::cp_dp_pp;
+  bool flash_attention = true;
 };
 
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways

@@ -99,10 +99,11 @@ SearchJob read_job(const CommandLine& line) {
   SearchJob job;
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
+  job.space = default_space(job.model);
   if (const auto map = line.map("space")) {
-    job.space = parse_space(*map);
+    job.space = parse_space(*map, job.space);
   } else if (const auto space = line.text("space")) {
-    job.space = read_space(*space);
+    job.space = read_space(*space, job.space);
   }
   const std::vector<std::string> modes{"homogeneous", "heterogeneous", "cost"};
   const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
@@ -238,8 +239,8 @@ void print_report(const SearchReport& report, const std::string& folder,
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule; pd, ho: tp-pp-dp\n"
-               "rank order, hosts numbered anew\n";
+               "parameter gather overlapped; re-: recompute (re-full:n: the first n layers of each\n"
+               "part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
@@ -258,7 +259,7 @@ std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostMo
   job.budget = std::nullopt;
   job.deadline = std::nullopt;
   job.top = 1;
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   const SearchResult result =
       search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});

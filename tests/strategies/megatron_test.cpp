@@ -214,6 +214,19 @@ TEST_CASE("mixed dense and sparse layers become a pattern") {
   CHECK(argument(table, "moe_ffn_hidden_size") == Argument(32.0));
 }
 
+TEST_CASE("layers to recompute are written as Megatron-LM has them, and only where all of a layer is") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};
+  const std::string full = files_of(model, strategy).arguments;
+  CHECK(full.find("--recompute-granularity full\n--recompute-method block\n--recompute-num-layers 3\n") !=
+        std::string::npos);
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  const std::string selective = files_of(model, strategy).arguments;
+  CHECK(selective.find("--recompute-granularity selective\n") != std::string::npos);
+  CHECK(selective.find("--recompute-num-layers") == std::string::npos);
+}
+
 TEST_CASE("every flag that is written is one of Megatron-LM's") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};

@@ -83,7 +83,8 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.key("memory").begin('[');
   for (const MemoryRow& memory : trace.memory) {
     json.begin('{').key("stage").value(static_cast<double>(memory.stage));
-    json.key("gpu").value(gpu_of_stage(trace.timeline, memory.stage));
+    json.key("gpu").value(memory.gpu.empty() ? gpu_of_stage(trace.timeline, memory.stage) : memory.gpu);
+    json.key("verdict").value(memory.verdict);
     json.key("capacity").value(memory.capacity ? to_gibibytes(*memory.capacity) : std::nan(""));
     const std::array parts = {memory.weights, memory.gradients,     memory.optimizer, memory.activations_peak,
                               memory.logits,  memory.communication, memory.reserve};

@@ -4,7 +4,13 @@
 #include <cmath>
 
 #include "costmodels/features.hpp"
+#include "costmodels/kernel_pace.hpp"
+#include "costmodels/local_layer.hpp"
+#include "platforms/embedded.hpp"
+#include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
+
+extern "C" const orrery::EmbeddedRow orrery_embedded_costmodels[];
 
 namespace orrery {
 
@@ -36,19 +42,40 @@ double interpolate(const std::vector<double>& sequences, const std::vector<doubl
   return values[i - 1] + (values[i] - values[i - 1]) * share;
 }
 
-double bytes_of(const Attention& op) {
-  const double width = static_cast<double>(op.batch) * static_cast<double>(op.head_dim) * 2;
-  const double query = width * static_cast<double>(op.heads) * static_cast<double>(op.query_tokens);
-  const double key = width * static_cast<double>(op.kv_heads) * static_cast<double>(op.kv_tokens);
-  // Forward reads Q, K, V and writes O; backward reads them with O and dO, and writes dQ, dK, dV.
-  return op.direction == Direction::forward ? 2 * query + 2 * key : 4 * query + 4 * key;
-}
-
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
 constexpr Seconds kLaunch = Seconds(5e-6);
 constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
 
+// Width of a GPU's matrix units, FLOPs a clock of one multiprocessor and a power of two by construction, over
+// the one that was measured. Exponentials and shared memory go at the same pace on every multiprocessor, so
+// what they add to the matrices' time weighs less where these are narrow. Wider units than were measured came
+// with kernels that kept the balance.
+double relative_width(const GpuSpec& gpu, double measured) {
+  const auto peak = matrix_peak(gpu, DataType::bf16);
+  const bool other_maker = gpu.architecture.starts_with("CDNA");  // nothing was measured there
+  if (!peak || other_maker) return 1;
+  return std::min(
+      1.0, std::exp2(std::round(std::log2(peak->speed.value() / multiprocessor_clocks(gpu) / measured))));
+}
+
 }  // namespace
+
+Bytes attention_traffic(const Attention& op) {
+  const double queries =
+      2.0 * static_cast<double>(op.batch * op.heads) * static_cast<double>(op.query_tokens);
+  const double keys = 2.0 * static_cast<double>(op.batch * op.kv_heads) * static_cast<double>(op.kv_tokens);
+  const auto widths = static_cast<double>(op.head_dim + op.value_width());
+  // Forward reads Q, K, V and writes O; backward reads them with O and dO, and writes dQ, dK, dV.
+  const double forward = (queries + keys) * widths;
+  return Bytes(op.direction == Direction::forward ? forward : 2 * forward);
+}
+
+AttentionTable AttentionTable::published() {
+  for (const auto& file : embedded_files(orrery_embedded_costmodels)) {
+    if (file.name == "fitted/attention.yaml") return parse(file.content, "attention.yaml");
+  }
+  throw Defect("no table of attention inside the program");
+}
 
 AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& file) {
   const YamlValue root = YamlValue::parse(yaml, file);
@@ -59,7 +86,8 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
     root.at("sequences").fail("sequence lengths in ascending order");
   }
   for (const auto& row : root.at("kernels").items()) {
-    row.allow_keys({"name", "kernel", "architectures", "measured", "peak", "forward", "backward"});
+    row.allow_keys(
+        {"name", "kernel", "architectures", "measured", "peak", "flops_per_clock", "forward", "backward"});
     const double peak = row.at("peak").positive_quantity<FlopsPerSecond>().value() / kTera;
     const auto curve = [&](const YamlValue& value) {
       value.allow_keys({"plain", "causal", "narrow"});
@@ -72,6 +100,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
       return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
     };
     table.kernels_.push_back({.flash2 = row.at("kernel").text() == "flash2",
+                              .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
                               .architectures = texts(row.at("architectures")),
                               .measured = texts(row.at("measured")),
                               .forward = curve(row.at("forward")),
@@ -99,28 +128,39 @@ AttentionTable::Efficiency AttentionTable::at(const Attention& op, const GpuSpec
   // Head dimensions between 64 and 128 lie between the two; others take the nearer.
   const double wide = std::clamp(std::log2(static_cast<double>(op.head_dim) / 64), 0.0, 1.0);
   share *= curve.narrow + (1 - curve.narrow) * wide;
+  share = 1 / (1 + (1 / share - 1) * relative_width(gpu, kernel.flops_per_clock));
   return {share, contains(kernel.measured, gpu.architecture)};
+}
+
+double attention_waves(const Attention& op, const GpuSpec& gpu) {
+  const double tiles = static_cast<double>(op.batch) * static_cast<double>(op.heads) *
+                       std::ceil(static_cast<double>(op.query_tokens) / kTileTokens);
+  return tiles / std::max(gpu.multiprocessors, 1);
 }
 
 AttentionTime fused_attention_time(const AttentionTable& table, const Attention& op, const GpuSpec& gpu) {
   const auto peak = matrix_peak(gpu, DataType::bf16);  // no published kernel of training multiplies in fp8
   if (!peak) return {Seconds(0), false};
   const auto [share, measured] = table.at(op, gpu);
-  const double tiles = static_cast<double>(op.batch) * static_cast<double>(op.heads) *
-                       std::ceil(static_cast<double>(op.query_tokens) / kTileTokens);
-  const double filled = std::min(1.0, tiles / std::max(gpu.multiprocessors, 1));
+  const double filled = std::min(1.0, attention_waves(op, gpu));
   const Seconds compute = flops_of(op) / (peak->speed * (share * filled));
-  const Seconds memory = Bytes(bytes_of(op)) / (gpu.memory_bandwidth * kStreamShare);
-  return {kLaunch + std::max(compute, memory), measured};
+  const Seconds memory = attention_traffic(op) / (gpu.memory_bandwidth * kStreamShare);
+  // The published bars have keys and values of one width.
+  return {kLaunch + std::max(compute, memory), measured && op.value_width() == op.head_dim};
+}
+
+AttentionTime attention_time(const AttentionTable& table, const Attention& op, const GpuSpec& gpu) {
+  return op.kernel == AttentionKernel::unfused ? unfused_attention_time(op, gpu)
+                                               : fused_attention_time(table, op, gpu);
 }
 
 AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
-  const auto peak = matrix_peak(gpu, op.type == DataType::fp8 ? DataType::bf16 : op.type);
+  const auto peak = matrix_peak(gpu, outside_fp8(op.type));
   if (!peak) return {Seconds(0), false};
   const bool forward = op.direction == Direction::forward;
   const double batches = static_cast<double>(op.batch) * static_cast<double>(op.heads);
   const double queries = static_cast<double>(op.query_tokens), keys = static_cast<double>(op.kv_tokens),
-               width = static_cast<double>(op.head_dim);
+               width = static_cast<double>(op.head_dim + op.value_width()) / 2;
   const double scores = batches * queries * keys;  // the mask is applied to all of them
   const double element = size_of(op.type).value();
   // One of the batched GEMMs; backward has four of the same size.

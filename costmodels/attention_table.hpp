@@ -13,6 +13,7 @@ class AttentionTable {
  public:
   // Throws InputError for a broken table.
   static AttentionTable parse(std::string_view yaml, const std::string& file);
+  static AttentionTable published();  // the table that comes with Orrery
 
   // Share of the 16-bit matrix peak that the kernel reaches, and whether this was measured on the GPU's
   // architecture.
@@ -29,6 +30,7 @@ class AttentionTable {
   };
   struct Kernel {
     bool flash2 = false;
+    double flops_per_clock = 0;  // of a multiprocessor's matrix units, where it was measured
     std::vector<std::string> architectures, measured;
     Curve forward, backward;
   };
@@ -49,5 +51,13 @@ AttentionTime fused_attention_time(const AttentionTable&, const Attention&, cons
 
 // Unfused attention: batched GEMMs, softmax and dropout, which write the scores to memory (FIDELITY A 2).
 AttentionTime unfused_attention_time(const Attention&, const GpuSpec&);
+
+// The one of both that the operator asks for: what a fitted model is relative to.
+AttentionTime attention_time(const AttentionTable&, const Attention&, const GpuSpec&);
+
+// What fused attention reads and writes at least: forward Q, K, V, O; backward these, dO, dQ, dK, dV.
+Bytes attention_traffic(const Attention&);
+// Tiles of 128 queries for each multiprocessor.
+double attention_waves(const Attention&, const GpuSpec&);
 
 }  // namespace orrery

@@ -7,8 +7,14 @@
 
 namespace orrery {
 
-// Whether the kernel before a GEMM already writes its input in fp8.
+// Whether the kernel before a GEMM already writes its input in fp8, and whether the one before it in the
+// backward writes the gradient of its output so.
 enum class InputCast { fused, separate };
+// Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
+// the weights, or tokens on their way to experts.
+enum class TensorInput { of_matrix, of_experts };
+// Whether the backward makes the result of the forward again.
+enum class Recomputed { no, yes };
 
 // Counts are of one GPU and one microbatch. Operators without work (no bytes, one rank) are left out.
 class BlockBuilder {
@@ -16,17 +22,24 @@ class BlockBuilder {
   explicit BlockBuilder(const Sharding& sharding);
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
-  void linear(const Gemm& forward, InputCast cast);
+  void linear(const Gemm& forward, InputCast cast, InputCast gradient_cast = InputCast::separate);
+  // A product of two activations: backward the gradients of both, in the type of the product.
+  void product(const Gemm& forward, Recomputed recomputed);
   // Bytes for each element of 16 bits; other types are scaled.
   void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
   void attention(const Attention& forward);
   // What context parallelism adds to the attention core of `local`.
   void context_exchange(const LocalLayer& local);
+  // Context ranks exchange tokens of all their heads for all tokens of some heads, or back.
+  void context_heads_exchange(double elements);
   // Around tensor-parallel matrices: tokens enter replicated and leave reduced. `elements` is the whole
   // tensor.
-  void enter_tensor_region(double elements);
+  void enter_tensor_region(double elements, TensorInput);
   void leave_tensor_region(double elements);
   void expert_exchange(double elements, double copies);  // `copies` of each token are in them
+  // What is added between the two is launched for each of `count` experts.
+  void begin_experts(std::int64_t count);
+  void end_experts();
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 
@@ -51,11 +64,19 @@ class BlockBuilder {
   // Elements of one rank's keys and values, and of its queries.
   void ring_exchange(double key_value_elements, double query_elements);
   void gathered_exchange(double key_value_elements, double query_elements);
-  [[nodiscard]] Group tensor_group() const { return {RankGroup::tensor, sharding_.tensor, 1}; }
+  [[nodiscard]] Group tensor_group(double beside = 0.0) const {
+    return {RankGroup::tensor, sharding_.tensor, 1, beside};
+  }
+  // Waits for the matrix whose weight gradient it runs beside.
+  struct AsyncGradient {
+    CollectiveKind kind;
+    double bytes;
+  };
 
   Sharding sharding_;
   double element_;  // bytes
   BlockOperators out_;
+  std::optional<AsyncGradient> async_gradient_;
 };
 
 }  // namespace orrery

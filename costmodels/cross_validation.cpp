@@ -110,6 +110,8 @@ std::string large_rows(ModelKind kind) {
     case ModelKind::gemm_any:
     case ModelKind::gemm_fp32:
       return "M >= 1024";
+    case ModelKind::attention:
+      return "2048 tokens and more";
     case ModelKind::kernel:
     case ModelKind::training_kernel:
       return "4 MiB and more";
@@ -133,6 +135,8 @@ std::vector<Split> splits_of(const TrainingSet& set) {
     splits.push_back(split_by("model", set.models, kNever));
   }
   if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));
+  if (set.card.kind == ModelKind::attention && varied(set.shapes))
+    splits.push_back(split_by("head dim", set.shapes, kNever));
   if (!one_gpu && varied(set.gpus)) splits.push_back(split_by("gpu", set.gpus, kNever));
   return splits;
 }
@@ -156,6 +160,17 @@ FitError summarise(std::vector<double> log_ratios) {
   error.worst = log_ratios[last];
   error.bias = std::exp(sum / count) - 1;
   return error;
+}
+
+std::vector<FitError> reference_errors(const TrainingSet& set, const std::string& name) {
+  std::vector<FitError> errors;
+  std::vector<double> ratios(set.targets.begin(), set.targets.end());
+  const Split none{name, {}, 0};
+  report(errors, set, none, "all", ratios, [](std::size_t) { return true; });
+  for (const auto& gpu : set.card.gpus) {
+    report(errors, set, none, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });
+  }
+  return errors;
 }
 
 std::vector<FitError> cross_validate(const TrainingSet& set) {

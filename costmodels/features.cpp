@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "costmodels/attention_table.hpp"
 #include "costmodels/kernel_pace.hpp"
 #include "platforms/errors.hpp"
 
@@ -59,6 +60,10 @@ double gemm_bytes(const Gemm& gemm) {
   return size_of(gemm.type).value() * static_cast<double>(gemm.batch) * (m * k + k * n + m * n);
 }
 
+float log2_float(double value) {
+  return static_cast<float>(std::log2(value));
+}
+
 // Bytes the busiest link carries, and the steps and latency of the algorithm.
 struct RingWork {
   double gpu_link_bytes = 0, network_bytes = 0;
@@ -90,6 +95,9 @@ std::optional<MatrixPeak> matrix_peak(const GpuSpec& gpu, DataType type) {
   for (;;) {
     if (const auto speed = peak(gpu, type)) return MatrixPeak{*speed, type};
     switch (type) {
+      case DataType::fp4:
+        type = DataType::fp8;
+        break;
       case DataType::fp8:
         type = DataType::bf16;
         break;
@@ -110,6 +118,10 @@ Seconds roofline(const Gemm& gemm, const GpuSpec& gpu, FlopsPerSecond peak) {
   return std::max(flops_of(gemm) / peak, Bytes(gemm_bytes(gemm)) / gpu.memory_bandwidth);
 }
 
+Bytes gemm_traffic(const Gemm& gemm) {
+  return Bytes(gemm_bytes(gemm));
+}
+
 Seconds stream_time(Bytes bytes, const GpuSpec& gpu) {
   return kKernelLaunch + bytes / gpu.memory_bandwidth;
 }
@@ -120,6 +132,13 @@ Seconds wire_time(const Collective& op) {
   if (one_node(op)) return inside;
   const Seconds between = Bytes(work.network_bytes) / op.network.bandwidth;
   return op.ranks_per_node == 1 ? between : std::max(inside, between);
+}
+
+Seconds stated_time(const Collective& op, const StatedRate& rate) {
+  Collective reached = op;
+  reached.gpu_link.bandwidth = op.gpu_link.bandwidth * rate.inside;
+  reached.network.bandwidth = op.network.bandwidth * rate.between;
+  return rate.fixed + wire_time(reached);
 }
 
 Seconds ring_time(const Collective& op) {
@@ -163,8 +182,24 @@ std::vector<float> gemm_features(const Gemm& gemm, const GpuSpec& gpu, FlopsPerS
   return row;
 }
 
-std::vector<float> kernel_features(MemoryKernel kernel, Bytes bytes, const GpuSpec& gpu) {
-  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(kernel),
+std::vector<float> attention_features(const Attention& op, const GpuSpec& gpu) {
+  const auto peak = matrix_peak(gpu, op.type);
+  const double speed = peak ? peak->speed.value() : multiprocessor_clocks(gpu);
+  return {log2_float(static_cast<double>(op.query_tokens)),
+          log2_float(static_cast<double>(op.kv_tokens)),
+          log2_float(static_cast<double>(op.head_dim)),
+          op.causal ? 1.0F : 0.0F,
+          op.direction == Direction::backward ? 1.0F : 0.0F,
+          static_cast<float>(op.kernel),
+          log2_float(static_cast<double>(op.heads) / static_cast<double>(op.kv_heads)),
+          log2_float(attention_waves(op, gpu)),
+          log2_float(speed / multiprocessor_clocks(gpu)),
+          log2_float(speed / gpu.memory_bandwidth.value())};
+}
+
+std::vector<float> kernel_features(MemoryKernel kernel, Direction direction, Bytes bytes,
+                                   const GpuSpec& gpu) {
+  return {static_cast<float>(std::log2(bytes.value())), static_cast<float>(pace_index(kernel, direction)),
           static_cast<float>(std::log2(gpu.memory_bandwidth.value() / multiprocessor_clocks(gpu))),
           static_cast<float>(std::log2(bytes.value() / std::max(gpu.l2_cache.value(), 1.0)))};
 }
@@ -206,6 +241,13 @@ const std::vector<std::string_view>& gemm_feature_names(GemmModelKind kind) {
     return names;
   }();
   return kind == GemmModelKind::one_gpu ? one : any;
+}
+
+const std::vector<std::string_view>& attention_feature_names() {
+  static const std::vector<std::string_view> names{
+      "log2_query_tokens", "log2_kv_tokens", "log2_head_dim",        "causal",      "backward", "kernel",
+      "log2_group",        "log2_waves",     "log2_flops_per_clock", "log2_balance"};
+  return names;
 }
 
 const std::vector<std::string_view>& kernel_feature_names() {

@@ -25,6 +25,8 @@ std::optional<MatrixPeak> matrix_peak(const GpuSpec&, DataType);
 // 2009).
 Seconds roofline(const Gemm&, const GpuSpec&, FlopsPerSecond peak);
 
+Bytes gemm_traffic(const Gemm&);  // both operands read, the result written, once
+
 // What a kernel that streams `bytes` takes at data-sheet bandwidth, with its launch.
 Seconds stream_time(Bytes bytes, const GpuSpec&);
 
@@ -33,6 +35,8 @@ Seconds stream_time(Bytes bytes, const GpuSpec&);
 // a node share the work.
 Seconds ring_time(const Collective&);
 Seconds wire_time(const Collective&);  // the bytes alone, at link bandwidth: no answer may be below it
+Seconds stated_time(const Collective&,
+                    const StatedRate&);  // the bytes at the stated rate, and its fixed time
 Seconds transfer_time(const PointToPoint&);
 
 // Features. The vectors are as long as the lists of names; `timed` tells a kernel's own time from a
@@ -40,12 +44,14 @@ Seconds transfer_time(const PointToPoint&);
 enum class GemmModelKind { one_gpu, any_gpu };
 std::vector<float> gemm_features(const Gemm&, const GpuSpec&, FlopsPerSecond peak, TimedAs timed,
                                  GemmModelKind);
-std::vector<float> kernel_features(MemoryKernel, Bytes, const GpuSpec&);
+std::vector<float> attention_features(const Attention&, const GpuSpec&);
+std::vector<float> kernel_features(MemoryKernel, Direction, Bytes, const GpuSpec&);
 std::vector<float> collective_features(const Collective&);  // in a node
 std::vector<float> network_features(const Collective&);     // over nodes
 std::vector<float> transfer_features(const PointToPoint&);
 
 const std::vector<std::string_view>& gemm_feature_names(GemmModelKind);
+const std::vector<std::string_view>& attention_feature_names();
 const std::vector<std::string_view>& kernel_feature_names();
 const std::vector<std::string_view>& collective_feature_names();
 const std::vector<std::string_view>& network_feature_names();

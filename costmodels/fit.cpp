@@ -9,7 +9,7 @@
 #include "costmodels/model_set.hpp"
 #include "costmodels/pass_factors.hpp"
 #include "costmodels/sha256.hpp"
-#include "costmodels/training_set.hpp"
+#include "costmodels/training_rows.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
 
@@ -118,7 +118,8 @@ void write_model(Trained& one, const fs::path& folder, FitReport& report) {
 FitReport fit(const FitOptions& options) {
   FitReport report{.xgboost = xgboost_version(), .seed = options.seed};
   const Profiles profiles = read_all(options, report);
-  auto [sets, left_out] = training_sets(profiles, options.seed);
+  const AttentionTable bars = AttentionTable::published();
+  auto [sets, left_out] = training_sets(profiles, bars, options.seed);
   report.left_out = std::move(left_out);
   std::error_code error;
   fs::create_directories(options.output, error);
@@ -129,6 +130,8 @@ FitReport fit(const FitOptions& options) {
         {&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
     append(report.errors, cross_validate(set));
   }
+  Reasons counted_already;
+  append(report.errors, reference_errors(attention_set(profiles, bars, counted_already), "bars"));
   set_passes(profiles, trained, report);
   for (auto& one : trained) write_model(one, options.output, report);
   write_file(fs::path(options.output) / kProvenanceFile, to_json(report));

@@ -64,6 +64,10 @@ KernelPace best_pace(const std::map<std::string, Rows>& gpus) {
 
 }  // namespace
 
+std::size_t pace_index(MemoryKernel kernel, Direction direction) {
+  return static_cast<std::size_t>(kernel) + (direction == Direction::backward ? kMemoryKernels : 0);
+}
+
 double multiprocessor_clocks(const GpuSpec& gpu) {
   const double count = std::max(gpu.multiprocessors, 1);
   return gpu.fp32 ? gpu.fp32->value() / (2 * lanes(gpu)) : count * kUsualClock;
@@ -81,12 +85,13 @@ Seconds paced_time(const KernelPace& pace, Bytes bytes, const GpuSpec& gpu) {
 }
 
 KernelPaces fit_paces(std::span<const KernelTime> all) {
-  std::array<std::map<std::string, Rows>, kMemoryKernels> sorted;
+  std::array<std::map<std::string, Rows>, kKernelPasses> sorted;
   for (const auto& row : all) {
-    if (row.bytes >= kLeastFitted) sorted[static_cast<std::size_t>(row.kernel)][row.gpu->name].push_back(row);
+    if (row.bytes < kLeastFitted) continue;
+    sorted[pace_index(row.kernel, row.direction)][row.gpu->name].push_back(row);
   }
   KernelPaces paces;
-  for (std::size_t kernel = 0; kernel < kMemoryKernels; ++kernel) {
+  for (std::size_t kernel = 0; kernel < kKernelPasses; ++kernel) {
     for (auto& [gpu, rows] : sorted[kernel]) rows = sample(rows);
     if (!sorted[kernel].empty()) paces[kernel] = best_pace(sorted[kernel]);
   }

@@ -14,6 +14,10 @@
 namespace orrery {
 
 inline constexpr std::size_t kMemoryKernels = 8;  // of the enumeration MemoryKernel
+inline constexpr std::size_t kKernelPasses = 2 * kMemoryKernels;
+
+// Where a kernel and its gradient stand in a list of both: the forward kernels first.
+std::size_t pace_index(MemoryKernel, Direction);
 
 // Multiprocessors x clock in Hz; the clock from the fp32 peak, two FLOPs a lane.
 double multiprocessor_clocks(const GpuSpec&);
@@ -27,7 +31,7 @@ struct KernelPace {
   double bytes_per_clock = 1000;  // of a multiprocessor, where the instructions limit
   bool operator==(const KernelPace&) const = default;
 };
-using KernelPaces = std::array<KernelPace, kMemoryKernels>;
+using KernelPaces = std::array<KernelPace, kKernelPasses>;
 
 // Launch and both limits; where they are close, both count.
 Seconds paced_time(const KernelPace&, Bytes, const GpuSpec&);
@@ -37,10 +41,11 @@ struct KernelTime {
   Bytes bytes{};
   const GpuSpec* gpu = nullptr;  // of the catalog
   Seconds time{};
+  Direction direction = Direction::forward;
 };
 
 // For each kernel the pace with the smallest mean error of log time, GPUs counting alike, among a grid.
-// Kernels without a row keep the default.
+// Kernels and gradients without a row keep the default.
 KernelPaces fit_paces(std::span<const KernelTime>);
 
 std::string to_text(const KernelPaces&);

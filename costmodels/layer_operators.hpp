@@ -41,6 +41,14 @@ struct CallPlace {
   bool operator==(const CallPlace&) const = default;
 };
 
+// Compute operators of a pass, from `first` to before `end`, that the host launches for each of `count`
+// experts apart.
+struct ExpertSection {
+  std::size_t first = 0, end = 0;
+  int count = 0;
+  bool operator==(const ExpertSection&) const = default;
+};
+
 // Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
 // expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
 // in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats
@@ -50,6 +58,7 @@ struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;
   std::vector<CallPlace> places;  // of each of `communication`
+  ExpertSection experts = {};     // empty in a dense layer
 };
 struct BlockOperators {
   PassOperators forward;

@@ -22,10 +22,16 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
   local.attended_tokens =
       shape.attention_window > 0 ? std::min(shape.attention_window, local.sequence) : local.sequence;
   local.heads = divide_up(shape.heads, split.tensor);
-  local.kv_heads = std::max<std::int64_t>(1, divide_up(shape.kv_heads, split.tensor));
+  local.kv_heads = divide_up(shape.kv_heads, split.tensor);
   local.query_width = local.heads * shape.head_dim;
-  local.kv_width = local.kv_heads * shape.head_dim;
+  local.key_width = local.kv_heads * shape.head_dim;
+  local.value_width = local.kv_heads * shape.value_width();
+  local.output_width = local.heads * shape.value_width();
+  local.state_space = shape.state_space;
+  local.state_space.heads = divide_up(shape.state_space.heads, split.tensor);
+  local.state_space.groups = divide_up(shape.state_space.groups, split.tensor);
   const std::int64_t matrices = shape.mlp == MlpKind::gated ? 2 : 1;
+  local.joined_width = divide_up(shape.hidden, split.tensor);
   local.ffn = divide_up(shape.ffn, split.tensor);
   local.up_width = matrices * local.ffn;
   local.shared_ffn = divide_up(shape.shared_ffn, split.tensor);
@@ -43,23 +49,62 @@ std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
   return kind == NormKind::layer_norm ? 2 * width : width;
 }
 
+std::int64_t latent_up_width(const LayerShape& shape, const LocalLayer& local) {
+  return local.heads * (shape.head_dim - shape.latent.rope_dim) + local.value_width;
+}
+
+namespace {
+
+// Down projections and their norms are on every tensor rank (Megatron-LM
+// core/transformer/multi_latent_attention.py: parallel_mode duplicated).
+std::int64_t latent_parameters(const LayerShape& shape, const LocalLayer& local) {
+  const LatentAttention& latent = shape.latent;
+  std::int64_t count = shape.hidden * (latent.kv_rank + latent.rope_dim) +
+                       latent.kv_rank * latent_up_width(shape, local) +
+                       norm_parameters(shape.norm, latent.kv_rank);
+  if (latent.query_rank == 0) return count + shape.hidden * local.query_width;
+  count += latent.query_rank * (shape.hidden + local.query_width);
+  return count + norm_parameters(shape.norm, latent.query_rank);
+}
+
+std::int64_t attention_parameters(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t count =
+      shape.latent.kv_rank > 0 ? latent_parameters(shape, local) : shape.hidden * local.qkv_width();
+  count += shape.hidden * local.output_width;
+  if (has_qkv_bias(shape)) count += local.qkv_width();
+  if (has_projection_bias(shape)) count += shape.hidden;
+  if (shape.qk_norm) count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  return count;
+}
+
+std::int64_t state_space_parameters(const LayerShape& shape, const StateSpace& local) {
+  return shape.hidden * (local.projected() + local.inner()) + local.convolved() * (local.convolution + 1) +
+         3 * local.heads + local.inner();
+}
+
+}  // namespace
+
 LocalParameters local_parameters(const LayerShape& shape, const LocalLayer& local) {
-  const auto mlp = [&](std::int64_t up, std::int64_t down) {
-    return shape.hidden * (up + down) + (has_mlp_bias(shape) ? up + shape.hidden : 0);
+  const auto mlp = [&](std::int64_t hidden, std::int64_t up, std::int64_t down) {
+    return hidden * (up + down) + (has_mlp_bias(shape) ? up + hidden : 0);
   };
   std::int64_t dense = shape.norms * norm_parameters(shape.norm, shape.hidden);
-  dense += shape.hidden * (local.qkv_width() + local.query_width);
-  if (has_qkv_bias(shape)) dense += local.qkv_width();
-  if (has_projection_bias(shape)) dense += shape.hidden;
-  if (shape.qk_norm) dense += 2 * norm_parameters(shape.norm, shape.head_dim);
+  if (shape.has_attention()) dense += attention_parameters(shape, local);
+  if (shape.joins_embedding)
+    dense += 2 * shape.hidden * local.joined_width + 2 * norm_parameters(shape.norm, shape.hidden);
+  if (shape.predicted_vocabulary > 0) dense += norm_parameters(shape.norm, shape.hidden);
+  if (shape.has_state_space()) dense += state_space_parameters(shape, local.state_space);
   if (shape.experts == 1) {
-    return {.dense = static_cast<double>(dense + mlp(local.up_width, local.ffn)), .expert = 0.0};
+    if (shape.has_mlp()) dense += mlp(shape.hidden, local.up_width, local.ffn);
+    return {.dense = static_cast<double>(dense), .expert = 0.0};
   }
-  dense += shape.hidden * shape.experts;  // router
-  if (shape.shared_ffn > 0) dense += mlp(local.shared_up_width, local.shared_ffn);
+  dense += shape.hidden * shape.experts + (shape.router_bias ? shape.experts : 0);
+  dense += 2 * shape.hidden * shape.expert_hidden;
+  if (shape.shared_ffn > 0) dense += mlp(shape.hidden, local.shared_up_width, local.shared_ffn);
   if (shape.shared_gate) dense += shape.hidden;
-  return {.dense = static_cast<double>(dense),
-          .expert = static_cast<double>(local.experts * mlp(local.up_width, local.ffn))};
+  return {
+      .dense = static_cast<double>(dense),
+      .expert = static_cast<double>(local.experts * mlp(shape.routed_hidden(), local.up_width, local.ffn))};
 }
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
@@ -68,7 +113,7 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
 }
 
 DataType outside_fp8(DataType type) {
-  return type == DataType::fp8 ? DataType::bf16 : type;
+  return type == DataType::fp8 || type == DataType::fp4 ? DataType::bf16 : type;
 }
 
 double stored_bytes(DataType type) {

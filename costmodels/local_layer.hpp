@@ -32,18 +32,25 @@ struct LocalLayer {
   std::int64_t tokens = 0;           // micro_batch x query_tokens: rows of the dense GEMMs
   std::int64_t owned_tokens = 0;     // rows of norms and residuals: tokens / tensor with sequence parallelism
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;     // replicated where there are fewer than tensor ranks
-  std::int64_t query_width = 0;  // heads x head_dim
-  std::int64_t kv_width = 0;     // of K, and of V
-  std::int64_t ffn = 0;          // input width of the down GEMM
-  std::int64_t up_width = 0;     // output width of the up GEMM: twice ffn where gated
+  std::int64_t kv_heads = 0;      // replicated where there are fewer than tensor ranks
+  std::int64_t query_width = 0;   // heads x head_dim
+  std::int64_t key_width = 0;     // of K
+  std::int64_t value_width = 0;   // of V
+  std::int64_t output_width = 0;  // of the attention output: heads x value_dim
+  StateSpace state_space = {};    // heads and groups of this GPU
+  std::int64_t joined_width = 0;  // output width of the projection that joins an embedding: hidden / tensor
+  std::int64_t ffn = 0;           // input width of the down GEMM
+  std::int64_t up_width = 0;      // output width of the up GEMM: twice ffn where gated
   std::int64_t shared_ffn = 0;
   std::int64_t shared_up_width = 0;
   std::int64_t experts = 1;        // on this GPU
   std::int64_t routed_tokens = 0;  // rows one local expert gets when routing is balanced; = tokens when dense
-  [[nodiscard]] std::int64_t qkv_width() const { return query_width + 2 * kv_width; }
+  [[nodiscard]] std::int64_t qkv_width() const { return query_width + key_width + value_width; }
 };
 LocalLayer local_layer(const LayerShape&, const LayerSplit&);
+
+// Of latent attention, what this GPU projects keys and values up to: the rotary part of keys is not in it.
+std::int64_t latent_up_width(const LayerShape&, const LocalLayer&);
 
 // Parameters of one layer on one GPU. Norms, the router and the biases of row-parallel matrices are on every
 // tensor rank; experts are apart because data parallelism copies them D / EP times only.
@@ -60,7 +67,7 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
 // Bytes of a stored weight or activation. Transformer Engine computes in fp8 and stores in bf16 between
 // operators.
 double stored_bytes(DataType);
-// Type of what stays in 16 bits when the GEMMs of the layers run in fp8: attention, router, head.
+// Type of what stays in 16 bits when the GEMMs of the layers run in fp8 or fp4: attention, router, head.
 DataType outside_fp8(DataType);
 
 // 16-bit gradients are kept in fp16 for fp16 training, in fp32 otherwise (Megatron-LM forces

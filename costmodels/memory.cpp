@@ -34,6 +34,7 @@ StateBytes state_bytes(DataType type) {
       return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 16};
     case DataType::bf16:
     case DataType::fp8:
+    case DataType::fp4:
       return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 12};
   }
   ORRERY_ENSURE(false);
@@ -102,6 +103,19 @@ LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStr
   return sum;
 }
 
+// Of one layer on this GPU, before fully sharded data parallelism divides it.
+double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double most = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
+      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+      most = std::max(most, one.dense + one.expert);
+    });
+  }
+  return most;
+}
+
 double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
   if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
   const double copies = static_cast<double>(strategy.data) * strategy.context;
@@ -133,9 +147,26 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, double 
   if (shape.experts == 1) return element * tokens * static_cast<double>(local.up_width + local.ffn);
   // Permuted tokens, MLP and output of each routed copy; the shared expert sees every token.
   const auto routed = static_cast<double>(local.routed_tokens * local.experts);
-  double bytes = element * routed * static_cast<double>(2 * shape.hidden + local.up_width + local.ffn);
+  double bytes =
+      element * routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
+  // What is projected down before the experts, and what they give before it is projected up.
+  bytes += 2 * element * static_cast<double>(local.owned_tokens * shape.expert_hidden);
   bytes += element * tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
   return bytes;
+}
+
+// Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
+// and V, and its output, which is the projection's input; latent attention also its two narrow vectors before
+// and after their norms. State space: the output of the first projection, which the convolution and the scan
+// start from again in their backward (mamba_ssm, MambaSplitConv1dScanCombinedFn), the scan's output before
+// and after the gated norm.
+double mixer_elements(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t elements = local.tokens * (local.qkv_width() + local.output_width);
+  if (shape.qk_norm) elements += local.tokens * (local.query_width + local.key_width);
+  elements += 2 * local.owned_tokens * (shape.latent.query_rank + shape.latent.kv_rank);
+  if (shape.has_state_space())
+    elements += local.tokens * (local.state_space.projected() + 2 * local.state_space.inner());
+  return static_cast<double>(elements);
 }
 
 LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& local,
@@ -146,23 +177,46 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   LayerActivations bytes;
   bytes.input = element * hidden;
   // Every norm keeps its input and leaves one for the matrix behind it; parallel branches share the layer's
-  // input. Two dropout masks of one byte.
-  const int tensors = shape.parallel_residual ? shape.norms : shape.norms + 1;
+  // input, and a layer of one part has but one norm. Two dropout masks of one byte.
+  const bool one_part = !shape.has_mlp() || !(shape.has_attention() || shape.has_state_space());
+  const int tensors = shape.parallel_residual || one_part ? shape.norms : shape.norms + 1;
   bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
-  // Q, K and V; the attention output, which is the projection's input.
-  bytes.rest += element * tokens * static_cast<double>(local.qkv_width() + local.query_width);
-  if (shape.qk_norm) bytes.rest += element * tokens * static_cast<double>(local.query_width + local.kv_width);
+  bytes.rest += element * mixer_elements(shape, local);
   bytes.rest += mlp_activations(shape, local, element);
-  if (strategy.type == DataType::fp8) {
-    // Transformer Engine keeps inputs of GEMMs in 8 bits: outputs of norms and of the activation function.
-    bytes.rest -= shape.norms * hidden;
-    if (shape.experts == 1) bytes.rest -= tokens * static_cast<double>(local.ffn);
+  // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
+  // loss.
+  if (shape.joins_embedding) bytes.rest += 4 * element * hidden;
+  const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
+  if (logits > 0)
+    bytes.rest += 2 * element * hidden + kLogitKept * element / 2 * tokens * static_cast<double>(logits);
+  if (outside_fp8(strategy.type) != strategy.type) {
+    // Transformer Engine keeps inputs of GEMMs in 8 or 4 bits: outputs of norms and of the activation
+    // function.
+    const double saved = element - size_of(strategy.type).value();
+    bytes.rest -= saved * shape.norms * hidden;
+    if (shape.experts == 1) bytes.rest -= saved * tokens * static_cast<double>(local.ffn);
   }
   bytes.second_outputs =
-      element * tokens * static_cast<double>(local.query_width) +
+      element * tokens * static_cast<double>(local.output_width) +
       element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
   bytes.scores = attention_scores(shape, local, strategy);
   return bytes;
+}
+
+// Inputs and output gradients of the matrices around attention or the state space, but for those of width
+// hidden.
+double mixer_matrices(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t elements = local.tokens * local.output_width;
+  if (shape.latent.kv_rank == 0) {
+    elements += local.tokens * local.qkv_width();
+  } else {
+    elements += local.tokens * (local.query_width + latent_up_width(shape, local));
+    elements +=
+        local.owned_tokens * (2 * (shape.latent.query_rank + shape.latent.kv_rank) + shape.latent.rope_dim);
+  }
+  if (shape.has_state_space())
+    elements += local.tokens * (local.state_space.projected() + local.state_space.inner());
+  return static_cast<double>(elements);
 }
 
 // What the weight gradients of one layer need: the inputs and the output gradients of its matrices.
@@ -171,14 +225,19 @@ double weight_gradient_inputs(const LayerShape& shape, const LocalLayer& local, 
   const auto hidden = static_cast<double>(local.owned_tokens * shape.hidden);
   // Outputs of the norms; gradients of the attention block's and the MLP's result, one where they are
   // parallel.
-  const double results = shape.parallel_residual && shape.experts == 1 ? 1.0 : 2.0;
+  const int parts = (shape.has_attention() || shape.has_state_space() ? 1 : 0) + (shape.has_mlp() ? 1 : 0);
+  const double results = shape.parallel_residual && shape.experts == 1 ? 1.0 : parts;
   double elements = (shape.norms + results) * hidden;
-  elements += tokens * static_cast<double>(local.qkv_width() + local.query_width);
+  elements += mixer_matrices(shape, local);
+  // The projection that joins an embedding: two inputs, one gradient. The head: its input; the model's keeps
+  // its own.
+  elements += ((shape.joins_embedding ? 3.0 : 0.0) + (shape.predicted_vocabulary > 0 ? 1.0 : 0.0)) * hidden;
   if (shape.experts == 1)
     return element * (elements + tokens * static_cast<double>(local.up_width + local.ffn));
   // Each routed copy has an input and a gradient of its own.
   const auto routed = static_cast<double>(local.routed_tokens * local.experts);
-  elements += routed * static_cast<double>(2 * shape.hidden + local.up_width + local.ffn);
+  elements += routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
+  elements += 2.0 * static_cast<double>(local.owned_tokens * shape.expert_hidden);
   elements += tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
   return element * elements;
 }
@@ -188,14 +247,28 @@ struct PartActivations {
   double recomputed = 0.0;  // what the backward of one microbatch brings back at most
 };
 
+// Of the input of a recomputed layer. With sequence parallelism every tensor rank holds its own part anyway.
+double share_on_gpu(SavedInputs saved, const LayerSplit& split) {
+  switch (saved) {
+    case SavedInputs::gpu:
+      return 1.0;
+    case SavedInputs::tensor_ranks:
+      return split.sequence_parallel ? 1.0 : 1.0 / split.tensor;
+    case SavedInputs::host:
+      return 0.0;
+  }
+  ORRERY_ENSURE(false);
+}
+
 // `uniform` keeps the input of each group of layers; `block` recomputes the first layers, each on its own,
 // and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
 // _checkpointed_forward).
 PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split) {
+                               const LayerRange& range, const LayerSplit& split, SavedInputs saved) {
   const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
   const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
   const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
+  const double kept_share = share_on_gpu(saved, split);
   PartActivations bytes;
   double brought_back = 0.0;  // by the group the layer belongs to
   int position = 0;
@@ -207,7 +280,7 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
         continue;
       }
       const bool first_of_group = position % group == 0;
-      if (first_of_group) bytes.kept += one.input;
+      if (first_of_group) bytes.kept += one.input * kept_share;
       brought_back = first_of_group ? one.all() - one.input : brought_back + one.all();
       bytes.recomputed = std::max(bytes.recomputed, brought_back);
     }
@@ -216,16 +289,16 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
 }
 
 PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split, SelectiveRecompute policy) {
+                               const LayerRange& range, const LayerSplit& split, const SoftwareStack& stack) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
-    return full_recompute(model, strategy, range, split);
+    return full_recompute(model, strategy, range, split, stack.saved_inputs);
   }
   const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
     double dropped = selective ? one.scores : 0.0;
-    if (selective && policy == SelectiveRecompute::every_second_gemm) {
+    if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
     }
     bytes.kept += layers * (one.all() - dropped);
@@ -239,22 +312,27 @@ LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strat
   return local_layer(LayerShape{.hidden = model.hidden}, layer_split(model, strategy, stage));
 }
 
-Bytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
-                  int for_weights, CrossEntropyKernel kernel) {
-  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return Bytes();
+struct LogitBytes {
+  double kept = 0.0;  // of the microbatches that wait for their backward or weight gradients
+  double peak = 0.0;  // of the one in its loss
+};
+LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
+                       int for_weights, const SoftwareStack& stack) {
+  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
-  const double peak = kernel == CrossEntropyKernel::fused ? kFusedLogitPeak : kLogitPeak;
-  const double whole = alive > 0 ? peak + (alive - 1) * kLogitKept : 0.0;
-  return Bytes(scale * logits * (whole + for_weights * kLogitGradient));
+  const bool fused = stack.cross_entropy == CrossEntropyKernel::fused;
+  const double peak = stack.logit_peak.value_or(fused ? kFusedLogitPeak : kLogitPeak);
+  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * kLogitGradient;
+  return {scale * logits * waiting, alive > 0 ? scale * logits * peak : 0.0};
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                                 int chunk, SelectiveRecompute policy) {
+                                 int chunk, const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
-  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, policy);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
   if (!embedding && !head) return bytes;
@@ -278,8 +356,9 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       const LocalLayer local = local_layer(shape, split);
       gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
       message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
-      const std::int64_t width = stack.repeated_keys ? local.query_width : local.kv_width;
-      keys_values = std::max(keys_values, static_cast<double>(2 * local.tokens * width));
+      const std::int64_t width =
+          stack.repeated_keys ? local.query_width + local.output_width : local.key_width + local.value_width;
+      keys_values = std::max(keys_values, static_cast<double>(local.tokens * width));
     });
   }
   double elements = 0.0;
@@ -311,7 +390,7 @@ double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy
 }
 
 Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  return Bytes(part_activations(model, strategy, stage, chunk, SelectiveRecompute::attention).kept);
+  return Bytes(part_activations(model, strategy, stage, chunk, {}).kept);
 }
 
 Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
@@ -353,7 +432,7 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   StateBytes state = state_bytes(strategy.type);
   state.gradient = stack.gradient.value_or(state.gradient);
   if (strategy.fully_sharded) {
-    // fp32 weights, gradients and moments are all sharded; whole layers exist while they are computed.
+    // fp32 weights, gradients and moments are all sharded.
     const double shard = optimizer_shard(strategy, parameters) / count;
     state = {4 * shard, 4 * shard, 8};
     // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
@@ -363,19 +442,25 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);
   memory.optimizer = Bytes(state.optimizer * optimizer_shard(strategy, parameters));
+  if (strategy.fully_sharded && strategy.pipeline == 1) {
+    const double layer = largest_layer_parameters(model, strategy, stage);
+    memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
+    memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
+  }
   double recomputed = 0.0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     const int waiting = alive.for_weights[static_cast<std::size_t>(chunk)];
     if (waiting > 0) memory.activations += weight_gradient_bytes(model, strategy, stage, chunk) * waiting;
     const int microbatches = alive.whole[static_cast<std::size_t>(chunk)];
     if (microbatches == 0) continue;
-    const PartActivations part = part_activations(model, strategy, stage, chunk, stack.selective);
+    const PartActivations part = part_activations(model, strategy, stage, chunk, stack);
     memory.activations += Bytes(part.kept * microbatches);
     recomputed = std::max(recomputed, part.recomputed);
   }
-  memory.activations += Bytes(recomputed);
-  memory.logits =
-      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack.cross_entropy);
+  const LogitBytes logits =
+      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack);
+  memory.logits = Bytes(logits.kept + logits.peak);
+  memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
   memory.communication = communication_bytes(model, strategy, stage, stack);
   memory.reserve = stack.memory_reserve;
   return memory;
@@ -386,6 +471,25 @@ Bytes usable_memory(Bytes card) {
   constexpr double kSmallShare = 0.83, kLargeShare = 0.91;
   const double position = std::clamp((to_gibibytes(card) - kSmallCard) / (kLargeCard - kSmallCard), 0.0, 1.0);
   return card * (kSmallShare + position * (kLargeShare - kSmallShare));
+}
+
+MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
+  const Bytes usable = usable_memory(card);
+  if (needed <= usable) return MemoryVerdict::fits;
+  const double error = card / usable - 1;  // of the count, at most, where a plan fits
+  return needed * (1 - error) <= card ? MemoryVerdict::risky : MemoryVerdict::too_big;
+}
+
+std::string_view to_text(MemoryVerdict verdict) {
+  switch (verdict) {
+    case MemoryVerdict::fits:
+      return "fits";
+    case MemoryVerdict::risky:
+      return "risky";
+    case MemoryVerdict::too_big:
+      return "too big";
+  }
+  ORRERY_ENSURE(false);
 }
 
 }  // namespace orrery

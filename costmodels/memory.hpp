@@ -1,6 +1,7 @@
 // Bytes one GPU of a stage holds (SEMANTICS 8).
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "costmodels/local_layer.hpp"
@@ -53,7 +54,9 @@ Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage
 double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
-// brings back for the microbatch in its backward counts as activations.
+// brings back for the microbatch in its backward counts as activations, as far as it is more than the logits
+// in their loss: these are gone before the first layer is recomputed. With fully sharded weights two layers
+// are whole at a time, the one at work and the next, and the gradients of one.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
                          const SoftwareStack& = {});
 // The same where microbatches wait for their weight gradients.
@@ -68,5 +71,12 @@ StageMemory peak_memory(const ModelSpec&, const ParallelStrategy&, int stage, co
 // 5 that failed; 0.91 from 80 GiB on and straight in between, which are assumptions. Published peaks on 32 GB
 // cards lie 4 to 10 GB above the counted bytes: a plan close to the limit is a risk, not a promise.
 Bytes usable_memory(Bytes card);
+
+// Whether a GPU that is counted to need so many bytes can train. The share of a card that is kept free is the
+// error allowed for in the count, so it is as likely to be too much by as much: `fits` up to usable_memory,
+// `too_big` where even a count that is that far too high does not fit the card, `risky` between.
+enum class MemoryVerdict { fits, risky, too_big };
+MemoryVerdict memory_verdict(Bytes needed, Bytes card);
+std::string_view to_text(MemoryVerdict);  // "fits", "risky", "too big"
 
 }  // namespace orrery

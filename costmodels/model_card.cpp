@@ -13,10 +13,11 @@ namespace orrery {
 
 namespace {
 
-constexpr std::array<std::pair<ModelKind, std::string_view>, 8> kKinds{
+constexpr std::array<std::pair<ModelKind, std::string_view>, 9> kKinds{
     {{ModelKind::gemm, "gemm"},
      {ModelKind::gemm_any, "gemm_any"},
      {ModelKind::gemm_fp32, "gemm_fp32"},
+     {ModelKind::attention, "attention"},
      {ModelKind::kernel, "kernel"},
      {ModelKind::training_kernel, "training_kernel"},
      {ModelKind::collective, "collective"},
@@ -30,6 +31,8 @@ std::size_t features_of(ModelKind kind) {
     case ModelKind::gemm_any:
     case ModelKind::gemm_fp32:
       return gemm_feature_names(GemmModelKind::any_gpu).size();
+    case ModelKind::attention:
+      return attention_feature_names().size();
     case ModelKind::kernel:
     case ModelKind::training_kernel:
       return kernel_feature_names().size();
@@ -104,6 +107,30 @@ bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
 std::string configuration_name(const Collective& op) {
   return std::string(op.kind == CollectiveKind::all_to_all ? "all_to_all" : "ring") + ":" +
          std::to_string(op.ranks) + ":" + std::to_string(std::min(op.ranks, op.ranks_per_node));
+}
+
+namespace {
+
+std::string with_direction(std::string name, Direction direction) {
+  return direction == Direction::backward ? name + " backward" : name;
+}
+
+}  // namespace
+
+std::string configuration_name(const Attention& op) {
+  switch (op.kernel) {
+    case AttentionKernel::flash:
+      return with_direction("flash", op.direction);
+    case AttentionKernel::flash2:
+      return with_direction("flash2", op.direction);
+    case AttentionKernel::unfused:
+      return with_direction("unfused", op.direction);
+  }
+  throw Defect("an attention kernel without a name");
+}
+
+std::string configuration_name(MemoryKernel kernel, Direction direction) {
+  return with_direction(std::string(to_text(kernel)), direction);
 }
 
 void write_card(const ModelCard& card, XgboostModel& model) {

@@ -13,7 +13,17 @@ namespace orrery {
 
 // `kernel`: memory-bound kernels timed alone; `training_kernel`: those of a training framework, timed through
 // it. `collective`: in a node; `network`: over several nodes.
-enum class ModelKind { gemm, gemm_any, gemm_fp32, kernel, training_kernel, collective, network, transfer };
+enum class ModelKind {
+  gemm,
+  gemm_any,
+  gemm_fp32,
+  attention,
+  kernel,
+  training_kernel,
+  collective,
+  network,
+  transfer
+};
 std::string_view to_text(ModelKind);
 
 struct ModelCard {
@@ -23,7 +33,8 @@ struct ModelCard {
   double efficiency_cap = 1;  // the best share of the reference that was measured; no answer is above it
   bool framework = false;     // GEMM: most rows were timed through a framework
   std::vector<std::string>
-      configurations{};  // GEMM: data types; kernel: names; collective: "ring:8:8", algorithm:ranks:per node
+      configurations{};  // GEMM: data types; kernel, attention: names of what was measured, "norm backward";
+                         // collective: "ring:8:8", algorithm:ranks:per node
   KernelPaces paces{};   // kernel: what the efficiencies are relative to
   PassFactors passes{};  // GEMM: likewise, of gradients
   bool operator==(const ModelCard&) const = default;
@@ -37,6 +48,8 @@ struct ModelCard {
 bool measured_chip(const ModelCard&, const GpuSpec&);
 
 std::string configuration_name(const Collective&);
+std::string configuration_name(const Attention&);
+std::string configuration_name(MemoryKernel, Direction);
 
 void write_card(const ModelCard&, XgboostModel&);
 // Throws InputError{name, ...} when an attribute is missing or broken, or the features do not fit the kind.

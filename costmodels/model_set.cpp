@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "costmodels/features.hpp"
+#include "costmodels/physical_bound.hpp"
 #include "costmodels/sha256.hpp"
 #include "platforms/errors.hpp"
 
@@ -189,9 +190,10 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     auto& choice = choices[2 * static_cast<std::size_t>(queries[i].gpu) + (fp32 ? 1 : 0)];
     if (!choice) choice = gemm_model(gpu, real->type);
     const ModelCard& card = models_[choice->model].card;
-    // fp8 that was not measured takes the 16-bit model's efficiency.
+    // 8 and 4 bits that were not measured take the 16-bit model's efficiency, 4 bits as far below it as 8
+    // bits are.
     const bool known = card.has_configuration(std::string(to_text(real->type)));
-    const bool scaled = real->type == DataType::fp8 && !known;
+    const bool scaled = (real->type == DataType::fp8 || real->type == DataType::fp4) && !known;
     const auto learned = scaled ? matrix_peak(gpu, DataType::bf16) : real;
     const auto [asked, inside] = question(*gemm, learned->type, card);
     const auto timed = card.framework ? TimedAs::framework : TimedAs::kernel;
@@ -209,20 +211,53 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
       const auto& row = batches[model].rows[i];
       const double factor =
           time_over_reference(efficiencies[i], row.pass, models_[model].card.efficiency_cap);
-      answers[row.query] = {row.reference * factor, row.extrapolated};
+      const auto& query = queries[row.query];
+      const Seconds least = least_time(std::get<Gemm>(query.op), gpus[static_cast<std::size_t>(query.gpu)]);
+      answers[row.query] = {std::max(row.reference * factor, least), row.extrapolated};
     }
   }
 }
 
+// The first model that measured this kernel and pass on this chip; a GPU that none measured keeps the bars.
+std::optional<std::size_t> ModelSet::attention_model(const Attention& op, const GpuSpec& gpu) const {
+  for (std::size_t i = 0; i < models_.size(); ++i) {
+    const ModelCard& card = models_[i].card;
+    if (card.kind == ModelKind::attention && card.has_configuration(configuration_name(op)) &&
+        measured_chip(card, gpu)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
 void ModelSet::predict_attention(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                                  std::vector<Prediction>& answers) const {
+  std::vector<FeatureMatrix> rows;
+  for (const auto& fitted : models_) rows.emplace_back(fitted.model.features());
+  std::vector<std::vector<std::size_t>> asked(models_.size());
+  const auto ask = [&](std::size_t query) {
+    const auto& op = std::get<Attention>(queries[query].op);
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[query].gpu)];
+    const auto [time, measured] = attention_time(attention_, op, gpu);
+    answers[query] = {std::max(time, least_time(op, gpu)), !measured};
+    if (const auto model = attention_model(op, gpu)) {
+      rows[*model].add(attention_features(op, gpu));
+      asked[*model].push_back(query);
+    }
+  };
   for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto* op = std::get_if<Attention>(&queries[i].op);
-    if (op == nullptr) continue;
-    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
-    const auto answer = op->kernel == AttentionKernel::unfused ? unfused_attention_time(*op, gpu)
-                                                               : fused_attention_time(attention_, *op, gpu);
-    answers[i] = {answer.time, !answer.measured};
+    if (std::holds_alternative<Attention>(queries[i].op)) ask(i);
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    const auto over_bars = models_[model].model.predict(rows[model]);
+    for (std::size_t i = 0; i < over_bars.size(); ++i) {
+      const auto& query = queries[asked[model][i]];
+      const double factor = time_over_reference(over_bars[i], 1, models_[model].card.efficiency_cap);
+      Prediction& answer = answers[asked[model][i]];
+      const Seconds least =
+          least_time(std::get<Attention>(query.op), gpus[static_cast<std::size_t>(query.gpu)]);
+      answer = {std::max(answer.time * factor, least), false};
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // The fitted models of one folder, and the batches they are asked in.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ class ModelSet {
   [[nodiscard]] std::size_t best_for(ModelKind, const GpuSpec&) const;
   [[nodiscard]] std::size_t best_for(ModelKind, const Collective&) const;
   [[nodiscard]] std::size_t only(ModelKind) const;  // of a kind with one model, or the first
+  [[nodiscard]] std::optional<std::size_t> attention_model(const Attention&, const GpuSpec&) const;
   [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
   void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>,
                      std::vector<Prediction>&) const;

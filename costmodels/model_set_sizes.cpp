@@ -25,6 +25,7 @@ struct KernelRule {
   MemoryKernel kernel;
   ModelKind model;
   double factor;
+  Direction direction = Direction::forward;
 };
 
 // norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope,
@@ -33,11 +34,16 @@ struct KernelRule {
 // bandwidth (FIDELITY B 9.3), the optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
 constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
 
-// A kernel that `card` has measured under its own name needs no rule.
-KernelRule rule_of(const MemoryBound& op, const ModelCard& card) {
-  if (op.fusion == Fusion::separate && card.has_configuration(std::string(to_text(op.kernel)))) {
-    const bool training = op.kernel == MemoryKernel::norm || op.kernel == MemoryKernel::activation;
-    if (!training) return {op.kernel, ModelKind::kernel, 1};
+// A kernel or gradient that `alone` or, for norm and activation, `training` has measured under its own name
+// needs no rule.
+KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCard& training) {
+  const bool of_training = op.kernel == MemoryKernel::norm || op.kernel == MemoryKernel::activation;
+  const ModelCard& own = of_training ? training : alone;
+  if (op.fusion == Fusion::separate) {
+    for (const auto direction : {op.direction, Direction::forward}) {
+      if (own.has_configuration(configuration_name(op.kernel, direction)))
+        return {op.kernel, own.kind, 1, direction};
+    }
   }
   constexpr KernelRule kStreaming{MemoryKernel::residual, ModelKind::kernel, kFusedFactor};
   if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
@@ -66,6 +72,7 @@ double share_of_all_reduce(CollectiveKind kind) {
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
+  Direction direction = Direction::forward;
   bool operator==(const KernelVariant&) const = default;
 };
 
@@ -109,19 +116,22 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
     if (op == nullptr) continue;
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
     const std::size_t streaming = best_for(ModelKind::kernel, gpu);
-    const KernelRule rule = rule_of(*op, models_[streaming].card);
-    const std::size_t model = rule.model == ModelKind::kernel ? streaming : best_for(rule.model, gpu);
-    asked[model].push_back(
-        {i, index_of(variants[model], KernelVariant{queries[i].gpu, rule.kernel}), op->bytes, rule.factor});
+    const std::size_t training = best_for(ModelKind::training_kernel, gpu);
+    const KernelRule rule = rule_of(*op, models_[streaming].card, models_[training].card);
+    const std::size_t model = rule.model == ModelKind::kernel ? streaming : training;
+    const KernelVariant variant{queries[i].gpu, rule.kernel, rule.direction};
+    asked[model].push_back({i, index_of(variants[model], variant), op->bytes, rule.factor});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
     const Fitted& fitted = models_[model];
     const auto curve = curves(
         fitted, variants[model],
-        [&](const KernelVariant& one, Bytes size) { return kernel_features(one.kernel, size, gpu_of(one)); },
         [&](const KernelVariant& one, Bytes size) {
-          return paced_time(fitted.card.paces[static_cast<std::size_t>(one.kernel)], size, gpu_of(one));
+          return kernel_features(one.kernel, one.direction, size, gpu_of(one));
+        },
+        [&](const KernelVariant& one, Bytes size) {
+          return paced_time(fitted.card.paces[pace_index(one.kernel, one.direction)], size, gpu_of(one));
         });
     for (const auto& one : asked[model]) {
       const GpuSpec& gpu = gpu_of(variants[model][one.variant]);
@@ -142,6 +152,10 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<Collective>(&queries[i].op);
     if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
+    if (op->stated) {
+      answers[i] = {stated_time(*op, *op->stated), false};
+      continue;
+    }
     Collective variant = *op;
     variant.bytes = Bytes(0);
     if (op->kind != CollectiveKind::all_to_all) variant.kind = CollectiveKind::all_reduce;

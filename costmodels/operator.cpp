@@ -47,14 +47,17 @@ double flops(const Gemm& gemm) {
          static_cast<double>(gemm.batch);
 }
 
-// Two GEMMs forward. Backward is counted as 2.5 x forward: five GEMMs, one of them recomputed (Dao,
-// FlashAttention-2, arXiv 2307.08691, section 4.1).
+// Two GEMMs forward: scores as wide as keys, the output as wide as values. Five backward (Dao,
+// FlashAttention-2, arXiv 2307.08691, section 4.1): the scores once more, and the gradients of queries and
+// keys; the gradients of probabilities and of values.
 double flops(const Attention& attention) {
   const double scores = static_cast<double>(attention.query_tokens) *
                         static_cast<double>(attention.kv_tokens) * (attention.causal ? 0.5 : 1.0);
-  const double forward = 4.0 * static_cast<double>(attention.batch) * static_cast<double>(attention.heads) *
-                         static_cast<double>(attention.head_dim) * scores;
-  return attention.direction == Direction::forward ? forward : 2.5 * forward;
+  const bool forward = attention.direction == Direction::forward;
+  const double keys = static_cast<double>(attention.head_dim) * (forward ? 1.0 : 3.0);
+  const double values = static_cast<double>(attention.value_width()) * (forward ? 1.0 : 2.0);
+  return 2.0 * static_cast<double>(attention.batch) * static_cast<double>(attention.heads) * scores *
+         (keys + values);
 }
 
 double flops(const MemoryBound&) {

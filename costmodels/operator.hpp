@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -32,10 +33,12 @@ enum class AttentionKernel { flash, unfused, flash2 };
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
 struct Attention {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, query_tokens = 0, kv_tokens = 0, head_dim = 0;
+  std::int64_t value_dim = 0;  // of V and the output where it differs from head_dim (of Q and K); 0: head_dim
   bool causal = true;
   AttentionKernel kernel = AttentionKernel::flash;
   Direction direction = Direction::forward;
   DataType type = DataType::bf16;
+  [[nodiscard]] std::int64_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
   bool operator==(const Attention&) const = default;
 };
 
@@ -46,11 +49,13 @@ std::string_view to_text(MemoryKernel);
 // streams (Transformer Engine, torch.compile); FIDELITY B 9.3 takes 0.8 of the bandwidth for those.
 enum class Fusion { separate, fused };
 
-// An operator bound by memory: `bytes` is what it must read and write at least.
+// An operator bound by memory: `bytes` is what it must read and write at least. `direction` tells a gradient
+// from its forward where both were measured.
 struct MemoryBound {
   MemoryKernel kernel = MemoryKernel::copy;
   Bytes bytes{};
   Fusion fusion = Fusion::separate;
+  Direction direction = Direction::forward;
   bool operator==(const MemoryBound&) const = default;
 };
 
@@ -61,6 +66,14 @@ std::string_view to_text(CollectiveKind);
 // the same GPU of neighbouring replicas that share a set of experts.
 enum class RankGroup { tensor, context, expert };
 
+// What a library other than NCCL reaches: its shares of the bandwidth of a GPU's link and of its network, and
+// what a call takes besides.
+struct StatedRate {
+  double inside = 1.0, between = 1.0;  // nodes
+  Seconds fixed;
+  bool operator==(const StatedRate&) const = default;
+};
+
 // A collective of `ranks` GPUs, `ranks_per_node` of them in each node. `bytes`: the whole vector of one rank
 // (the input of all-reduce and reduce-scatter, the output of all-gather, what a rank sends in all in
 // all-to-all).
@@ -69,8 +82,9 @@ struct Collective {
   Bytes bytes{};
   int ranks = 1;
   int ranks_per_node = 1;
-  LinkSpec gpu_link{};  // inside the node, of one GPU
-  LinkSpec network{};   // what one rank gets of its node's NICs
+  LinkSpec gpu_link{};                 // inside the node, of one GPU
+  LinkSpec network{};                  // what one rank gets of its node's NICs
+  std::optional<StatedRate> stated{};  // in place of what was measured of NCCL
   bool operator==(const Collective&) const = default;
 };
 
@@ -83,8 +97,8 @@ struct PointToPoint {
 
 using Operator = std::variant<Gemm, Attention, MemoryBound, Collective, PointToPoint>;
 
-// FLOPs of an operator: 2 m n k batch; attention 4 b s_q s_kv d heads forward (half when causal), 2.5 x
-// backward; zero for the others.
+// FLOPs of an operator: 2 m n k batch; attention 2 b s_q s_kv heads (d_qk + d_v) forward (half when causal),
+// backward 2 b s_q s_kv heads (3 d_qk + 2 d_v), 2.5 x where both are equal; zero for the others.
 Flops flops_of(const Operator&);
 
 }  // namespace orrery

@@ -34,7 +34,8 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   reduction.gradients =
       Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
   const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
-    return ring_efficiency(devices.group, strategy.tensor(stage) * apart,
+    const int gpus = cluster_.groups[static_cast<std::size_t>(devices.group)].gpus_per_node;
+    return ring_efficiency(devices.group, ring_lanes(strategy, stage, apart, gpus),
                            strategy.data * strategy.context / apart, kind, bytes);
   };
   reduction.efficiency =

@@ -6,8 +6,8 @@ namespace orrery {
 
 // Backward gathers the weights again.
 BlockCost AskedBlock::cost() const {
-  BlockCost cost{cost_under(operators.forward, forward, sharding),
-                 cost_under(operators.backward, backward, sharding), weight_gradient(),
+  BlockCost cost{cost_under(operators.forward, forward, PassOrder::forward, sharding),
+                 cost_under(operators.backward, backward, PassOrder::backward, sharding), weight_gradient(),
                  selective_repeats(operators, forward, attention_core, sharding)};
   cost.forward.weights = gather;
   cost.backward.weights = gather + reduce;
@@ -21,8 +21,8 @@ PassCost AskedBlock::weight_gradient() const {
     cost.flops += flops_of(operators.backward.compute[index]);
   }
   const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
-  cost.communication = cost_under(rest.operators, rest.times, sharding).communication -
-                       cost_under(operators.backward, backward, sharding).communication;
+  cost.communication = cost_under(rest.operators, rest.times, PassOrder::backward, sharding).communication -
+                       cost_under(operators.backward, backward, PassOrder::backward, sharding).communication;
   return cost;
 }
 

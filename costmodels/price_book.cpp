@@ -8,6 +8,7 @@
 #include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_batch.hpp"
 #include "platforms/errors.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 
@@ -27,12 +28,24 @@ void PriceBook::need_rings(int group, int lanes, int data, int expert) {
   }
 }
 
+void PriceBook::need_spread_rings(int group, int lanes, int data, int expert) {
+  const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
+  for (int members = 1; members <= gpus / lanes; ++members) {
+    need_rings(group, gpus / members, data);
+    if (expert > 1) need_rings(group, gpus / members, data / expert);
+  }
+}
+
 void PriceBook::need(const ParallelStrategy& strategy) {
   for (int kind = 1; kind < strategy.kinds(); ++kind) need(strategy.of_kind(kind));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
-    need_rings(group, strategy.tensor(stage), strategy.data * strategy.context, strategy.expert);
+    const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
+    const int members = strategy.data * strategy.context;
+    need_rings(group, ring_lanes(strategy, stage, 1, gpus), members);
+    if (strategy.expert > 1)
+      need_rings(group, ring_lanes(strategy, stage, strategy.expert, gpus), members / strategy.expert);
   }
 }
 
@@ -45,7 +58,8 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
-  sharding.attention = precision_.flash_attention ? precision_.stack.attention : AttentionKernel::unfused;
+  const bool flash = precision_.flash_attention && key.flash_attention;
+  sharding.attention = flash ? precision_.stack.attention : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
@@ -163,9 +177,9 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
       backward += cost.before[end].attention_core - cost.before[first].attention_core;
       break;
     case RecomputeGranularity::full: {
-      backward_host += host.forward * range.count;
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
+      backward_host += host.forward * repeated;
       backward +=
           cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
       break;
@@ -222,7 +236,8 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1};
+          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1,
+          strategy.flash_attention};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {

@@ -30,6 +30,7 @@ struct ShardKey {
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
   int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
+  bool flash_attention = true;
   auto operator<=>(const ShardKey&) const = default;
 };
 
@@ -55,9 +56,9 @@ Backward backward_of(ScheduleKind);
 
 struct JobPrecision {
   DataType type = DataType::bf16;
-  bool flash_attention = true;
-  std::int64_t sequence = 0;  // tokens
-  SoftwareStack stack = {};   // bare kernels: no host, no overlap of tensor collectives
+  bool flash_attention = true;  // false: in no plan
+  std::int64_t sequence = 0;    // tokens
+  SoftwareStack stack = {};     // bare kernels: no host, no overlap of tensor collectives
 };
 
 class PriceBatch;
@@ -73,6 +74,8 @@ class PriceBook {
   // Gradient collectives of a stage on `group`: rings of `data` members, `lanes` of them side by side, and
   // those of experts that `expert` replicas share.
   void need_rings(int group, int lanes, int data, int expert = 1);
+  // The same for stages in any rank order, however many others stand between their replicas.
+  void need_spread_rings(int group, int lanes, int data, int expert = 1);
   void need(const ParallelStrategy&);  // all that `price` asks for one plan
   // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
   // which then throws InputError for shards that were not measured.

@@ -132,7 +132,9 @@ TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, Co
   const auto found = rings_.find({group, lanes, data, kind});
   ORRERY_ENSURE(found != rings_.end());
   const double efficiency = found->second.at(bytes.value());
-  return under_network({efficiency, efficiency}, precision_.stack.network);
+  NetworkShare network = precision_.stack.network;
+  network.between *= network.collectives;
+  return under_network({efficiency, efficiency}, network);
 }
 
 double PriceBook::path_efficiency(const PathKey& key, Bytes bytes) const {

@@ -52,6 +52,25 @@ void read_host(const YamlValue& map, HostCost& host) {
   read_time(map, "collective", host.collective);
 }
 
+StatedRate read_rate(const YamlValue& map) {
+  map.allow_keys({"inside", "between", "fixed"});
+  return {map.at("inside").number(0.01, 1), map.at("between").number(0.01, 1),
+          map.at("fixed").quantity<Seconds>()};
+}
+
+void read_experts(const YamlValue& map, ExpertCost& experts) {
+  map.allow_keys({"deduplicated", "dispatch", "overlap", "forward", "backward", "forward_casts",
+                  "backward_casts", "fused"});
+  read_switch(map, "deduplicated", experts.deduplicated);
+  if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
+  read_number(map, "overlap", 0, 1, experts.overlap);
+  read_time(map, "forward", experts.forward);
+  read_time(map, "backward", experts.backward);
+  read_time(map, "forward_casts", experts.forward_casts);
+  read_time(map, "backward_casts", experts.backward_casts);
+  read_switch(map, "fused", experts.fused);
+}
+
 OptimizerCost read_optimizer(const YamlValue& map) {
   map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
   return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
@@ -74,7 +93,8 @@ CalibratedStack read_calibrated(const YamlValue& map) {
 }
 
 void read_network(const YamlValue& map, NetworkShare& network) {
-  map.allow_keys({"inside", "between"});
+  map.allow_keys({"inside", "between", "collectives"});
+  read_number(map, "collectives", 0.01, 100, network.collectives);
   read_number(map, "inside", 0.01, 100, network.inside);
   read_number(map, "between", 0.01, 100, network.between);
 }
@@ -84,6 +104,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "like",
                   "attention",
                   "elementwise",
+                  "norm",
                   "cross_entropy",
                   "dropout",
                   "host",
@@ -91,7 +112,9 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "gradient",
                   "reduced_gradient",
                   "accumulation",
+                  "separate_accumulation",
                   "optimizer",
+                  "async_tensor_gradients",
                   "tensor_overlap",
                   "overlap_slowdown",
                   "context_exchange",
@@ -110,10 +133,12 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "attention_time",
                   "elementwise_time",
                   "selective",
-                  "deduplicated_experts",
+                  "experts",
                   "may_interleave",
                   "may_drop_activations",
                   "kernel_gap",
+                  "logit_peak",
+                  "saved_inputs",
                   "memory_reserve"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
@@ -123,6 +148,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              stack.attention);
   const Words<Fusion> fusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
   read_word(map, "elementwise", fusions, stack.elementwise);
+  if (map.find("norm")) read_word(map, "norm", fusions, stack.norm.emplace());
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -137,10 +163,15 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
                              stack.context_exchange);
   read_switch(map, "repeated_keys", stack.repeated_keys);
-  read_switch(map, "deduplicated_experts", stack.deduplicated_experts);
+  if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
   read_switch(map, "may_interleave", stack.may_interleave);
   read_switch(map, "may_drop_activations", stack.may_drop_activations);
   read_time(map, "kernel_gap", stack.kernel_gap);
+  read_number(map, "logit_peak", 2, 100, stack.logit_peak);
+  read_word<SavedInputs>(
+      map, "saved_inputs",
+      {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
+      stack.saved_inputs);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
@@ -151,7 +182,9 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 4, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
+  read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
   read_switch(map, "scatter_gather", stack.scatter_gather);

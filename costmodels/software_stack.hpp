@@ -37,6 +37,11 @@ enum class SelectiveRecompute { attention, every_second_gemm };
 // (torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater, _SDPAMerger).
 enum class ContextExchange { ring, gathered };
 
+// Where full recomputation keeps the inputs of layers: whole on the GPU; a share on each tensor rank
+// (Megatron-LM's --distribute-saved-activations, DeepSpeed's --partition-activations); or in the host's
+// memory (DeepSpeed's --checkpoint-in-cpu).
+enum class SavedInputs { gpu, tensor_ranks, host };
+
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
@@ -47,7 +52,21 @@ struct OptimizerCost {
 // Bandwidth that collectives and transfers reach, over what the cost models expect.
 struct NetworkShare {
   double inside = 1.0, between = 1.0;  // nodes
+  double collectives = 1.0;            // between nodes, besides `between`
   bool operator==(const NetworkShare&) const = default;
+};
+
+// What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
+// experts' kernels, a few for each expert: where these are short the GPU waits for them.
+struct ExpertCost {
+  bool deduplicated = false;           // a token goes once to each node, in one node to each GPU, whatever
+                                       // experts it visits there
+  std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
+  double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
+  // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
+  Seconds forward, backward, forward_casts, backward_casts;
+  bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
+  bool operator==(const ExpertCost&) const = default;
 };
 
 // What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
@@ -66,6 +85,7 @@ struct SoftwareStack {
   std::string family;  // the first row that it is like, over however many rows between
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
+  std::optional<Fusion> norm;  // absent: as `elementwise`
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
   HostCost host;
@@ -78,16 +98,23 @@ struct SoftwareStack {
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
-  std::optional<OptimizerCost> optimizer;            // absent: counted by optimizer_operators
+  bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
+                                       // to their sum, not the weight-gradient GEMM
+  std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators
+  // The gradient of a column-parallel input is reduced over the tensor group under the GEMM of its weight
+  // gradient (LinearWithGradAccumulationAndAsyncCommunication, megatron/core/tensor_parallel/layers.py).
+  bool async_tensor_gradients = false;
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;
   bool repeated_keys = false;  // keys and values are copied for every query head before attention
   Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
-  Bytes memory_reserve{1e9};   // CUDA context, NCCL's channels and library workspaces of one GPU
+  std::optional<double>
+      logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
+  SavedInputs saved_inputs = SavedInputs::gpu;
+  Bytes memory_reserve{1e9};  // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
-  bool deduplicated_experts = false;  // a token goes once to each node, in one node to each GPU, whatever
-                                      // experts it visits there
+  ExpertCost experts;
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks

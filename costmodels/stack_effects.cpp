@@ -12,19 +12,53 @@ Seconds hidden_collectives(Seconds collectives, Seconds gemms, int ranks, const 
   return std::min(collectives * (stack.tensor_overlap * (1.0 - 1.0 / ranks)), gemms);
 }
 
-struct TensorTimes {
-  Seconds collectives, gemms;
+// Collectives that no matrix of their own runs beside, and the matrices that are free to.
+struct OverlapTimes {
+  Seconds tensor, expert;  // collectives
+  Seconds gemms, compute;
+  Seconds slowdown;  // of matrices beside the other tensor collectives
 };
 
-TensorTimes tensor_times(const PassOperators& operators, const PassTimes& times) {
-  TensorTimes sums;
+OverlapTimes overlap_times(const PassOperators& operators, const PassTimes& times,
+                           const SoftwareStack& stack) {
+  OverlapTimes sums;
   for (std::size_t i = 0; i < operators.compute.size(); ++i) {
+    sums.compute += times.compute[i];
     if (std::holds_alternative<Gemm>(operators.compute[i])) sums.gemms += times.compute[i];
   }
   for (std::size_t i = 0; i < operators.communication.size(); ++i) {
-    if (operators.places[i].group == RankGroup::tensor) sums.collectives += times.communication[i];
+    const CallPlace& place = operators.places[i];
+    if (place.group == RankGroup::expert) sums.expert += times.communication[i];
+    if (place.group != RankGroup::tensor) continue;
+    if (place.beside == 0.0) {
+      sums.tensor += times.communication[i];
+      continue;
+    }
+    const Seconds beside = times.compute[place.after - 1] * place.beside;
+    sums.gemms += beside * -1.0;
+    sums.slowdown += std::min(beside, times.communication[i]) * (stack.overlap_slowdown - 1);
   }
   return sums;
+}
+
+// Time of the exchange with experts that another microbatch computes beside.
+Seconds hidden_exchange(const OverlapTimes& times, const SoftwareStack& stack) {
+  return std::min(times.expert * stack.experts.overlap, times.compute);
+}
+
+// What the GPU waits for the host between the kernels of experts.
+Seconds expert_stall(const PassOperators& operators, const PassTimes& times, Seconds launch) {
+  Seconds busy;
+  for (std::size_t i = operators.experts.first; i < operators.experts.end; ++i) busy += times.compute[i];
+  return std::max(Seconds(0), launch * static_cast<double>(operators.experts.count) - busy);
+}
+
+// Of the host for one expert.
+Seconds expert_launch(PassOrder order, const Sharding& sharding) {
+  const ExpertCost& cost = sharding.stack.experts;
+  const bool casts = sharding.type == DataType::fp8 || sharding.type == DataType::fp4;
+  return order == PassOrder::forward ? cost.forward + (casts ? cost.forward_casts : Seconds(0))
+                                     : cost.backward + (casts ? cost.backward_casts : Seconds(0));
 }
 
 }  // namespace
@@ -34,31 +68,48 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
   return collectives - beside + beside * (stack.overlap_slowdown - 1);
 }
 
-PassCost cost_under(const PassOperators& operators, const PassTimes& times, const Sharding& sharding) {
+PassCost cost_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
+                    const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
   cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
-  const auto [tensor, gemms] = tensor_times(operators, times);
-  cost.communication += exposed_collectives(tensor, gemms, sharding.tensor, sharding.stack) - tensor;
+  cost.compute += expert_stall(operators, times, expert_launch(order, sharding));
+  const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
+  cost.communication += exposed_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack) -
+                        sums.tensor + sums.slowdown;
+  cost.communication -= hidden_exchange(sums, sharding.stack);
   cost.calls = static_cast<double>(operators.communication.size());
   return cost;
 }
 
-// Chunks of a collective run beside the GEMM before or after it; here beside an equal share of the compute of
-// the whole block, whose sums are the same.
+// Chunks of a collective run beside the GEMM before or after it, an exchange with experts beside another
+// microbatch; here beside an equal share of the compute of the whole block, whose sums are the same.
 std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
                                     const Sharding& sharding) {
   std::vector<PassPiece> pieces = pieces_of(operators, times, order);
-  const auto [tensor, gemms] = tensor_times(operators, times);
-  const Seconds hidden = hidden_collectives(tensor, gemms, sharding.tensor, sharding.stack);
-  if (hidden.value() <= 0) return pieces;
+  const double slower = sharding.stack.overlap_slowdown - 1;
+  for (PassPiece& piece : pieces) {
+    if (piece.call && piece.call->group == RankGroup::tensor)
+      piece.slowdown = std::min(piece.beside.time, piece.call->time) * slower;
+  }
+  const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
+  const Seconds tensor = hidden_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack);
+  const Seconds expert = hidden_exchange(sums, sharding.stack);
+  if ((tensor + expert).value() <= 0) return pieces;
   Work compute;
   for (const PassPiece& piece : pieces) compute += piece.compute;
-  const double moved = hidden / compute.time;
+  const double left = std::max(0.0, 1 - (tensor + expert) / compute.time);
+  const auto beside = [&](Seconds call, Seconds hidden, Seconds all) {
+    return hidden.value() > 0 ? compute * (hidden / compute.time * (call / all)) : Work{};
+  };
   for (PassPiece& piece : pieces) {
-    piece.compute = piece.compute * (1 - moved);
-    if (!piece.call || piece.call->group != RankGroup::tensor) continue;
-    piece.beside += compute * (moved * (piece.call->time / tensor));
-    piece.slowdown = piece.beside.time * (sharding.stack.overlap_slowdown - 1);
+    piece.compute = piece.compute * left;
+    if (!piece.call) continue;
+    if (piece.call->group == RankGroup::tensor && piece.beside.time.value() == 0) {
+      piece.beside = beside(piece.call->time, tensor, sums.tensor);
+      piece.slowdown = piece.beside.time * slower;
+    } else if (piece.call->group == RankGroup::expert) {
+      piece.beside += beside(piece.call->time, expert, sums.expert);
+    }
   }
   return pieces;
 }
@@ -81,7 +132,8 @@ PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward
 
 double KernelFactors::of(const Operator& op) const {
   if (const auto* collective = std::get_if<Collective>(&op))
-    return 1 / (collective->ranks > collective->ranks_per_node ? network.between : network.inside);
+    return 1 / (collective->ranks > collective->ranks_per_node ? network.between * network.collectives
+                                                               : network.inside);
   if (const auto* transfer = std::get_if<PointToPoint>(&op))
     return 1 / (transfer->same_node ? network.inside : network.between);
   return compute * of_kernel(op);

@@ -8,10 +8,11 @@
 
 namespace orrery {
 
-// Sums of a pass. Tensor collectives count as far as the stack's overlap leaves them exposed.
-PassCost cost_under(const PassOperators&, const PassTimes&, const Sharding&);
+// Sums of a pass. Tensor collectives and exchanges with experts count as far as the stack's overlap leaves
+// them exposed, experts at least as long as the host takes to launch them.
+PassCost cost_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
 
-// The pass in pieces. A tensor collective has its share of the compute that the stack runs beside them.
+// The pass in pieces. A collective has its share of the compute that the stack runs beside its kind.
 std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
 
 // What selective recomputation repeats, by the stack's policy.

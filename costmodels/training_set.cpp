@@ -9,69 +9,12 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/fit.hpp"
+#include "costmodels/training_rows.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
 
 namespace {
-
-// Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
-constexpr double kBelievableEfficiency = 2.0;
-
-// Slower than this many times the reference and a launch cannot be either: nanoseconds read as microseconds,
-// a stalled run.
-constexpr double kSlowestBelievable = 300;
-constexpr Seconds kSlowLaunch = Seconds(20e-6);
-const std::string kTooFast = "faster than the data sheet allows",
-                  kTooSlow = "hundreds of times slower than the data sheet";
-
-using Reasons = std::map<std::string, std::int64_t>;
-
-// Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count
-// alike
-// (`even` 1), but no row more than this many times the average, since some labels have a dozen rows.
-constexpr float kHeaviestRow = 30;
-
-void balance(TrainingSet& set, const std::vector<std::string>& labels, float even) {
-  std::map<std::string, float> count;
-  for (const auto& label : labels) ++count[label];
-  const float share = static_cast<float>(labels.size()) / static_cast<float>(count.size());
-  for (const auto& label : labels)
-    set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
-}
-
-void add_row(TrainingSet& set, const std::vector<float>& features, Seconds reference, Seconds time,
-             std::string model, std::string shape, std::string gpu) {
-  set.features.add(features);
-  set.targets.push_back(static_cast<float>(std::log(reference / time)));
-  set.models.push_back(std::move(model));
-  set.shapes.push_back(std::move(shape));
-  set.gpus.push_back(std::move(gpu));
-  set.large.push_back(false);
-}
-
-void add_unique(std::vector<std::string>& list, const std::string& text) {
-  const auto at = std::lower_bound(list.begin(), list.end(), text);
-  if (at == list.end() || *at != text) list.insert(at, text);
-}
-
-// The best measured share of the reference, without the last thousandth of rows, which holds misreadings.
-double efficiency_cap(std::vector<float> targets) {
-  const auto rank = targets.size() - 1 - targets.size() / 1000;
-  std::nth_element(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(rank), targets.end());
-  return std::exp(static_cast<double>(targets[rank]));
-}
-
-void require_rows(const TrainingSet& set) {
-  if (static_cast<std::int64_t>(set.targets.size()) < kLeastRows) {
-    throw InputError("profiles", std::to_string(set.targets.size()) + " usable rows for " + set.name,
-                     "at least " + std::to_string(kLeastRows) + "; add tables of that kind");
-  }
-}
-
-const GpuSpec& gpu_named(const std::string& name) {
-  return find_gpu(name, "profiles");
-}
 
 // One model a chip: cards with the same multiprocessors differ in memory, which the features say.
 std::string chip_of(const GpuSpec& gpu) {
@@ -98,27 +41,9 @@ Gemm shape_of(const MeasuredGemm& row) {
   return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type, .pass = row.pass};
 }
 
-// A source whose times are in another unit is refused by name; single misreadings are left out.
-void refuse_sources(const std::map<std::string, std::pair<std::int64_t, std::int64_t>>& wrong_of_all) {
-  for (const auto& [source, counts] : wrong_of_all) {
-    if (static_cast<double>(counts.first) > kWorstUnreadableShare * static_cast<double>(counts.second)) {
-      throw InputError("profiles",
-                       std::to_string(counts.first) + " of " + std::to_string(counts.second) + " GEMMs of '" +
-                           source + "' with times that the data sheet rules out",
-                       "times in microseconds, on the GPU that the rows name; at most 5 % wrong");
-    }
-  }
-}
-
-std::optional<std::string> implausible(Seconds reference, Seconds time) {
-  if (reference / time > kBelievableEfficiency) return kTooFast;
-  if (time > (reference + kSlowLaunch) * kSlowestBelievable) return kTooSlow;
-  return std::nullopt;
-}
-
 std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
   std::vector<GemmRow> rows;
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> wrong_of_all;
+  SourceCheck check("GEMMs", left_out);
   for (const auto& gemm : profiles.gemms) {
     const GpuSpec& gpu = gpu_named(gemm.gpu);
     const auto peak = matrix_peak(gpu, gemm.type);
@@ -129,16 +54,11 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
     const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
     if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
-    } else if (const auto reason = implausible(reference, gemm.time)) {
-      ++left_out[*reason];
-      ++wrong_of_all[gemm.source].first;
-      ++wrong_of_all[gemm.source].second;
-    } else {
+    } else if (check.believes(gemm.source, reference, gemm.time)) {
       rows.push_back({&gemm, &gpu, *peak, reference});
-      ++wrong_of_all[gemm.source].second;
     }
   }
-  refuse_sources(wrong_of_all);
+  check.refuse_wrong_sources();
   return rows;
 }
 
@@ -154,11 +74,6 @@ void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
   set.card.n = std::max(set.card.n, gemm.n);
   set.card.k = std::max(set.card.k, gemm.k);
   add_unique(set.card.gpus, gemm.gpu);
-}
-
-void finish(TrainingSet& set) {
-  require_rows(set);
-  set.card.efficiency_cap = efficiency_cap(set.targets);
 }
 
 TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const GemmRow*>& rows) {
@@ -247,6 +162,7 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
                   .features = FeatureMatrix(kernel_feature_names().size())};
   if (framework) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
+  SourceCheck check("kernels", left_out);
   for (const auto& row : profiles.kernels) {
     if ((row.timed == TimedAs::framework) != framework) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
@@ -256,17 +172,20 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
       ++left_out["kernel without a model here"];
     } else if (framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
-    } else if (least_kernel_time(row.bytes, gpu) > row.time) {
-      ++left_out[kTooFast];
-    } else {
-      add_row(set, kernel_features(*kernel, row.bytes, gpu), reference, row.time, row.model, row.op, row.gpu);
-      set.kernels.push_back({*kernel, row.bytes, &gpu, row.time});
+    } else if (check.believes(row.source, least_kernel_time(row.bytes, gpu) * kBelievableEfficiency,
+                              row.time)) {
+      const auto direction = row.backward ? Direction::backward : Direction::forward;
+      const std::string name = configuration_name(*kernel, direction);
+      add_row(set, kernel_features(*kernel, direction, row.bytes, gpu), reference, row.time, row.model, name,
+              row.gpu);
+      set.kernels.push_back({*kernel, row.bytes, &gpu, row.time, direction});
       set.large.back() = row.bytes >= Bytes(4 * kMebi);
       add_unique(set.card.gpus, row.gpu);
-      add_unique(set.card.configurations, row.op);
-      labels.push_back(row.gpu + " " + row.op);
+      add_unique(set.card.configurations, name);
+      labels.push_back(row.gpu + " " + name);
     }
   }
+  check.refuse_wrong_sources();
   if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   require_rows(set);
@@ -299,6 +218,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
                   .features = FeatureMatrix(names.size())};
   if (network) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
+  SourceCheck check(network ? "collectives over nodes" : "collectives", left_out);
   for (const auto& row : profiles.collectives) {
     const auto kind = collective_named(row.op);
     if (!kind || (row.ranks > row.ranks_per_node) != network) continue;
@@ -310,9 +230,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
                         .network = row.network};
     if (!is_taught(row, *kind)) {
       ++left_out["reduce-scatter or all-gather: half an all-reduce"];
-    } else if (wire_time(op) > row.time * kBelievableEfficiency) {
-      ++left_out[kTooFast];
-    } else {
+    } else if (check.believes(row.source + " " + row.system, wire_time(op), row.time)) {
       const std::string system = row.source + " " + row.system;
       add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time,
               row.source, row.op, system);
@@ -322,27 +240,31 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
       labels.push_back(system + configuration_name(op));
     }
   }
+  check.refuse_wrong_sources();
   if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
   return set;
 }
 
-TrainingSet transfer_set(const Profiles& profiles) {
+TrainingSet transfer_set(const Profiles& profiles, Reasons& left_out) {
   TrainingSet set{.name = "transfers",
                   .card = {.kind = ModelKind::transfer},
                   .options = {.trees = 30, .leaves = 8, .learning_rate = 0.25},
                   .features = FeatureMatrix(transfer_feature_names().size())};
+  SourceCheck check("transfers", left_out);
   for (const auto& row : profiles.collectives) {
     if (row.op != "send_recv") continue;
     const bool same_node = row.ranks_per_node >= row.ranks;
     const PointToPoint op{
         .bytes = row.bytes, .path = same_node ? row.gpu_link : row.network, .same_node = same_node};
+    if (!check.believes(row.source + " " + row.system, op.bytes / op.path.bandwidth, row.time)) continue;
     const std::string system = row.source + " " + row.system + (same_node ? " in a node" : " between nodes");
     add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);
     set.large.back() = row.bytes >= Bytes(kMebi);
     add_unique(set.card.gpus, system);
   }
+  check.refuse_wrong_sources();
   if (!set.targets.empty()) finish(set);
   return set;
 }
@@ -353,19 +275,21 @@ void relate_to_paces(TrainingSet& set, const KernelPaces& paces) {
   set.card.paces = paces;
   for (std::size_t i = 0; i < set.kernels.size(); ++i) {
     const KernelTime& row = set.kernels[i];
-    const Seconds paced = paced_time(paces[static_cast<std::size_t>(row.kernel)], row.bytes, *row.gpu);
+    const Seconds paced = paced_time(paces[pace_index(row.kernel, row.direction)], row.bytes, *row.gpu);
     set.targets[i] = static_cast<float>(std::log(paced / row.time));
   }
 }
 
-TrainingSets training_sets(const Profiles& profiles, std::uint64_t seed) {
+TrainingSets training_sets(const Profiles& profiles, const AttentionTable& table, std::uint64_t seed) {
   TrainingSets all;
   all.sets = gemm_sets(profiles, all.left_out);
+  all.sets.push_back(attention_set(profiles, table, all.left_out));
+  if (static_cast<std::int64_t>(all.sets.back().targets.size()) < kLeastRows) all.sets.pop_back();
   all.sets.push_back(kernel_set(profiles, ModelKind::kernel, all.left_out));
   all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::collective, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
-  all.sets.push_back(transfer_set(profiles));
+  all.sets.push_back(transfer_set(profiles, all.left_out));
   // A table of GEMMs alone fits the GEMM models; the kinds without any row keep their built-in models.
   std::erase_if(all.sets, [](const TrainingSet& set) { return set.targets.empty(); });
   if (all.sets.empty())

@@ -1,10 +1,12 @@
 // Measurements turned into rows a model learns from.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "costmodels/attention_table.hpp"
 #include "costmodels/model_card.hpp"
 #include "costmodels/xgboost_model.hpp"
 #include "traces/profile_reader.hpp"
@@ -38,8 +40,13 @@ struct TrainingSets {
   std::map<std::string, std::int64_t> left_out;  // by reason
 };
 
-// Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, kernels,
-// collectives, transfers. Throws InputError when a kind has too few rows.
-TrainingSets training_sets(const Profiles&, std::uint64_t seed);
+// Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, attention,
+// kernels, collectives, transfers. Throws InputError when a kind has too few rows, or a source too many times
+// that its data sheet rules out. What attention learns is relative to the table's answers.
+TrainingSets training_sets(const Profiles&, const AttentionTable&, std::uint64_t seed);
+
+// All measured attention, however few rows: what the published bars say of it can be judged all the same.
+TrainingSet attention_set(const Profiles&, const AttentionTable&,
+                          std::map<std::string, std::int64_t>& left_out);
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
@@ -112,6 +113,17 @@ void refuse_keys(const YamlValue& map, std::initializer_list<const char*> keys, 
   }
 }
 
+void require_room_on_leaves(const Fabric& fabric, const NodeGroup& group, const std::string& place) {
+  std::map<int, int> nodes;  // by leaf
+  for (const int leaf : group.leaves) {
+    if (++nodes[leaf] <= fabric.nodes_per_leaf) continue;
+    throw InputError(place,
+                     "more than " + std::to_string(fabric.nodes_per_leaf) + " nodes of group " + group.name +
+                         " on leaf " + std::to_string(leaf),
+                     "at most nodes_per_leaf on each");
+  }
+}
+
 // One big switch is a kind that follows from nodes_per_leaf: 0.
 FabricKind read_kind(const YamlValue& map, int nodes_per_leaf) {
   const std::optional<YamlValue> value = map.find("kind");
@@ -201,6 +213,7 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::o
   cluster.name = name ? name->text() : "cluster";
   cluster.groups = read_groups(root.at("groups"), pricing);
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
+  for (const NodeGroup& group : cluster.groups) require_room_on_leaves(cluster.fabric, group, root.place());
   cluster.contention = read_contention(root);
   cluster.checkpoint = read_checkpoint(root);
   constexpr double kWorstSite = 10;

@@ -42,6 +42,10 @@ struct NodeGroup {
   // Mean time until one node is taken away or fails; absent: never. A rate of 1 / this per node.
   std::optional<Seconds> interrupted_every;
   std::string region = "default";
+  // The leaf switch of each node, counted within the group, where nodes are handed out in no order; empty:
+  // leaves are filled in order. Otherwise size count.maximum, and no leaf with more than
+  // Fabric::nodes_per_leaf nodes.
+  std::vector<int> leaves = {};
   bool operator==(const NodeGroup&) const = default;
 };
 

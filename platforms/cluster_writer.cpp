@@ -53,6 +53,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   write_peak(out, "fp16", gpu.fp16);
   write_peak(out, "bf16", gpu.bf16);
   write_peak(out, "fp8", gpu.fp8);
+  write_peak(out, "fp4", gpu.fp4);
   out += ", link: " + quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
@@ -76,6 +77,12 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "gpus_per_node: " + std::to_string(group.gpus_per_node);
   out += gap + "count: " + count_text(group.count);
   out += gap + "region: " + quoted(group.region);
+  if (!group.leaves.empty()) {
+    out += gap + "leaves: [";
+    for (std::size_t i = 0; i < group.leaves.size(); ++i)
+      out += (i == 0 ? "" : ", ") + std::to_string(group.leaves[i]);
+    out += "]";
+  }
   out += gap + "gpu_link_bandwidth: " + to_exact_text(group.gpu_link.bandwidth);
   out += gap + "gpu_link_latency: " + to_exact_text(group.gpu_link.latency);
   if (group.pcie_switches > 0) {

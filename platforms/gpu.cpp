@@ -28,6 +28,7 @@ void read_peaks(const YamlValue& map, GpuSpec& gpu) {
   gpu.fp16 = optional_peak(map, "fp16");
   gpu.bf16 = optional_peak(map, "bf16");
   gpu.fp8 = optional_peak(map, "fp8");
+  gpu.fp4 = optional_peak(map, "fp4");
   if (!gpu.fp32 && !gpu.tf32 && !gpu.fp16 && !gpu.bf16 && !gpu.fp8) {
     throw InputError(map.place(), "a GPU without any speed", "at least one of fp32, tf32, fp16, bf16, fp8");
   }
@@ -58,6 +59,8 @@ std::string_view to_text(DataType type) {
       return "bf16";
     case DataType::fp8:
       return "fp8";
+    case DataType::fp4:
+      return "fp4";
   }
   fail_ensure("a data type", __FILE__, __LINE__);
 }
@@ -72,6 +75,8 @@ Bytes size_of(DataType type) {
       return Bytes(2);
     case DataType::fp8:
       return Bytes(1);
+    case DataType::fp4:
+      return Bytes(0.5 + 1.0 / 16);
   }
   fail_ensure("a data type", __FILE__, __LINE__);
 }
@@ -88,13 +93,15 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
       return gpu.bf16;
     case DataType::fp8:
       return gpu.fp8;
+    case DataType::fp4:
+      return gpu.fp4;
   }
   fail_ensure("a data type", __FILE__, __LINE__);
 }
 
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
-                  "bf16", "fp8", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
+                  "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
                   "sustained", "fp8_share", "power_limit", "idle_power", "source",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "pcie", "evidence", "note"});

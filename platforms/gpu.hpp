@@ -10,9 +10,10 @@
 
 namespace orrery {
 
-enum class DataType { fp32, tf32, fp16, bf16, fp8 };
+// fp4: NVFP4, 16 elements of 4 bits with a scale of 8 (arXiv 2509.25149, section 2).
+enum class DataType { fp32, tf32, fp16, bf16, fp8, fp4 };
 std::string_view to_text(DataType);
-Bytes size_of(DataType);  // of one element: 4, 4, 2, 2, 1
+Bytes size_of(DataType);  // of one element: 4, 4, 2, 2, 1, 0.5625
 
 struct GpuSpec {
   std::string name;                  // catalog name: "H100-SXM5-80GB"
@@ -21,7 +22,7 @@ struct GpuSpec {
   Bytes memory;                      // as sold; 80 GB cards hold 80 GiB, as nvidia-smi shows
   BytesPerSecond memory_bandwidth;
   // Dense peak of the matrix units; absent where the GPU has no such type.
-  std::optional<FlopsPerSecond> fp32, tf32, fp16, bf16, fp8;
+  std::optional<FlopsPerSecond> fp32, tf32, fp16, bf16, fp8, fp4;
   BytesPerSecond link_bandwidth;  // GPU to GPU inside a node, one direction; PCIe where there is no NVLink
   std::string link;               // "NVLink4", "PCIe 4.0 x16"
   int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation

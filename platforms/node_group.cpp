@@ -145,6 +145,16 @@ const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
 
 // With PCIe switches a group is joined by PCIe even where its GPU could have NVLink (A100 PCIe without its
 // bridge).
+// Whether the fabric's leaves have room is for the cluster to say.
+void read_leaves(const YamlValue& map, NodeGroup& group) {
+  const auto leaves = map.find("leaves");
+  if (!leaves) return;
+  for (const YamlValue& leaf : leaves->items())
+    group.leaves.push_back(static_cast<int>(leaf.integer(0, group.count.maximum - 1)));
+  if (group.leaves.size() != static_cast<std::size_t>(group.count.maximum))
+    leaves->fail("the leaf of each of the " + std::to_string(group.count.maximum) + " nodes of `count`");
+}
+
 void read_pcie_switches(const YamlValue& map, NodeGroup& group) {
   const auto switches = map.find("pcie_switches");
   if (!switches) return;
@@ -231,15 +241,32 @@ std::string parse_label(const YamlValue& value) {
 }
 
 NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing) {
-  map.allow_keys({"name", "instance", "gpu", "gpus_per_node", "count", "region", "price", "price_source",
-                  "pricing", "price_region", "interrupted_every", "gpu_link_bandwidth", "gpu_link_latency",
-                  "pcie_switches", "pcie_uplink_bandwidth", "pcie_uplink_latency", "nics_per_node",
-                  "nic_bandwidth", "nic_latency"});
+  map.allow_keys({"name",
+                  "instance",
+                  "gpu",
+                  "gpus_per_node",
+                  "count",
+                  "region",
+                  "price",
+                  "price_source",
+                  "pricing",
+                  "price_region",
+                  "interrupted_every",
+                  "gpu_link_bandwidth",
+                  "gpu_link_latency",
+                  "leaves",
+                  "pcie_switches",
+                  "pcie_uplink_bandwidth",
+                  "pcie_uplink_latency",
+                  "nics_per_node",
+                  "nic_bandwidth",
+                  "nic_latency"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));
   if (const auto region = map.find("region")) group.region = parse_label(*region);
   const InstanceSpec* instance = read_gpus(map, group);
   group.count = read_count(map.at("count"));
+  read_leaves(map, group);
   read_pcie_switches(map, group);
   read_gpu_link(map, group);
   read_pcie_uplinks(map, group);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "platforms/errors.hpp"
 #include "platforms/link_override.hpp"
@@ -40,6 +41,12 @@ int add_leaf(std::vector<TopologyLink>& links, int number, const Fabric& fabric,
     add_pair(links, name + ".rail" + std::to_string(rail), leaf_uplink(fabric, group));
   }
   return first;
+}
+
+// Of a node of the group, counted within it.
+int leaf_of(const Fabric& fabric, const NodeGroup& group, int node) {
+  if (!group.leaves.empty()) return group.leaves[static_cast<std::size_t>(node)];
+  return fabric.nodes_per_leaf > 0 ? node / fabric.nodes_per_leaf : 0;
 }
 
 std::vector<std::string> regions_of(const ClusterSpec& cluster) {
@@ -140,18 +147,28 @@ void Topology::add_group(int group_index, int first_node, int region) {
   const Fabric& fabric = cluster_.fabric;
   const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(group_index)];
   first_gpu_.push_back(gpus());
-  Port above;
-  above.region = region;
+  const int first_leaf = leaves_, first_pod = pods_;
+  std::map<int, int> pod_up;   // by pod of the group
+  std::map<int, Port> leaves;  // by leaf of the group: what is above its nodes
   for (int n = 0; n < nodes_[static_cast<std::size_t>(group_index)]; ++n) {
-    const bool starts_leaf = fabric.nodes_per_leaf > 0 && n % fabric.nodes_per_leaf == 0;
-    if (starts_leaf && fabric.leaves_per_pod > 0 && n / fabric.nodes_per_leaf % fabric.leaves_per_pod == 0) {
-      above.pod_up = add_pair(links_, "pod" + std::to_string(pods_++), pod_uplink(fabric, group));
+    const int leaf = leaf_of(fabric, group, n);
+    const auto [above, is_new] = leaves.try_emplace(leaf);
+    if (is_new) above->second.region = region;
+    if (is_new && fabric.nodes_per_leaf > 0) {
+      Port& port = above->second;
+      if (fabric.leaves_per_pod > 0) {
+        const int pod = leaf / fabric.leaves_per_pod;
+        const auto [up, is_new_pod] = pod_up.try_emplace(pod);
+        if (is_new_pod)
+          up->second = add_pair(links_, "pod" + std::to_string(first_pod + pod), pod_uplink(fabric, group));
+        port.pod_up = up->second;
+        pods_ = std::max(pods_, first_pod + pod + 1);
+      }
+      port.leaf = first_leaf + leaf;
+      leaves_ = std::max(leaves_, port.leaf + 1);
+      port.leaf_up = add_leaf(links_, port.leaf, fabric, group);
     }
-    if (starts_leaf) {
-      above.leaf = leaves_++;
-      above.leaf_up = add_leaf(links_, above.leaf, fabric, group);
-    }
-    add_node({group_index, first_node + n, 0}, n, above);
+    add_node({group_index, first_node + n, 0}, n, above->second);
   }
 }
 

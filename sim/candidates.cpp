@@ -10,7 +10,8 @@ namespace {
 
 bool same_family(const Setting& a, const Setting& b) {
   return a.micro_batch == b.micro_batch && a.chunks == b.chunks && a.schedule == b.schedule &&
-         a.recompute == b.recompute && a.sequence_parallel == b.sequence_parallel;
+         a.recompute == b.recompute && a.sequence_parallel == b.sequence_parallel &&
+         a.flash_attention == b.flash_attention;
 }
 
 // Far more than anybody waits for: three kinds of 1,368 GPUs make 9 million.

@@ -45,7 +45,8 @@ std::optional<Choice> choice_of(const ParallelStrategy& plan) {
   if (plan.fully_sharded) return std::nullopt;
   Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
                 {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
-                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather},
+                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
+                 plan.flash_attention},
                 {}};
   if (!plan.replicas.empty()) {
     choice.mix = mix_of(plan);

@@ -22,6 +22,11 @@ double seconds(const BlockCost& block) {
 
 }  // namespace
 
+StageFitter::StageFitter(const PriceBook& book)
+    : book_(book),
+      layers_alike_(std::all_of(book.model().layers.begin(), book.model().layers.end(),
+                                [&](int shape) { return shape == book.model().layers.front(); })) {}
+
 Bytes StageFitter::capacity(const ParallelStrategy& strategy, int stage) const {
   return usable_memory(group_of_stage(book_.cluster(), strategy, stage).gpu.memory);
 }
@@ -44,20 +49,30 @@ const std::vector<AliveState>& StageFitter::alive(const ParallelStrategy& strate
   return found->second[static_cast<std::size_t>(stage)];
 }
 
-// Where `block` repeats some layers of a part, all are taken to be repeated: which they are is not known yet.
+int StageFitter::counted_repeats(const Recompute& recompute) const {
+  const bool block =
+      recompute.granularity == RecomputeGranularity::full && recompute.method == RecomputeMethod::block;
+  return block && layers_alike_ ? recompute.layers : 0;
+}
+
+// Where `block` repeats some layers of a part and layers are unlike, all are taken to be repeated: which they
+// are is not known yet.
 const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute& recompute) {
-  auto found = layer_times_.find({key, recompute.granularity});
-  if (found == layer_times_.end()) {
-    const ShardCost& cost = book_.shard(key);
-    PrefixTimes times{{0.0}, {0.0}};
-    for (int layer = 0; layer < book_.model().layer_count(); ++layer) {
-      const PartTimes one = book_.part_times(cost, {layer, 1}, recompute);
-      times.forward.push_back(times.forward.back() + one.forward.value());
-      times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
-    }
-    found = layer_times_.emplace(std::pair(key, recompute.granularity), std::move(times)).first;
+  const bool counted = counted_repeats(recompute) > 0;
+  auto found = layer_times_.find({key, recompute.granularity, counted});
+  if (found != layer_times_.end()) return found->second;
+  const ShardCost& cost = book_.shard(key);
+  PrefixTimes times{{0.0}, {0.0}, {0.0}};
+  for (int layer = 0; layer < book_.model().layer_count(); ++layer) {
+    const PartTimes plain = book_.part_times(cost, {layer, 1}, {});
+    const PartTimes repeated = book_.part_times(cost, {layer, 1}, {recompute.granularity});
+    const PartTimes& one = counted ? plain : repeated;
+    times.forward.push_back(times.forward.back() + one.forward.value());
+    times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
+    times.repeat.push_back(times.repeat.back() + (repeated.backward - plain.backward).value());
   }
-  return found->second;
+  return layer_times_.emplace(std::tuple(key, recompute.granularity, counted), std::move(times))
+      .first->second;
 }
 
 std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strategy,
@@ -68,7 +83,7 @@ std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strat
                                            strategy.stages[static_cast<std::size_t>(stage - 1)];
     loads.push_back(
         {as_above ? loads.back().before : &layer_times(shard_key(strategy, stage), strategy.recompute),
-         most_layers[static_cast<std::size_t>(stage)]});
+         most_layers[static_cast<std::size_t>(stage)], counted_repeats(strategy.recompute)});
   }
   const bool closed =
       strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::gpipe;
@@ -124,6 +139,7 @@ const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& 
                                 strategy.micro_batch,
                                 strategy.microbatches(),
                                 strategy.sequence_parallel ? 1 : 0,
+                                strategy.flash_attention ? 1 : 0,
                                 static_cast<std::int64_t>(strategy.recompute.granularity),
                                 static_cast<std::int64_t>(strategy.recompute.method),
                                 strategy.recompute.layers};
@@ -169,18 +185,23 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
 
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
+  std::optional<Infeasible> trouble;
+  MemoryVerdict worst = MemoryVerdict::fits;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
       const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
-      if (needed <= capacity(alike, stage)) continue;
-      return Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                    gibibytes_text(needed) + " of the " +
-                                                    gibibytes_text(capacity(alike, stage)) + " usable on " +
-                                                    group_of_stage(book_.cluster(), alike, stage).gpu.name};
+      const GpuSpec& gpu = group_of_stage(book_.cluster(), alike, stage).gpu;
+      const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
+      if (verdict <= worst) continue;
+      worst = verdict;
+      trouble = Infeasible{InfeasibleKind::memory,
+                           "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed) +
+                               " of the " + gibibytes_text(usable_memory(gpu.memory)) + " usable on " +
+                               gpu.name + ": " + std::string(to_text(verdict))};
     }
   }
-  return std::nullopt;
+  return trouble;
 }
 
 // Layers from the front of the model stand for any layers: unequal layers are checked again by too_full.
@@ -197,12 +218,66 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
 }
 
 std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strategy) {
+  return strategy.recompute.layers == 0 ? fit_fewest(strategy) : fit(strategy, Moving::allowed);
+}
+
+std::variant<FittedStages, Infeasible> StageFitter::fit_fewest(ParallelStrategy& strategy) {
+  auto fewest = fit_fewest(strategy, Moving::allowed);
+  const auto* moved = std::get_if<FittedStages>(&fewest);
+  if (moved == nullptr || moved->parts == known_split(strategy)) return fewest;
+  ParallelStrategy balanced = strategy;
+  balanced.recompute.layers = 0;
+  auto kept = fit_fewest(balanced, Moving::forbidden);
+  if (std::holds_alternative<Infeasible>(kept) || split_time(balanced) >= split_time(strategy)) return fewest;
+  strategy = balanced;
+  return kept;
+}
+
+// The more layers are recomputed the less is kept.
+std::variant<FittedStages, Infeasible> StageFitter::fit_fewest(ParallelStrategy& strategy, Moving moving) {
+  const auto fitted = [&](int layers) {
+    strategy.recompute.layers = layers;
+    return fit(strategy, moving);
+  };
+  auto best = fitted(1);
+  if (std::holds_alternative<FittedStages>(best)) return best;
+  int too_few = 1, enough = book_.model().layer_count() - strategy.part_count() + 1;
+  best = fitted(enough);
+  if (std::holds_alternative<Infeasible>(best)) return best;
+  while (enough - too_few > 1) {
+    const int middle = (enough + too_few) / 2;
+    auto tried = fitted(middle);
+    if (std::holds_alternative<Infeasible>(tried)) {
+      too_few = middle;
+      continue;
+    }
+    enough = middle;
+    best = std::move(tried);
+  }
+  strategy.recompute.layers = enough;
+  strategy.parts = std::get<FittedStages>(best).parts;
+  return best;
+}
+
+// Seconds of an iteration as the closed form of 1f1b has it.
+double StageFitter::split_time(const ParallelStrategy& strategy) const {
+  std::vector<StageWork> work;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const PartTimes times = book_.part_times(book_.shard(shard_key(strategy, stage)), strategy.part(stage, 0),
+                                             strategy.recompute);
+    work.push_back({times.forward.value(), (times.forward + times.backward).value()});
+  }
+  return pipeline_time(
+      work, {ScheduleKind::one_f_one_b, static_cast<double>(strategy.microbatches()), strategy.pipeline});
+}
+
+std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strategy, Moving moving) {
   strategy.parts = known_split(strategy);
   if (strategy.parts.empty())
     return Infeasible{InfeasibleKind::shape, "layers do not divide over the chunks"};
   std::vector<StageMemory> memory = memory_of(strategy);
   auto trouble = too_full(strategy, memory);
-  if (trouble && strategy.chunks == 1 && strategy.pipeline > 1) {
+  if (trouble && moving == Moving::allowed && strategy.chunks == 1 && strategy.pipeline > 1) {
     std::vector<int> most;
     for (int stage = 0; stage < strategy.pipeline; ++stage) most.push_back(most_layers(strategy, stage));
     if (std::vector<LayerRange> parts = fastest_split(strategy, most); !parts.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -21,12 +22,13 @@ struct FittedStages {
 
 class StageFitter {
  public:
-  explicit StageFitter(const PriceBook& book) : book_(book) {}
+  explicit StageFitter(const PriceBook& book);
 
   // Splits the layers over the parts of `strategy` (whose parts are still empty) so that it takes the least
   // pipeline_time (the slowest stage is fastest, where the schedule is another than 1f1b or gpipe), and
   // checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are
-  // moved off the stages that are too full.
+  // moved off the stages that are too full. Where `block` is to recompute the fewest layers that fit, these
+  // are chosen, and so many more as keep the fastest split where that takes less.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
   // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations:
@@ -34,10 +36,16 @@ class StageFitter {
   std::vector<StageMemory> memory_of(const ParallelStrategy&);
   // The same of these programs.
   std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
-  // The first stage that needs more than its GPU has for it.
+  // The first of the stages that fit worst, where a stage needs more than its GPU has for it; the reason ends
+  // in its verdict.
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:
+  enum class Moving { forbidden, allowed };  // of layers off stages that are too full
+  std::variant<FittedStages, Infeasible> fit(ParallelStrategy&, Moving);
+  std::variant<FittedStages, Infeasible> fit_fewest(ParallelStrategy&);
+  std::variant<FittedStages, Infeasible> fit_fewest(ParallelStrategy&, Moving);
+  double split_time(const ParallelStrategy&) const;
   const std::vector<LayerRange>& known_split(const ParallelStrategy&);
   std::vector<LayerRange> equal_chunks(const ParallelStrategy&) const;
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
@@ -46,8 +54,12 @@ class StageFitter {
   int most_layers(ParallelStrategy, int stage);
   Bytes capacity(const ParallelStrategy&, int stage) const;
 
+  // Layers that `block` recomputes of each part as far as the split counts them one by one; 0: it does not.
+  int counted_repeats(const Recompute&) const;
+
   const PriceBook& book_;
-  std::map<std::pair<ShardKey, RecomputeGranularity>, PrefixTimes> layer_times_;
+  bool layers_alike_;
+  std::map<std::tuple<ShardKey, RecomputeGranularity, int>, PrefixTimes> layer_times_;
   struct AliveKey {
     ScheduleKind kind;
     TransferMode transfers;

@@ -4,6 +4,7 @@
 
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -29,6 +30,11 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   Json json = Json::object();
   for (const auto& [name, value] : megatron_arguments(model, strategy)) json[name] = to_json(value);
   return json;
+}
+
+std::string_view verdict_of(const ClusterSpec& cluster, const ParallelStrategy& of_kind, int stage,
+                            Bytes needed) {
+  return to_text(memory_verdict(needed, group_of_stage(cluster, of_kind, stage).gpu.memory));
 }
 
 // A row a stage; of unlike replicas, those of the first kind, then those of the next.
@@ -57,9 +63,25 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
       row["microbatches"] = alike.microbatches();
     }
     row["memory_gib"] = to_gibibytes(plan.memory[at].total());
+    row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at].total());
     stages.push_back(std::move(row));
   }
   return stages;
+}
+
+Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
+                 const std::vector<StageMemory>& memory) {
+  Json rows = Json::array();
+  for (std::size_t at = 0; at < memory.size(); ++at) {
+    const int kind = static_cast<int>(at) / strategy.pipeline,
+              stage = static_cast<int>(at) % strategy.pipeline;
+    const Bytes needed = memory[at].total();
+    rows.push_back({{"stage", stage},
+                    {"kind", kind},
+                    {"memory_gib", to_gibibytes(needed)},
+                    {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, needed)}});
+  }
+  return rows;
 }
 
 // Kinds of unlike replicas: the GPUs of their stages, and the microbatches of each replica.
@@ -149,6 +171,8 @@ Json plan_json(const SearchReport& report, const ReportedPlan& plan) {
   json["replay"]["imbalance_s"] = plan.replay.imbalance_s;
   json["replay"]["stages"] = stage_times_json(plan.replay.stages);
   json["nodes"] = strategy.nodes;
+  json["order"] = to_text(strategy.order);
+  if (!strategy.hosts.empty()) json["hosts"] = strategy.hosts;
   json["trace"] = plan.trace.empty() ? Json() : Json(plan.trace);
   return json;
 }
@@ -190,6 +214,7 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
     if (!plan.strategy->replicas.empty())
       json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();
+    json["memory"] = memory_json(plan.book->cluster(), *plan.strategy, *plan.memory);
     json["tokens_per_s"] = run.tokens_per_s;
     json["kwh_per_iteration"] = run.kwh_per_iteration;
     if (run.kwh_total) json["kwh_total"] = *run.kwh_total;

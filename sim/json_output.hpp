@@ -14,6 +14,7 @@ struct ReplayedPlan {
   const ParallelStrategy* strategy = nullptr;
   double total_tokens = 0;
   TimeBand band = {};
+  const std::vector<StageMemory>* memory = nullptr;  // [kind * P + stage]
 };
 std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
 std::string search_json(const SearchReport&);

@@ -17,7 +17,8 @@ LayerLimits::LayerLimits(const PriceBook& book, int most_stages, std::int64_t gl
 bool LayerLimits::may_fit(const Allocation& allocation, const Setting& setting, std::int64_t microbatches) {
   const bool gpipe = setting.schedule == ScheduleKind::gpipe;
   const bool closed = gpipe || setting.schedule == ScheduleKind::one_f_one_b;
-  const bool plain = setting.recompute.method == RecomputeMethod::uniform && setting.recompute.layers == 1;
+  // `block` keeps no less than if it recomputed every layer on its own, as `uniform` by one does.
+  const bool plain = setting.recompute.method == RecomputeMethod::block || setting.recompute.layers == 1;
   const int stages = allocation.stages();
   if (!layers_alike_ || !closed || !plain || stages < 2) return true;
   std::int64_t held = 0;
@@ -47,6 +48,7 @@ const LayerLimits::Limits& LayerLimits::limits(const Allocation& allocation, con
                 setting.micro_batch,
                 setting.sequence_parallel,
                 setting.distributed_optimizer,
+                setting.flash_attention,
                 setting.recompute.granularity};
   const auto found = limits_.find(key);
   if (found != limits_.end()) return found->second;
@@ -59,9 +61,10 @@ LayerLimits::Limits LayerLimits::probe(const Allocation& allocation, const Setti
   middle.runs = {{group, 3}};
   ParallelStrategy strategy =
       strategy_of(middle, setting, global_batch_, book_.precision().sequence, book_.precision().type);
+  strategy.recompute = {setting.recompute.granularity, RecomputeMethod::uniform, 1};
   const auto bytes = [&](int layers, int alive) {
     strategy.parts.assign(3, {0, layers});
-    return stage_memory(book_.model(), strategy, 1, {alive}).total().value();
+    return stage_memory(book_.model(), strategy, 1, {alive}, book_.stack()).total().value();
   };
   const double one = bytes(1, 1);
   const double kept = bytes(1, 2) - one;          // of one layer and one microbatch

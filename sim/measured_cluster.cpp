@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
+#include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
@@ -25,6 +26,8 @@ constexpr std::array kUsualNetworks{
     UsualNetwork{"B300", 8, 800}, UsualNetwork{"GB200", 4, 400}, UsualNetwork{"GB300", 4, 800},
     UsualNetwork{"", 1, 100},
 };
+constexpr double kUsualShare = 0.85;  // of a card's rate that the cost models expect between nodes
+constexpr const char* kRemoteMemory = "InfiniBand";
 constexpr int kDomain = 64;  // GPUs of an NVL72 rack that one job's power-of-two layout uses
 
 struct Network {
@@ -62,22 +65,15 @@ std::optional<Network> said_network(const std::string& text, int gpus_per_node) 
   return std::nullopt;
 }
 
+bool shares_card(const NodeGroup& group) {
+  return group.nics_per_node == 1 && group.gpus_per_node > 1;
+}
+
 Network usual_network(const std::string& gpu) {
   for (const UsualNetwork& usual : kUsualNetworks) {
     if (gpu.rfind(usual.gpu, 0) == 0) return {usual.nics, usual.gigabits};
   }
   return {};
-}
-
-// Names of cards that come in two sizes, the one the row says.
-std::string gpu_name(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  const std::string gpu = run.text("gpu");
-  const double memory = run.number("gpu_mem_gb").value_or(0);
-  if (gpu == "A100" && memory == 40) return "A100-SXM4-40GB";
-  if (gpu == "V100" && memory == 16) return "V100-SXM2-16GB";
-  if (gpu == "H100" && memory == 96) return "H100-SXM5-96GB";
-  if (memory == 0) assumptions.push_back("the usual card of the name " + gpu);
-  return gpu;
 }
 
 }  // namespace
@@ -87,12 +83,12 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
+  const double memory = run.number("gpu_mem_gb").value_or(0);
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), memory);
+  if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
+  if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
-  try {
-    group.gpu = find_gpu(gpu_name(run, assumptions), "run " + run.id());
-  } catch (const InputError&) {
-    return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
-  }
+  group.gpu = *gpu;
   group.name = "gpus";
   const bool rack = says(group.gpu.link, "72-GPU");
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
@@ -104,11 +100,11 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
     assumptions.push_back("network: " + std::to_string(network.nics) + " x " +
                           std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node");
   }
-  // One card that all GPUs of a node reach over shared PCIe gets 0.6 of its rate through (FIDELITY A 5, from
-  // dlperf-v100); of what one card a GPU gets, 0.85, which the cost models know.
-  constexpr double kUsual = 0.85, kSharedCard = 0.6;
-  if (network.nics == 1 && group.gpus_per_node > 1) {
-    network.gigabits *= kSharedCard / kUsual;
+  // Over Ethernet one card that all GPUs of a node share gets 0.6 of its rate through (FIDELITY A 5, from
+  // dlperf-v100, taken for all cards that are not InfiniBand); of what one card a GPU gets, kUsualShare.
+  constexpr double kSharedCard = 0.6;
+  if (network.nics == 1 && group.gpus_per_node > 1 && !says(text, kRemoteMemory)) {
+    network.gigabits *= kSharedCard / kUsualShare;
     assumptions.emplace_back("one network card a node reaches 0.6 of its rate");
   }
   if (rack) {
@@ -127,6 +123,22 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   cluster.name = "published";
   cluster.groups = {group};
   return cluster;
+}
+
+// A ring passes a node's one card by the GPU beside it, and without GPUDirect crosses the uplink of their
+// PCIe switch twice: 6 GB/s on two clusters of four nodes with 100 Gb/s InfiniBand, one of them of 8 V100
+// (NVIDIA/nccl issue 465, nccl-tests issue 29). Messages between stages come from the GPUs behind every
+// switch of the node and are not slowed. Set, and looked up, after dlperf-v100 had been seen (pipelines 19 %
+// too long).
+double shared_card_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
+                               std::vector<std::string>& assumptions) {
+  constexpr BytesPerSecond kThroughOneSwitch{6e9};
+  const NodeGroup& group = cluster.groups.front();
+  if (!shares_card(group) || !says(run.text("interconnect"), kRemoteMemory)) return 1.0;
+  const double share = kThroughOneSwitch / (group.nic.bandwidth * kUsualShare);
+  if (share >= 1) return 1.0;
+  assumptions.emplace_back("no GPUDirect: collectives over one network card a node get 6 GB/s through");
+  return share;
 }
 
 }  // namespace orrery

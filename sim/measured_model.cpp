@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 
+#include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "strategies/model_limits.hpp"
 
@@ -19,23 +20,31 @@ struct Family {
   const char* word;
   MlpKind mlp;
   NormKind norm;
-  bool bias, rotary, learned_positions, tied;
+  bool bias, rotary, learned_positions, tied, causal;
   const char* said;
 };
 constexpr std::array kFamilies{
-    Family{"llama", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+    Family{"llama", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
            "Llama: gated MLP, RMSNorm, rotary, untied"},
-    Family{"qwen", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+    Family{"qwen", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
            "Qwen: gated MLP, RMSNorm, rotary, untied"},
-    Family{"mistral", MlpKind::gated, NormKind::rms_norm, false, true, false, false,
+    Family{"mistral", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
            "Mistral: gated MLP, RMSNorm, rotary, untied"},
-    Family{"nemotron", MlpKind::gelu, NormKind::layer_norm, false, true, false, false,
+    Family{"nemotron", MlpKind::gelu, NormKind::layer_norm, false, true, false, false, true,
            "Nemotron: squared ReLU, LayerNorm, rotary, untied, no biases"},
-    Family{"mpt", MlpKind::gelu, NormKind::layer_norm, false, false, false, true,
+    Family{"mpt", MlpKind::gelu, NormKind::layer_norm, false, false, false, true, true,
            "MPT: GELU, LayerNorm, ALiBi, tied, no biases"},
-    Family{"", MlpKind::gelu, NormKind::layer_norm, true, false, true, true,
+    Family{"bert", MlpKind::gelu, NormKind::layer_norm, true, false, true, true, false,
+           "BERT: GELU, LayerNorm, learned positions, tied, biases, attention both ways"},
+    Family{"", MlpKind::gelu, NormKind::layer_norm, true, false, true, true, true,
            "GPT: GELU, LayerNorm, learned positions, tied, biases"},
 };
+
+// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
+constexpr std::int64_t llama_width(std::int64_t hidden) {
+  constexpr std::int64_t kMultiple = 256;
+  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
 
 const Family& family_of(const std::string& name) {
   const std::string low = lower_case(name);
@@ -43,26 +52,75 @@ const Family& family_of(const std::string& name) {
                        [&](const Family& family) { return low.find(family.word) != std::string::npos; });
 }
 
-// Models that a row names without their shape.
+// Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
+// tell multi-token prediction where the name does not: 260 GFLOP of DeepSeek-V3 with it, 250 without; 84 of
+// Nemotron 3 Super with two depths of it, 76 without.
 struct NamedModel {
   const char* start;  // of the row's name, in lower case
   const char* model;  // built-in
 };
 constexpr std::array kNamed{
-    NamedModel{"qwen3_30b_a3b", "qwen3-30b-a3b"},
-    NamedModel{"qwen3_235b_a22b", "qwen3-235b-a22b"},
-    NamedModel{"gpt oss 120b", "gpt-oss-120b"},
-    NamedModel{"transgan", "transgan"},
+    NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
+    NamedModel{"deepseekv3", "deepseek-v3-mtp"},
+    NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
 
-std::optional<std::string> named_model(const std::string& name) {
-  const auto builtin = builtin_model_names();
+std::optional<std::string> name_of_builtin(const std::string& name) {
+  const std::string low = lower_case(name);
   for (const NamedModel& known : kNamed) {
-    if (name.rfind(known.start, 0) == 0 &&
-        std::find(builtin.begin(), builtin.end(), known.model) != builtin.end())
-      return known.model;
+    if (low.starts_with(known.start)) return known.model;
   }
-  return std::nullopt;
+  return builtin_model_called(name);
+}
+
+// Not stacks of equal layers that attend to themselves.
+constexpr std::array kOtherKinds{"t5", "vit", "swin", "whisper", "unet", "diffusion"};
+
+const char* other_kind(const std::string& name) {
+  const std::string low = lower_case(name);
+  const auto found = std::find_if(kOtherKinds.begin(), kOtherKinds.end(),
+                                  [&](const char* kind) { return low.rfind(kind, 0) == 0; });
+  return found == kOtherKinds.end() ? nullptr : *found;
+}
+
+// The built-in model that the row names, unless what it prints of the shape is another one. A row that prints
+// all that matters of equal dense layers is taken at its word.
+std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
+  const auto name = name_of_builtin(run.text("model"));
+  if (!name) return std::nullopt;
+  ModelSpec model = read_model(*name);
+  const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
+  if ((layers && *layers != model.layer_count()) || (hidden && *hidden != model.hidden)) return std::nullopt;
+  const LayerShape& shape = model.layer(0);
+  const bool printed = layers && hidden && (shape.mlp != MlpKind::gated || run.integer("ffn", kMostFfn));
+  if (printed && model.shapes.size() == 1 && shape.experts == 1) return std::nullopt;
+  return model;
+}
+
+// Shapes of Megatron-LM's first paper (arXiv 1909.08053, table 1), for rows that say the size only.
+struct SizedModel {
+  const char* name;  // of the row, in lower case
+  std::int64_t layers, hidden, heads;
+};
+constexpr std::array kSized{
+    SizedModel{"gpt-2 1.2b", 40, 1536, 16},
+    SizedModel{"gpt-2 4.2b", 64, 2304, 24},
+};
+
+struct SaidShape {
+  std::optional<std::int64_t> layers, hidden, heads;
+};
+SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  const SaidShape said{run.integer("layers", kMostLayers), run.integer("hidden", kMostHidden),
+                       run.integer("heads", kMostHeads)};
+  if (said.layers || said.hidden) return said;
+  const std::string name = lower_case(run.text("model"));
+  for (const SizedModel& known : kSized) {
+    if (name != known.name) continue;
+    assumptions.emplace_back("its shape in arXiv 1909.08053, table 1");
+    return {known.layers, known.hidden, known.heads};
+  }
+  return said;
 }
 
 constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
@@ -72,18 +130,18 @@ constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
 std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
-  if (const auto known = named_model(lower_case(name))) {
-    assumptions.push_back("shape of the built-in model " + *known);
-    return read_model(*known);
+  if (auto known = builtin_of_run(run)) {
+    assumptions.push_back("shape of the built-in model " + known->name);
+    return *std::move(known);
   }
-  const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
+  if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
+  const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const Family& family = family_of(name);
   assumptions.emplace_back(family.said);
   LayerShape shape;
   shape.hidden = *hidden;
-  const auto heads = run.integer("heads", kMostHeads);
   if (!heads) assumptions.emplace_back("heads of 64");
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
   if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
@@ -94,8 +152,9 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
   const auto ffn = run.integer("ffn", kMostFfn);
-  if (!ffn && family.mlp == MlpKind::gated) return Unmapped{"a gated MLP without its width"};
-  shape.ffn = ffn.value_or(4 * *hidden);
+  if (!ffn && family.mlp == MlpKind::gated)
+    assumptions.emplace_back("gated MLPs as wide as Llama's of that size");
+  shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
   ModelSpec model;
   model.name = name;
   model.shapes = {shape};
@@ -108,6 +167,7 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
   model.tied_embeddings = family.tied;
+  model.causal = family.causal;
   model.final_norm = family.norm;
   return model;
 }

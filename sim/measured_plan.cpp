@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
+#include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
@@ -14,38 +15,11 @@ bool says(const std::string& text, const char* word) {
   return text.find(word) != std::string::npos;
 }
 
-// Frameworks by the start of their name in a row.
-struct FrameworkStack {
-  const char* start;
-  const char* stack;
-};
-constexpr std::array kFrameworks{
-    FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
-    FrameworkStack{"NeMo 24.03", "nemo-24.03"},
-    FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
-    FrameworkStack{"torchtitan", "torchtitan"},
-    FrameworkStack{"llm-foundry", "llm-foundry"},
-    FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
-    FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
-    FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
-    FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
-    FrameworkStack{"Megatron-LM", "megatron-lm-2021"},
-    FrameworkStack{"Megatron-Core", "megatron-core"},
-};
-
-std::optional<std::string> stack_name(const MeasuredRun& run) {
-  if (const std::string given = run.text("stack"); !given.empty()) return given;
-  for (const FrameworkStack& known : kFrameworks) {
-    if (run.text("framework").rfind(known.start, 0) == 0) return known.stack;
-  }
-  return std::nullopt;
-}
-
 std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
                                            std::vector<std::string>& assumptions) {
   std::string text = run.text("precision");
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (says(text, "fp4")) return Unmapped{"precision " + run.text("precision") + ": no 4-bit type"};
+  if (says(text, "fp4")) return DataType::fp4;
   if (says(text, "fp8")) return DataType::fp8;
   if (says(text, "fp16")) return DataType::fp16;
   if (says(text, "bf16")) return DataType::bf16;
@@ -155,13 +129,20 @@ struct Degrees {
   int tensor, pipeline, data, context, expert;
 };
 
-std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run) {
+std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
+                                           std::vector<std::string>& assumptions) {
   const auto ways = [&](const char* column) {
     return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
   };
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
+  // What shards the weights alone has one way of the others.
+  const std::string sharding = run.text("optimizer_sharding");
+  if (says(sharding, "FSDP") || says(sharding, "ZeRO")) {
+    d.tensor = std::max(d.tensor, 1);
+    d.pipeline = std::max(d.pipeline, 1);
+  }
   if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
   const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
   if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
@@ -208,9 +189,9 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
                                              const std::optional<SoftwareStack>& stack_override) {
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
   MeasuredPlan plan;
-  const auto name = stack_name(run);
-  if (!name && !stack_override) return Unmapped{"no software stack for " + run.text("framework")};
-  plan.stack = stack_override ? *stack_override : read_stack(*name);
+  const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
+  if (!stack) return Unmapped{"no software stack for " + run.text("framework")};
+  plan.stack = *stack;
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));
@@ -218,6 +199,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   auto cluster = cluster_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
   plan.cluster = std::get<ClusterSpec>(std::move(cluster));
+  plan.stack.network.collectives *= shared_card_collectives(run, plan.cluster, plan.assumptions);
   const auto ways = degrees_of(run);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);

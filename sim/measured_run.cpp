@@ -13,6 +13,7 @@ namespace {
 constexpr std::array kNeeded{"id", "source_key", "gpu", "n_gpus"};
 constexpr std::array kColumns{"id",
                               "source_key",
+                              "source",
                               "gpu",
                               "gpu_mem_gb",
                               "gpus_per_node",

@@ -21,8 +21,7 @@ Seconds MixFitter::least_time(const ReplicaMix& mix, const Setting& setting,
   double rate = 0;  // microbatches a second
   for (std::size_t group = 0; group < mix.replicas.size(); ++group) {
     if (mix.replicas[group] == 0) continue;
-    const ShardKey key{static_cast<int>(group), mix.ways.tensor,          mix.ways.context, 1,
-                       setting.micro_batch,     setting.sequence_parallel};
+    const ShardKey key = shard_key(static_cast<int>(group), mix.ways, setting);
     // Of all layers at once, host and GPU side by side: no split takes less.
     const PartTimes whole =
         least_times(book_.part_times(book_.shard(key), {0, book_.model().layer_count()}, setting.recompute),

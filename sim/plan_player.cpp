@@ -1,32 +1,10 @@
 #include "sim/plan_player.hpp"
 
-#include <cmath>
-
 #include "costmodels/egress.hpp"
 #include "costmodels/folding.hpp"
 #include "costmodels/interruptions.hpp"
 
 namespace orrery {
-namespace {
-
-// Groups that nobody has said the price of.
-std::string unpriced(const ClusterSpec& cluster) {
-  std::string names;
-  for (const NodeGroup& group : cluster.groups) {
-    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
-  }
-  return names;
-}
-
-}  // namespace
-
-std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
-                                          const std::optional<RunCost>& cost) {
-  if (job.deadline && total_time > *job.deadline) return "later than the deadline";
-  if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
-  return cost ? std::string("over the budget")
-              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
-}
 
 std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
                                                      std::vector<StageMemory> memory) {
@@ -41,11 +19,10 @@ std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
   const PlanPrograms& programs = programs_for(priced, plan.strategy);
   if (splits_backward(plan.strategy.schedule)) {
     plan.memory = fitter_.memory_of(plan.strategy, programs);
-    if (fitter_.too_full(plan.strategy, plan.memory))
-      return Infeasible{InfeasibleKind::memory, "out of memory"};
+    if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) return *trouble;
   }
   plan.iteration = estimate_iteration(priced, programs, topology);
-  plan.total_time = total_time(nodes, plan.iteration);
+  plan.total_time = total_time(job_, nodes, plan.iteration);
   plan.cost = cost(nodes, plan.iteration, egress_of(priced, topology));
   if (const auto obstacle = limit_obstacle(nodes, plan.iteration, plan.cost))
     return Infeasible{InfeasibleKind::budget, *obstacle};
@@ -63,11 +40,7 @@ Seconds PlanPlayer::stretched(const std::vector<int>& nodes, Seconds iteration) 
 
 std::optional<std::string> PlanPlayer::limit_obstacle(const std::vector<int>& nodes, Seconds iteration,
                                                       const std::optional<RunCost>& cost) const {
-  return orrery::limit_obstacle(job_, total_time(nodes, iteration), cost);
-}
-
-Seconds PlanPlayer::total_time(const std::vector<int>& nodes, Seconds iteration) const {
-  return stretched(nodes, iteration) * std::ceil(job_.total_tokens / job_.tokens_per_iteration());
+  return orrery::limit_obstacle(job_, total_time(job_, nodes, iteration), cost);
 }
 
 const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {

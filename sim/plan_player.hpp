@@ -40,7 +40,6 @@ class PlanPlayer {
   };
   const PlanPrograms& programs_for(const PricedPlan&, const ParallelStrategy&);
   const Topology& topology_for(const std::vector<int>& nodes);
-  [[nodiscard]] Seconds total_time(const std::vector<int>& nodes, Seconds iteration) const;
 
   const SearchJob& job_;
   const PriceBook& book_;

@@ -42,7 +42,10 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   row.logits = memory.logits;
   row.communication = memory.communication;
   row.reserve = memory.reserve;
-  row.capacity = group_of_stage(book.cluster(), strategy, stage).gpu.memory;
+  const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
+  row.capacity = gpu.memory;
+  row.gpu = gpu.name;
+  row.verdict = to_text(memory_verdict(memory.total(), gpu.memory));
   return row;
 }
 
@@ -139,8 +142,13 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});
   trace.run.push_back({"cluster", to_yaml(book.cluster())});
   trace.run.push_back({"cost_model_digest", origin.cost_models});
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    trace.memory.push_back(memory_row(book, strategy, stage, memory[static_cast<std::size_t>(stage)]));
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const auto at = static_cast<std::size_t>(kind * strategy.pipeline + stage);
+      trace.memory.push_back(memory_row(book, alike, stage, memory[at]));
+      trace.memory.back().kind = kind;
+    }
   }
   trace.activations = activation_curve(trace.timeline, by_part(book, strategy, activation_bytes),
                                        by_part(book, strategy, weight_gradient_bytes));

@@ -69,7 +69,7 @@ struct RunOrigin {
   std::string cost_models;   // digest
 };
 
-// The trace of a replayed plan; its memory is that of the first kind where replicas are unlike. `replay` is
+// The trace of a replayed plan; its memory is that of every kind of replicas, [kind * P + stage]. `replay` is
 // moved from.
 Trace make_trace(const PriceBook&, const ParallelStrategy&, const std::vector<StageMemory>&,
                  ReplayResult& replay, const RunOrigin&, double total_tokens);

@@ -19,10 +19,17 @@
 #include "sim/plan_player.hpp"
 #include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
-#include "strategies/megatron.hpp"
+#include "strategies/rule_book.hpp"
 
 namespace orrery {
 namespace {
+
+// What --explain counts it under.
+std::string memory_reason(const Infeasible& trouble) {
+  return trouble.reason.ends_with(to_text(MemoryVerdict::risky))
+             ? "memory risky: within the error of its count"
+             : "out of memory";
+}
 
 Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
@@ -80,7 +87,7 @@ class Searcher {
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
            const SearchProgress& progress)
       : job_(job),
-        rules_(rules),
+        rules_(job.model, rules),
         models_(models),
         book_(book),
         progress_(progress),
@@ -128,6 +135,11 @@ class Searcher {
     result_.counts.reasons[reason] += count;
   }
 
+  void reject(const Infeasible& trouble) {
+    const bool memory = trouble.kind == InfeasibleKind::memory;
+    reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
+  }
+
   void enumerate() {
     progress_("enumerating", 0, 1);
     space_ = candidate_space(job_);
@@ -153,7 +165,16 @@ class Searcher {
         at.settings.push_back(index);
         book_.need(strategy_of(at.mix, setting, job_.global_batch, job_.sequence, job_.type));
       }
-      if (!at.settings.empty()) mixes_.push_back(std::move(at));
+      if (at.settings.empty()) continue;
+      if (job_.may_reorder()) need_spread_rings(at.mix);
+      mixes_.push_back(std::move(at));
+    }
+  }
+
+  void need_spread_rings(const ReplicaMix& mix) {
+    for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
+      if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
+      book_.need_spread_rings(group, mix.ways.tensor, mix.ways.data * mix.ways.context);
     }
   }
 
@@ -162,10 +183,12 @@ class Searcher {
       if (at.group_fits[static_cast<std::size_t>(group)] == 0) continue;
       for (const FamilyCase& family : at.families) {
         const Setting& setting = space_.families[family.family].common;
-        book_.need(ShardKey{group, at.ways.tensor_of(group), at.ways.context, at.ways.expert,
-                            setting.micro_batch, setting.sequence_parallel});
+        book_.need(shard_key(group, at.ways, setting));
       }
-      book_.need_rings(group, at.ways.tensor_of(group), at.ways.data * at.ways.context, at.ways.expert);
+      const int tensor = at.ways.tensor_of(group);
+      book_.need_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
+      if (job_.may_reorder())
+        book_.need_spread_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 
@@ -330,6 +353,11 @@ class Searcher {
 
   void refine(const Allocation& allocation, Refined refined, std::int64_t microbatches) {
     ++refined_count_;
+    const Setting& setting = space_.settings[refined.setting];
+    if (const auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) {
+      reject(InfeasibleKind::shape, std::string(*obstacle));
+      return;
+    }
     const bool may_fit = limits_.may_fit(allocation, space_.settings[refined.setting], microbatches);
     if (!may_fit && result_.nearest) {
       reject(InfeasibleKind::memory, "out of memory");
@@ -339,7 +367,7 @@ class Searcher {
     const auto fitted = fitter_.fit(plan);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
       if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
+      reject(*trouble);
       return;
     }
     ORRERY_ENSURE(may_fit);
@@ -356,14 +384,9 @@ class Searcher {
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
-    if (rules_.empty()) return false;
-    const ArgumentTable arguments = megatron_arguments(job_.model, strategy);
-    for (const Rule& rule : rules_) {
-      if (!rule.matches(arguments)) continue;
-      reject(InfeasibleKind::rule, "rule: " + rule.text());
-      return true;
-    }
-    return false;
+    const Rule* rule = rules_.dropping(strategy);
+    if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
+    return rule != nullptr;
   }
 
   void play_until(double least_time) {
@@ -385,7 +408,7 @@ class Searcher {
     const auto* trouble = std::get_if<Infeasible>(&played);
     if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
     if (trouble != nullptr) {
-      reject(trouble->kind, trouble->reason);
+      reject(*trouble);
       --result_.counts.evaluated;
       return;
     }
@@ -426,7 +449,7 @@ class Searcher {
     auto fitted = mixer.fit(mix, space_.settings[setting], job_.global_batch);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
       if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(trouble->kind, trouble->kind == InfeasibleKind::memory ? "out of memory" : trouble->reason);
+      reject(*trouble);
       return;
     }
     FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, at, setting};
@@ -461,7 +484,7 @@ class Searcher {
   }
 
   const SearchJob& job_;
-  std::vector<Rule>& rules_;
+  RuleBook rules_;
   const CostModels& models_;
   PriceBook& book_;
   const SearchProgress& progress_;
@@ -488,7 +511,29 @@ class Searcher {
   std::vector<Rated> rated_;
 };
 
+// Groups that nobody has said the price of.
+std::string unpriced(const ClusterSpec& cluster) {
+  std::string names;
+  for (const NodeGroup& group : cluster.groups) {
+    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
+  }
+  return names;
+}
+
 }  // namespace
+
+Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
+  return iteration * interruptions(job.cluster, nodes).stretch *
+         std::ceil(job.total_tokens / job.tokens_per_iteration());
+}
+
+std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
+                                          const std::optional<RunCost>& cost) {
+  if (job.deadline && total_time > *job.deadline) return "later than the deadline";
+  if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
+  return cost ? std::string("over the budget")
+              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
+}
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
                     const SearchProgress& progress) {

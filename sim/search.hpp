@@ -23,6 +23,11 @@ namespace orrery {
 // never (every rejection is counted), where there are many, always.
 enum class Pruning { never, where_large, always };
 
+// How the best plans of a search are laid on the cluster before they are replayed (sim/place_plans.hpp): as
+// the space says; in whichever rank order of Megatron-LM's arguments is faster; and with their hosts numbered
+// anew.
+enum class PlacementSearch { as_given, orders, anneal };
+
 struct SearchJob {
   ModelSpec model;
   ClusterSpec cluster;
@@ -36,7 +41,12 @@ struct SearchJob {
   std::optional<Seconds> deadline;
   int top = 10;
   Pruning pruning = Pruning::where_large;
+  PlacementSearch placement = PlacementSearch::as_given;
 
+  // Whether plans may have another rank order than the default.
+  [[nodiscard]] bool may_reorder() const {
+    return placement != PlacementSearch::as_given || space.orders != SearchSpace().orders;
+  }
   [[nodiscard]] double tokens_per_iteration() const {
     return static_cast<double>(global_batch) * static_cast<double>(sequence);
   }
@@ -75,6 +85,9 @@ struct SearchResult {
   SearchTimes elapsed;
   std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
 };
+
+// Of the whole job, interruptions included.
+Seconds total_time(const SearchJob&, const std::vector<int>& nodes, Seconds iteration);
 
 // Why a plan of this time (interruptions of its nodes included) and money is beyond the job's deadline or
 // budget, in words; absent when it is not.

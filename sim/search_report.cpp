@@ -67,8 +67,13 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
   if (strategy.overlap_param_gather) text += "op ";
+  if (strategy.order != RankOrder::cp_dp_pp) text += "pd ";
+  if (!strategy.hosts.empty()) text += "ho ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
-    text += "re-" + std::string(to_text(strategy.recompute.granularity)) + " ";
+    text += "re-" + std::string(to_text(strategy.recompute.granularity));
+    if (strategy.recompute.method == RecomputeMethod::block)
+      text += ":" + std::to_string(strategy.recompute.layers);
+    text += " ";
   }
   if (!text.empty()) text.pop_back();
   return text.empty() ? "-" : text;
@@ -237,6 +242,8 @@ Table csv_table(const SearchReport& report) {
                            "sequence_parallel",
                            "use_distributed_optimizer",
                            "recompute_granularity",
+                           "recompute_method",
+                           "recompute_num_layers",
                            "estimate_s",
                            "replay_s",
                            "interval_low_s",
@@ -262,6 +269,7 @@ Table csv_table(const SearchReport& report) {
     for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
     const bool on_front =
         std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
+    const bool full = strategy.recompute.granularity == RecomputeGranularity::full;
     const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
     table.rows.push_back({std::to_string(row.rank),
                           yes(on_front),
@@ -277,6 +285,8 @@ Table csv_table(const SearchReport& report) {
                           yes(strategy.sequence_parallel),
                           yes(strategy.distributed_optimizer),
                           recompute_text(strategy.recompute),
+                          full ? std::string(to_text(strategy.recompute.method)) : "-",
+                          full ? std::to_string(strategy.recompute.layers) : "-",
                           fixed(row.estimate.iteration.value(), 6),
                           fixed(row.replayed.iteration.value(), 6),
                           fixed(row.estimate_interval().low.value(), 6),

@@ -39,9 +39,9 @@ bool may_beat_its_price(const NodeGroup& group, const Ways& ways) {
   return leaves_node && group.nics_per_node < group.gpus_per_node;
 }
 
-// Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the GPU
-// go through a stretch side by side, so that it is their sums that count, and either is below the time. `own`:
-// of the GPU alone.
+// Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the
+// GPU go through a stretch side by side, so that it is their sums that count, and either is below the time.
+// `own`: of the GPU alone.
 std::vector<double> part_floor(const std::vector<double>& times, const std::vector<double>& own) {
   double host = kNever;  // of a layer it is slower with than the GPU
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -72,7 +72,8 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     if (recompute.granularity == RecomputeGranularity::full) backward += forward;
     if (recompute.granularity == RecomputeGranularity::selective)
       backward += cost.before[i + 1].attention_core - cost.before[i].attention_core;
-    for (const BlockCost* end : {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
+    for (const BlockCost* end :
+         {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
       if (end == nullptr) continue;
       forward += end->forward;
       backward += end->backward;
@@ -104,6 +105,16 @@ PartTimes least_times(PartTimes times, const NodeGroup& group, const Ways& ways)
   return times;
 }
 
+ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
+  return {.group = group,
+          .tensor = ways.tensor_of(group),
+          .context = ways.context,
+          .expert = ways.expert,
+          .micro_batch = setting.micro_batch,
+          .sequence_parallel = setting.sequence_parallel,
+          .flash_attention = setting.flash_attention};
+}
+
 LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
   const bool as_said = !book.cluster().network && book.cluster().links.empty();
@@ -119,12 +130,17 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
                          .micro_batch = setting.micro_batch,
                          .sequence = precision.sequence,
                          .sequence_parallel = setting.sequence_parallel};
-  const LayerShape& shape = book.model().layer(0);
-  const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
   const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
-  const double held = parameters.dense + parameters.expert;
+  double held = kNever;  // parameters of the smallest layer
+  for (const LayerShape& shape : book.model().shapes) {
+    const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
+    held = std::min(held, parameters.dense + parameters.expert);
+  }
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;
+  // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than inside
+  // one only where NICs are slower than the links there.
+  if (used_nodes == 1 && setting.order != RankOrder::cp_dp_pp) return {};
   const auto seconds = [&](double bytes) {
     if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
     const double out = bytes * (used_nodes - 1) / used_nodes;
@@ -138,7 +154,8 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   return {seconds(held * 2 * gradient), 0};
 }
 
-TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic, const Pipeline& pipeline)
+TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic,
+                     const Pipeline& pipeline)
     : pipeline_(pipeline) {
   std::vector<double> gathered, both;
   double gathered_share = kNever;  // of the work of the model
@@ -249,8 +266,8 @@ double TimeBound::least_money(const StageCounts& least, const StageCounts& most,
   return kRounding * pipeline_.microbatches * reduced_.share * ratio;
 }
 
-// An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all of
-// it, each group more takes from the work of all or adds to it.
+// An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all
+// of it, each group more takes from the work of all or adds to it.
 TimeBound::Excess TimeBound::least_excess(const StageCounts& stages) const {
   Excess best{kNever, kNever};
   double held = 0, inverse = 0;  // at a second of excess
@@ -283,8 +300,8 @@ double TimeBound::time_with(double excess, const StageCounts& stages) const {
   return time;
 }
 
-// Raises an excess, layer by layer, until all layers are held. Which group is where is not known: each may have
-// the places of the most layers.
+// Raises an excess, layer by layer, until all layers are held. Which group is where is not known: each may
+// have the places of the most layers.
 double TimeBound::whole_layer_excess(double excess, const StageCounts& stages) const {
   const int all = std::accumulate(stages.begin(), stages.end(), 0);
   while (true) {
@@ -354,14 +371,9 @@ const BlockTimes& TimeBounds::blocks(const ShardKey& shard, const Ways& of_group
 
 const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& group_fits,
                                    const Setting& setting) {
-  std::vector<int> tensors;
-  for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) tensors.push_back(ways.tensor_of(g));
-  const RateKey key{tensors,
-                    ways.context,
-                    ways.expert,
-                    group_fits,
-                    setting.micro_batch,
-                    setting.sequence_parallel,
+  std::vector<ShardKey> shards;
+  for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) shards.push_back(shard_key(g, ways, setting));
+  const RateKey key{shards, group_fits,
                     setting.recompute.method == RecomputeMethod::block ? RecomputeGranularity::none
                                                                        : setting.recompute.granularity};
   const auto found = rates_.find(key);
@@ -372,9 +384,7 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     rates.blocks.emplace_back(book_.model().layers.size(), kNever);
     if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
-    const ShardKey shard{static_cast<int>(g), tensors[g],          ways.context,
-                         ways.expert,         setting.micro_batch, setting.sequence_parallel};
-    const BlockTimes& times = blocks(shard, ways.of_group(static_cast<int>(g)), setting.recompute);
+    const BlockTimes& times = blocks(shards[g], ways.of_group(static_cast<int>(g)), setting.recompute);
     add_shares(rates, times);
     for (std::size_t i = 0; i < times.forward.size(); ++i)
       rates.blocks[g][i] = times.forward[i] + times.backward[i];

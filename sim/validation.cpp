@@ -86,7 +86,7 @@ Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, 
   return estimate_iteration(priced, make_programs(priced), topology);
 }
 
-// Bytes of the fullest stage, and whether it is too much for its card.
+// Bytes of the fullest stage, and the verdict of the one that fits its card least.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
   StageFitter fitter(*mapped.book);
@@ -100,7 +100,7 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
     const auto at = static_cast<std::size_t>(stage);
     const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
     result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(memory[at].total()));
-    result.over_memory = result.over_memory || least_memory[at].total() > usable_memory(card);
+    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at].total(), card));
   }
 }
 
@@ -120,10 +120,13 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.group = run.group();
   result.trust = kind_of(*mapped.book, mapped.plan.strategies.front());
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
+  // Another program beside Megatron's in the same tables.
+  if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");
-  result.failed = status.rfind("OOM", 0) == 0 || status.rfind("failed", 0) == 0;
+  result.out_of_memory = status.rfind("OOM", 0) == 0;
+  result.failed = result.out_of_memory || status.rfind("failed", 0) == 0;
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
   result.measured_memory = run.number("peak_mem_gb");
   for (const ParallelStrategy& strategy : mapped.plan.strategies) {
@@ -231,9 +234,12 @@ MemoryAccuracy memory_accuracy(const Validation& validation, const std::string& 
   PredictedAndMeasured peaks;
   for (const ValidatedRun& run : validation.runs) {
     if (!group.empty() && run.group != group) continue;
-    result.true_positive += run.failed && run.over_memory;
-    result.false_positive += !run.failed && run.over_memory;
-    result.false_negative += run.failed && !run.over_memory;
+    const bool fits = run.verdict == MemoryVerdict::fits;
+    result.true_positive += run.failed && !fits;
+    result.false_positive += !run.failed && run.verdict == MemoryVerdict::too_big;
+    result.false_negative += run.out_of_memory && fits;
+    result.unexplained += run.failed && !run.out_of_memory && fits;
+    result.risky += !run.failed && run.verdict == MemoryVerdict::risky;
     if (!run.measured_memory) continue;
     peaks.predicted.push_back(run.predicted_memory);
     peaks.measured.push_back(*run.measured_memory);

@@ -10,6 +10,7 @@
 #include "analysis/statistics.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/intervals.hpp"
+#include "costmodels/memory.hpp"
 #include "sim/measured_plan.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -30,16 +31,17 @@ struct ValidationOptions {
 // fastest and the slowest of them.
 struct ValidatedRun {
   std::string id, group;
-  std::string kind;  // its GPU, and "experts" for a mixture of them
+  std::string kind;  // its GPU, "experts" for a mixture of them, and "ZeRO-3" of DeepSpeed
   RunKind trust;
   TimeBand band;    // by the table that comes with Orrery, or of the calibrated stack
   std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
-  double predicted = 0, low = 0, high = 0;  // s
-  std::optional<double> measured_memory;    // GiB, of the fullest GPU
-  double predicted_memory = 0;              // GiB
-  bool failed = false;                      // out of memory, or stopped for a reason nobody wrote down
-  bool over_memory = false;                 // predicted to need more than its card gives
+  double predicted = 0, low = 0, high = 0;      // s
+  std::optional<double> measured_memory;        // GiB, of the fullest GPU
+  double predicted_memory = 0;                  // GiB
+  bool failed = false;                          // out of memory, or stopped for a reason nobody wrote down
+  bool out_of_memory = false;                   // of those, the ones of which the source says so
+  MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage
   std::vector<std::string> assumptions;
 };
 
@@ -66,7 +68,11 @@ struct GroupAccuracy {
 struct MemoryAccuracy {
   std::size_t runs = 0;
   ErrorSummary errors;
-  std::size_t true_positive = 0, false_positive = 0, false_negative = 0;  // out of memory, of all runs
+  // Failed and predicted risky or too big; ran and predicted too big; out of memory by its source and
+  // predicted to fit.
+  std::size_t true_positive = 0, false_positive = 0, false_negative = 0;
+  std::size_t unexplained = 0;  // failed, nobody wrote down why, and predicted to fit
+  std::size_t risky = 0;        // ran, and predicted risky
 };
 
 // Of one group, or of all runs where `group` is empty; of one kind of runs, or of all where `kind` is empty.

@@ -54,16 +54,20 @@ Table groups_table(const Validation& validation) {
 Table memory_table(const Validation& validation) {
   Table table;
   table.columns.push_back({"group"});
-  for (const char* title :
-       {"peaks", "mean %", "bias %", "failed, foreseen", "failed, called safe", "ran, called too big"})
+  for (const char* title : {"peaks", "mean %", "bias %", "failed, foreseen", "out of memory, called safe",
+                            "failed unexplained, fits", "ran, called risky", "ran, called too big"})
     table.columns.push_back({title, Align::right});
   for (const std::string& group : groups_of(validation)) {
     const MemoryAccuracy memory = memory_accuracy(validation, group);
-    if (memory.runs + memory.true_positive + memory.false_negative + memory.false_positive == 0) continue;
+    if (memory.runs + memory.true_positive + memory.false_negative + memory.unexplained + memory.risky +
+            memory.false_positive ==
+        0)
+      continue;
     table.rows.push_back(
         {group, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
          memory.runs > 0 ? signed_percent(memory.errors.bias) : "-", std::to_string(memory.true_positive),
-         std::to_string(memory.false_negative), std::to_string(memory.false_positive)});
+         std::to_string(memory.false_negative), std::to_string(memory.unexplained),
+         std::to_string(memory.risky), std::to_string(memory.false_positive)});
   }
   return table;
 }
@@ -190,7 +194,9 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
       {"rows", memory.runs}, {"mape", number(memory.errors.mean)}, {"bias", number(memory.errors.bias)}};
   json["oom"] = {{"true_positive", memory.true_positive},
                  {"false_positive", memory.false_positive},
-                 {"false_negative", memory.false_negative}};
+                 {"false_negative", memory.false_negative},
+                 {"unexplained", memory.unexplained},
+                 {"risky", memory.risky}};
   json["intervals"] = Json::array();
   for (const Coverage& one : coverage)
     json["intervals"].push_back({{"group", one.name},
@@ -212,6 +218,7 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
                             {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
                             {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
                             {"predicted_gib", run.predicted_memory},
+                            {"memory", to_text(run.verdict)},
                             {"assumptions", run.assumptions}});
   }
   return json.dump(2) + "\n";

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
 
@@ -178,6 +179,7 @@ Answer check_devices(const Case& c) {
       return reason("the stages on group", group.name, "need", used[i], "GPUs;", nodes, "nodes have",
                     available);
   }
+  if (const auto obstacle = hosts_obstacle(c.strategy)) return reason(*obstacle);
   return std::nullopt;
 }
 
@@ -187,11 +189,13 @@ Answer check_split(const LayerShape& shape, int tensor) {
     std::int64_t size;
   };
   for (const Width& width : {Width{"attention heads", shape.heads}, Width{"columns of the MLP", shape.ffn},
-                             Width{"columns of the shared expert", shape.shared_ffn}})
+                             Width{"columns of the shared expert", shape.shared_ffn},
+                             Width{"heads of the state space", shape.state_space.heads},
+                             Width{"groups of the state space", shape.state_space.groups}})
     if (width.size % tensor != 0)
       return reason(width.size, width.name, "are not a multiple of", tensor, "tensor-parallel ways");
   // With fewer key-value heads than ways, each is held by several ranks.
-  if (shape.kv_heads % tensor != 0 && tensor % shape.kv_heads != 0)
+  if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
     return reason(shape.kv_heads, "key-value heads are neither a multiple nor a divisor of", tensor,
                   "tensor-parallel ways");
   return std::nullopt;
@@ -204,6 +208,10 @@ Answer check_sequence(const Case& c, const LayerShape& shape, int tensor) {
   if (s.context > 1 && sequence % (2 * std::int64_t{s.context}) != 0)
     return reason("the sequence of", sequence, "tokens is not a multiple of twice the", s.context,
                   "context-parallel ways");
+  const std::int64_t groups = shape.state_space.groups / tensor;
+  if (shape.has_state_space() && groups % s.context != 0)
+    return reason("the state space has", groups, "groups on each tensor rank, which are not a multiple of",
+                  s.context, "context-parallel ways");
   if (s.sequence_parallel && sequence / s.context % tensor != 0)
     return reason("sequence parallelism splits", sequence / s.context, "tokens, which are not a multiple of",
                   tensor, "tensor-parallel ways");

@@ -33,8 +33,11 @@ std::int64_t gpus_of(const NodeGroup& group) {
 Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
   if (shape.heads % tensor != 0) return "heads do not divide";
   // With fewer key-value heads than ways, each is held by several ranks.
-  if (shape.kv_heads % tensor != 0 && tensor % shape.kv_heads != 0) return "key-value heads do not divide";
+  if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
+    return "key-value heads do not divide";
   if (shape.ffn % tensor != 0 || shape.shared_ffn % tensor != 0) return "width does not divide";
+  if (shape.state_space.heads % tensor != 0 || shape.state_space.groups % tensor != 0)
+    return "state space does not divide";
   return std::nullopt;
 }
 
@@ -230,7 +233,13 @@ std::vector<Setting> settings(const SearchSpace& space) {
       for (const bool parameters : space.overlap_param_gather) {
         setting.overlap_grad_reduce = gradients;
         setting.overlap_param_gather = parameters;
-        all.push_back(setting);
+        for (const RankOrder order : space.orders) {
+          setting.order = order;
+          for (const bool flash : space.flash_attention) {
+            setting.flash_attention = flash;
+            all.push_back(setting);
+          }
+        }
       }
     }
   };
@@ -284,6 +293,8 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
     return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
   }
+  // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
+  if (setting.order != RankOrder::cp_dp_pp && ways.expert > 1) return "expert ways with use_tp_pp_dp_mapping";
   if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
@@ -306,11 +317,21 @@ Obstacle group_obstacle(const NodeGroup& group, const Ways& ways) {
 Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int stages,
                          std::int64_t microbatches) {
   if (stages * setting.chunks > model.layer_count()) return "more stages than layers";
+  // No part has more layers than the model less one for every other part.
+  if (setting.recompute.method == RecomputeMethod::block &&
+      setting.recompute.layers > model.layer_count() - stages * setting.chunks + 1) {
+    return "more layers to recompute than a part can have";
+  }
   if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
   if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
   if (stages < 2) return "interleaved with one pipeline stage";
   if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
   return std::nullopt;
+}
+
+Obstacle order_obstacle(const Setting& setting, int data, int stages) {
+  if (setting.order == RankOrder::cp_dp_pp || (data > 1 && stages > 1)) return std::nullopt;
+  return "use_tp_pp_dp_mapping with one replica or one pipeline stage";
 }
 
 Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, const Allocation& allocation,
@@ -322,6 +343,7 @@ Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, cons
     if (auto obstacle = group_obstacle(cluster.groups[static_cast<std::size_t>(group)], ways.of_group(group)))
       return obstacle;
   }
+  if (auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) return obstacle;
   return stages_obstacle(model, setting, allocation.stages(),
                          global_batch / (setting.micro_batch * ways.data));
 }
@@ -344,7 +366,9 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
   strategy.overlap_param_gather = setting.overlap_param_gather;
+  strategy.flash_attention = setting.flash_attention;
   strategy.recompute = setting.recompute;
+  strategy.order = setting.order;
   for (const auto& [group, stages] : allocation.runs) {
     strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages),
                            {group, allocation.ways().tensor_of(group)});

@@ -60,6 +60,8 @@ struct Setting {
   bool distributed_optimizer = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
+  RankOrder order = RankOrder::cp_dp_pp;
+  bool flash_attention = true;
 };
 
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways
@@ -107,6 +109,8 @@ Obstacle setting_obstacle(const ModelSpec&, const Ways&, const Setting&, std::in
                           std::int64_t sequence);
 Obstacle group_obstacle(const NodeGroup&, const Ways& of_group);
 Obstacle stages_obstacle(const ModelSpec&, const Setting&, int stages, std::int64_t microbatches);
+// A rank order that numbers ranks as the default does.
+Obstacle order_obstacle(const Setting&, int data, int stages);
 // All of them together.
 Obstacle shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&, const Setting&,
                         std::int64_t global_batch, std::int64_t sequence);

@@ -10,14 +10,6 @@
 namespace orrery {
 namespace {
 
-// Multi-head latent attention factors the projections; a cost computed from `heads` and `head_dim` would be
-// wrong.
-ModelSpec refuse_latent_attention(const JsonConfig& config) {
-  config.fail(
-      "model_type",
-      "a model without multi-head latent attention (MLA); its factored projections cannot be expressed yet");
-}
-
 struct Family {
   std::string_view model_type;
   ModelSpec (*read)(const JsonConfig&);
@@ -26,8 +18,8 @@ struct Family {
 constexpr std::array kFamilies{
     Family{"bloom", read_bloom},
     Family{"chatglm", read_chatglm},
-    Family{"deepseek_v2", refuse_latent_attention},
-    Family{"deepseek_v3", refuse_latent_attention},
+    Family{"deepseek_v2", read_deepseek},
+    Family{"deepseek_v3", read_deepseek},
     Family{"falcon", read_falcon},
     Family{"gemma", read_llama_like},
     Family{"gemma2", read_llama_like},
@@ -35,9 +27,11 @@ constexpr std::array kFamilies{
     Family{"glm4", read_llama_like},
     Family{"gpt2", read_gpt2},
     Family{"gpt_neox", read_gpt_neox},
+    Family{"kimi_k2", read_deepseek},
     Family{"llama", read_llama_like},
     Family{"mistral", read_llama_like},
     Family{"mixtral", read_mixture},
+    Family{"nemotron_h", read_nemotron_h},
     Family{"opt", read_opt},
     Family{"phi3", read_llama_like},
     Family{"qwen2", read_llama_like},
@@ -66,8 +60,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::vector<std::string> huggingface_model_types() {
   std::vector<std::string> names;
-  for (const Family& family : kFamilies)
-    if (family.read != refuse_latent_attention) names.emplace_back(family.model_type);
+  for (const Family& family : kFamilies) names.emplace_back(family.model_type);
   return names;
 }
 
@@ -85,6 +78,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
 }
 
 void append_layers(ModelSpec& model, const LayerShape& shape, std::int64_t count) {
+  if (count == 0) return;  // a shape of no layer is none of the model's
   const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);
   const auto index = static_cast<int>(known - model.shapes.begin());
   if (known == model.shapes.end()) model.shapes.push_back(shape);

@@ -20,6 +20,8 @@ void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 // The families, one file each.
 ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, glm4
 ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe
+ModelSpec read_deepseek(const JsonConfig&);    // deepseek_v2, deepseek_v3, kimi_k2
+ModelSpec read_nemotron_h(const JsonConfig&);
 ModelSpec read_gpt2(const JsonConfig&);
 ModelSpec read_gpt_neox(const JsonConfig&);
 ModelSpec read_opt(const JsonConfig&);

@@ -38,54 +38,79 @@ bool equal_parts(const ParallelStrategy& strategy) {
                      [&](const LayerRange& part) { return part.count == strategy.parts.front().count; });
 }
 
-void append_parallel(ArgumentTable& table, const ParallelStrategy& strategy) {
-  const bool interleaved = strategy.chunks > 1;
-  const bool even = equal_parts(strategy);
-  table.emplace_back("world_size", number(world_size(strategy)));
-  table.emplace_back("data_parallel_size", number(strategy.data));
-  table.emplace_back("tensor_model_parallel_size", number(widest_tensor(strategy)));
-  table.emplace_back("pipeline_model_parallel_size", number(strategy.pipeline));
-  table.emplace_back("context_parallel_size", number(strategy.context));
-  table.emplace_back("expert_model_parallel_size", number(strategy.expert));
-  table.emplace_back("num_virtual_stages_per_pipeline_rank", number_or_none(interleaved, strategy.chunks));
-  table.emplace_back(
-      "num_layers_per_virtual_pipeline_stage",
-      number_or_none(interleaved && even, strategy.parts.empty() ? 0 : strategy.parts.front().count));
-  table.emplace_back("pipeline_model_parallel_layout",
-                     even ? Argument(kNone) : text(pipeline_layout(strategy)));
-  // Megatron-LM turns the overlap off where nothing is interleaved.
-  table.emplace_back("overlap_p2p_comm", interleaved && strategy.transfers != TransferMode::blocking);
-  table.emplace_back("sequence_parallel", strategy.sequence_parallel);
-  table.emplace_back("use_distributed_optimizer", strategy.distributed_optimizer);
-  table.emplace_back("overlap_grad_reduce", strategy.overlap_grad_reduce);
-  table.emplace_back("overlap_param_gather", strategy.overlap_param_gather);
+using Strategy = ParallelStrategy;
+
+// Narrower types are those of matrices; the rest trains in bf16.
+bool is_bf16(DataType type) {
+  return type == DataType::bf16 || type == DataType::fp8 || type == DataType::fp4;
 }
 
-void append_batch(ArgumentTable& table, const ParallelStrategy& strategy) {
-  table.emplace_back("micro_batch_size", number(strategy.micro_batch));
-  table.emplace_back("global_batch_size", number(strategy.global_batch));
-  table.emplace_back("seq_length", number(strategy.sequence));
-  table.emplace_back("bf16", strategy.type == DataType::bf16 || strategy.type == DataType::fp8);
-  table.emplace_back("fp16", strategy.type == DataType::fp16);
-  // Megatron-LM names the format: hybrid is E4M3 forward and E5M2 backward.
-  table.emplace_back("fp8_format", strategy.type == DataType::fp8 ? text("hybrid") : Argument(kNone));
+bool is_full(const Strategy& s) {
+  return s.recompute.granularity == RecomputeGranularity::full;
 }
 
-void append_recompute(ArgumentTable& table, const ParallelStrategy& strategy) {
-  const Recompute& recompute = strategy.recompute;
-  const bool any = recompute.granularity != RecomputeGranularity::none;
-  const bool full = recompute.granularity == RecomputeGranularity::full;
-  table.emplace_back("recompute_granularity", any ? text(full ? "full" : "selective") : Argument(kNone));
-  const bool block = recompute.method == RecomputeMethod::block;
-  table.emplace_back("recompute_method", full ? text(block ? "block" : "uniform") : Argument(kNone));
-  table.emplace_back("recompute_num_layers", number_or_none(full, recompute.layers));
-  table.emplace_back("use_flash_attn", strategy.flash_attention);
+Argument granularity(const Strategy& s) {
+  if (s.recompute.granularity == RecomputeGranularity::none) return kNone;
+  return text(to_text(s.recompute.granularity));
+}
+
+Argument layers_of_virtual_stage(const Strategy& s) {
+  return number_or_none(s.chunks > 1 && equal_parts(s), s.parts.empty() ? 0 : s.parts.front().count);
+}
+
+Argument layout(const Strategy& s) {
+  return equal_parts(s) ? Argument(kNone) : text(pipeline_layout(s));
+}
+
+// Of the arguments that say how the model is split and run.
+std::vector<ArgumentRow> strategy_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  return {
+      {"world_size", [](M, S s) { return number(world_size(s)); }},
+      {"data_parallel_size", [](M, S s) { return number(s.data); }},
+      {"tensor_model_parallel_size", [](M, S s) { return number(widest_tensor(s)); }},
+      {"pipeline_model_parallel_size", [](M, S s) { return number(s.pipeline); }},
+      {"context_parallel_size", [](M, S s) { return number(s.context); }},
+      {"expert_model_parallel_size", [](M, S s) { return number(s.expert); }},
+      {"num_virtual_stages_per_pipeline_rank", [](M, S s) { return number_or_none(s.chunks > 1, s.chunks); }},
+      {"num_layers_per_virtual_pipeline_stage", [](M, S s) { return layers_of_virtual_stage(s); }},
+      {"pipeline_model_parallel_layout", [](M, S s) { return layout(s); }},
+      // Megatron-LM turns the overlap off where nothing is interleaved.
+      {"overlap_p2p_comm",
+       [](M, S s) -> Argument { return s.chunks > 1 && s.transfers != TransferMode::blocking; }},
+      {"use_tp_pp_dp_mapping", [](M, S s) -> Argument { return s.order == RankOrder::cp_pp_dp; }},
+      {"sequence_parallel", [](M, S s) -> Argument { return s.sequence_parallel; }},
+      {"use_distributed_optimizer", [](M, S s) -> Argument { return s.distributed_optimizer; }},
+      {"overlap_grad_reduce", [](M, S s) -> Argument { return s.overlap_grad_reduce; }},
+      {"overlap_param_gather", [](M, S s) -> Argument { return s.overlap_param_gather; }},
+      {"micro_batch_size", [](M, S s) { return number(s.micro_batch); }},
+      {"global_batch_size", [](M, S s) { return number(s.global_batch); }},
+      {"seq_length", [](M, S s) { return number(s.sequence); }},
+      {"bf16", [](M, S s) -> Argument { return is_bf16(s.type); }},
+      {"fp16", [](M, S s) -> Argument { return s.type == DataType::fp16; }},
+      // Megatron-LM names the format: hybrid is E4M3 forward and E5M2 backward.
+      {"fp8_format", [](M, S s) { return s.type == DataType::fp8 ? text("hybrid") : Argument(kNone); }},
+      {"fp4_format", [](M, S s) { return s.type == DataType::fp4 ? text("e2m1") : Argument(kNone); }},
+      {"recompute_granularity", [](M, S s) { return granularity(s); }},
+      {"recompute_method",
+       [](M, S s) { return is_full(s) ? text(to_text(s.recompute.method)) : Argument(kNone); }},
+      {"recompute_num_layers", [](M, S s) { return number_or_none(is_full(s), s.recompute.layers); }},
+      {"use_flash_attn", [](M, S s) -> Argument { return s.flash_attention; }},
+  };
+}
+
+// The first shape that `wanted` finds, or the first layer's.
+template <class Wanted>
+const LayerShape& shape_with(const ModelSpec& model, Wanted wanted) {
+  const auto found = std::find_if(model.shapes.begin(), model.shapes.end(), wanted);
+  return found == model.shapes.end() ? model.layer(0) : *found;
 }
 
 std::int64_t dense_ffn(const ModelSpec& model) {
   for (const LayerShape& shape : model.shapes)
-    if (shape.experts == 1) return shape.ffn;
-  return model.layer(0).ffn;
+    if (shape.experts == 1 && shape.has_mlp()) return shape.ffn;
+  return shape_with(model, [](const LayerShape& shape) { return shape.has_mlp(); }).ffn;
 }
 
 const LayerShape& widest_shape(const ModelSpec& model) {
@@ -94,9 +119,25 @@ const LayerShape& widest_shape(const ModelSpec& model) {
   return model.layer(0);
 }
 
+bool is_hybrid(const ModelSpec& model) {
+  return std::any_of(model.shapes.begin(), model.shapes.end(),
+                     [](const LayerShape& shape) { return shape.has_state_space(); });
+}
+
+// One character a layer (Megatron-LM core/ssm/mamba_hybrid_layer_allocation.py).
+std::string hybrid_pattern(const ModelSpec& model) {
+  std::string pattern;
+  for (int i = 0; i < model.layer_count(); ++i) {
+    const LayerShape& shape = model.layer(i);
+    pattern += shape.has_state_space() ? 'M' : shape.has_attention() ? '*' : shape.experts > 1 ? 'E' : '-';
+  }
+  return pattern;
+}
+
 // "[0,1,1,1]", one entry a layer, where some layers are dense and some have experts.
 Argument expert_layers(const ModelSpec& model) {
   std::string pattern;
+  if (is_hybrid(model)) return kNone;  // its pattern says so
   bool dense = false;
   bool sparse = false;
   for (int i = 0; i < model.layer_count(); ++i) {
@@ -107,16 +148,84 @@ Argument expert_layers(const ModelSpec& model) {
   return dense && sparse ? text(pattern + "]") : Argument(kNone);
 }
 
-void append_experts(ArgumentTable& table, const ModelSpec& model) {
+template <class Count>
+Argument of_experts(const ModelSpec& model, Count LayerShape::*count) {
   const LayerShape& shape = widest_shape(model);
-  const bool experts = shape.experts > 1;
-  table.emplace_back("num_experts", number_or_none(experts, shape.experts));
-  table.emplace_back("moe_router_topk", number_or_none(experts, shape.experts_per_token));
-  table.emplace_back("moe_ffn_hidden_size", number_or_none(experts, shape.ffn));
-  table.emplace_back("moe_layer_freq", expert_layers(model));
-  table.emplace_back("moe_shared_expert_intermediate_size",
-                     number_or_none(shape.shared_ffn > 0, shape.shared_ffn));
-  table.emplace_back("moe_shared_expert_gate", shape.shared_gate);
+  return number_or_none(shape.experts > 1, shape.*count);
+}
+
+// Megatron-LM balances by a bias only where scores are sigmoids.
+std::vector<ArgumentRow> expert_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  return {
+      {"num_experts", [](M m, S) { return of_experts(m, &LayerShape::experts); }},
+      {"moe_router_topk", [](M m, S) { return of_experts(m, &LayerShape::experts_per_token); }},
+      {"moe_ffn_hidden_size", [](M m, S) { return of_experts(m, &LayerShape::ffn); }},
+      {"moe_layer_freq", [](M m, S) { return expert_layers(m); }},
+      {"moe_shared_expert_intermediate_size",
+       [](M m, S) { return number_or_none(widest_shape(m).shared_ffn > 0, widest_shape(m).shared_ffn); }},
+      {"moe_shared_expert_gate", [](M m, S) -> Argument { return widest_shape(m).shared_gate; }},
+      {"moe_latent_size",
+       [](M m, S) {
+         return number_or_none(widest_shape(m).expert_hidden > 0, widest_shape(m).expert_hidden);
+       }},
+      {"moe_router_enable_expert_bias", [](M m, S) -> Argument { return widest_shape(m).router_bias; }},
+      {"moe_router_score_function",
+       [](M m, S) { return widest_shape(m).router_bias ? text("sigmoid") : Argument(kNone); }},
+  };
+}
+
+const LayerShape& attention_shape(const ModelSpec& model) {
+  return shape_with(model, [](const LayerShape& one) { return one.has_attention(); });
+}
+bool is_latent(const ModelSpec& model) {
+  return attention_shape(model).latent.kv_rank > 0;
+}
+
+std::vector<ArgumentRow> latent_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  return {
+      {"multi_latent_attention", [](M m, S) -> Argument { return is_latent(m); }},
+      {"q_lora_rank",
+       [](M m, S) {
+         const std::int64_t rank = attention_shape(m).latent.query_rank;
+         return number_or_none(rank > 0, rank);
+       }},
+      {"kv_lora_rank",
+       [](M m, S) { return number_or_none(is_latent(m), attention_shape(m).latent.kv_rank); }},
+      {"qk_head_dim",
+       [](M m, S) {
+         const LayerShape& shape = attention_shape(m);
+         return number_or_none(is_latent(m), shape.head_dim - shape.latent.rope_dim);
+       }},
+      {"qk_pos_emb_head_dim",
+       [](M m, S) { return number_or_none(is_latent(m), attention_shape(m).latent.rope_dim); }},
+      {"v_head_dim", [](M m, S) { return number_or_none(is_latent(m), attention_shape(m).value_width()); }},
+  };
+}
+
+Argument of_state_space(const ModelSpec& model, std::int64_t StateSpace::*count) {
+  const StateSpace& space =
+      shape_with(model, [](const LayerShape& shape) { return shape.has_state_space(); }).state_space;
+  return number_or_none(is_hybrid(model), space.*count);
+}
+
+std::vector<ArgumentRow> hybrid_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  return {
+      {"is_hybrid_model", [](M m, S) -> Argument { return is_hybrid(m); }},
+      {"hybrid_override_pattern",
+       [](M m, S) { return is_hybrid(m) ? text(hybrid_pattern(m)) : Argument(kNone); }},
+      {"mamba_num_heads", [](M m, S) { return of_state_space(m, &StateSpace::heads); }},
+      {"mamba_head_dim", [](M m, S) { return of_state_space(m, &StateSpace::head_dim); }},
+      {"mamba_num_groups", [](M m, S) { return of_state_space(m, &StateSpace::groups); }},
+      {"mamba_state_dim", [](M m, S) { return of_state_space(m, &StateSpace::state); }},
+      // Of the models with such layers Orrery reads Nemotron's, whose plain MLPs have this activation.
+      {"squared_relu", [](M m, S) -> Argument { return is_hybrid(m) && m.layer(0).mlp == MlpKind::gelu; }},
+  };
 }
 
 std::string_view position_embedding(const ModelSpec& model) {
@@ -124,25 +233,31 @@ std::string_view position_embedding(const ModelSpec& model) {
   return model.learned_positions > 0 ? "learned_absolute" : "none";
 }
 
-void append_model(ArgumentTable& table, const ModelSpec& model, const ParallelStrategy& strategy) {
-  const LayerShape& shape = model.layer(0);
-  table.emplace_back("num_layers", number(model.layer_count()));
-  table.emplace_back("hidden_size", number(shape.hidden));
-  table.emplace_back("ffn_hidden_size", number(dense_ffn(model)));
-  table.emplace_back("num_attention_heads", number(shape.heads));
-  table.emplace_back("kv_channels", number(shape.head_dim));
-  table.emplace_back("group_query_attention", shape.kv_heads != shape.heads);
-  table.emplace_back("num_query_groups", number(shape.kv_heads));
-  table.emplace_back("swiglu", shape.mlp == MlpKind::gated);
-  table.emplace_back("normalization", text(shape.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm"));
-  table.emplace_back("add_bias_linear", shape.linear_bias);
-  table.emplace_back("add_qkv_bias", shape.linear_bias || shape.qkv_bias);
-  table.emplace_back("qk_layernorm", shape.qk_norm);
-  table.emplace_back("position_embedding_type", text(position_embedding(model)));
-  table.emplace_back("max_position_embeddings", number(std::max(model.default_sequence, strategy.sequence)));
-  table.emplace_back("untie_embeddings_and_output_weights", !model.tied_embeddings);
-  table.emplace_back("padded_vocab_size", number(model.vocabulary));
-  append_experts(table, model);
+// Of the arguments that say what the model is.
+std::vector<ArgumentRow> model_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  constexpr auto& shape = attention_shape;
+  return {
+      {"num_layers", [](M m, S) { return number(m.layer_count()); }},
+      {"hidden_size", [](M m, S) { return number(shape(m).hidden); }},
+      {"ffn_hidden_size", [](M m, S) { return number(dense_ffn(m)); }},
+      {"num_attention_heads", [](M m, S) { return number(shape(m).heads); }},
+      {"kv_channels", [](M m, S) { return number_or_none(!is_latent(m), shape(m).head_dim); }},
+      {"group_query_attention", [](M m, S) -> Argument { return shape(m).kv_heads != shape(m).heads; }},
+      {"num_query_groups", [](M m, S) { return number(shape(m).kv_heads); }},
+      {"swiglu", [](M m, S) -> Argument { return shape(m).mlp == MlpKind::gated; }},
+      {"normalization",
+       [](M m, S) { return text(shape(m).norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm"); }},
+      {"add_bias_linear", [](M m, S) -> Argument { return shape(m).linear_bias; }},
+      {"add_qkv_bias", [](M m, S) -> Argument { return shape(m).linear_bias || shape(m).qkv_bias; }},
+      // With latent attention: the norms of its narrow vectors.
+      {"qk_layernorm", [](M m, S) -> Argument { return shape(m).qk_norm || is_latent(m); }},
+      {"position_embedding_type", [](M m, S) { return text(position_embedding(m)); }},
+      {"max_position_embeddings", [](M m, S s) { return number(std::max(m.default_sequence, s.sequence)); }},
+      {"untie_embeddings_and_output_weights", [](M m, S) -> Argument { return !m.tied_embeddings; }},
+      {"padded_vocab_size", [](M m, S) { return number(m.vocabulary); }},
+  };
 }
 
 // "t*3" reads better than "ttt" from four on; Megatron-LM unrolls both.
@@ -150,20 +265,46 @@ std::string layers_of(int count) {
   return count > 3 ? "t*" + std::to_string(count) : std::string(static_cast<std::size_t>(count), 't');
 }
 
-// Every argument has a value in one of these: an interleaved plan, and an uneven one.
-ArgumentTable example_of(bool uneven) {
-  LayerShape dense{.hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ffn = 256};
-  LayerShape sparse = dense;
-  sparse.experts = 8;
-  sparse.shared_ffn = 64;
+LayerShape example_attention() {
+  LayerShape shape;
+  shape.hidden = 64;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.head_dim = 16;
+  return shape;
+}
+
+ModelSpec example_model(bool hybrid) {
+  LayerShape first = example_attention();
+  LayerShape second = first;
+  if (hybrid) {
+    second = {};
+    second.state_space = {
+        .heads = 4, .head_dim = 16, .groups = 1, .state = 16, .convolution = 4, .chunk = 16};
+  } else {
+    first.latent = second.latent = {.query_rank = 16, .kv_rank = 16, .rope_dim = 8};
+    first.ffn = 256;
+    second.ffn = 32;
+    second.experts = 8;
+    second.expert_hidden = 32;
+    second.router_bias = true;
+    second.shared_ffn = 64;
+  }
   ModelSpec model;
-  model.shapes = {dense, sparse};
+  model.shapes = {first, second};
   model.layers = {0, 1, 1, 1};
   model.vocabulary = 1000;
+  return model;
+}
+
+// Every argument has a value in one of these: an interleaved plan in 8 bits, and an uneven one of a hybrid
+// model in 4.
+ArgumentTable example_of(bool uneven) {
+  const ModelSpec model = example_model(uneven);
   ParallelStrategy strategy;
   strategy.pipeline = 2;
   strategy.chunks = uneven ? 1 : 2;
-  strategy.type = DataType::fp8;
+  strategy.type = uneven ? DataType::fp4 : DataType::fp8;
   strategy.recompute.granularity = RecomputeGranularity::full;
   strategy.stages.resize(2);
   if (uneven)
@@ -175,14 +316,22 @@ ArgumentTable example_of(bool uneven) {
 
 }  // namespace
 
+const std::vector<ArgumentRow>& argument_rows() {
+  static const std::vector<ArgumentRow> kRows = [] {
+    std::vector<ArgumentRow> rows = strategy_rows();
+    for (const auto& more : {model_rows(), latent_rows(), expert_rows(), hybrid_rows()})
+      rows.insert(rows.end(), more.begin(), more.end());
+    return rows;
+  }();
+  return kRows;
+}
+
 ArgumentTable megatron_arguments(const ModelSpec& model, const ParallelStrategy& strategy) {
   ORRERY_ENSURE(model.layer_count() > 0);
   ArgumentTable table;
-  table.reserve(48);
-  append_parallel(table, strategy);
-  append_batch(table, strategy);
-  append_recompute(table, strategy);
-  append_model(table, model, strategy);
+  table.reserve(argument_rows().size());
+  for (const ArgumentRow& row : argument_rows())
+    table.emplace_back(std::string(row.name), row.value(model, strategy));
   return table;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -18,6 +19,13 @@ namespace orrery {
 // the strategy several (tensor ways of its stages) is the largest. Shapes are those of the model's first
 // layer.
 ArgumentTable megatron_arguments(const ModelSpec&, const ParallelStrategy&);
+
+// One of them: its name, and its value for a strategy.
+struct ArgumentRow {
+  std::string_view name;
+  Argument (*value)(const ModelSpec&, const ParallelStrategy&);
+};
+const std::vector<ArgumentRow>& argument_rows();  // in their order
 
 // "Et*3|(tt|)*2,tttL": E embedding, t layer, L loss, | between model parts in model order, repeats folded.
 // Megatron-LM core/transformer/pipeline_parallel_layer_layout.py.

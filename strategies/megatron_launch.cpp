@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/placement.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -93,52 +96,60 @@ std::string command_line(const ArgumentTable& table) {
   return lines;
 }
 
-// Ranks first .. first + count - 1 in one node. Rank order tp-cp-ep-dp-pp: a stage is a run of ranks, all its
-// replicas.
+// Ranks first_rank .. first_rank + ranks - 1 in one node.
 struct LaunchNode {
   int group = 0;
+  std::int64_t of_group = 0;  // number of the node in its group, in rank order
   std::int64_t first_rank = 0;
   std::int64_t ranks = 0;
   int first_stage = 0;
   int last_stage = 0;
 };
 
-std::int64_t ranks_of_stage(const ParallelStrategy& strategy, int stage) {
-  return std::int64_t{strategy.gpus_of_stage(stage)} * strategy.data;
-}
-
-// Fills nodes in rank order; a stage on another group begins a new node.
+// Runs of neighbouring ranks in one node, as place() lays them; replicas are alike.
 std::vector<LaunchNode> launch_nodes(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
   std::vector<LaunchNode> nodes;
-  std::int64_t next_rank = 0;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+  std::vector<std::int64_t> taken(cluster.groups.size(), 0);  // GPUs of each group
+  std::int64_t rank = 0;
+  for (const TensorGroup& at : tensor_groups(strategy)) {
+    const int group = strategy.stages[static_cast<std::size_t>(at.stage)].group;
     const int capacity = cluster.groups[static_cast<std::size_t>(group)].gpus_per_node;
-    for (std::int64_t left = ranks_of_stage(strategy, stage); left > 0;) {
-      if (nodes.empty() || nodes.back().group != group || nodes.back().ranks == capacity)
-        nodes.push_back({group, next_rank, 0, stage, stage});
-      const std::int64_t taken = std::min(left, capacity - nodes.back().ranks);
-      nodes.back().ranks += taken;
-      nodes.back().last_stage = stage;
-      next_rank += taken;
-      left -= taken;
+    for (int lane = 0; lane < strategy.tensor(at.stage); ++lane, ++rank) {
+      const std::int64_t of_group = taken[static_cast<std::size_t>(group)]++ / capacity;
+      if (nodes.empty() || nodes.back().group != group || nodes.back().of_group != of_group)
+        nodes.push_back({group, of_group, rank, 0, at.stage, at.stage});
+      LaunchNode& node = nodes.back();
+      ++node.ranks;
+      node.first_stage = std::min(node.first_stage, at.stage);
+      node.last_stage = std::max(node.last_stage, at.stage);
     }
   }
   return nodes;
+}
+
+// The node of the cluster that stands for one of the launch: ", on a100.node3".
+std::string host_text(const LaunchNode& node, const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  if (strategy.hosts.empty()) return {};
+  std::int64_t first = 0;  // node of the group
+  for (int group = 0; group < node.group; ++group) first += strategy.nodes[static_cast<std::size_t>(group)];
+  const int host = strategy.hosts[static_cast<std::size_t>(first + node.of_group)];
+  return ", on " + cluster.groups[static_cast<std::size_t>(node.group)].name + ".node" +
+         std::to_string(host - first);
 }
 
 std::string range(std::int64_t first, std::int64_t last) {
   return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
 
-std::string rank_map_text(const std::vector<LaunchNode>& nodes, const ClusterSpec& cluster) {
+std::string rank_map_text(const std::vector<LaunchNode>& nodes, const ParallelStrategy& strategy,
+                          const ClusterSpec& cluster) {
   std::string text;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const LaunchNode& node = nodes[i];
     const NodeGroup& group = cluster.groups[static_cast<std::size_t>(node.group)];
     text += "node " + std::to_string(i) + ": group " + group.name + " (" + group.gpu.name + "), ranks " +
             range(node.first_rank, node.first_rank + node.ranks - 1) + ", stages " +
-            range(node.first_stage, node.last_stage) + "\n";
+            range(node.first_stage, node.last_stage) + host_text(node, strategy, cluster) + "\n";
   }
   return text;
 }
@@ -160,12 +171,19 @@ std::string processes_list(const std::vector<LaunchNode>& nodes) {
   return list;
 }
 
-std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files) {
+struct Program {
+  std::string_view file;  // of Megatron-LM
+  RankOrder order;
+};
+
+std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files,
+                        const Program& program) {
   const std::string count = std::to_string(nodes.size());
   return "#!/usr/bin/env bash\n"
          "# Run on each of the " +
-         count +
-         " nodes, which must be numbered as below (rank order tp-cp-ep-dp-pp):\n"
+         count + " nodes, which must be numbered as below (rank order " +
+         std::string(to_text(program.order)) +
+         "):\n"
          "#   NODE_RANK=0 MASTER_ADDR=<host of node 0> MEGATRON_LM=<its folder> bash launch.sh <more "
          "arguments>\n"
          "# More arguments say what is not part of the plan: data, tokenizer, learning rate, --train-iters.\n"
@@ -189,19 +207,49 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
          " --node-rank \"$NODE_RANK\" \\\n"
          "  --nproc-per-node \"${processes[$NODE_RANK]}\" \\\n"
          "  --master-addr \"$MASTER_ADDR\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
-         "  \"$MEGATRON_LM/pretrain_gpt.py\" \"${arguments[@]}\" \"$@\"\n";
+         "  \"$MEGATRON_LM/" +
+         std::string(program.file) + "\" \"${arguments[@]}\" \"$@\"\n";
 }
 
 using Gaps = std::vector<std::string>;
 
+bool is_hybrid(const ModelSpec& model) {
+  return std::any_of(model.shapes.begin(), model.shapes.end(),
+                     [](const LayerShape& shape) { return shape.has_state_space(); });
+}
+
 LayerShape without_experts(LayerShape shape) {
   shape.experts = shape.experts_per_token = 1;
-  shape.ffn = shape.shared_ffn = 0;
-  shape.shared_gate = false;
+  shape.ffn = shape.shared_ffn = shape.expert_hidden = 0;
+  shape.shared_gate = shape.router_bias = false;
   return shape;
 }
 
+// Megatron-LM's hybrid stack: one part and one norm a layer, all layers of a kind alike.
+Gaps hybrid_gaps(const ModelSpec& model) {
+  for (const LayerShape& shape : model.shapes) {
+    const int parts = int{shape.has_state_space()} + int{shape.has_attention()} + int{shape.has_mlp()};
+    if (parts != 1 || shape.norms != 1)
+      return {"a layer has " + std::to_string(parts) + " parts and " + std::to_string(shape.norms) +
+              " norms; Megatron-LM's hybrid stack has one of each a layer"};
+    for (const LayerShape& other : model.shapes) {
+      const bool alike = shape.has_state_space() == other.has_state_space() &&
+                         shape.has_attention() == other.has_attention() && shape.experts == other.experts;
+      if (alike && shape != other)
+        return {"the model has layers of one kind and different width; Megatron-LM builds each kind alike"};
+    }
+  }
+  return {};
+}
+
 Gaps layer_gaps(const ModelSpec& model) {
+  if (std::any_of(model.shapes.begin(), model.shapes.end(),
+                  [](const LayerShape& shape) { return shape.predicts_more(); }))
+    return {
+        "the model has layers that predict further tokens; Megatron-LM takes them as --mtp-num-layers, "
+        "beside "
+        "the others, which these files do not write"};
+  if (is_hybrid(model)) return hybrid_gaps(model);
   Gaps gaps;
   const LayerShape& first = model.layer(0);
   for (const LayerShape& shape : model.shapes)
@@ -242,22 +290,31 @@ Gaps tensor_gaps(const ParallelStrategy& strategy) {
 
 // torchrun numbers ranks node by node, so a node cannot hold ranks from two places in the pipeline's order.
 Gaps placement_gaps(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
-  std::vector<std::int64_t> nodes(cluster.groups.size(), 0);
-  std::vector<std::int64_t> ranks(cluster.groups.size(), 0);
+  std::set<std::pair<int, std::int64_t>> seen;
+  std::set<int> broken;  // groups
   for (const LaunchNode& node : launch_nodes(strategy, cluster)) {
-    ++nodes[static_cast<std::size_t>(node.group)];
-    ranks[static_cast<std::size_t>(node.group)] += node.ranks;
+    if (!seen.emplace(node.group, node.of_group).second) broken.insert(node.group);
   }
   Gaps gaps;
-  for (std::size_t group = 0; group < nodes.size(); ++group) {
-    const std::int64_t capacity = cluster.groups[group].gpus_per_node;
-    const std::int64_t packed = (ranks[group] + capacity - 1) / capacity;
-    if (nodes[group] > packed)
-      gaps.push_back("the stages of group " + cluster.groups[group].name +
-                     " share nodes although stages of another " +
-                     "group stand between them; torchrun numbers the ranks of a node in one run");
-  }
+  for (const int group : broken)
+    gaps.push_back("the stages of group " + cluster.groups[static_cast<std::size_t>(group)].name +
+                   " share nodes although stages of another " +
+                   "group stand between them; torchrun numbers the ranks of a node in one run");
   return gaps;
+}
+
+// Megatron-LM training/initialize.py gives initialize_model_parallel one of two orders. With ranks of the
+// pipeline before those of the data, core/parallel_state.py wants as many replicas of experts as of the rest.
+Gaps order_gaps(const ParallelStrategy& strategy) {
+  if (strategy.order == RankOrder::cp_dp_pp) return {};
+  if (strategy.order != RankOrder::cp_pp_dp)
+    return {"the rank order is " + std::string(to_text(strategy.order)) +
+            "; Megatron-LM's arguments have tp-cp-ep-dp-pp and, with --use-tp-pp-dp-mapping, tp-cp-ep-pp-dp"};
+  if (strategy.expert > 1 && strategy.pipeline > 1)
+    return {
+        "experts are spread over replicas in the rank order tp-cp-ep-pp-dp; Megatron-LM has that in "
+        "tp-cp-ep-dp-pp"};
+  return {};
 }
 
 // Megatron-LM core/num_microbatches_calculator.py: global batch / (micro batch x data-parallel size) for all.
@@ -291,7 +348,14 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
         "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
         "Megatron-LM waits for it");
   if (strategy.type == DataType::tf32)
-    gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16 or fp8");
+    gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16, fp8 or fp4");
+  const bool uneven = std::any_of(strategy.parts.begin(), strategy.parts.end(), [&](const LayerRange& part) {
+    return part.count != strategy.parts.front().count;
+  });
+  if (is_hybrid(model) && (uneven || strategy.chunks > 1))
+    gaps.emplace_back(
+        "a hybrid model in unequal parts or with virtual stages; Megatron-LM splits it evenly, one part a "
+        "rank");
   const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),
                                    [](const LayerShape& shape) { return shape.experts > 1; });
   if (experts && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
@@ -304,8 +368,8 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
 std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStrategy& strategy,
                                        const ClusterSpec& cluster) {
   Gaps gaps = model_gaps(model);
-  for (const Gaps& more :
-       {strategy_gaps(model, strategy), tensor_gaps(strategy), replica_gaps(strategy, cluster)})
+  for (const Gaps& more : {strategy_gaps(model, strategy), tensor_gaps(strategy), order_gaps(strategy),
+                           replica_gaps(strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());
   return gaps;
 }
@@ -318,8 +382,11 @@ std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec
   const auto nodes = launch_nodes(strategy, cluster);
   LaunchFiles files;
   files.arguments = command_line(megatron_arguments(model, strategy));
-  files.rank_map = rank_map_text(nodes, cluster);
-  files.script = script_text(nodes, files);
+  files.rank_map = rank_map_text(nodes, strategy, cluster);
+  const bool hybrid = is_hybrid(model);
+  if (hybrid) files.arguments += "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n";
+  files.script =
+      script_text(nodes, files, {hybrid ? "pretrain_mamba.py" : "pretrain_gpt.py", strategy.order});
   return files;
 }
 

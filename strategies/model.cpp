@@ -8,30 +8,62 @@ std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
   return kind == NormKind::layer_norm ? 2 * width : width;
 }
 
+// The projections to queries, keys and values.
+std::int64_t latent_parameters(const LayerShape& shape) {
+  const LatentAttention& latent = shape.latent;
+  const std::int64_t query = shape.heads * shape.head_dim;
+  const std::int64_t key_value = shape.heads * (shape.head_dim - latent.rope_dim + shape.value_width());
+  std::int64_t count = shape.hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank * key_value;
+  count += norm_parameters(shape.norm, latent.kv_rank);
+  if (latent.query_rank == 0) return count + shape.hidden * query;
+  return count + latent.query_rank * (shape.hidden + query) + norm_parameters(shape.norm, latent.query_rank);
+}
+
 std::int64_t attention_parameters(const LayerShape& shape) {
   const std::int64_t query = shape.heads * shape.head_dim;
-  const std::int64_t key_value = 2 * shape.kv_heads * shape.head_dim;
-  std::int64_t count = shape.hidden * (query + key_value) + query * shape.hidden;
+  const std::int64_t key_value = shape.kv_heads * (shape.head_dim + shape.value_width());
+  const bool latent = shape.latent.kv_rank > 0;
+  std::int64_t count = latent ? latent_parameters(shape) : shape.hidden * (query + key_value);
+  count += shape.heads * shape.value_width() * shape.hidden;
   if (shape.linear_bias || shape.qkv_bias) count += query + key_value;
   if (shape.linear_bias || shape.projection_bias) count += shape.hidden;
   if (shape.qk_norm) count += 2 * norm_parameters(shape.norm, shape.head_dim);
   return count;
 }
 
-std::int64_t mlp_parameters(const LayerShape& shape, std::int64_t width) {
+// The convolution has a bias; each head a time-step bias, a decay and a skip weight (arXiv 2405.21060,
+// section 7).
+std::int64_t state_space_parameters(const LayerShape& shape) {
+  const StateSpace& space = shape.state_space;
+  const std::int64_t matrices = shape.hidden * (space.projected() + space.inner());
+  return matrices + space.convolved() * (space.convolution + 1) + 3 * space.heads + space.inner();
+}
+
+// One MLP of `width` on tokens of `hidden`.
+std::int64_t mlp_parameters(const LayerShape& shape, std::int64_t hidden, std::int64_t width) {
   const std::int64_t inputs = shape.mlp == MlpKind::gated ? 2 : 1;
-  std::int64_t count = (inputs + 1) * shape.hidden * width;
-  if (shape.linear_bias || shape.mlp_bias) count += inputs * width + shape.hidden;
+  std::int64_t count = (inputs + 1) * hidden * width;
+  if (shape.linear_bias || shape.mlp_bias) count += inputs * width + hidden;
+  return count;
+}
+
+std::int64_t router_parameters(const LayerShape& shape) {
+  std::int64_t count = shape.hidden * shape.experts + (shape.router_bias ? shape.experts : 0);
+  if (shape.expert_hidden > 0) count += 2 * shape.hidden * shape.expert_hidden;
   return count;
 }
 
 std::int64_t layer_parameters_with(const LayerShape& shape, std::int64_t experts) {
   std::int64_t count = shape.norms * norm_parameters(shape.norm, shape.hidden);
-  count += attention_parameters(shape);
-  count += experts * mlp_parameters(shape, shape.ffn);
-  if (shape.experts > 1) count += shape.hidden * shape.experts;  // the router
-  if (shape.shared_ffn > 0) count += mlp_parameters(shape, shape.shared_ffn);
+  if (shape.has_attention()) count += attention_parameters(shape);
+  if (shape.has_state_space()) count += state_space_parameters(shape);
+  if (shape.has_mlp()) count += experts * mlp_parameters(shape, shape.routed_hidden(), shape.ffn);
+  if (shape.experts > 1) count += router_parameters(shape);
+  if (shape.shared_ffn > 0) count += mlp_parameters(shape, shape.hidden, shape.shared_ffn);
   if (shape.shared_gate) count += shape.hidden;
+  if (shape.joins_embedding)
+    count += 2 * shape.hidden * shape.hidden + 2 * norm_parameters(shape.norm, shape.hidden);
+  if (shape.predicted_vocabulary > 0) count += norm_parameters(shape.norm, shape.hidden);
   return count;
 }
 
@@ -40,9 +72,11 @@ double layer_flops(const LayerShape& shape, std::int64_t sequences, std::int64_t
   const std::int64_t sequence = shape.sequence > 0 ? shape.sequence : model_sequence;
   const std::int64_t attended = shape.attention_window > 0 ? shape.attention_window : sequence;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(sequence);
-  const double width = static_cast<double>(shape.heads * shape.head_dim);
+  const double widths = static_cast<double>(shape.heads * (shape.head_dim + shape.value_width()));
+  const double head = 6.0 * static_cast<double>(shape.predicted_vocabulary * shape.hidden);
+  const double scan = static_cast<double>(shape.state_space.inner() * shape.state_space.state);
   return tokens * (6.0 * static_cast<double>(active_layer_parameters(shape)) +
-                   12.0 * width * static_cast<double>(attended) * causal_factor);
+                   6.0 * widths * static_cast<double>(attended) * causal_factor + 21.0 * scan + head);
 }
 
 }  // namespace

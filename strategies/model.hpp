@@ -11,12 +11,41 @@ namespace orrery {
 enum class NormKind { layer_norm, rms_norm };
 enum class MlpKind { gelu, gated };  // two matrices (GELU, ReLU), or three (SwiGLU, GeGLU)
 
-// The shape of one transformer layer. All counts are of the whole model, before any split.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): queries, and keys with values,
+// come from narrow vectors that are normalised before they are projected up to all heads.
+struct LatentAttention {
+  std::int64_t query_rank = 0;  // width of the queries' vector; 0: they come straight from the hidden state
+  std::int64_t kv_rank = 0;     // width of the keys' and values'; 0: the layer has no latent attention
+  std::int64_t rope_dim = 0;    // rotary part of each query's head_dim; its key is one for all heads
+  bool operator==(const LatentAttention&) const = default;
+};
+
+// Mamba-2 mixer in the place of attention (arXiv 2405.21060, section 7): one projection to gate, values, B, C
+// and time steps, a short convolution, the scan over a state of head_dim x state for each head, a gated norm,
+// and a projection back. `groups` heads share B and C as query groups share keys.
+struct StateSpace {
+  std::int64_t heads = 0;  // 0: the layer has none
+  std::int64_t head_dim = 0;
+  std::int64_t groups = 0;
+  std::int64_t state = 0;
+  std::int64_t convolution = 0;  // tokens its kernel reaches
+  std::int64_t chunk = 0;        // tokens that are scanned together
+  [[nodiscard]] std::int64_t inner() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t convolved() const { return inner() + 2 * groups * state; }
+  [[nodiscard]] std::int64_t projected() const { return inner() + convolved() + heads; }
+  bool operator==(const StateSpace&) const = default;
+};
+
+// The shape of one transformer layer. All counts are of the whole model, before any split. Hybrid models have
+// layers of one part only: without `heads` there is no attention, without `ffn` no MLP.
 struct LayerShape {
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  // = heads without grouped queries
-  std::int64_t head_dim = 0;
+  std::int64_t kv_heads = 0;   // = heads without grouped queries
+  std::int64_t head_dim = 0;   // of queries and keys
+  std::int64_t value_dim = 0;  // of values where that differs; 0: head_dim
+  LatentAttention latent = {};
+  StateSpace state_space = {};
   std::int64_t ffn = 0;  // of one expert where there are experts
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;
@@ -30,11 +59,25 @@ struct LayerShape {
   bool rotary = false;
   std::int64_t experts = 1;  // 1: dense
   std::int64_t experts_per_token = 1;
+  std::int64_t expert_hidden = 0;  // width at which tokens visit experts, projected down and up again around
+                                   // them (Nemotron-3 Super); 0: hidden
+  bool router_bias = false;     // one for each expert, that balances their load (DeepSeek-V3)
   std::int64_t shared_ffn = 0;  // width of the expert every token visits; 0: none
   bool shared_gate = false;     // a learned scalar gate on that expert (Qwen2-MoE)
+  // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): the first layer of a depth joins the
+  // hidden state with the embedding of the next token, the last one predicts through the model's own norm and
+  // head.
+  bool joins_embedding = false;           // two norms and a projection from 2 x hidden before the layer
+  std::int64_t predicted_vocabulary = 0;  // a norm, the logits and their loss after the layer; 0: none
   std::int64_t sequence = 0;  // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
   std::int64_t attention_window =
       0;  // attention stays within blocks of this many tokens; 0: the whole sequence
+  [[nodiscard]] bool has_attention() const { return heads > 0; }
+  [[nodiscard]] bool has_state_space() const { return state_space.heads > 0; }
+  [[nodiscard]] bool predicts_more() const { return joins_embedding || predicted_vocabulary > 0; }
+  [[nodiscard]] bool has_mlp() const { return ffn > 0; }
+  [[nodiscard]] std::int64_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }
+  [[nodiscard]] std::int64_t routed_hidden() const { return expert_hidden > 0 ? expert_hidden : hidden; }
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -75,10 +118,11 @@ std::int64_t embedding_parameters(const ModelSpec&);  // word and position table
 std::int64_t head_parameters(const ModelSpec&);       // final norm, and the output matrix where not tied
 std::int64_t total_parameters(const ModelSpec&);
 
-// Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 12 x layers x heads
-// x head_dim x sequence x tokens, no recompute (SEMANTICS 5). Input embedding excluded, head included. A
-// layer with its own `sequence` counts its own tokens, and one with an `attention_window` attends to that
-// many.
+// Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 6 x layers x heads
+// x (head_dim + value_dim) x sequence x tokens, no recompute (SEMANTICS 5). The scan of a state space counts
+// as Megatron-LM counts it: 3 x 7 x inner width x state a token (megatron/training/training.py,
+// mamba_layer_flops). Input embedding excluded, head included. A layer with its own `sequence` counts its own
+// tokens, and one with an `attention_window` attends to that many.
 enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 

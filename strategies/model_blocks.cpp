@@ -34,6 +34,28 @@ NormKind norm_kind(const YamlValue& value) {
   value.fail("layer_norm or rms_norm");
 }
 
+void read_latent(const YamlValue& latent, LayerShape& shape) {
+  latent.allow_keys({"query_rank", "kv_rank", "rope_dim"});
+  shape.latent = {.query_rank = integer_or(latent, "query_rank", 0, kMostHidden),
+                  .kv_rank = latent.at("kv_rank").integer(1, kMostHidden),
+                  .rope_dim = latent.at("rope_dim").integer(1, kMostHeadDim)};
+  if (shape.latent.rope_dim >= shape.head_dim)
+    latent.at("rope_dim").fail("less than head_dim " + std::to_string(shape.head_dim));
+  if (shape.kv_heads != shape.heads) latent.fail("no kv_heads beside it: every head has keys of its own");
+}
+
+void read_state_space(const YamlValue& space, LayerShape& shape) {
+  space.allow_keys({"heads", "head_dim", "groups", "state", "convolution", "chunk"});
+  shape.state_space = {.heads = space.at("heads").integer(1, kMostHeads),
+                       .head_dim = space.at("head_dim").integer(1, kMostHeadDim),
+                       .groups = space.at("groups").integer(1, kMostHeads),
+                       .state = space.at("state").integer(1, kMostHeadDim),
+                       .convolution = space.at("convolution").integer(1, kMostHeadDim),
+                       .chunk = space.at("chunk").integer(1, kMostSequence)};
+  if (shape.state_space.heads % shape.state_space.groups != 0)
+    space.at("groups").fail("a divisor of heads " + std::to_string(shape.state_space.heads));
+}
+
 void read_heads(const YamlValue& block, LayerShape& shape) {
   shape.heads = block.at("heads").integer(1, kMostHeads);
   shape.kv_heads = shape.heads;
@@ -54,20 +76,40 @@ void read_heads(const YamlValue& block, LayerShape& shape) {
 void read_experts(const YamlValue& block, LayerShape& shape) {
   const auto experts = block.find("experts");
   if (!experts) return;
+  if (!block.find("ffn")) experts->fail("an ffn beside it: the width of one expert");
   shape.experts = experts->integer(1, kMostExperts);
   shape.experts_per_token = block.at("experts_per_token").integer(1, shape.experts);
   shape.shared_ffn = integer_or(block, "shared_ffn", 0, kMostFfn);
+  shape.expert_hidden = integer_or(block, "expert_hidden", 0, kMostHidden);
+  shape.router_bias = boolean_or(block, "router_bias", false);
 }
 
 LayerShape read_block(const YamlValue& block) {
-  block.allow_keys({"repeat", "hidden", "heads", "kv_heads", "head_dim", "ffn", "mlp", "norm", "norms",
-                    "bias", "qkv_bias", "qk_norm", "rotary", "parallel_residual", "experts",
-                    "experts_per_token", "shared_ffn", "sequence", "attention_window"});
+  block.allow_keys({"repeat",      "hidden",
+                    "heads",       "kv_heads",
+                    "head_dim",    "ffn",
+                    "mlp",         "norm",
+                    "norms",       "bias",
+                    "qkv_bias",    "qk_norm",
+                    "rotary",      "parallel_residual",
+                    "experts",     "experts_per_token",
+                    "shared_ffn",  "expert_hidden",
+                    "router_bias", "value_dim",
+                    "latent",      "state_space",
+                    "sequence",    "attention_window"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
-  read_heads(block, shape);
-  shape.ffn = block.at("ffn").integer(1, kMostFfn);
-  shape.mlp = mlp_kind(block.at("mlp"));
+  const auto space = block.find("state_space");
+  if (space) read_state_space(*space, shape);
+  // A layer of one part has no attention or no MLP.
+  if (block.find("heads")) read_heads(block, shape);
+  if (!shape.has_attention() && !space && !block.find("ffn")) block.fail("heads, a state_space or an ffn");
+  if (const auto value_dim = block.find("value_dim")) shape.value_dim = value_dim->integer(1, kMostHeadDim);
+  if (const auto latent = block.find("latent")) read_latent(*latent, shape);
+  if (const auto ffn = block.find("ffn")) {
+    shape.ffn = ffn->integer(1, kMostFfn);
+    shape.mlp = mlp_kind(block.at("mlp"));
+  }
   shape.norm = norm_kind(block.at("norm"));
   if (const auto norms = block.find("norms")) shape.norms = static_cast<int>(norms->integer(0, 4));
   shape.linear_bias = boolean_or(block, "bias", true);

@@ -12,7 +12,10 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 double load(const StageLoad& stage, int first, int end) {
   const std::vector<double>& before = stage.before->whole;
-  return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(first)];
+  const double whole = before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(first)];
+  if (stage.repeated == 0) return whole;
+  const auto last = static_cast<std::size_t>(std::min(first + stage.repeated, end));
+  return whole + stage.before->repeat[last] - stage.before->repeat[static_cast<std::size_t>(first)];
 }
 
 int layer_count(const std::vector<StageLoad>& stages) {

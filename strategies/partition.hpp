@@ -13,11 +13,16 @@ namespace orrery {
 // i; embedding and head are with the first and the last layer. Does not fall.
 struct PrefixTimes {
   std::vector<double> forward, whole;
+  // Likewise seconds that the backward takes more through layers that are recomputed; empty: none.
+  std::vector<double> repeat = {};
 };
 
 struct StageLoad {
   const PrefixTimes* before = nullptr;  // a stage with layers i .. j - 1 takes before[j] - before[i]
   int most_layers = 0;                  // that fit in memory
+  // The first so many layers of the stage are recomputed (Megatron-LM's `block`). Splits are exact then where
+  // all layers are alike.
+  int repeated = 0;
 };
 
 // At least one layer a stage. Exact: the largest load is the least possible among all contiguous splits that

@@ -10,17 +10,21 @@ namespace {
 
 // Far above any cluster, and small enough that products of degrees stay within 64 bits.
 constexpr std::int64_t kMostWays = 1 << 16;
+constexpr std::int64_t kMostHosts = 1 << 24;
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 32;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 32;
 
 constexpr std::string_view kAuto = "auto";  // microbatches of a replica
 
-constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8};
+constexpr std::array kTypes{DataType::fp32, DataType::tf32, DataType::fp16,
+                            DataType::bf16, DataType::fp8,  DataType::fp4};
 constexpr std::array kSchedules{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                                 ScheduleKind::zb_h1, ScheduleKind::zb_h2,       ScheduleKind::zb_v};
 constexpr std::array kTransfers{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped};
 constexpr std::array kGranularities{RecomputeGranularity::none, RecomputeGranularity::selective,
                                     RecomputeGranularity::full};
+constexpr std::array kOrders{RankOrder::cp_dp_pp, RankOrder::cp_pp_dp, RankOrder::dp_cp_pp,
+                             RankOrder::dp_pp_cp, RankOrder::pp_cp_dp, RankOrder::pp_dp_cp};
 constexpr std::array kMethods{RecomputeMethod::uniform, RecomputeMethod::block};
 
 const std::vector<std::string> kKeys{"model",
@@ -37,6 +41,8 @@ const std::vector<std::string> kKeys{"model",
                                      "schedule",
                                      "transfers",
                                      "nodes",
+                                     "order",
+                                     "hosts",
                                      "sequence_parallel",
                                      "distributed_optimizer",
                                      "overlap_grad_reduce",
@@ -145,6 +151,10 @@ void read_lists(const YamlValue& top, ParallelStrategy& strategy) {
                          " stages");
   for (const YamlValue& item : top.at("nodes").items())
     strategy.nodes.push_back(static_cast<int>(item.integer(0, kMostWays)));
+  if (const auto hosts = top.find("hosts")) {
+    for (const YamlValue& item : hosts->items())
+      strategy.hosts.push_back(static_cast<int>(item.integer(0, kMostHosts)));
+  }
 }
 
 // Names and paths hold any character; between double quotes YAML escapes them.
@@ -185,11 +195,19 @@ std::string replicas_to_yaml(const ParallelStrategy& strategy) {
   return text;
 }
 
+std::string hosts_to_yaml(const ParallelStrategy& strategy) {
+  if (strategy.hosts.empty()) return {};
+  std::string text;
+  for (const int host : strategy.hosts) text += (text.empty() ? "" : ", ") + std::to_string(host);
+  return "hosts: [" + text + "]  # the node that stands for each node in rank order\n";
+}
+
 std::string lists_to_yaml(const ParallelStrategy& strategy) {
   std::string text = "nodes: [";
   for (std::size_t i = 0; i < strategy.nodes.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(strategy.nodes[i]);
-  text += "]  # of each node group of the cluster\nstages:  # one a pipeline rank\n";
+  text += "]  # of each node group of the cluster\n" + hosts_to_yaml(strategy) +
+          "stages:  # one a pipeline rank\n";
   for (const StageDevices& stage : strategy.stages) {
     const std::string group =
         strategy.replicas.empty() ? "group: " + std::to_string(stage.group) + ", " : std::string();
@@ -228,6 +246,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_choice(top, "type", kTypes, strategy.type);
   read_choice(top, "schedule", kSchedules, strategy.schedule);
   read_choice(top, "transfers", kTransfers, strategy.transfers);
+  read_choice(top, "order", kOrders, strategy.order);
   read_boolean(top, "sequence_parallel", strategy.sequence_parallel);
   read_boolean(top, "distributed_optimizer", strategy.distributed_optimizer);
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
@@ -248,7 +267,7 @@ std::string to_yaml(const Plan& plan) {
          line("chunks", strategy.chunks) + line("micro_batch", strategy.micro_batch) +
          line("global_batch", strategy.global_batch) + line("sequence", strategy.sequence) +
          line("type", to_text(strategy.type)) + line("schedule", to_text(strategy.schedule)) +
-         line("transfers", to_text(strategy.transfers)) +
+         line("transfers", to_text(strategy.transfers)) + line("order", to_text(strategy.order)) +
          yes_or_no("sequence_parallel", strategy.sequence_parallel) +
          yes_or_no("distributed_optimizer", strategy.distributed_optimizer) +
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +

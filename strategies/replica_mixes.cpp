@@ -105,6 +105,7 @@ Obstacle mix_obstacle(const ModelSpec& model, const ClusterSpec& cluster, const 
                       const Setting& setting, std::int64_t global_batch, std::int64_t sequence) {
   if (setting.chunks > 1) return "virtual stages with unlike replicas";
   if (splits_backward(setting.schedule)) return "a schedule that splits the backward with unlike replicas";
+  if (auto obstacle = order_obstacle(setting, mix.ways.data, mix.stages)) return obstacle;
   if (auto obstacle = ways_obstacle(model, mix.ways, sequence)) return obstacle;
   const std::int64_t microbatches = global_batch / setting.micro_batch;
   if (global_batch % setting.micro_batch != 0) return "the batch does not divide";

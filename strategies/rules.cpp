@@ -289,6 +289,12 @@ Rule::~Rule() = default;
 Rule::Rule(Rule&&) noexcept = default;
 Rule& Rule::operator=(Rule&&) noexcept = default;
 
+std::vector<std::string> Rule::arguments() const {
+  std::vector<std::string> names;
+  for (const auto& binding : program_->bindings) names.push_back(binding->name);
+  return names;
+}
+
 bool Rule::matches(const ArgumentTable& table) const {
   return program_->matches(table, text_);
 }

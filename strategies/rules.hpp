@@ -31,6 +31,8 @@ class Rule {
   // must not be evaluated by two threads at once: the values are bound inside.
   [[nodiscard]] bool matches(const ArgumentTable&) const;
   [[nodiscard]] const std::string& text() const { return text_; }
+  // The arguments it names, without `$`, each once, in the order of the text.
+  [[nodiscard]] std::vector<std::string> arguments() const;
 
  private:
   struct Program;

@@ -7,21 +7,25 @@ namespace orrery {
 namespace {
 
 constexpr std::int64_t kMostWays = 65'536;
+constexpr std::int64_t kMostLayerCount = 1024;
 
 // A list without repeats, or a single value.
 template <class T, class Read>
-void read_list(const YamlValue& root, const std::string& key, std::vector<T>& list, Read read) {
-  const auto value = root.find(key);
-  if (!value) return;
+void read_items(const YamlValue& value, std::vector<T>& list, Read read) {
   const std::vector<YamlValue> items =
-      value->kind() == YamlValue::Kind::list ? value->items() : std::vector<YamlValue>{*value};
-  if (items.empty()) value->fail("at least one choice");
+      value.kind() == YamlValue::Kind::list ? value.items() : std::vector<YamlValue>{value};
+  if (items.empty()) value.fail("at least one choice");
   list.clear();
   for (const YamlValue& item : items) {
     const T choice = read(item);
     if (std::find(list.begin(), list.end(), choice) != list.end()) item.fail("each choice once");
     list.push_back(choice);
   }
+}
+
+template <class T, class Read>
+void read_list(const YamlValue& root, const std::string& key, std::vector<T>& list, Read read) {
+  if (const auto value = root.find(key)) read_items(*value, list, read);
 }
 
 ScheduleKind read_schedule(const YamlValue& item) {
@@ -33,24 +37,100 @@ ScheduleKind read_schedule(const YamlValue& item) {
       "gpipe, 1f1b, zb-h1, zb-h2 or zb-v (interleaved comes with num_virtual_stages_per_pipeline_rank)");
 }
 
-Recompute read_recompute(const YamlValue& item) {
+RecomputeGranularity read_granularity(const YamlValue& item) {
   for (const RecomputeGranularity granularity :
        {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full}) {
-    if (item.text() == to_text(granularity)) return {granularity, RecomputeMethod::uniform, 1};
+    if (item.text() == to_text(granularity)) return granularity;
   }
   item.fail("none, selective or full");
 }
 
+RecomputeMethod read_method(const YamlValue& item) {
+  for (const RecomputeMethod method : {RecomputeMethod::uniform, RecomputeMethod::block}) {
+    if (item.text() == to_text(method)) return method;
+  }
+  item.fail("uniform or block");
+}
+
+std::vector<int> read_range(const YamlValue& value, const std::string& text) {
+  const std::size_t dots = text.find("..");
+  const auto number = [&](const std::string& digits) {
+    const bool plain =
+        !digits.empty() && digits.size() <= 4 && digits.find_first_not_of("0123456789") == std::string::npos;
+    const int count = plain ? std::stoi(digits) : 0;
+    if (count < 1 || count > kMostLayerCount)
+      value.fail("auto, or layers from 1 to 1024: a number, a list, or a range such as 1..8");
+    return count;
+  };
+  const int least = number(text.substr(0, dots)), most = number(text.substr(dots + 2));
+  if (least > most) value.fail("a range whose first number is not above its second");
+  std::vector<int> counts;
+  for (int count = least; count <= most; ++count) counts.push_back(count);
+  return counts;
+}
+
+// A list of counts, one, a range of them such as 1..8, or auto: 0.
+std::vector<int> read_layer_counts(const YamlValue& value) {
+  if (value.kind() != YamlValue::Kind::list) {
+    const std::string text = value.text();
+    if (text == "auto") return {0};
+    if (text.find("..") != std::string::npos) return read_range(value, text);
+  }
+  std::vector<int> counts;
+  read_items(value, counts,
+             [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostLayerCount)); });
+  return counts;
+}
+
+// Every granularity; `full` by every method with every number of layers. `uniform` recomputes all layers
+// whatever their number, so that none of it is left to choose: groups of one.
+std::vector<Recompute> recomputes(const std::vector<RecomputeGranularity>& granularities,
+                                  const std::vector<RecomputeMethod>& methods,
+                                  const std::vector<int>& layers) {
+  std::vector<Recompute> all;
+  for (const RecomputeGranularity granularity : granularities) {
+    if (granularity != RecomputeGranularity::full) {
+      all.push_back({granularity, RecomputeMethod::uniform, 1});
+      continue;
+    }
+    for (const RecomputeMethod method : methods) {
+      for (const int count : layers)
+        all.push_back({granularity, method, method == RecomputeMethod::uniform ? std::max(1, count) : count});
+    }
+  }
+  return all;
+}
+
+void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
+  const auto given = root.find("recompute_granularity");
+  const auto method = root.find("recompute_method");
+  const auto layers = root.find("recompute_num_layers");
+  if (!given && !method && !layers) return;
+  std::vector<RecomputeGranularity> granularities{RecomputeGranularity::none, RecomputeGranularity::full};
+  if (given) read_items(*given, granularities, read_granularity);
+  const bool full = std::count(granularities.begin(), granularities.end(), RecomputeGranularity::full) > 0;
+  for (const auto& key : {method, layers}) {
+    if (key && !full) key->fail("recompute_granularity with `full` beside it");
+  }
+  const std::vector<int> counts = layers ? read_layer_counts(*layers) : std::vector<int>{1};
+  // Only `block` has anything for auto to choose.
+  std::vector<RecomputeMethod> methods{counts.front() == 0 ? RecomputeMethod::block
+                                                           : RecomputeMethod::uniform};
+  if (method) read_items(*method, methods, read_method);
+  list = recomputes(granularities, methods, counts);
+}
+
 }  // namespace
 
-SearchSpace parse_space(const YamlValue& root) {
+SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
                    "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
-                   "schedule", "recompute_granularity", "sequence_parallel", "use_distributed_optimizer",
-                   "overlap_grad_reduce", "overlap_param_gather", "tensor_by_group", "mix_replicas"});
+                   "schedule", "recompute_granularity", "recompute_method", "recompute_num_layers",
+                   "sequence_parallel", "use_distributed_optimizer", "overlap_grad_reduce",
+                   "overlap_param_gather", "use_flash_attn", "use_tp_pp_dp_mapping", "tensor_by_group",
+                   "mix_replicas"});
   const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
   const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
-  SearchSpace space;
   read_list(root, "tensor_model_parallel_size", space.tensor, ways);
   if (const auto by_group = root.find("tensor_by_group")) space.tensor_by_group = by_group->boolean();
   if (const auto mix = root.find("mix_replicas")) space.mix_replicas = mix->boolean();
@@ -63,20 +143,37 @@ SearchSpace parse_space(const YamlValue& root) {
     space.most_stages = static_cast<int>(most->integer(1, 1024));
   }
   read_list(root, "schedule", space.schedules, read_schedule);
-  read_list(root, "recompute_granularity", space.recompute, read_recompute);
+  read_recompute(root, space.recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
   read_list(root, "overlap_grad_reduce", space.overlap_grad_reduce, yes_or_no);
   read_list(root, "overlap_param_gather", space.overlap_param_gather, yes_or_no);
+  read_list(root, "use_tp_pp_dp_mapping", space.orders,
+            [](const YamlValue& item) { return item.boolean() ? RankOrder::cp_pp_dp : RankOrder::cp_dp_pp; });
+  read_list(root, "use_flash_attn", space.flash_attention, yes_or_no);
   return space;
 }
 
-SearchSpace parse_space(std::string_view yaml, const std::string& file) {
-  return parse_space(YamlValue::parse(yaml, file));
+SearchSpace parse_space(std::string_view yaml, const std::string& file, const SearchSpace& space) {
+  return parse_space(YamlValue::parse(yaml, file), space);
 }
 
-SearchSpace read_space(const std::string& path) {
-  return parse_space(YamlValue::read_file(path));
+SearchSpace read_space(const std::string& path, const SearchSpace& space) {
+  return parse_space(YamlValue::read_file(path), space);
+}
+
+SearchSpace default_space(const ModelSpec& model) {
+  constexpr int kMostExpertWays = 64;
+  SearchSpace space;
+  for (int ways = 2; ways <= kMostExpertWays; ways *= 2) {
+    const bool any = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                 [](const LayerShape& shape) { return shape.experts > 1; });
+    const bool divides = std::all_of(model.shapes.begin(), model.shapes.end(), [&](const LayerShape& shape) {
+      return shape.experts == 1 || shape.experts % ways == 0;
+    });
+    if (any && divides) space.expert.push_back(ways);
+  }
+  return space;
 }
 
 }  // namespace orrery

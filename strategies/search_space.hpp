@@ -24,22 +24,30 @@ struct SearchSpace {
   std::int64_t most_gpus = 1'000'000'000;  // of all groups together
   // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
+  // `block` with 0 layers: the fewest of each part that make a plan fit, still to be chosen
+  // (sim/feasibility.hpp).
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+  std::vector<bool> flash_attention{true};
   std::vector<bool> sequence_parallel{true, false};
   std::vector<bool> distributed_optimizer{true, false};
   std::vector<bool> overlap_grad_reduce{false};
   std::vector<bool> overlap_param_gather{false};
+  std::vector<RankOrder> orders{RankOrder::cp_dp_pp};
   bool operator==(const SearchSpace&) const = default;
 };
 
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
-// most), schedule, recompute_granularity (lists of names), sequence_parallel, use_distributed_optimizer,
-// overlap_grad_reduce, overlap_param_gather (lists of true and false), tensor_by_group, mix_replicas (true or
-// false). What is absent keeps its default.
-// Throws InputError.
-SearchSpace read_space(const std::string& path);
-SearchSpace parse_space(std::string_view yaml, const std::string& file);
-SearchSpace parse_space(const YamlValue& map);
+// most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
+// range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
+// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, use_flash_attn,
+// use_tp_pp_dp_mapping (lists of true and false), tensor_by_group, mix_replicas (true or false). What is
+// absent keeps its value in `space`. Throws InputError.
+SearchSpace read_space(const std::string& path, const SearchSpace& space = {});
+SearchSpace parse_space(std::string_view yaml, const std::string& file, const SearchSpace& space = {});
+SearchSpace parse_space(const YamlValue& map, SearchSpace space = {});
+
+// Defaults that suit the model: expert ways where it has experts, powers of two that divide them, up to 64.
+SearchSpace default_space(const ModelSpec&);
 
 }  // namespace orrery

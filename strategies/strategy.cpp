@@ -56,6 +56,24 @@ std::string_view to_text(RecomputeMethod method) {
   return "";
 }
 
+std::string_view to_text(RankOrder order) {
+  switch (order) {
+    case RankOrder::cp_dp_pp:
+      return "tp-cp-ep-dp-pp";
+    case RankOrder::cp_pp_dp:
+      return "tp-cp-ep-pp-dp";
+    case RankOrder::dp_cp_pp:
+      return "tp-ep-dp-cp-pp";
+    case RankOrder::dp_pp_cp:
+      return "tp-ep-dp-pp-cp";
+    case RankOrder::pp_cp_dp:
+      return "tp-pp-cp-ep-dp";
+    case RankOrder::pp_dp_cp:
+      return "tp-pp-ep-dp-cp";
+  }
+  return "";
+}
+
 int ParallelStrategy::gpus() const {
   int count = 0;
   for (int stage = 0; stage < pipeline; ++stage) count += gpus_of_stage(stage) * data;

@@ -64,6 +64,12 @@ struct ReplicaKind {
   bool operator==(const ReplicaKind&) const = default;
 };
 
+// In which order ranks are numbered, the fastest first: the `order` of Megatron-LM's
+// initialize_model_parallel (core/parallel_state.py, RankGenerator) that begins with tp. ep stands before dp:
+// experts are spread over neighbouring replicas.
+enum class RankOrder { cp_dp_pp, cp_pp_dp, dp_cp_pp, dp_pp_cp, pp_cp_dp, pp_dp_cp };
+std::string_view to_text(RankOrder);  // "tp-cp-ep-dp-pp", ...
+
 struct ParallelStrategy {
   int pipeline = 1;                // P: pipeline ranks
   int data = 1;                    // D: data-parallel replicas of the pipeline
@@ -90,6 +96,10 @@ struct ParallelStrategy {
   std::vector<ReplicaKind> replicas;
   std::vector<LayerRange> parts;  // size v * P, in model order; part_of says whose chunk each is
   std::vector<int> nodes;         // nodes used of each cluster group
+  RankOrder order = RankOrder::cp_dp_pp;
+  // Empty: ranks fill nodes in order. Otherwise what would be on node i is on node hosts[i], of the same
+  // group (nodes counted over all groups): the hosts of a job numbered anew.
+  std::vector<int> hosts;
   bool operator==(const ParallelStrategy&) const = default;
 
   // Of each replica; of the first kind where they are unlike.

@@ -381,6 +381,10 @@ template std::vector<std::int32_t> Hdf5Reader::column(const std::string&);
 template std::vector<std::int16_t> Hdf5Reader::column(const std::string&);
 template std::vector<std::uint8_t> Hdf5Reader::column(const std::string&);
 
+bool Hdf5Reader::has(const std::string& path) const {
+  return H5Lexists(file_, path.c_str(), H5P_DEFAULT) > 0;
+}
+
 double Hdf5Reader::scalar(const std::string& path) {
   const std::vector<double> values = column<double>(path);
   if (values.size() != 1) fail(path, std::to_string(values.size()) + " numbers", "one number");

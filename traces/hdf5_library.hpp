@@ -64,6 +64,7 @@ class Hdf5Reader {
   template <class T>
   std::vector<T> column(const std::string& path);
   double scalar(const std::string& path);
+  [[nodiscard]] bool has(const std::string& path) const;  // of an existing group
   Hdf5Matrix matrix(const std::string& path);
 
   [[noreturn]] void fail(const std::string& path, const std::string& found,

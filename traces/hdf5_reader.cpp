@@ -140,6 +140,7 @@ Trace read_trace(const std::string& path) {
   read_link_usage(reader, trace.timeline);
   visit_stages(trace.accounting.stages, column);
   visit_memory(trace.memory, column);
+  if (reader.has(kMemoryKind)) visit_memory_verdicts(trace.memory, column);
   trace.activations = read_curve(reader);
   visit_cost(trace.cost,
              [&](const char* name, auto& member, ColumnLabel) { from_cell(reader.scalar(name), member); });

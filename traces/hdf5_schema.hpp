@@ -129,6 +129,17 @@ void visit_memory(Rows& rows, Column&& column) {
          {"B", "memory of the card; NaN: not known"});
 }
 
+// Of the same rows; files of earlier versions do not have them.
+inline constexpr const char* kMemoryKind = "/memory/kind";
+template <class Rows, class Column>
+void visit_memory_verdicts(Rows& rows, Column&& column) {
+  column(kMemoryKind, rows, [](auto& m) -> auto& { return m.kind; },
+         {"1", "kind of replica; replicas on unlike GPUs have rows of their own"});
+  column("/memory/gpu", rows, [](auto& m) -> auto& { return m.gpu; }, {"name", "GPU of the stage"});
+  column("/memory/verdict", rows, [](auto& m) -> auto& { return m.verdict; },
+         {"word", "fits, risky (within the error of the count) or too big"});
+}
+
 // `S` is MemoryCurve or const MemoryCurve.
 template <class S, class Visit>
 void visit_curve(S& curve, Visit&& visit) {

@@ -81,6 +81,7 @@ void write_trace(const std::string& path, const Trace& trace) {
   visit_stages(trace.accounting.stages, column);
   builder.group("/memory", "Bytes one GPU of a stage holds");
   visit_memory(trace.memory, column);
+  visit_memory_verdicts(trace.memory, column);
   builder.group("/memory/curve", "Live activations over time");
   visit_curve(trace.activations, [&](const char* name, const auto& cells, ColumnLabel label) {
     builder.column(name, cells, label);

@@ -25,6 +25,7 @@ constexpr std::array kReaders{
     Reader{"gemm_long.csv", read_gemm_table},
     Reader{"kernels_long.csv", read_kernel_table},
     Reader{"collectives_long.csv", read_collective_table},
+    Reader{"flash_attention_fwd_bwd.csv", read_attention_table},
     Reader{"transformer_ops_fwd_bwd_long.csv", read_aceso_table},
     Reader{"mlp.csv", read_vidur_table},
     Reader{"nic_ratio.csv", read_simai_ring_table},

@@ -10,7 +10,9 @@
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
-//   orrery_profile.csv     what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
+//   flash_attention_fwd_bwd.csv
+//   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops orrery_profile.csv
+//   what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
 //   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank
 #pragma once
 
@@ -50,13 +52,15 @@ struct MeasuredKernel {
   Bytes bytes;      // what it must read and write at least
   TimedAs timed = TimedAs::kernel;
   Seconds time;
+  bool backward = false;  // the gradient of that kernel, timed alone
 };
 
 // softmax(Q K^T) V of `batch` sequences, one GPU.
 struct MeasuredAttention {
   std::string source, gpu;
+  std::string kernel;  // "flash", "flash2" or "unfused", as AttentionKernel means them
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
-  bool causal = false, fused = false, backward = false;
+  bool causal = false, backward = false;
   Seconds time;
 };
 

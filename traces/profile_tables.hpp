@@ -15,6 +15,7 @@ inline const std::string kDuplicate = "duplicate of an earlier row";
 
 void read_gemm_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_kernel_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
+void read_attention_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_collective_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_aceso_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_vidur_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);

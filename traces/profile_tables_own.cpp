@@ -83,8 +83,6 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
                         Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   if (!bytes || !time) return kUnreadable;
-  // One model prices both passes by their bytes; it learns from forward, as the other sources do.
-  if (text_field(rows, at.pass) == "backward") return "backward of a kernel, priced by its bytes";
   const std::string op(text_field(rows, at.op));
   // Norm and activation are the training kernels, timed here without what a framework adds.
   const bool training = op == "norm" || op == "activation";
@@ -94,7 +92,8 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
                               .op = op,
                               .bytes = Bytes(*bytes),
                               .timed = training ? TimedAs::framework : TimedAs::kernel,
-                              .time = microseconds(*time)});
+                              .time = microseconds(*time),
+                              .backward = text_field(rows, at.pass) == "backward"});
   return {};
 }
 
@@ -105,8 +104,10 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
              query = extent(rows, at.query), keys = extent(rows, at.keys);
   const auto time = positive_field(rows, at.time);
   if (!batch || !heads || !kv_heads || !dim || !query || !keys || !time) return kUnreadable;
+  if (text_field(rows, at.op) != "flash" && text_field(rows, at.op) != "unfused") return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu,
+                                 .kernel = std::string(text_field(rows, at.op)),
                                  .batch = *batch,
                                  .heads = *heads,
                                  .kv_heads = *kv_heads,
@@ -114,7 +115,6 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
                                  .kv_tokens = *keys,
                                  .head_dim = *dim,
                                  .causal = text_field(rows, at.causal) == "1",
-                                 .fused = text_field(rows, at.op) == "flash",
                                  .backward = text_field(rows, at.pass) == "backward",
                                  .time = microseconds(*time)});
   return {};

@@ -33,6 +33,9 @@ struct MemoryRow {
   Bytes communication;
   Bytes reserve;
   std::optional<Bytes> capacity = {};  // of the card; absent where the GPU is not known
+  int kind = 0;                        // of replica: replicas on unlike GPUs have rows of their own
+  std::string gpu = {};                // name; empty where it is not known, as below
+  std::string verdict = {};            // "fits", "risky" or "too big"
 
   [[nodiscard]] Bytes total() const {
     return weights + gradients + optimizer + activations_peak + logits + communication + reserve;

@@ -112,8 +112,10 @@ function drawMemory(trace) {
   const sum = row => row.gibibytes.reduce((a, b) => a + b, 0);
   const largest = Math.max(...trace.memory.map(row => Math.max(sum(row), row.capacity ?? 0)));
   const over = trace.memory.filter(row => row.capacity !== null && sum(row) > row.capacity).map(row => row.stage);
+  const risky = trace.memory.filter(row => row.verdict === "risky").map(row => row.stage);
   byId("memory-note").textContent = "Activations at their peak. The line above a bar is the memory of its card." +
-    (over.length ? ` Over it: stage ${over.join(", ")}.` : "");
+    (over.length ? ` Over it: stage ${over.join(", ")}.` : "") +
+    (risky.length ? ` Within the error of the count, so risky: stage ${risky.join(", ")}.` : "");
   byId("memory-chart").setAttribute("aria-label", `Memory of ${trace.memory.length} stages by what it holds; numbers in the table`);
   const capacity = { type: "line", label: "memory of the card", data: trace.memory.map(row => row.capacity), showLine: false,
     pointStyle: "line", pointRadius: Math.min(60, 420 / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };

@@ -12,10 +12,13 @@ namespace {
 
 void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage, Bytes needed) {
   const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
-  const Bytes usable = usable_memory(gpu.memory);
-  if (needed <= usable) return;
-  std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: it would run out of memory\n",
-               stage, to_text(needed).c_str(), to_text(usable).c_str(), gpu.name.c_str());
+  const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
+  if (verdict == MemoryVerdict::fits) return;
+  const char* outcome =
+      verdict == MemoryVerdict::risky ? "risky: it may run out of memory" : "it would run out of memory";
+  std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
+               to_text(needed).c_str(), to_text(usable_memory(gpu.memory)).c_str(), gpu.name.c_str(),
+               outcome);
 }
 
 // [kind * P + stage]. A profile's own memory is what the warning goes by, where it has it.

@@ -171,7 +171,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, runs,
-         {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs)},
+         {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs),
+          &file.memory},
          [&](ReplayResult& played) {
            RunOrigin origin = origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
            origin.stack = file.plan.stack;

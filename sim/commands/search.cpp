@@ -12,6 +12,7 @@
 #include "sim/commands/plan_file.hpp"
 #include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
+#include "sim/place_plans.hpp"
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
 #include "strategies/megatron.hpp"
@@ -38,7 +39,7 @@ void declare_options(CommandLine& line) {
              "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
-      .value("precision", "TYPE", "fp32, fp16, bf16 or fp8 (bf16 where all GPUs have it, else fp16)")
+      .value("precision", "TYPE", "fp32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
       .value_or_map("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
@@ -50,6 +51,9 @@ void declare_options(CommandLine& line) {
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
+      .value("placement", "HOW",
+             "of the best plans, before their replay: default (rank order of the plan), orders (also\n"
+             "Megatron-LM's tp-pp-dp), anneal (hosts numbered anew too, by --seed)")
       .value("pricing", "KIND",
              "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
@@ -63,8 +67,9 @@ DataType default_precision(const ClusterSpec& cluster) {
 }
 
 DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
-  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8"};
-  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8};
+  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8", "fp4"};
+  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
+                                    DataType::fp4};
   const auto chosen = line.choice("precision", names);
   if (!chosen) return default_precision(cluster);
   for (const NodeGroup& group : cluster.groups) {
@@ -94,10 +99,11 @@ SearchJob read_job(const CommandLine& line) {
   SearchJob job;
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
+  job.space = default_space(job.model);
   if (const auto map = line.map("space")) {
-    job.space = parse_space(*map);
+    job.space = parse_space(*map, job.space);
   } else if (const auto space = line.text("space")) {
-    job.space = read_space(*space);
+    job.space = read_space(*space, job.space);
   }
   const std::vector<std::string> modes{"homogeneous", "heterogeneous", "cost"};
   const std::size_t otherwise = job.cluster.groups.size() > 1 ? 1 : 0;
@@ -122,6 +128,8 @@ SearchJob read_job(const CommandLine& line) {
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
   if (line.has("gpus")) job.space.most_gpus = read_most_gpus(line, job.cluster);
+  const std::vector<std::string> placements{"default", "orders", "anneal"};
+  job.placement = static_cast<PlacementSearch>(line.choice("placement", placements).value_or(0));
   if (line.has("explain")) job.pruning = Pruning::never;
   return job;
 }
@@ -210,8 +218,8 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   if (!width) return to_text(table);
   const std::vector<std::string> gone =
       narrow(table, static_cast<std::size_t>(*width),
-             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers", "mbs",
-              "v", "C", "MFU", "hours"});
+             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers",
+              "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";
@@ -231,7 +239,8 @@ void print_report(const SearchReport& report, const std::string& folder,
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute; zb-, gpipe: schedule\n";
+               "parameter gather overlapped; re-: recompute (re-full:n: the first n layers of each\n"
+               "part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
@@ -250,7 +259,7 @@ std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostMo
   job.budget = std::nullopt;
   job.deadline = std::nullopt;
   job.top = 1;
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   const SearchResult result =
       search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});
@@ -346,6 +355,7 @@ int run_search(const Arguments& arguments) {
   SearchReport report;
   report.job = &job;
   report.book = &book;
+  place_plans(result.plans, job, book, line.seed());
   report.counts = result.counts;
   report.elapsed = result.elapsed;
   report.cost_models = origin.cost_models;

@@ -70,11 +70,19 @@ const std::vector<Switch>& switches() {
          plan.stack.attention = AttentionKernel::flash;
          for_each_strategy(plan, [](ParallelStrategy& s) { s.flash_attention = true; });
        }},
-      {"fused elementwise kernels", [](MeasuredPlan& plan) { plan.stack.elementwise = Fusion::fused; }},
+      {"fused elementwise kernels",
+       [](MeasuredPlan& plan) {
+         plan.stack.elementwise = Fusion::fused;
+         plan.stack.norm.reset();
+       }},
       {"fused loss", [](MeasuredPlan& plan) { plan.stack.cross_entropy = CrossEntropyKernel::fused; }},
       {"no dropout", [](MeasuredPlan& plan) { plan.stack.dropout = Dropout::off; }},
       {"no gradient accumulation", [](MeasuredPlan& plan) { plan.stack.accumulation = 0; }},
-      {"no tensor overlap", [](MeasuredPlan& plan) { plan.stack.tensor_overlap = 0; }},
+      {"no tensor overlap",
+       [](MeasuredPlan& plan) {
+         plan.stack.tensor_overlap = 0;
+         plan.stack.async_tensor_gradients = false;
+       }},
       {"no data overlap",
        [](MeasuredPlan& plan) {
          for_each_strategy(plan, [](ParallelStrategy& s) {
@@ -89,6 +97,13 @@ const std::vector<Switch>& switches() {
          });
        }},
       {"no slow-down beside collectives", [](MeasuredPlan& plan) { plan.stack.overlap_slowdown = 1; }},
+      {"collectives over a shared card as over one's own",
+       [](MeasuredPlan& plan) { plan.stack.network.collectives = 1; }},
+      {"gradients in 16 bits",
+       [](MeasuredPlan& plan) {
+         if (!plan.stack.separate_accumulation) return;
+         plan.stack.gradient = plan.stack.reduced_gradient = 2;
+       }},
       {"no gaps between kernels", [](MeasuredPlan& plan) { plan.stack.kernel_gap = Seconds(0); }},
       {"no optimizer step",
        [](MeasuredPlan& plan) { plan.stack.optimizer = OptimizerCost{.bandwidth_share = 1}; }},
@@ -97,6 +112,18 @@ const std::vector<Switch>& switches() {
        [](MeasuredPlan& plan) {
          for_each_strategy(plan, [](ParallelStrategy& s) { s.transfers = TransferMode::eager; });
        }},
+      {"tokens to experts by NCCL",
+       [](MeasuredPlan& plan) {
+         plan.stack.experts.dispatch.reset();
+         plan.stack.experts.deduplicated = false;
+       }},
+      {"no exchange with experts under compute", [](MeasuredPlan& plan) { plan.stack.experts.overlap = 0; }},
+      {"no host cost of experts",
+       [](MeasuredPlan& plan) {
+         ExpertCost& experts = plan.stack.experts;
+         experts.forward = experts.backward = experts.forward_casts = experts.backward_casts = Seconds(0);
+       }},
+      {"no fused kernels of experts", [](MeasuredPlan& plan) { plan.stack.experts.fused = false; }},
       {"no sustained-power factor",
        [](MeasuredPlan& plan) { plan.cluster.groups.front().gpu.sustained = 1.0; }},
   };

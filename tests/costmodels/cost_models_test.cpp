@@ -79,6 +79,27 @@ TEST_CASE("fp8 takes between half and all of the time of bf16, and is flagged") 
   CHECK_FALSE(predict("H100", bf16).extrapolated);
 }
 
+TEST_CASE("NVFP4 is as far below its peak as 8 bits, and is flagged; a GPU without it multiplies in 8 bits") {
+  const Gemm fp8{.m = 16384, .n = 16384, .k = 16384, .type = DataType::fp8};
+  Gemm fp4 = fp8;
+  fp4.type = DataType::fp4;
+  // Data sheets: 4500 and 9000 TFLOPS, both bound by compute at this size.
+  CHECK(microseconds_of("B200-SXM", fp4) == Approx(microseconds_of("B200-SXM", fp8) / 2).epsilon(0.01));
+  CHECK(predict("B200-SXM", fp4).extrapolated);
+  CHECK(microseconds_of("H100", fp4) == microseconds_of("H100", fp8));
+}
+
+TEST_CASE("attention whose values are narrower than its keys takes the time of its FLOPs, and is flagged") {
+  const Attention equal{
+      .batch = 4, .heads = 32, .kv_heads = 32, .query_tokens = 4096, .kv_tokens = 4096, .head_dim = 192};
+  Attention narrow = equal;
+  narrow.value_dim = 128;
+  const double work = flops_of(narrow).value() / flops_of(equal).value();
+  CHECK(microseconds_of("H100", narrow) == Approx(microseconds_of("H100", equal) * work).epsilon(0.02));
+  CHECK(predict("H100", narrow).extrapolated);
+  CHECK_FALSE(predict("H100", equal).extrapolated);
+}
+
 TEST_CASE("GPUs and shapes outside what was measured are flagged") {
   const Gemm usual{.m = 4096, .n = 8192, .k = 8192};
   CHECK(predict("B200-SXM", usual).extrapolated);
@@ -108,6 +129,20 @@ TEST_CASE("attention runs at the published speed") {
   CHECK(tflops() == Approx(319).epsilon(0.02));
   op.direction = Direction::backward;
   CHECK(tflops() == Approx(310.0 * 319 / 368).epsilon(0.02));
+}
+
+TEST_CASE("attention on Blackwell runs at the speed cuDNN was measured at") {
+  // cuDNN 9.19, one sequence of 8192 tokens, 64 heads of 128, causal; 5 us of launch are added here.
+  Attention op{
+      .batch = 1, .heads = 64, .kv_heads = 8, .query_tokens = 8192, .kv_tokens = 8192, .head_dim = 128};
+  const auto tflops = [&](const char* gpu) {
+    return flops_of(op).value() / predict(gpu, op).time.value() / 1e12;
+  };
+  CHECK(tflops("GB200") == Approx(1598).epsilon(0.02));
+  CHECK(tflops("GB300") == Approx(1887).epsilon(0.02));
+  op.direction = Direction::backward;
+  CHECK(tflops("GB200") == Approx(1311).epsilon(0.02));
+  CHECK(tflops("GB300") == Approx(1385).epsilon(0.02));
 }
 
 TEST_CASE("unfused attention takes what Megatron's kernels took") {

@@ -27,6 +27,21 @@ LinkSpec link(double gigabytes, double latency_us) {
 
 }  // namespace
 
+TEST_CASE("a stated rate is a share of the links and a fixed time") {
+  Collective op{.kind = CollectiveKind::all_to_all,
+                .bytes = Bytes(8e9),
+                .ranks = 8,
+                .ranks_per_node = 8,
+                .gpu_link = link(100, 1),
+                .network = link(10, 1)};
+  const StatedRate rate{.inside = 0.5, .between = 0.25, .fixed = Seconds(0.01)};
+  // Seven of eight parts leave: 7 GB at 50 GB/s.
+  CHECK(stated_time(op, rate).value() == Approx(0.01 + 7.0 / 50));
+  // On two nodes half leaves the node: 4 GB at 2.5 GB/s, and meanwhile 3 GB inside.
+  op.ranks_per_node = 4;
+  CHECK(stated_time(op, rate).value() == Approx(0.01 + 4.0 / 2.5));
+}
+
 TEST_CASE("the roofline is the longer of arithmetic and traffic") {
   // 2 x 4096^3 / 312e12 = 440.5 us; traffic 3 x 4096^2 x 2 B / 2039e9 = 49.4 us.
   const Gemm square{.m = 4096, .n = 4096, .k = 4096};

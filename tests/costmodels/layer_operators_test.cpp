@@ -263,6 +263,37 @@ TEST_CASE("a layer has two collectives forward and two backward, each of all its
   }
 }
 
+TEST_CASE(
+    "gradients of inputs are reduced beside the weight gradients of the same matrix where the stack does "
+    "so") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.stack.async_tensor_gradients = true;
+  sharding.sequence_parallel = GENERATE(false, true);
+  const auto reduction =
+      sharding.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+  Sharding waiting = sharding;
+  waiting.stack.async_tensor_gradients = false;
+  const BlockOperators same = layer_operators(gpt3_layer(), true, waiting);
+  CHECK(times(layer.backward.communication, reduction) == times(same.backward.communication, reduction));
+  CHECK(layer.backward.compute.size() == same.backward.compute.size());
+  std::vector<Gemm> beside;
+  for (std::size_t i = 0; i < layer.backward.places.size(); ++i) {
+    const CallPlace& place = layer.backward.places[i];
+    if (place.beside == 0.0) continue;
+    CHECK(std::get<Collective>(layer.backward.communication[i]).kind == reduction);
+    CHECK(place.beside == 1.0);
+    beside.push_back(std::get<Gemm>(layer.backward.compute[place.after - 1]));
+    // A backward runs from its end: the gradient that is reduced was computed just before.
+    const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after]);
+    CHECK((input.m == beside.back().k && input.k == beside.back().n && input.n == beside.back().m));
+  }
+  // Of the QKV and the up projection: [h, width / 4, tokens].
+  CHECK(beside ==
+        std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
+}
+
 TEST_CASE("tensor ranks fill a node first, then context ranks, then expert ranks") {
   Sharding sharding = plain(1, 8192);
   sharding.tensor = 2;
@@ -339,7 +370,7 @@ TEST_CASE("gathered keys hide under the first step alone, their fp32 gradients u
 TEST_CASE("a token goes once to each GPU of a node, or once to each node, that some of its experts are on") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;
-  sharding.stack.deduplicated_experts = true;
+  sharding.stack.experts.deduplicated = true;
   const auto sent = [&] {
     const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
     return all_of<Collective>(layer.forward.communication)[0].bytes.value() / (4096.0 * 4096 * 2);
@@ -363,6 +394,67 @@ TEST_CASE("experts compute the tokens routed to them and exchange them twice eac
   for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
     REQUIRE(times(pass->communication, CollectiveKind::all_to_all) == 2);
     CHECK(all_of<Collective>(pass->communication)[0].bytes == Bytes(4096.0 * 2 * 4096 * 2));
+  }
+}
+
+TEST_CASE("experts cast what arrives in 16 bits, and all the rest unless one kernel does it") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const auto layer_of = [&](DataType type, bool fused) {
+    sharding.type = type;
+    sharding.stack.experts.fused = fused;
+    return layer_operators(mixtral_layer(), true, sharding);
+  };
+  const BlockOperators bf16 = layer_of(DataType::bf16, true), fused = layer_of(DataType::fp8, true),
+                       separate = layer_of(DataType::fp8, false);
+  const double rows = 2 * 4096.0;  // of two experts, as above
+  const auto copied = [](const PassOperators& pass) { return bytes_of(pass, MemoryKernel::copy); };
+  // The projection's input and what arrives; backward the gradients of QKV, of the projection and of what
+  // leaves: 4 B each.
+  CHECK(copied(fused.forward) - copied(bf16.forward) == Approx(4 * (4096.0 * 4096 + rows * 4096)));
+  CHECK(copied(fused.backward) - copied(bf16.backward) ==
+        Approx(4 * (4096.0 * (4096 + 2 * 8 * 128) + 4096.0 * 4096 + rows * 4096)));
+  CHECK(copied(separate.forward) - copied(fused.forward) == Approx(4 * rows * 14336));
+  CHECK(copied(separate.backward) - copied(fused.backward) == Approx(4 * rows * 2 * 14336));
+  CHECK(bytes_of(separate.forward, MemoryKernel::activation) == 6 * rows * 14336);
+  CHECK(bytes_of(fused.forward, MemoryKernel::activation) == 0);
+  CHECK(bytes_of(fused.backward, MemoryKernel::activation) == 0);
+}
+
+TEST_CASE("biases of experts pass through eager kernels, in fp32, unless one kernel adds them") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  sharding.stack.accumulation = 0;
+  LayerShape shape = mixtral_layer();
+  shape.mlp_bias = true;
+  const auto layer_of = [&](bool fused) {
+    sharding.stack.experts.fused = fused;
+    return layer_operators(shape, true, sharding);
+  };
+  const BlockOperators fused = layer_of(true), separate = layer_of(false);
+  const auto more = [](const PassOperators& one, const PassOperators& other) {
+    return bytes_of(one, MemoryKernel::copy) - bytes_of(other, MemoryKernel::copy);
+  };
+  const double rows = 2 * 4096.0;
+  CHECK(more(separate.forward, fused.forward) == Approx(rows * (28.0 * 4096 + 16.0 * 14336)));
+  CHECK(more(separate.backward, fused.backward) == Approx(rows * (40.0 * 4096 + 20.0 * 14336)));
+}
+
+TEST_CASE("what the host launches for each expert lies between the exchanges") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  CHECK(layer_operators(llama70b_layer(), true, sharding).forward.experts == ExpertSection{});
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    CHECK(pass->experts.count == 2);
+    std::size_t grouped = 0;
+    for (std::size_t i = 0; i < pass->compute.size(); ++i) {
+      const Gemm* gemm = std::get_if<Gemm>(&pass->compute[i]);
+      if (gemm == nullptr || gemm->batch == 1) continue;
+      ++grouped;
+      CHECK((i >= pass->experts.first && i < pass->experts.end));
+    }
+    CHECK(grouped == (pass == &layer.forward ? 2 : 4));
   }
 }
 

@@ -232,6 +232,59 @@ TEST_CASE("the reserve of a GPU is the stack's") {
   CHECK(stage_memory(model, spread(model, {}), 0, {1}, stack).reserve == Bytes(3e9));
 }
 
+TEST_CASE("saved inputs of recomputed layers may be spread over the tensor ranks, or leave the GPU") {
+  const ModelSpec model = gpt_layers(4);
+  ParallelStrategy strategy = spread(model, {.tensor = 4});
+  strategy.recompute.granularity = RecomputeGranularity::full;
+  const auto kept_with = [&](SavedInputs saved) {
+    SoftwareStack stack;
+    stack.saved_inputs = saved;
+    // The second microbatch adds nothing but what it keeps.
+    return (stage_memory(model, strategy, 0, {2}, stack).activations -
+            stage_memory(model, strategy, 0, {1}, stack).activations)
+        .value();
+  };
+  const double inputs = 4 * 2 * kSequence * kMicroBatch * kHidden;  // of four layers, 16 bits
+  CHECK(kept_with(SavedInputs::gpu) == Approx(inputs));
+  CHECK(kept_with(SavedInputs::tensor_ranks) == Approx(inputs / 4));
+  CHECK(kept_with(SavedInputs::host) == Approx(0).margin(1));
+  strategy.sequence_parallel = true;  // has them spread already
+  CHECK(kept_with(SavedInputs::gpu) == Approx(inputs / 4));
+  CHECK(kept_with(SavedInputs::tensor_ranks) == Approx(inputs / 4));
+}
+
+TEST_CASE("a stage needs memory for its loss or for a recomputed layer, never for both") {
+  ModelSpec model = gpt_layers(1);
+  model.hidden = 6144;
+  ParallelStrategy strategy = spread(model, {});
+  strategy.recompute.granularity = RecomputeGranularity::full;
+  const double tokens = kSequence * kMicroBatch;
+  SoftwareStack stack;
+  stack.logit_peak = 10;
+  // What the layer brings back, 32 of its 34 sbh, and the loss; inputs are kept beside: 2 of the layer and 4
+  // of the head.
+  const double layer = 32 * tokens * kHidden, kept = 6 * tokens * kHidden;
+  model.vocabulary = GENERATE(12800, 51200);  // 0.5 GB of logits, less than the layer; 2.1 GB, more
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  const double loss = 10 * tokens * static_cast<double>(model.vocabulary);
+  CHECK(memory.logits.value() == Approx(loss));
+  CHECK((memory.activations + memory.logits).value() == Approx(kept + std::max(layer, loss)));
+}
+
+TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.fully_sharded = true;
+  strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  stack.reduced_gradient = 4;
+  const double all = stage_parameters(model, strategy, 0), layer = all / 8;
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  CHECK(memory.weights.value() == Approx(4 * all / 16 + 2 * 2 * layer));
+  CHECK(memory.gradients.value() == Approx(4 * all / 16 + (2 + 4) * layer));
+  CHECK(memory.optimizer.value() == Approx(8 * all / 16));
+}
+
 TEST_CASE("activations are those of each chunk times its microbatches alive") {
   const ModelSpec model = gpt_layers(7);
   const ParallelStrategy strategy =
@@ -342,6 +395,17 @@ TEST_CASE("larger cards are usable to a larger share") {
   CHECK(usable_memory(gibibytes(48)).value() == Approx(0.87 * 48 * kGibi));  // half way
   CHECK(usable_memory(gibibytes(80)).value() == Approx(0.91 * 80 * kGibi));
   CHECK(usable_memory(gibibytes(192)).value() == Approx(0.91 * 192 * kGibi));
+}
+
+TEST_CASE("what the error of the count leaves open is risky: neither safe nor too big") {
+  // 0.83 of 16 GiB allows for a count that is 1 / 0.83 - 1 = 20.5 % low; one that is as much high fits up to
+  // 16 / (1 - 0.205) = 20.1 GiB.
+  const Bytes card = gibibytes(16);
+  CHECK(memory_verdict(gibibytes(13.2), card) == MemoryVerdict::fits);
+  CHECK(memory_verdict(gibibytes(13.4), card) == MemoryVerdict::risky);
+  CHECK(memory_verdict(gibibytes(20.1), card) == MemoryVerdict::risky);
+  CHECK(memory_verdict(gibibytes(20.2), card) == MemoryVerdict::too_big);
+  CHECK(to_text(memory_verdict(gibibytes(15), card)) == "risky");
 }
 
 }  // namespace orrery

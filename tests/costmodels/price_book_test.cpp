@@ -112,6 +112,25 @@ TEST_CASE("input and weight gradients apart take together what the whole backwar
   }
 }
 
+TEST_CASE("plans with and without flash attention are priced by their own kernels in one book") {
+  ShardKey unfused = kShard;
+  unfused.flash_attention = false;
+  PriceBook both(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096});
+  for (const ShardKey& key : {kShard, unfused}) both.need(key);
+  both.predict(test::cost_models());
+  const PartTimes flash = both.part_times(both.shard(kShard), {5, 1}, {});
+  const PartTimes slow = both.part_times(both.shard(unfused), {5, 1}, {});
+  CHECK(flash.forward == times_of({5, 1}).forward);
+  CHECK(slow.forward > flash.forward);  // scores of 4096 x 4096 are written and read back
+  CHECK(slow.forward_tensor == flash.forward_tensor);
+  ParallelStrategy strategy;
+  strategy.stages = {{0, 2}};
+  strategy.sequence_parallel = true;
+  CHECK(shard_key(strategy, 0) == kShard);
+  strategy.flash_attention = false;
+  CHECK(shard_key(strategy, 0) == unfused);
+}
+
 // Each matrix has a gradient for its input and one for its weights of as many FLOPs; attention has no
 // weights.
 TEST_CASE("the weight gradients of a layer are the FLOPs of its forward matrices") {

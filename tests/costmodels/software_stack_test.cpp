@@ -42,8 +42,9 @@ TEST_CASE("a stack file changes what it names and nothing else") {
   expected.name = "mine.yaml";
   expected.host.forward = milliseconds(3);
   expected.tensor_overlap = 0.25;
-  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25}", "mine.yaml") ==
-        expected);
+  expected.norm = Fusion::separate;
+  CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25, norm: separate}",
+                    "mine.yaml") == expected);
 }
 
 TEST_CASE("a wrong stack says where and what was meant") {
@@ -65,6 +66,47 @@ TEST_CASE("collectives split in chunks leave the first chunk, and what the GEMMs
   // GEMMs of 3: 2 first, 6 - 3 after them, and 3 slowed by a quarter.
   CHECK(exposed_collectives(comm, Seconds(3), 4, stack).value() == Approx(2 + 3 + 0.25 * 3));
   CHECK(exposed_collectives(comm, gemms, 1, stack) == comm);
+}
+
+TEST_CASE("the GPU waits for the host between the kernels of experts where these are shorter") {
+  PassOperators pass;
+  pass.compute = {MemoryBound{}, Gemm{}, Gemm{}};
+  pass.experts = {.first = 1, .end = 3, .count = 4};
+  const PassTimes times{{Seconds(1), Seconds(2), Seconds(3)}, {}};
+  Sharding sharding;
+  ExpertCost& experts = sharding.stack.experts;
+  const auto compute = [&](PassOrder order) {
+    return cost_under(pass, times, order, sharding).compute.value();
+  };
+  experts.forward = Seconds(1);  // 4 for all, beside 2 + 3
+  experts.backward = Seconds(2);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 8));
+  experts.forward_casts = Seconds(0.5);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  sharding.type = DataType::fp8;
+  CHECK(compute(PassOrder::forward) == Approx(1 + 6));
+}
+
+TEST_CASE("a share of the exchange with experts hides under another microbatch, as far as it computes") {
+  PassOperators pass;
+  pass.compute = {Gemm{}};
+  pass.communication = {Collective{.kind = CollectiveKind::all_to_all, .ranks = 2}};
+  pass.places = {{RankGroup::expert, 1}};
+  Sharding sharding;
+  sharding.stack.experts.overlap = 0.25;
+  const auto exposed = [&](Seconds compute) {
+    const PassTimes times{{compute}, {Seconds(8)}};
+    const auto pieces = pieces_under(pass, times, PassOrder::forward, sharding);
+    REQUIRE(pieces.size() == 1);
+    const Seconds beside = pieces[0].beside.time;
+    CHECK((pieces[0].compute.time + beside).value() == Approx(compute.value()));
+    const Seconds left = cost_under(pass, times, PassOrder::forward, sharding).communication;
+    CHECK((left + beside).value() == Approx(8));
+    return left.value();
+  };
+  CHECK(exposed(Seconds(10)) == Approx(8 - 2));
+  CHECK(exposed(Seconds(1)) == Approx(8 - 1));
 }
 
 TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothing that memory bounds") {
@@ -189,6 +231,34 @@ TEST_CASE("kernels of a stack scale what they name") {
   CHECK(times_under(stack).backward < bare.backward);
 }
 
+TEST_CASE("Megatron-LM of 2021 adds bf16 gradients to fp32 sums by a kernel of its own") {
+  const SoftwareStack stack = read_stack("megatron-lm-2021");
+  const auto backward_of = [](const SoftwareStack& of) { return times_under(of).backward; };
+  SoftwareStack bytes = stack;
+  bytes.accumulation = 10;  // 2 of the new gradient, 4 + 4 of the sum
+  CHECK(backward_of(stack) == backward_of(bytes));
+  SoftwareStack in_gemm = stack;
+  in_gemm.separate_accumulation = false;
+  bytes.accumulation = 8;
+  CHECK(backward_of(in_gemm) == backward_of(bytes));
+  SoftwareStack short_sums = stack;
+  short_sums.gradient = 2;
+  bytes.accumulation = 6;
+  CHECK(backward_of(short_sums) == backward_of(bytes));
+  CHECK(backward_of(short_sums) < backward_of(in_gemm));
+}
+
+TEST_CASE("a stack's collectives between nodes have a share of their own") {
+  const KernelFactors factors{.network = {.inside = 0.5, .between = 0.8, .collectives = 0.5}};
+  Collective ring{.kind = CollectiveKind::all_reduce, .bytes = Bytes(1), .ranks = 16, .ranks_per_node = 8};
+  CHECK(factors.of(ring) == Approx(1 / (0.8 * 0.5)));
+  ring.ranks = 8;
+  CHECK(factors.of(ring) == Approx(1 / 0.5));
+  PointToPoint message;
+  message.same_node = false;
+  CHECK(factors.of(message) == Approx(1 / 0.8));
+}
+
 TEST_CASE(
     "repeating every second GEMM costs less than all and more than the attention core of short sequences") {
   SoftwareStack stack;
@@ -200,7 +270,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "fully sharded states are 16 bytes a parameter over the replicas, and whole layers under a pipeline") {
+    "fully sharded states are 16 bytes a parameter over the replicas, beside layers that are whole for now") {
   ParallelStrategy strategy;
   strategy.data = 8;
   strategy.global_batch = 8;
@@ -212,7 +282,13 @@ TEST_CASE(
   strategy.nodes = {1, 0};
   const StageMemory memory = stage_memory(model(), strategy, 0, {1});
   const Bytes states = memory.weights + memory.gradients + memory.optimizer;
-  CHECK(states.value() == Approx(16.0 / 8 * stage_parameters(model(), strategy, 0)));
+  // Beside the shards two layers are whole in 16 bits, and the gradients of one, as computed and as sent.
+  const double all = part_parameters(model(), strategy, 0, 0).dense;
+  strategy.parts = {{0, 31}};
+  const double one = all - part_parameters(model(), strategy, 0, 0).dense;
+  strategy.parts = {{0, 32}};
+  const double beside = (2 * 2 + 2 + 2) * one;
+  CHECK(states.value() == Approx(16.0 / 8 * stage_parameters(model(), strategy, 0) + beside));
   strategy.pipeline = 2;
   strategy.stages = {{}, {}};
   strategy.parts = {{0, 16}, {16, 16}};

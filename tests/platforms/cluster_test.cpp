@@ -162,7 +162,8 @@ TEST_CASE("a GPU that no catalog knows is given with its numbers") {
 
 TEST_CASE("the built-in clusters are read by name") {
   const std::vector<std::string> names = builtin_cluster_names();
-  for (const char* name : {"demo-a100-h100", "a100-64", "h100-512", "amp-v100-t4", "amp-v100", "amp-t4"}) {
+  for (const char* name :
+       {"demo-a100-h100", "a100-64", "a100-64-scattered", "h100-512", "amp-v100-t4", "amp-v100", "amp-t4"}) {
     INFO(name);
     CHECK(std::find(names.begin(), names.end(), name) != names.end());
     CHECK(read_cluster(name).name == name);

@@ -112,6 +112,11 @@ ClusterSpec random_cluster(Draw& draw) {
     cluster.fabric.kind = draw.coin() ? FabricKind::rail_optimised : FabricKind::fat_tree;
     cluster.fabric.leaves_per_pod = draw.integer(0, 2);
     if (cluster.fabric.leaves_per_pod > 0) cluster.fabric.pod_oversubscription = draw.real(1, 16);
+    if (draw.coin()) {  // the last node on the first leaf
+      NodeGroup& group = cluster.groups.back();
+      for (int node = group.count.maximum - 1; node >= 0; --node)
+        group.leaves.push_back(node / cluster.fabric.nodes_per_leaf);
+    }
   }
   if (draw.coin()) cluster.checkpoint.interval = Seconds(draw.real(1, 1e5));
   if (draw.coin()) cluster.checkpoint = {Seconds(draw.real(1, 1e3)), Seconds(draw.real(0, 1e3)), {}};

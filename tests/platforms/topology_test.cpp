@@ -96,6 +96,16 @@ TEST_CASE(
   CHECK(names(topology, 12, 14) == Names{"b.node0.nic0.up", "b.node1.nic0.down"});
 }
 
+TEST_CASE("nodes stand below the leaves that their group names, and the next group starts after those") {
+  ClusterSpec cluster = two_groups(2);
+  cluster.groups[0].leaves.assign(static_cast<std::size_t>(cluster.groups[0].count.maximum), 1);
+  cluster.groups[0].leaves[1] = 0;  // leaf1 {0, 2}, leaf0 {1}; b: leaf2
+  const Topology topology(cluster, {3, 2});
+  CHECK(names(topology, 0, 8) == Names{"a.node0.nic0.up", "a.node2.nic0.down"});
+  CHECK(names(topology, 0, 4) == Names{"a.node0.nic0.up", "leaf1.up", "leaf0.down", "a.node1.nic0.down"});
+  CHECK(names(topology, 8, 12) == Names{"a.node2.nic0.up", "leaf1.up", "leaf2.down", "b.node0.nic0.down"});
+}
+
 TEST_CASE("the uplink of a leaf carries what its nodes could send, divided by the oversubscription") {
   const Topology topology(two_groups(2), {3, 2});
   for (const TopologyLink& link : topology.links()) {

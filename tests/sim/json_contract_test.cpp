@@ -5,6 +5,7 @@
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
+#include "traces/trace.hpp"
 
 namespace orrery {
 namespace {
@@ -260,6 +261,16 @@ TEST_CASE("replicas on unlike GPUs get shares that sum to the batch, and the rep
   CHECK(microbatches == 64);
   CHECK(on_h100 > on_a100);
   CHECK(json.at("iteration_s").get<double>() > 0);
+  // Memory has a row for each stage of each kind, in the JSON and in the trace.
+  REQUIRE(json.at("memory").size() == 4);
+  CHECK(json.at("memory")[3].at("kind") == 1);
+  CHECK(json.at("memory")[3].at("memory_verdict") == "fits");
+  const Trace trace = read_trace(place.file("t.h5"));
+  REQUIRE(trace.memory.size() == 4);
+  CHECK(trace.memory[1].gpu == "A100-SXM4-80GB");
+  CHECK(trace.memory[3].gpu == "H100-SXM5-80GB");
+  CHECK(trace.memory[3].kind == 1);
+  CHECK(trace.memory[3].verdict == "fits");
   const std::string text = place.run({"replay", "--plan", "plan.yaml"}).out;
   CHECK(text.find(" mb | 1 x (2 h) " + std::to_string(on_h100) + " mb") != std::string::npos);
 }

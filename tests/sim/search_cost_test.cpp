@@ -151,6 +151,46 @@ TEST_CASE("a search that its rules leave nothing says which rule dropped most") 
   CHECK(result.out.find("most of them by $tensor_model_parallel_size < 100") != std::string::npos);
 }
 
+// 2 nodes of 2: candidates on all 4 GPUs fall to the first rule, the others to the second.
+TEST_CASE("what each rule of several files dropped is counted, in the order of the files") {
+  const Workplace place;
+  place.write("one.txt", "# all of them\n$world_size == 4\n");
+  place.write("two.txt", "$world_size < 4 && $seq_length > 0\n");
+  Words words = small_search({"--rules", "one.txt", "--rules", "two.txt"});
+  const ProgramResult text = place.run(words);
+  CHECK(text.code == 1);
+  words.insert(words.end(), {"--json", "--quiet"});
+  const ProgramResult result = place.run(words);
+  CHECK(result.code == 1);
+  const Json space = Json::parse(result.out).at("space");
+  std::size_t dropped = 0;
+  for (const std::string rule : {"rule: $world_size == 4", "rule: $world_size < 4 && $seq_length > 0"}) {
+    CAPTURE(text.out, rule);
+    const std::size_t count = space.at("reasons").at(rule);
+    CHECK(count > 0);
+    dropped += count;
+    CHECK(text.out.find("  " + std::to_string(count) + "  " + rule + "\n") != std::string::npos);
+  }
+  CHECK(dropped == space.at("rejected").at("rule"));
+  CHECK(space.at("evaluated") == 0);
+}
+
+TEST_CASE("ranges that contradict themselves and rules that are wrong are refused at their place") {
+  const Workplace place;
+  std::string cluster = kTwoNodes;
+  cluster.replace(cluster.find("count: 2"), 8, "count: 5..2");
+  place.write("range.yaml", cluster);
+  check_refused(place.run(small_search({"--cluster", "range.yaml"})),
+                {"range.yaml:3", "'5..2'", "first number is not above its second"});
+  place.write("layers.yaml", "recompute_method: block\nrecompute_num_layers: 8..2\n");
+  check_refused(place.run(small_search({"--space", "layers.yaml"})),
+                {"layers.yaml:2", "'8..2'", "first number is not above its second"});
+  place.write("good.txt", "$world_size > 64\n");
+  place.write("bad.txt", "# sizes\n$world_size > 64 || $micro_batch_sise > 2\n");
+  check_refused(place.run(small_search({"--rules", "good.txt", "--rules", "bad.txt"})),
+                {"bad.txt:2:21:", "did you mean 'micro_batch_size'"});
+}
+
 TEST_CASE("--gpus caps all groups together, and not below what is paid for anyway") {
   const Workplace place;
   place.write("kinds.yaml", two_kinds("200Gbps"));

@@ -55,6 +55,15 @@ ModelSpec random_model(std::mt19937& random) {
   return model;
 }
 
+// None, and all of it: by groups, by the first layers of each part, by as few of them as fit.
+std::vector<Recompute> random_recompute(std::mt19937& random) {
+  const auto full = RecomputeGranularity::full;
+  std::vector<Recompute> all{{}, {full, RecomputeMethod::uniform, between(random, 1, 2)}};
+  if (between(random, 0, 1) == 0) all.push_back({full, RecomputeMethod::block, between(random, 1, 3)});
+  if (between(random, 0, 1) == 0) all.push_back({full, RecomputeMethod::block, 0});
+  return all;
+}
+
 SearchJob random_job(std::mt19937& random) {
   SearchJob job;
   job.model = random_model(random);
@@ -68,10 +77,13 @@ SearchJob random_job(std::mt19937& random) {
   job.space.chunks = {1, 2};
   job.space.micro_batch = {1, 2};
   job.space.most_stages = between(random, 2, 5);
-  job.space.recompute = {{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+  job.space.recompute = random_recompute(random);
+  job.space.flash_attention = {true};
+  if (between(random, 0, 3) == 0) job.space.flash_attention.push_back(false);
   job.space.sequence_parallel = {false};
   job.space.overlap_grad_reduce = {between(random, 0, 1) == 1};
   job.space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::gpipe};
+  if (between(random, 0, 2) == 0) job.space.orders = {RankOrder::cp_dp_pp, RankOrder::cp_pp_dp};
   job.mode = static_cast<SearchMode>(between(random, 0, 1));
   job.global_batch = 4 * between(random, 1, 6);
   job.sequence = 256 * between(random, 1, 8);
@@ -338,9 +350,9 @@ TEST_CASE("the bound spreads the model and then counts whole layers") {
   // With fill, M loads of T / M (1 - 1 / M)^s: two equal stages hold 1 + 0.9 of the first one's load.
   pipeline.fill = 1;
   CHECK(TimeBound(rates, none, pipeline).spread({2, 0}) == Approx(60 / 1.9));
-  // 1f1b, forwards a third: two fast stages hold 1 / (9 - 1 / 3) + 1 / 9 of the excess over the 6 s of all work.
-  // Whole layers: with 26 s the first holds three of 8 2/3 s and the second two of 9 s, with 27 s three and three.
-  // A fast one and a slow one hold 3 / 26 and 1 / 18.
+  // 1f1b, forwards a third: two fast stages hold 1 / (9 - 1 / 3) + 1 / 9 of the excess over the 6 s of all
+  // work. Whole layers: with 26 s the first holds three of 8 2/3 s and the second two of 9 s, with 27 s three
+  // and three. A fast one and a slow one hold 3 / 26 and 1 / 18.
   pipeline.schedule = ScheduleKind::one_f_one_b;
   rates.lesser_most = 1.0 / 3;
   const TimeBound closed(rates, none, pipeline);

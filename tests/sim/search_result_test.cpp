@@ -2,6 +2,7 @@
 // older runs.
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
@@ -50,6 +51,41 @@ TEST_CASE("one process or two, and quiet or not: the same bytes in every file") 
       CHECK((one.read("out/" + name) == two.read("out/" + name)));  // not printed: binary
     }
   }
+}
+
+// Cards that are too small for most plans, layers recomputed by all methods.
+TEST_CASE(
+    "no plan of the best hundred fails in replay or memory, and its estimate is its replay on ideal links") {
+  const Workplace place;
+  place.write("c.yaml",
+              "name: c\ngroups:\n"
+              "  - {name: a, gpu: A100-SXM4-40GB, gpus_per_node: 2, count: 1, nic_bandwidth: 200Gbps}\n"
+              "  - {name: b, gpu: V100-SXM2-16GB, gpus_per_node: 2, count: 1, nic_bandwidth: 100Gbps}\n");
+  place.write(
+      "s.yaml",
+      "tensor_model_parallel_size: [1, 2]\ncontext_parallel_size: 1\nmicro_batch_size: [1, 2]\n"
+      "num_virtual_stages_per_pipeline_rank: [1, 2]\nrecompute_granularity: [none, selective, full]\n"
+      "recompute_method: [uniform, block]\nrecompute_num_layers: auto\nuse_flash_attn: [true, false]\n");
+  const ProgramResult found =
+      place.run(small_search({"--model", "gpt2-1.5b", "--cluster", "c.yaml", "--space", "s.yaml", "--top",
+                              "100", "--no-contention", "--json", "--quiet"}));
+  CAPTURE(found.err);
+  REQUIRE(found.code == 0);
+  const Json report = Json::parse(found.out);
+  CHECK(report.at("plans").size() >= 100);
+  CHECK(report.at("space").at("rejected").at("memory").get<int>() > 100);
+  std::set<std::string> methods;
+  for (const Json& plan : report.at("plans")) {
+    CHECK(plan.at("replay").at("iteration_s").get<double>() ==
+          Approx(plan.at("estimate").at("iteration_s").get<double>()).epsilon(1e-6));
+    for (const Json& stage : plan.at("stages")) {
+      // SEMANTICS 8: shares of a card that a plan may use, 0.83 at 16 GiB and 0.86 at 40.
+      CHECK(stage.at("memory_gib").get<double>() <=
+            (stage.at("gpu") == "V100-SXM2-16GB" ? 0.83 * 16 : 0.861 * 40));
+    }
+    methods.insert(plan.at("strategy").at("recompute_method").dump());
+  }
+  CHECK(methods.size() == 3);  // none, uniform, block
 }
 
 TEST_CASE("a plan that search wrote replays to the time of the search, and so does its trace") {

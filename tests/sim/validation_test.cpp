@@ -67,6 +67,24 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.count.maximum == 2);
 }
 
+TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of Ethernet all") {
+  const auto plan_over = [](const std::string& network) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    return mapped(runs_of(row.replace(row.find(said), said.size(), network)).front());
+  };
+  const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
+  CHECK(own.stack.network.collectives == 1.0);
+  const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
+  CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
+  CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
+  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
+  CHECK(ethernet.stack.network.collectives == 1.0);
+  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() == Approx(50e9 / 8 * 0.6 / 0.85));
+}
+
 TEST_CASE("rows that cannot be expressed say why") {
   CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
         "its ways do not multiply to its GPUs");
@@ -74,16 +92,68 @@ TEST_CASE("rows that cannot be expressed say why") {
         "tensor or pipeline ways not given");
   CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,suspect")).front()), "suspect"));
   CHECK(contains(
-      unmapped(
-          runs_of("a,g,A100,80,8,16,,Unheard of,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
-      "Unheard of"));
+      unmapped(runs_of("a,g,A100,80,8,16,,OneFlow,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
+      "OneFlow"));
   CHECK(contains(
       unmapped(runs_of("a,g,X1,,8,16,,Megatron-LM,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
       "X1"));
   CHECK(contains(
       unmapped(
           runs_of("a,g,H100,80,8,8,,Megatron-Bridge,L,24,2048,16,,2048,NVFP4,64,2,4,2,1,1,,1,,ok\n").front()),
-      "4-bit"));
+      "no fp4 matrix units"));
+}
+
+TEST_CASE(
+    "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
+  const auto model_of = [](const std::string& name) {
+    return mapped(runs_of("a,g,GB300,,4,64,,Megatron-Bridge 26.06," + name +
+                          ",,,,,4096,MXFP8,256,1,1,2,1,32,none,1,,ok\n")
+                      .front())
+        .model.name;
+  };
+  CHECK(model_of("DeepSeekV3 (w/o MTP)") == "deepseek-v3");
+  CHECK(model_of("DeepSeekV3") == "deepseek-v3-mtp");
+  CHECK(model_of("Kimi_K2") == "kimi-k2");
+  CHECK(model_of("Nemotron_3_Super") == "nemotron-3-super-mtp");
+  CHECK(
+      unmapped(runs_of("a,g,V100,32,16,8,,Megatron-LM v1.0,GPT-2 8.7B,,,,,1024,fp16,8,8,8,1,1,1,full,1,,ok\n")
+                   .front()) == "no shape of model GPT-2 8.7B");
+  const MeasuredPlan first =
+      mapped(runs_of("a,g,V100,32,16,4,,Megatron-LM v1.0,GPT-2 4.2B,,,,,1024,fp16,8,8,4,1,1,1,full,1,,ok\n")
+                 .front());
+  CHECK(first.model.layer_count() == 64);
+  CHECK(first.model.hidden == 2304);
+}
+
+TEST_CASE("NVFP4 runs are plans in 4 bits") {
+  const auto runs = runs_of(
+      "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");
+  CHECK(mapped(runs[0]).strategies.front().type == DataType::fp4);
+}
+
+TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
+  const MeasuredPlan plan = mapped(
+      runs_of("a,g,A100,80,8,16,,DeepSpeed ZeRO-3,GPT,24,2048,16,51200,2048,fp16,64,4,,1,,16,full,1,,ok\n")
+          .front());
+  CHECK(plan.stack.name == "deepspeed-zero3");
+  CHECK(plan.strategies.front().fully_sharded);
+  CHECK(plan.strategies.front().tensor(0) == 1);
+}
+
+TEST_CASE("releases of Megatron-Bridge differ in how they run experts") {
+  const auto stack_of = [](const std::string& release, const std::string& precision) {
+    const auto mapped = map_run(runs_of("a,g,H100,80,8,8,,Megatron-Bridge " + release +
+                                        ",L,24,2048,16,,2048," + precision + ",64,2,4,2,1,1,,1,,ok\n")
+                                    .front(),
+                                std::nullopt);
+    return std::get<MeasuredPlan>(mapped).stack;
+  };
+  CHECK(stack_of("25.09", "fp8") == read_stack("megatron-bridge-25.09"));
+  CHECK(stack_of("26.04.01", "MXFP8") == read_stack("megatron-bridge"));
+  CHECK(stack_of("26.06", "BF16") == read_stack("megatron-bridge"));
+  CHECK(stack_of("26.06", "MXFP8") == read_stack("megatron-bridge-26.06"));
+  CHECK(stack_of("26.06", "MXFP8").experts.dispatch.has_value());
+  CHECK(stack_of("26.06", "MXFP8").experts.fused);
 }
 
 TEST_CASE("cells that are no numbers name run and column") {
@@ -174,12 +244,29 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
       "small,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,OOM\n";
   const std::string ran =
       "ran,g,A100,80,8,8,,Megatron-LM,GPT,24,8192,64,51200,2048,fp16,8,1,1,1,1,8,full,9,,ok\n";
-  const Validation result = validate(runs_of(big + small + ran), costs(), {});
+  const std::string stopped =
+      "stopped,g,A100,80,8,8,,Megatron-LM,GPT,4,1024,16,51200,2048,fp16,8,1,1,1,1,8,full,,,failed (inf)\n";
+  const Validation result = validate(runs_of(big + small + ran + stopped), costs(), {});
   const MemoryAccuracy memory = memory_accuracy(result, "");
+  CHECK(memory.unexplained == 1);
   CHECK(memory.true_positive == 1);
   CHECK(memory.false_negative == 1);
   CHECK(memory.false_positive == 1);
   CHECK(accuracy(result, "").runs == 1);
+}
+
+TEST_CASE("DeepSpeed's ZeRO-3 runs of Megatron keep their checkpoints in the host's memory") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding\n";
+  const auto stack = [&](const std::string& sharding) {
+    return mapped(parse_measured_runs(header + "a,g,V100,8,Megatron + DeepSpeed,4,1024,16,50257,1024,8,1,1," +
+                                          sharding + "\n",
+                                      "made-up.csv")
+                      .front())
+        .stack;
+  };
+  CHECK(stack("ZeRO-3").saved_inputs == SavedInputs::host);
+  CHECK(stack("ZeRO-1") == read_stack("megatron-deepspeed"));
 }
 
 TEST_CASE("a run may have dropped activations its source is silent about, where its program does") {
@@ -191,7 +278,7 @@ TEST_CASE("a run may have dropped activations its source is silent about, where 
   const auto too_big = [&](const std::string& framework, const std::string& recompute) {
     const Validation result = validate(runs_of(run(framework, recompute)), costs(), {});
     REQUIRE(result.runs.size() == 1);
-    return result.runs.front().over_memory;
+    return result.runs.front().verdict == MemoryVerdict::too_big;
   };
   CHECK(too_big("Megatron-Bridge 26.02", "none"));
   CHECK_FALSE(too_big("Megatron-Bridge 26.02", ""));

@@ -216,6 +216,51 @@ TEST_CASE("kinds in a row make as many allocations as the formula says") {
   CHECK(allocations == row.allocations);
 }
 
+// Layouts in the sense of Astra (arXiv 2502.13480): kinds in one given order, all stages of a kind with as
+// many layers, so that sum(stages of kind x layers of its stages) is the model. Two kinds, 8 stages, 32
+// layers:
+//
+//   one kind alone: 8 stages of 4 layers, twice                                                          2
+//   m and 8 - m stages with a and b layers each, m a + (8 - m) b = 32, a and b at least 1:
+//     m = 1 or 7:  a + 7 b = 32   b = 1 .. 4                                                         2 x 4
+//     m = 2 or 6:  a + 3 b = 16   b = 1 .. 5                                                         2 x 5
+//     m = 3 or 5:  3 a + 5 b = 32 (a, b) = (4, 4), (9, 1)                                            2 x 2
+//     m = 4:       a + b = 8      b = 1 .. 7                                                             7
+//                                                                                                       31
+//
+// Without groups every stage has any kind and any layers: 2^8 x C(31, 7) = 256 x 2,629,575 = 673,171,200.
+TEST_CASE("two kinds, 8 stages, 32 layers: 31 grouped layouts of 673,171,200 free ones") {
+  constexpr int kStages = 8, kLayers = 32;
+  ClusterSpec cluster;
+  for (const char* name : {"a", "b"}) {
+    cluster.groups.push_back(test::node_group(name, kStages));
+    cluster.groups.back().gpus_per_node = 1;
+    cluster.groups.back().count.minimum = 0;
+  }
+  SearchSpace space;
+  space.most_stages = kStages;
+  std::size_t grouped = 0;
+  for_each_stage_counts(cluster, space, SearchMode::heterogeneous, {}, [&](const StageCounts& stages) {
+    if (stages[0] + stages[1] != kStages) return;
+    for (int a = stages[0] > 0 ? 1 : 0; a <= (stages[0] > 0 ? kLayers : 0); ++a) {
+      const int left = kLayers - stages[0] * a;
+      grouped += stages[1] == 0 ? left == 0 : left > 0 && left % stages[1] == 0;
+    }
+  });
+  CHECK(grouped == 31);
+  // Free layouts, stage by stage: [layers given out] of the stages so far.
+  std::vector<std::size_t> layouts(kLayers + 1, 0);
+  layouts.front() = 1;
+  for (int stage = 0; stage < kStages; ++stage) {
+    std::vector<std::size_t> next(layouts.size(), 0);
+    for (std::size_t before = 0; before < layouts.size(); ++before)
+      for (std::size_t after = before + 1; after < layouts.size(); ++after)
+        next[after] += 2 * layouts[before];
+    layouts = next;
+  }
+  CHECK(layouts.back() == 673'171'200);
+}
+
 TEST_CASE("a group with a fixed count is paid for even where it is not used") {
   ClusterSpec cluster = test::two_kinds();
   cluster.groups[0].count = {4, 4};
@@ -268,6 +313,24 @@ TEST_CASE("settings are the product of what is named, interleaved where there ar
   CHECK(distinct.size() == all.size());
 }
 
+TEST_CASE("layers to recompute and flash attention are choices of a setting") {
+  const SearchSpace space = parse_space(
+      "micro_batch_size: 1\nnum_virtual_stages_per_pipeline_rank: 1\nsequence_parallel: true\n"
+      "use_distributed_optimizer: true\nrecompute_granularity: [none, full]\n"
+      "recompute_method: [uniform, block]\nrecompute_num_layers: [1, 2, 3]\n"
+      "use_flash_attn: [true, false]\n",
+      "space.yaml");
+  // none, and two methods of three.
+  const std::vector<Setting> all = settings(space);
+  CHECK(all.size() == (1 + 2 * 3) * 2);
+  const ModelSpec model = read_model("llama2-7b");  // 32 layers
+  Setting block = all.back();
+  block.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 29};
+  CHECK(!stages_obstacle(model, block, 4, 8));  // 29 + 1 + 1 + 1
+  block.recompute.layers = 30;
+  CHECK(stages_obstacle(model, block, 4, 8) == "more layers to recompute than a part can have");
+}
+
 TEST_CASE("a strategy says what its allocation and setting say") {
   Allocation allocation{2, 4, 2, 8, {{1, 3}, {0, 2}}, {5, 7}};
   Setting setting{4, 1, ScheduleKind::one_f_one_b, {RecomputeGranularity::full}, true, true};
@@ -281,6 +344,7 @@ TEST_CASE("a strategy says what its allocation and setting say") {
   CHECK(s.type == DataType::fp16);
   CHECK(s.recompute == setting.recompute);
   CHECK((s.sequence_parallel && s.distributed_optimizer));
+  CHECK(s.flash_attention);
   CHECK(s.nodes == allocation.nodes);
   CHECK(s.transfers == TransferMode::blocking);
   setting.schedule = ScheduleKind::interleaved;

@@ -109,7 +109,25 @@ const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
                                         "--moe-ffn-hidden-size",
                                         "--moe-layer-freq",
                                         "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate"};
+                                        "--moe-shared-expert-gate",
+                                        "--moe-latent-size",
+                                        "--moe-router-enable-expert-bias",
+                                        "--moe-router-score-function",
+                                        "--fp4-format",
+                                        "--multi-latent-attention",
+                                        "--q-lora-rank",
+                                        "--kv-lora-rank",
+                                        "--qk-head-dim",
+                                        "--qk-pos-emb-head-dim",
+                                        "--v-head-dim",
+                                        "--is-hybrid-model",
+                                        "--hybrid-override-pattern",
+                                        "--mamba-num-heads",
+                                        "--mamba-head-dim",
+                                        "--mamba-num-groups",
+                                        "--mamba-state-dim",
+                                        "--squared-relu",
+                                        "--spec"};
 
 LaunchFiles files_of(const ModelSpec& model, const ParallelStrategy& strategy) {
   auto result = launch_files(model, strategy, two_kinds());
@@ -196,13 +214,27 @@ TEST_CASE("mixed dense and sparse layers become a pattern") {
   CHECK(argument(table, "moe_ffn_hidden_size") == Argument(32.0));
 }
 
+TEST_CASE("layers to recompute are written as Megatron-LM has them, and only where all of a layer is") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};
+  const std::string full = files_of(model, strategy).arguments;
+  CHECK(full.find("--recompute-granularity full\n--recompute-method block\n--recompute-num-layers 3\n") !=
+        std::string::npos);
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  const std::string selective = files_of(model, strategy).arguments;
+  CHECK(selective.find("--recompute-granularity selective\n") != std::string::npos);
+  CHECK(selective.find("--recompute-num-layers") == std::string::npos);
+}
+
 TEST_CASE("every flag that is written is one of Megatron-LM's") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};
   strategy.type = DataType::fp8;
   strategy.distributed_optimizer = true;
   strategy.flash_attention = GENERATE(true, false);
-  const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b");
+  const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b",
+                                    "deepseek-v2-lite", "deepseek-v3", "kimi-k2");
   const ModelSpec model = read_model(name);
   strategy.parts = equal_parts(4, model.layer_count());
   if (GENERATE(true, false)) --strategy.parts[3].count;  // uneven
@@ -233,6 +265,36 @@ TEST_CASE("a Llama plan on two kinds becomes these arguments") {
   CHECK(contains(files.script, "processes=(8 8 8 8 8 8 8 8)"));
 }
 
+TEST_CASE("latent attention is launched by its ranks and head dimensions") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("deepseek-v3");
+  strategy.parts = equal_parts(4, model.layer_count());
+  const std::string arguments = files_of(model, strategy).arguments;
+  CHECK(contains(arguments,
+                 "--multi-latent-attention\n--q-lora-rank 1536\n--kv-lora-rank 512\n--qk-head-dim 128\n"
+                 "--qk-pos-emb-head-dim 64\n--v-head-dim 128\n"));
+  CHECK(contains(arguments, "--qk-layernorm\n"));
+  CHECK(contains(arguments, "--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"));
+  CHECK_FALSE(contains(arguments, "--kv-channels"));
+  CHECK(contains(first_gap(read_model("deepseek-v3-mtp"), strategy), "--mtp-num-layers"));
+}
+
+TEST_CASE("a hybrid model is launched by its pattern with Megatron-LM's program for it") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("nemotron-h-8b");
+  strategy.parts = equal_parts(4, model.layer_count());
+  const LaunchFiles files = files_of(model, strategy);
+  CHECK(contains(
+      files.arguments,
+      "--is-hybrid-model\n--hybrid-override-pattern 'M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-'\n"
+      "--mamba-num-heads 128\n--mamba-head-dim 64\n--mamba-num-groups 8\n--mamba-state-dim 128\n"));
+  CHECK(contains(files.arguments, "--num-attention-heads 32\n--kv-channels 128\n"));
+  CHECK(contains(files.arguments, "--position-embedding-type none\n"));
+  CHECK(contains(files.script, "pretrain_mamba.py"));
+  --strategy.parts[3].count;
+  CHECK(contains(first_gap(model, strategy), "unequal parts"));
+}
+
 TEST_CASE("an even interleaved plan needs no layout") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   strategy.chunks = 2;
@@ -255,6 +317,20 @@ TEST_CASE("stages smaller than a node share it") {
         "stages 2-3\n");
 }
 
+// 2 replicas of 4 stages of 8 GPUs: nodes 0-3 are stages 0-3 of replica 0.
+TEST_CASE("replicas that stand apart are launched by use_tp_pp_dp_mapping, on the hosts of the plan") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  strategy.order = RankOrder::cp_pp_dp;
+  for (StageDevices& stage : strategy.stages) stage.group = 0;
+  strategy.nodes = {8, 0};
+  strategy.hosts = {4, 5, 6, 7, 0, 1, 2, 3};
+  const LaunchFiles files = files_of(read_model("llama2-70b"), strategy);
+  CHECK(contains(files.arguments, "--use-tp-pp-dp-mapping\n"));
+  CHECK(contains(files.rank_map, "node 1: group fast (fast-gpu), ranks 8-15, stages 1, on fast.node5\n"));
+  CHECK(contains(files.rank_map, "node 4: group fast (fast-gpu), ranks 32-39, stages 0, on fast.node0\n"));
+  CHECK(contains(files.script, "(rank order tp-cp-ep-pp-dp)"));
+}
+
 TEST_CASE("what Megatron-LM cannot run is named") {
   const ModelSpec llama = read_model("llama2-70b");
   ParallelStrategy uneven_ways = llama70b_on_two_kinds();
@@ -273,6 +349,13 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   crossing.data = 1;
   crossing.stages = {{0, 4}, {1, 4}, {0, 4}, {1, 4}};
   CHECK(contains(first_gap(llama, crossing), "group fast share nodes"));
+  ParallelStrategy reordered = llama70b_on_two_kinds();
+  reordered.order = RankOrder::pp_dp_cp;
+  CHECK(contains(first_gap(llama, reordered), "the rank order is tp-pp-ep-dp-cp"));
+  ParallelStrategy spread = llama70b_on_two_kinds();
+  spread.order = RankOrder::cp_pp_dp;
+  spread.expert = 2;
+  CHECK(contains(first_gap(read_model("mixtral-8x7b"), spread), "experts are spread over replicas"));
   ParallelStrategy plain = llama70b_on_two_kinds();
   plain.sequence_parallel = false;
   CHECK(contains(first_gap(read_model("mixtral-8x7b"), plain), "sequence parallelism"));

@@ -187,9 +187,45 @@ TEST_CASE("an unknown model_type lists the known ones and the nearest") {
   CHECK(contains(error, "llama"));
 }
 
-TEST_CASE("latent attention is refused, not approximated") {
-  CHECK(contains(error_of(replaced(kTinyLlama, "\"llama\"", "\"deepseek_v3\"")),
-                 "multi-head latent attention"));
+TEST_CASE("a DeepSeek file without its ranks is refused") {
+  CHECK(contains(error_of(replaced(kTinyLlama, "\"llama\"", "\"deepseek_v3\"")), "kv_lora_rank"));
+}
+
+TEST_CASE("a hybrid pattern names its characters and its length") {
+  const std::string hybrid = R"({"model_type":"nemotron_h","hidden_size":64,"num_hidden_layers":3,
+      "hybrid_override_pattern":"M*-","mamba_num_heads":4,"mamba_head_dim":16,"n_groups":2,"ssm_state_size":8,
+      "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":100,
+      "max_position_embeddings":64})";
+  const ModelSpec model = parse_huggingface_config(hybrid, "config.json");
+  CHECK(model.layer(0).has_state_space());
+  CHECK_FALSE(model.layer(0).has_attention());
+  CHECK(model.layer(1).has_attention());
+  CHECK_FALSE(model.layer(1).has_mlp());
+  CHECK(model.layer(2).ffn == 128);
+  CHECK(contains(error_of(replaced(hybrid, "M*-", "M*x")), "M (Mamba-2)"));
+  CHECK(contains(error_of(replaced(hybrid, "M*-", "M*")), "3 characters"));
+  CHECK(contains(error_of(replaced(hybrid, "\"n_groups\":2", "\"n_groups\":3")),
+                 "a divisor of mamba_num_heads 4"));
+}
+
+TEST_CASE("blocks of a list may have latent attention, a state space, or one part only") {
+  const std::string head = "name: x\nsequence: 8\nvocabulary: 16\nhidden: 64\nblocks:\n";
+  const std::string latent =
+      "  - {hidden: 64, heads: 4, head_dim: 24, value_dim: 16, latent: {query_rank: 32, kv_rank: 16, "
+      "rope_dim: 8},\n"
+      "     ffn: 8, mlp: gelu, norm: rms_norm}\n";
+  const std::string mamba =
+      "  - {hidden: 64, norms: 1, norm: rms_norm,\n"
+      "     state_space: {heads: 4, head_dim: 16, groups: 2, state: 8, convolution: 4, chunk: 16}}\n";
+  const ModelSpec model = parse_model_blocks(head + latent + mamba, "model.yaml");
+  CHECK(model.layer(0).latent.kv_rank == 16);
+  CHECK(model.layer(0).value_width() == 16);
+  CHECK(model.layer(1).state_space.projected() == 64 + (64 + 2 * 2 * 8) + 4);
+  CHECK(contains(yaml_error_of(head + replaced(latent, "rope_dim: 8", "rope_dim: 24")),
+                 "less than head_dim 24"));
+  CHECK(contains(yaml_error_of(head + replaced(mamba, "groups: 2", "groups: 3")), "a divisor of heads 4"));
+  CHECK(
+      contains(yaml_error_of(head + "  - {hidden: 64, norm: rms_norm}\n"), "heads, a state_space or an ffn"));
 }
 
 TEST_CASE("broken JSON is placed by line and column") {

@@ -47,6 +47,11 @@ TEST_CASE("built-in models have their published number of parameters") {
       {"qwen3-235b-a22b", 235'093'634'560, "safetensors index; 128 experts"},
       {"gpt-oss-120b", 116'829'156'672 - 36 * (64 + 128),
        "safetensors index, without sinks and router biases"},
+      {"deepseek-v3", 671'026'419'200, "DeepSeek-V3: 671B, router biases among them"},
+      {"deepseek-v2", 235'741'434'880, "arXiv 2405.04434: 236B"},
+      {"deepseek-v2-lite", 15'706'484'224, "safetensors index: 15.7B"},
+      {"nemotron-h-8b", 8'100'852'736, "arXiv 2504.03624: 8B"},
+      {"nemotron-3-nano", 31'577'940'288, "model card: 31.6B"},
       {"gpt2-345m", 354'823'168, "openai-community/gpt2-medium"},
       {"gpt2-1.5b", 1'557'611'200, "openai-community/gpt2-xl"},
       {"gpt-neox-20b", 20'554'567'680, "arXiv 2204.06745, table 1"},
@@ -67,6 +72,68 @@ TEST_CASE("a Llama count follows from the matrices") {
   // Qwen3 adds two norms of head_dim 128 a layer.
   CHECK(total_parameters(read_model("qwen3-8b")) ==
         llama_total({4096, 36, 4096, 1024, 12288, 151936}) + 36 * 2 * 128);
+}
+
+TEST_CASE("a DeepSeek count follows from its factored projections") {
+  // Down to 1536 and 512 + 64, two norms, up to 128 heads of 128 + 64 and of 128 + 128, projection 128 x 128
+  // x h.
+  const std::int64_t h = 7168, heads = 128;
+  const std::int64_t attention =
+      h * 1536 + h * (512 + 64) + 1536 + 512 + 1536 * heads * 192 + 512 * heads * 256 + heads * 128 * h;
+  const std::int64_t dense = 3 * h * 18432;
+  const std::int64_t expert = 3 * h * 2048;
+  const std::int64_t sparse = 257 * expert + 256 * h + 256;  // a shared one, the router and its bias
+  const std::int64_t tables = 2 * 129280 * h + h;
+  const ModelSpec model = read_model("deepseek-v3");
+  CHECK(total_parameters(model) == 61 * (attention + 2 * h) + 3 * dense + 58 * sparse + tables);
+  // 8 of 256 experts: "37B activated" of arXiv 2412.19437.
+  std::int64_t active = embedding_parameters(model) + head_parameters(model);
+  for (int i = 0; i < model.layer_count(); ++i) active += active_layer_parameters(model.layer(i));
+  CHECK(static_cast<double>(active) == Approx(37e9).epsilon(0.02));
+  // "MTP: 11.5B unique parameters" (DeepSeek-V3, README_WEIGHTS.md): a layer, 2h x h, three norms.
+  CHECK(total_parameters(read_model("deepseek-v3-mtp")) - total_parameters(model) ==
+        attention + 2 * h + sparse + 2 * h * h + 3 * h);
+  CHECK(static_cast<double>(attention + 2 * h + sparse + 2 * h * h + 3 * h) == Approx(11.5e9).epsilon(0.01));
+}
+
+TEST_CASE("Kimi K2 is DeepSeek-V3 with half of the heads and 384 experts") {
+  const std::int64_t h = 7168, heads = 64, expert = 3 * h * 2048;
+  const std::int64_t attention =
+      h * 1536 + h * (512 + 64) + 1536 + 512 + 1536 * heads * 192 + 512 * heads * 256 + heads * 128 * h;
+  CHECK(total_parameters(read_model("kimi-k2")) ==
+        61 * (attention + 2 * h) + 3 * h * 18432 + 60 * (385 * expert + 384 * h + 384) + 2 * 163840 * h + h);
+  // "1.04T" of arXiv 2507.20534, table 2, is printed with two digits after the point of its 1,026 billion.
+  CHECK(static_cast<double>(total_parameters(read_model("kimi-k2"))) == Approx(1.04e12).epsilon(0.02));
+}
+
+TEST_CASE("a hybrid count follows from its pattern") {
+  // 23 Mamba-2 layers: 64 heads of 64, 8 groups of state 128; gate and values 2 x 4096, B and C 2 x 1024, 64
+  // steps; convolution of 4 with bias over 4096 + 2048; three values a head, gated norm, projection, norm of
+  // the layer.
+  const std::int64_t h = 2688, inner = 64 * 64, convolved = inner + 2 * 8 * 128;
+  const std::int64_t mamba = h * (inner + convolved + 64) + 5 * convolved + 3 * 64 + inner + inner * h + h;
+  const std::int64_t attention = 2 * h * 32 * 128 + 2 * h * 2 * 128 + h;
+  const std::int64_t experts = 128 * 2 * h * 1856 + 2 * h * 3712 + 128 * h + 128 + h;
+  const ModelSpec nano = read_model("nemotron-3-nano");
+  CHECK(total_parameters(nano) == 23 * mamba + 6 * attention + 23 * experts + 2 * 131072 * h + h);
+  // Super's experts work at width 1024: "120B" with 12B active.
+  const ModelSpec super = read_model("nemotron-3-super");
+  const std::int64_t latent = 512 * 2 * std::int64_t{1024} * 2688 + 2 * std::int64_t{4096} * (5376 + 1024) +
+                              513 * std::int64_t{4096} - 4096 + 512 + 4096;
+  CHECK(layer_parameters(super.layer(1)) == latent);
+  CHECK(static_cast<double>(total_parameters(super)) == Approx(120e9).epsilon(0.01));
+}
+
+TEST_CASE("model FLOPs of latent attention and scans count their widths") {
+  // FLOPs a token that Megatron-Bridge's tables imply (TFLOP/s over tokens/s of one GPU): 249.7 GFLOP of
+  // DeepSeek-V3 without multi-token prediction, 260.4 with it, 204.6 of Kimi K2, at 4,096 tokens.
+  const auto per_token = [](const char* name, std::int64_t sequence) {
+    return model_flops(read_model(name), 1, sequence, AttentionCounting::causal) /
+           static_cast<double>(sequence);
+  };
+  CHECK(per_token("deepseek-v3", 4096) == Approx(249.7e9).epsilon(0.02));
+  CHECK(per_token("deepseek-v3-mtp", 4096) == Approx(260.4e9).epsilon(0.02));
+  CHECK(per_token("kimi-k2", 4096) == Approx(204.6e9).epsilon(0.02));
 }
 
 TEST_CASE("a GPT count follows from 12 h^2 + 13 h a layer") {

@@ -322,6 +322,51 @@ TEST_CASE("the quickest split has the least time of all splits, by the formula a
   CHECK(better > 5);
 }
 
+// Equal layers, forwards a third of them, embedding and head besides; stage s takes n_s layers, of which
+// min(n_s, r) pass forward once more.
+TEST_CASE("the quickest split counts the layers that `block` recomputes of each stage") {
+  std::mt19937 random(10);
+  int differs = 0;
+  for (int i = 0; i < 150; ++i) {
+    const int layers = between(random, 1, 8), repeated = between(random, 1, 4);
+    Problem problem;
+    std::vector<double> repeat;  // [stage] s of one layer
+    for (int stage = between(random, 1, 4); stage > 0; --stage) {
+      const double layer = between(random, 1, 9);
+      repeat.push_back(layer / 3);
+      problem.layers.emplace_back(static_cast<std::size_t>(layers), layer);
+      problem.layers.back().front() += between(random, 0, 9);
+      problem.layers.back().back() += between(random, 0, 9);
+      problem.most_layers.push_back(between(random, 0, 4) == 0 ? between(random, 1, 4) : layers);
+    }
+    const PipelineShape shape{ScheduleKind::one_f_one_b, static_cast<double>(between(random, 1, 12)),
+                              static_cast<int>(problem.stages())};
+    INFO(to_text(problem) << shape.microbatches << " microbatches, " << repeated << " layers repeated");
+    std::vector<PrefixTimes> before = prefix_times(problem, 1.0 / 3);
+    std::vector<StageLoad> loads = loads_of(problem, before);
+    const auto plain = quickest_split(loads, shape);
+    for (std::size_t stage = 0; stage < before.size(); ++stage) {
+      for (int layer = 0; layer <= layers; ++layer) before[stage].repeat.push_back(layer * repeat[stage]);
+      loads[stage].repeated = repeated;
+    }
+    const auto time_of = [&](const std::vector<LayerRange>& ranges) {
+      std::vector<StageWork> work = work_of(problem, ranges, 1.0 / 3);
+      for (std::size_t stage = 0; stage < work.size(); ++stage)
+        work[stage].whole += std::min(ranges[stage].count, repeated) * repeat[stage];
+      return pipeline_time(work, shape);
+    };
+    double least = std::numeric_limits<double>::infinity();
+    for_each_split(problem,
+                   [&](const std::vector<LayerRange>& ranges) { least = std::min(least, time_of(ranges)); });
+    const auto found = quickest_split(loads, shape);
+    REQUIRE(found.has_value() == std::isfinite(least));
+    if (!found) continue;
+    REQUIRE(time_of(*found) == Approx(least).epsilon(1e-9));
+    differs += time_of(*plain) > least * (1 + 1e-9) ? 1 : 0;
+  }
+  CHECK(differs > 3);
+}
+
 // 80 layers of 1 s over 29 stages, forwards a third, 64 microbatches: three layers a stage are 80 + 63 x 3 =
 // 269 s at the last of them with three, less a forward of 1 s for each stage behind it. Two layers each from
 // the last stage on, three in front: 22 stages of three and 7 of two make 80, and stage 21 has 7 stages

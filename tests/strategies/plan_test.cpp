@@ -64,6 +64,8 @@ ParallelStrategy random_strategy(Dice& dice) {
   for (int i = 0; i < strategy.part_count(); ++i)
     strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 99)});
   for (int i = dice.roll(0, 4); i > 0; --i) strategy.nodes.push_back(dice.roll(0, 99));
+  strategy.order = static_cast<RankOrder>(dice.roll(0, 5));
+  for (int i = dice.roll(0, 4); i > 0; --i) strategy.hosts.push_back(dice.roll(0, 99));
   return strategy;
 }
 

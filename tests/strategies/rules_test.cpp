@@ -1,9 +1,11 @@
 // The rule language: what matches, and where errors point.
 #include "strategies/rules.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "platforms/errors.hpp"
+#include "strategies/rule_book.hpp"
 #include "tests/catch.hpp"
 
 using namespace orrery;
@@ -108,6 +110,38 @@ TEST_CASE("a rule is evaluated anew for each table") {
   // Another order of the table.
   CHECK(rule.matches({{"recompute_granularity", std::string("full")}, {"tensor_model_parallel_size", 2.0}}));
   CHECK_FALSE(rule.matches({}));
+}
+
+TEST_CASE("a rule book drops what its rules drop, and evaluates each once for the arguments it names") {
+  const ModelSpec model = read_model("gpt2-345m");
+  std::vector<Rule> rules;
+  for (const char* text : {"$tensor_model_parallel_size > 4", "$data_parallel_size * $micro_batch_size == 6",
+                           "$recompute_num_layers > 2 && $pipeline_model_parallel_layout != None"}) {
+    rules.emplace_back(text, "test");
+  }
+  RuleBook book(model, rules);
+  std::size_t dropped = 0, plans = 0;
+  for (int i = 0; i < 4000; ++i) {
+    ParallelStrategy strategy;
+    strategy.stages.assign(2, {0, 1 << i % 4});
+    strategy.pipeline = 2;
+    strategy.data = 1 + i / 4 % 5;
+    strategy.micro_batch = 1 + i / 20 % 5;
+    strategy.global_batch = 64 * i;  // in no rule
+    strategy.sequence = 1024;
+    strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 1 + i / 100 % 4};
+    strategy.parts = {{0, 12 + i / 400 % 2}, {12 + i / 400 % 2, 12 - i / 400 % 2}};
+    const ArgumentTable table = megatron_arguments(model, strategy);
+    const auto first =
+        std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.matches(table); });
+    REQUIRE(book.dropping(strategy) == (first == rules.end() ? nullptr : &*first));
+    ++plans;
+    dropped += first == rules.end() ? 0 : 1;
+  }
+  CHECK(dropped > plans / 5);
+  CHECK(dropped < plans);
+  // 4 tensor ways; 5 replicas x 5 micro batches; 4 numbers of layers x 2 layouts.
+  CHECK(book.evaluations() == 4 + 5 * 5 + 4 * 2);
 }
 
 TEST_CASE("errors point at the character and say what to write") {

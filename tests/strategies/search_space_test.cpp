@@ -21,9 +21,11 @@ micro_batch_size: [16, 32]
 pipeline_model_parallel_size: 12
 schedule: [gpipe, 1f1b, zb-h1, zb-h2, zb-v]
 recompute_granularity: [none, selective, full]
+recompute_method: [block, uniform]
+recompute_num_layers: 1..2
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
-)",
+r)",
                                         "space.yaml");
   SearchSpace expected;
   expected.tensor = {2, 4};
@@ -36,9 +38,16 @@ use_distributed_optimizer: [false, true]
                         ScheduleKind::zb_h2, ScheduleKind::zb_v};
   expected.recompute = {{RecomputeGranularity::none},
                         {RecomputeGranularity::selective},
-                        {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
+                        {RecomputeGranularity::full, RecomputeMethod::block, 1},
+                        {RecomputeGranularity::full, RecomputeMethod::block, 2},
+                        {RecomputeGranularity::full, RecomputeMethod::uniform, 1},
+                        {RecomputeGranularity::full, RecomputeMethod::uniform, 2}};
+  expected.overlap_grad_reduce = {true};
+  expected.overlap_param_gather = {true, false};
+  expected.flash_attention = {false};
   expected.sequence_parallel = {true};
   expected.distributed_optimizer = {false, true};
+  expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
   CHECK(space == expected);
 }
 
@@ -47,6 +56,27 @@ TEST_CASE("what a search space does not name keeps its default") {
   expected.tensor = {4};
   CHECK(parse_space("tensor_model_parallel_size: 4\n", "space.yaml") == expected);
   CHECK(parse_space("{}\n", "space.yaml") == SearchSpace{});
+}
+
+TEST_CASE("auto leaves the recomputed layers of `block` open, and recomputes all of them by `uniform`") {
+  const SearchSpace space = parse_space(
+      "recompute_granularity: full\nrecompute_method: [uniform, block]\nrecompute_num_layers: auto\n",
+      "space.yaml");
+  CHECK(space.recompute == std::vector<Recompute>{{RecomputeGranularity::full, RecomputeMethod::uniform, 1},
+                                                  {RecomputeGranularity::full, RecomputeMethod::block, 0}});
+  CHECK(parse_space("recompute_num_layers: auto\n", "space.yaml").recompute ==
+        std::vector<Recompute>{{}, {RecomputeGranularity::full, RecomputeMethod::block, 0}});
+  // Without a granularity: none, or full in this way.
+  CHECK(parse_space("recompute_method: block\nrecompute_num_layers: 3\n", "space.yaml").recompute ==
+        std::vector<Recompute>{{}, {RecomputeGranularity::full, RecomputeMethod::block, 3}});
+}
+
+TEST_CASE("defaults suit the model: expert ways where it has experts that they divide") {
+  CHECK(default_space(read_model("llama2-7b")) == SearchSpace{});
+  CHECK(default_space(read_model("mixtral-8x7b")).expert == std::vector{1, 2, 4, 8});
+  const SearchSpace more =
+      parse_space("micro_batch_size: 2\n", "s", default_space(read_model("mixtral-8x7b")));
+  CHECK(more.expert == std::vector{1, 2, 4, 8});
 }
 
 TEST_CASE("a single value stands for a list of one") {
@@ -75,6 +105,15 @@ TEST_CASE("a wrong search space is told with its line") {
       {"pipeline_model_parallel_size: [1, 2]\n", {"space.yaml:1", "a list"}},
       {"schedule: [interleaved]\n", {"space.yaml:1", "'interleaved'", "num_virtual_stages"}},
       {"recompute_granularity: some\n", {"space.yaml:1", "'some'", "none, selective or full"}},
+      {"recompute_granularity: full\nrecompute_method: blok\n",
+       {"space.yaml:2", "'blok'", "uniform or block"}},
+      {"recompute_num_layers: 0\n", {"space.yaml:1", "'0'"}},
+      {"recompute_num_layers: 8..2\n", {"space.yaml:1", "first number is not above its second"}},
+      {"recompute_num_layers: 1..x\n", {"space.yaml:1", "a range such as 1..8"}},
+      {"recompute_num_layers: some\n", {"space.yaml:1", "'some'"}},
+      {"recompute_num_layers: [1, 1]\n", {"space.yaml:1", "each choice once"}},
+      {"recompute_granularity: none\nrecompute_num_layers: 2\n",
+       {"space.yaml:2", "recompute_granularity with `full` beside it"}},
       {"sequence_parallel: 1\n", {"space.yaml:1", "'1'"}},
       {"sequence_parallel: [[true]]\n", {"space.yaml:1", "a list"}},
       {"micro_batch_size: {a: 1}\n", {"space.yaml:1", "a map"}},

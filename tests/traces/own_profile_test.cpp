@@ -60,15 +60,18 @@ TEST_CASE("kernels, attention and collectives of one's own table") {
       "A100-SXM4-80GB,bf16,attention,flash,backward,,16,,,,16,4,128,1024,1024,1,,,,900,890,910,20,events,ok,"
       "1\n"
       "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,1\n");
-  REQUIRE(profiles.kernels.size() == 1);
+  REQUIRE(profiles.kernels.size() == 2);
   CHECK(profiles.kernels[0].bytes.value() == 524288);
+  CHECK_FALSE(profiles.kernels[0].backward);
+  CHECK(profiles.kernels[1].op == "norm");
+  CHECK(profiles.kernels[1].backward);
   REQUIRE(profiles.attentions.size() == 1);
   CHECK(profiles.attentions[0].causal);
   CHECK(profiles.attentions[0].backward);
+  CHECK(profiles.attentions[0].kernel == "flash");
   CHECK(profiles.attentions[0].kv_heads == 4);
   REQUIRE(profiles.collectives.size() == 1);
   CHECK(profiles.collectives[0].gpu_link.bandwidth.value() == 300e9);  // NVLink 3 of the catalog
-  CHECK(profiles.files[0].skipped.at("backward of a kernel, priced by its bytes") == 1);
 }
 
 TEST_CASE("failed, repeated and foreign rows of one's own table are counted by reason") {

@@ -178,6 +178,28 @@ TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do no
   CHECK(bytes["rope"] == std::vector{4 * tokens * 8192, 4 * tokens * 4096});
 }
 
+TEST_CASE("published attention is read as times, and what no model has is counted") {
+  const Folder folder;
+  folder.write("flash_attention_fwd_bwd.csv",
+               "source,gpu,dtype,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops\n"
+               "a,A100,fp16,FlashAttention-2,fwd,16,32,8,1024,1024,128,no,180.91\n"
+               "a,RTX 4090,fp16,FlashAttention-2,bwd,,,,2048,2048,64,yes,96.53\n"
+               "a,A100,fp16,FlashAttention-9,fwd,16,32,8,1024,1024,128,no,180\n"
+               "a,Abacus,fp16,FlashAttention-2,fwd,16,32,8,1024,1024,128,no,180\n");
+  const Profiles profiles = read_profiles(folder.name());
+  REQUIRE(profiles.attentions.size() == 2);
+  // 4 x 16 x 32 x 1024^2 x 128 FLOPs; grouped keys do not change them.
+  CHECK(profiles.attentions[0].time.value() == Approx(4.0 * 16 * 32 * 1024 * 1024 * 128 / 180.91e12));
+  // Not stated: 16k tokens and a hidden size of 2048, so 8 sequences and 32 heads; backward 2.5 x, half of
+  // it.
+  CHECK(profiles.attentions[1].batch == 8);
+  CHECK(profiles.attentions[1].heads == 32);
+  CHECK(profiles.attentions[1].time.value() == Approx(4.0 * 8 * 32 * 2048 * 2048 * 64 * 2.5 / 2 / 96.53e12));
+  CHECK(profiles.files[0].skipped ==
+        std::map<std::string, std::int64_t>{{"attention kernel FlashAttention-9", 1},
+                                            {"GPU not in the catalog", 1}});
+}
+
 TEST_CASE("collectives are taken where status and links allow") {
   const Folder folder;
   folder.write("collectives_long.csv",

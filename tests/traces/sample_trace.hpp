@@ -77,6 +77,9 @@ inline Trace sample_trace() {
                             .reserve = gibibytes(2)});
   }
   trace.memory[1].capacity = gibibytes(80);
+  trace.memory[1].kind = 1;
+  trace.memory[1].gpu = "A100-SXM4-80GB";
+  trace.memory[1].verdict = "fits";
   trace.activations =
       activation_curve(trace.timeline, {{gibibytes(1)}, {gibibytes(1)}}, {{gibibytes(1)}, {gibibytes(1)}});
   trace.cost = {.gpu_hours = 0.01, .price = DollarsPerHour(32.77), .per_iteration = Dollars(0.08)};

@@ -1,0 +1,67 @@
+// What measured attention teaches: how far the published bars (fitted/attention.yaml) are off.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "costmodels/features.hpp"
+#include "costmodels/physical_bound.hpp"
+#include "costmodels/training_rows.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+std::optional<AttentionKernel> kernel_named(const std::string& name) {
+  if (name == "flash") return AttentionKernel::flash;
+  if (name == "flash2") return AttentionKernel::flash2;
+  if (name == "unfused") return AttentionKernel::unfused;
+  return std::nullopt;
+}
+
+Attention operator_of(const MeasuredAttention& row, AttentionKernel kernel) {
+  return {.batch = row.batch,
+          .heads = row.heads,
+          .kv_heads = row.kv_heads,
+          .query_tokens = row.query_tokens,
+          .kv_tokens = row.kv_tokens,
+          .head_dim = row.head_dim,
+          .causal = row.causal,
+          .kernel = kernel,
+          .direction = row.backward ? Direction::backward : Direction::forward};
+}
+
+}  // namespace
+
+TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table,
+                          std::map<std::string, std::int64_t>& left_out) {
+  TrainingSet set{.name = "attention",
+                  .card = {.kind = ModelKind::attention},
+                  .options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2},
+                  .features = FeatureMatrix(attention_feature_names().size())};
+  SourceCheck check("attention kernels", left_out);
+  for (const auto& row : profiles.attentions) {
+    const auto kernel = kernel_named(row.kernel);
+    const GpuSpec& gpu = gpu_named(row.gpu);
+    if (!kernel || !peak(gpu, DataType::fp16)) {
+      ++left_out["attention kernel without a model here"];
+      continue;
+    }
+    const Attention op = operator_of(row, *kernel);
+    if (!check.believes(row.source, least_time(op, gpu), row.time)) continue;
+    add_row(set, attention_features(op, gpu), attention_time(table, op, gpu).time, row.time, row.source,
+            "head dimension " + std::to_string(row.head_dim), row.gpu);
+    set.large.back() = row.query_tokens >= 2048;
+    add_unique(set.card.gpus, row.gpu);
+    add_unique(set.card.configurations, configuration_name(op));
+  }
+  check.refuse_wrong_sources();
+  if (set.targets.empty()) return set;
+  balance(set, set.gpus, 0.5F);
+  // The best share of the bars that was measured; the physical bound holds beside it.
+  set.card.efficiency_cap =
+      std::exp(static_cast<double>(*std::max_element(set.targets.begin(), set.targets.end())));
+  return set;
+}
+
+}  // namespace orrery

@@ -1,0 +1,184 @@
+#include "sim/measured_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <regex>
+
+#include "strategies/model.hpp"
+
+namespace orrery {
+namespace {
+
+bool says(const std::string& text, std::string_view word) {
+  return text.find(word) != std::string::npos;
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// "NVIDIA A100 80GB HBM2e": a100, 80gb.
+std::vector<std::string> card_words(const std::string& name) {
+  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",  "instinct",
+                              "gpu",    "hbm2",    "hbm2e", "hbm3", "hbm3e"};
+  std::vector<std::string> words(1);
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) {
+      words.back() += static_cast<char>(std::tolower(c));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  const auto is_noise = [&](const std::string& word) {
+    return word.empty() || std::find(kNoise.begin(), kNoise.end(), word) != kNoise.end();
+  };
+  words.erase(std::remove_if(words.begin(), words.end(), is_noise), words.end());
+  // "80 GB" is one word.
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] != "gb") continue;
+    words[i - 1] += "gb";
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return words;
+}
+
+// Forms of a board are matched by how they start: SXM is SXM4, SXM3 is not SXM2 but the same board faster or
+// slower by a few percent.
+bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
+  const std::string form = word.rfind("sxm", 0) == 0 ? "sxm" : word;
+  return std::any_of(card.begin(), card.end(), [&](const std::string& own) {
+    return form == "sxm" ? own.rfind(form, 0) == 0 : own == word;
+  });
+}
+
+// Frameworks by the start of their name in a row, and of its precision; the first that fits.
+struct FrameworkStack {
+  const char* start;
+  const char* stack;
+  const char* precision = "";
+};
+constexpr std::array kFrameworks{
+    FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
+    FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"Megatron-Bridge 25.09", "megatron-bridge-25.09"},
+    FrameworkStack{"Megatron-Bridge 26.06", "megatron-bridge-26.06", "MXFP8"},
+    FrameworkStack{"Megatron-Bridge 26.08", "megatron-bridge-26.06", "MXFP8"},
+    FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
+    FrameworkStack{"torchtitan", "torchtitan"},
+    FrameworkStack{"llm-foundry", "llm-foundry"},
+    FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
+    FrameworkStack{"HF Trainer + DeepSpeed ZeRO", "deepspeed-zero3"},
+    FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
+    FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
+    FrameworkStack{"Megatron-Core", "megatron-core"},
+};
+// Runtimes of their own, which no preset is like.
+constexpr std::array kOtherRuntimes{"OneFlow"};
+
+// Of programs without a preset, by a word in their name: what they are built on, or most like.
+constexpr std::array kLikenesses{
+    FrameworkStack{"nemo", "nemo-24.07"},         FrameworkStack{"fsdp", "torchtitan-eager"},
+    FrameworkStack{"llm foundry", "llm-foundry"}, FrameworkStack{"mosaic", "llm-foundry"},
+    FrameworkStack{"neox", "megatron-deepspeed"}, FrameworkStack{"deepspeed", "megatron-deepspeed"},
+};
+
+// Of publication: from an arXiv number (its first two digits), else the first number that can be a year. 0:
+// none.
+int year_of(const std::string& source) {
+  std::smatch found;
+  static const std::regex arxiv(R"((\d\d)\d\d\.\d{4,5})"), year(R"(\b20[12]\d\b)");
+  if (std::regex_search(source, found, arxiv)) return 2000 + std::stoi(found[1]);
+  return std::regex_search(source, found, year) ? std::stoi(found[0]) : 0;
+}
+
+// A row that says neither year nor a later feature is taken for one of the first.
+const char* megatron_of(const MeasuredRun& run) {
+  constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
+  constexpr int kCore = 2023;                 // Megatron-Core 0.1, flash attention
+  const int year = year_of(run.text("source"));
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  const bool newer_gpu = gpu && gpu->fp8.has_value();
+  const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
+  if (year >= kCore || newer_gpu || is_on("flash_attn")) return "megatron-core";
+  const bool selective = run.text("recompute").rfind("selective", 0) == 0;
+  if (year >= kSequenceParallelism || selective || is_on("sequence_parallel")) return "megatron-lm-2022";
+  return "megatron-lm-2021";
+}
+
+std::string letters_and_digits(const std::string& name) {
+  std::string kept;
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) kept += static_cast<char>(std::tolower(c));
+  }
+  return kept;
+}
+
+}  // namespace
+
+const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
+  std::vector<std::string> words = card_words(name);
+  if (words.empty()) return nullptr;
+  // Where the name is an alias its card comes first; with another memory it is another card.
+  const auto has_memory = [&](const GpuSpec& gpu) {
+    return gigabytes == 0 || is_word_of(std::to_string(std::lround(gigabytes)) + "gb", card_words(gpu.name));
+  };
+  const auto fits = [&](const GpuSpec& gpu) {
+    const std::vector<std::string> card = card_words(gpu.name);
+    return std::all_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return is_word_of(word, card); });
+  };
+  const auto is_alias = [&](const GpuSpec& gpu) {
+    return std::any_of(gpu.aliases.begin(), gpu.aliases.end(),
+                       [&](const std::string& alias) { return card_words(alias) == words; });
+  };
+  const std::vector<GpuSpec>& catalog = gpu_catalog();
+  const auto first = [&](const auto& wanted) {
+    const auto found = std::find_if(catalog.begin(), catalog.end(), wanted);
+    return found == catalog.end() ? nullptr : &*found;
+  };
+  const GpuSpec* found = first([&](const GpuSpec& gpu) { return is_alias(gpu) && has_memory(gpu); });
+  if (!found) found = first([&](const GpuSpec& gpu) { return fits(gpu) && has_memory(gpu); });
+  if (!found) found = first(is_alias);
+  if (!found) found = first(fits);
+  return found;
+}
+
+std::optional<std::string> builtin_model_called(const std::string& name) {
+  const std::string wanted = letters_and_digits(name);
+  std::optional<std::string> longest;
+  for (const std::string& known : builtin_model_names()) {
+    if (wanted.rfind(letters_and_digits(known), 0) != 0) continue;
+    if (!longest || known.size() > longest->size()) longest = known;
+  }
+  return longest;
+}
+
+std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
+  const std::string framework = run.text("framework");
+  if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
+      says(run.text("optimizer_sharding"), "ZeRO-3"))
+    return read_stack("megatron-deepspeed-zero3");
+  for (const FrameworkStack& known : kFrameworks) {
+    if (framework.starts_with(known.start) && run.text("precision").starts_with(known.precision))
+      return read_stack(known.stack);
+  }
+  const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
+  if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
+    return std::nullopt;
+  if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
+  const std::string low = lower_case(framework);
+  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
+                                 [&](const FrameworkStack& one) { return says(low, one.start); });
+  SoftwareStack stack = read_stack(like == kLikenesses.end() ? megatron_of(run) : like->stack);
+  assumptions.push_back("no preset for " + framework + ": as " + stack.name);
+  stack.family = framework;
+  return stack;
+}
+
+}  // namespace orrery

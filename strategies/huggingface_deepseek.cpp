@@ -1,0 +1,73 @@
+// DeepSeek-V2, DeepSeek-V3 and Kimi K2: multi-head latent attention, dense first layers, then experts with a
+// shared one; optionally layers that predict further tokens.
+#include <algorithm>
+
+#include "strategies/huggingface.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+void read_latent_attention(const JsonConfig& config, LayerShape& shape) {
+  shape.heads = config.integer("num_attention_heads", {1, kMostHeads});
+  shape.kv_heads = shape.heads;  // num_key_value_heads says nothing here: all heads have keys of their own
+  shape.latent.query_rank = config.find_integer("q_lora_rank", {0, kMostHidden}).value_or(0);
+  shape.latent.kv_rank = config.integer("kv_lora_rank", {1, kMostHidden});
+  shape.latent.rope_dim = config.integer("qk_rope_head_dim", {1, kMostHeadDim});
+  shape.head_dim = config.integer("qk_nope_head_dim", {1, kMostHeadDim}) + shape.latent.rope_dim;
+  shape.value_dim = config.integer("v_head_dim", {1, kMostHeadDim});
+}
+
+// A layer with a plain MLP.
+LayerShape dense_shape(const JsonConfig& config) {
+  if (config.find_boolean("attention_bias").value_or(false))
+    config.fail("attention_bias", "false: no published model of this family has biases");
+  LayerShape shape;
+  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  read_latent_attention(config, shape);
+  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.linear_bias = false;
+  shape.rotary = true;
+  return shape;
+}
+
+LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
+  shape.experts = config.integer("n_routed_experts", {2, kMostExperts});
+  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
+  shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  // Shared experts see every token: together they are one that is so much wider.
+  shape.shared_ffn = shape.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
+  // e_score_correction_bias of the routers that balance without a loss.
+  shape.router_bias = config.find_text("topk_method").value_or("") == "noaux_tc";
+  return shape;
+}
+
+}  // namespace
+
+// Of the layers after the first `first_k_dense_replace`, every `moe_layer_freq`-th has experts
+// (modeling_deepseek.py).
+ModelSpec read_deepseek(const JsonConfig& config) {
+  ModelSpec model;
+  model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
+  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
+  model.final_norm = NormKind::rms_norm;
+  const LayerShape dense = dense_shape(config);
+  const LayerShape sparse = with_experts(config, dense);
+  const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
+  const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(0);
+  const std::int64_t step = config.find_integer("moe_layer_freq", {1, kMostLayers}).value_or(1);
+  for (std::int64_t i = 0; i < layers; ++i)
+    append_layers(model, i < first || i % step != 0 ? dense : sparse, 1);
+  LayerShape predicting = sparse;
+  predicting.joins_embedding = true;
+  predicting.predicted_vocabulary = model.vocabulary;
+  append_layers(model, predicting,
+                config.find_integer("num_nextn_predict_layers", {0, kMostLayers - layers}).value_or(0));
+  return model;
+}
+
+}  // namespace orrery

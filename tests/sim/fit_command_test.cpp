@@ -1,0 +1,100 @@
+// `orrery fit` on damaged tables: what is left out is counted by reason, what cannot be trusted is refused.
+#include <zlib.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/sim/run_program.hpp"
+
+using namespace orrery;
+
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us\n";
+
+std::string row(const std::string& gpu, int m, const std::string& time) {
+  return "own," + gpu + ",bf16,up,a,1,1," + std::to_string(m) + ",4096,4096," + time + "\n";
+}
+
+// 200 GEMMs at 0.6 of the A100's 312 TFLOP/s; every time is a multiple of `scale`.
+std::string gemms(double scale = 1, int count = 200) {
+  std::string text = kHeader;
+  for (int i = 1; i <= count; ++i)
+    text += row("A100", 64 * i, std::to_string(scale * 2.0 * 64 * i * 4096 * 4096 / 312e6 / 0.6));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("one bad row of a table is left out and counted by its reason, and the fit goes on") {
+  struct Row {
+    const char* bad;
+    const char* reason;
+    bool read;  // left out by what the data sheet says, not by the reader
+  };
+  const auto [bad, reason, read] = GENERATE(values<Row>({
+      {"own,A100,bf16,up,a,1,1,64,4096,4096,nan\n", "unreadable", false},
+      {"own,A100,bf16,up,a,1,1,64,4096,4096,0\n", "unreadable", false},
+      {"own,A100,bf16,up,a,1,1,64,4096,4096,-5\n", "unreadable", false},
+      {"own,A100,bf16,up,a,1,1,many,4096,4096,5\n", "unreadable", false},
+      {"own,A100,bf16\n", "unreadable", false},
+      {"own,Abacus,bf16,up,a,1,1,64,4096,4096,5\n", "GPU not in the catalog", false},
+      {"own,A100,int4,up,a,1,1,64,4096,4096,5\n", "data type int4", false},
+      // 2 x 4096^3 FLOPs take 440 us at the peak: 0.7 is milliseconds, 700,000 nanoseconds.
+      {"own,A100,bf16,up,a,1,1,4096,4096,4096,0.7\n", "faster than the data sheet allows", true},
+      {"own,A100,bf16,up,a,1,1,4096,4096,4096,700000\n", "hundreds of times slower than the data sheet",
+       true},
+  }));
+  CAPTURE(bad);
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms() + bad);
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "--json", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  const Json report = Json::parse(result.out);
+  const Json& counted = read ? report.at("left_out") : report.at("inputs").at(0).at("skipped");
+  CHECK(counted.at(reason) == 1);
+  CHECK(report.at("inputs").at(0).at("rows") == 201);
+  for (const Json& model : report.at("models")) CHECK(model.at("rows") <= 200);
+}
+
+TEST_CASE("a repeated row teaches once") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const std::string table = gemms();
+  place.write("measured/gemm_long.csv", table + table.substr(table.rfind('\n', table.size() - 2) + 1));
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "--json", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  CHECK(Json::parse(result.out).at("inputs").at(0).at("skipped").at("duplicate of an earlier row") == 1);
+}
+
+TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const auto refused = [&](const std::string& table, const std::vector<std::string>& parts) {
+    place.write("measured/gemm_long.csv", table);
+    check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}), parts);
+    CHECK_FALSE(std::filesystem::exists(place.file("costs")));
+  };
+  refused(gemms(1e-3), {"200 of 200 GEMMs of 'own'", "times in microseconds"});  // milliseconds
+  refused(gemms(1e3), {"200 of 200 GEMMs of 'own'", "times in microseconds"});   // nanoseconds
+  std::string holes = gemms();
+  for (int i = 0; i < 12; ++i) holes += row("A100", 64 + i, "nan");
+  refused(holes, {"12 unreadable of 212", "at most 5 %"});
+  refused("source,gpu,dtype,op,model,tp,batch,M,N,time_us\n", {"gemm_long.csv", "no column 'K'"});
+  refused(gemms(1, 177), {"59 usable rows", "at least 60"});  // every third of a sweep is pooled
+}
+
+TEST_CASE("a table cut inside its gzip is refused by name") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const std::string path = place.file("measured/gemm_long.csv.gz"), table = gemms();
+  const gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, table.data(), static_cast<unsigned>(table.size()));
+  gzclose(file);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}),
+                {"gemm_long.csv.gz", "truncated"});
+}

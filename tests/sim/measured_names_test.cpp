@@ -1,0 +1,87 @@
+// Names as published tables print them.
+#include "sim/measured_names.hpp"
+
+#include "tests/catch.hpp"
+
+namespace orrery {
+namespace {
+
+std::string card(const std::string& name, double gigabytes = 0) {
+  const GpuSpec* gpu = gpu_called(name, gigabytes);
+  return gpu ? gpu->name : "none";
+}
+
+// The preset that a row with these cells is priced with, and the family its residuals belong to.
+std::string stack(std::map<std::string, std::string> cells, std::string* family = nullptr) {
+  std::vector<std::string> assumptions;
+  const auto found = stack_of_run(MeasuredRun(std::move(cells)), assumptions);
+  if (!found) return "none";
+  if (family) *family = found->family;
+  CHECK(assumptions.empty() == (read_stack(found->name).family == found->family));
+  return found->name;
+}
+
+}  // namespace
+
+TEST_CASE("cards are found under the names that tables give them") {
+  CHECK(card("A100") == "A100-SXM4-80GB");
+  CHECK(card("A100", 40) == "A100-SXM4-40GB");
+  CHECK(card("NVIDIA A100-SXM4-40GB") == "A100-SXM4-40GB");
+  CHECK(card("A100 80 GB") == "A100-SXM4-80GB");
+  CHECK(card("A100 PCIe", 40) == "A100-PCIe-40GB");
+  CHECK(card("NVIDIA H100 80GB HBM3") == "H100-SXM5-80GB");
+  CHECK(card("H100", 96) == "H100-SXM5-96GB");
+  CHECK(card("V100-SXM3-32GB") == "V100-SXM2-32GB");
+  CHECK(card("Tesla V100", 16) == "V100-SXM2-16GB");
+  CHECK(card("GeForce RTX 3090", 24) == "RTX 3090");
+  CHECK(card("GB200", 192) == "GB200");
+  CHECK(card("TPU v4") == "none");
+  CHECK(card("A1000") == "none");
+  CHECK(card("") == "none");
+}
+
+TEST_CASE("every card of the catalog is found under its own name and aliases") {
+  for (const GpuSpec& gpu : gpu_catalog()) {
+    CHECK(card(gpu.name) == gpu.name);
+    for (const std::string& alias : gpu.aliases) CHECK(card(alias) == gpu.name);
+  }
+}
+
+TEST_CASE("built-in models are found by their letters and digits") {
+  CHECK(builtin_model_called("Llama-2-70B") == "llama2-70b");
+  CHECK(builtin_model_called("Mixtral 8x7B") == "mixtral-8x7b");
+  CHECK(builtin_model_called("Qwen3_235B_A22B (EP8)") == "qwen3-235b-a22b");
+  CHECK(builtin_model_called("GPT-3 175B") == "gpt3-175b");
+  CHECK_FALSE(builtin_model_called("GPT"));
+  CHECK_FALSE(builtin_model_called("Llama"));
+}
+
+TEST_CASE("Megatron-LM is the program of the year of its source, or of what a run uses") {
+  const auto of = [](std::map<std::string, std::string> more) {
+    std::map<std::string, std::string> cells{{"framework", "Megatron-LM"}, {"gpu", "A100"}};
+    cells.merge(more);
+    return stack(std::move(cells));
+  };
+  CHECK(of({}) == "megatron-lm-2021");
+  CHECK(of({{"source", "Narayanan et al. SC'21 (arXiv 2104.04473)"}}) == "megatron-lm-2021");
+  CHECK(of({{"source", "arXiv 2205.05198"}}) == "megatron-lm-2022");
+  CHECK(of({{"recompute", "selective"}}) == "megatron-lm-2022");
+  CHECK(of({{"sequence_parallel", "yes"}}) == "megatron-lm-2022");
+  CHECK(of({{"source", "a blog of 2024"}}) == "megatron-core");
+  CHECK(of({{"flash_attn", "yes"}}) == "megatron-core");
+  CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
+}
+
+TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
+  std::string family;
+  CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
+  CHECK(family == "NeMo 23.08");
+  CHECK(stack({{"framework", "PyTorch FSDP"}, {"gpu", "A100"}}, &family) == "torchtitan-eager");
+  CHECK(stack({{"framework", "Unheard of"}, {"gpu", "H100"}}, &family) == "megatron-core");
+  CHECK(family == "Unheard of");
+  CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");
+  CHECK(stack({{"gpu", "V100"}}) == "none");
+  CHECK(stack({{"framework", "OneFlow"}, {"stack", "amp"}}, &family) == "amp");
+}
+
+}  // namespace orrery

@@ -25,7 +25,13 @@ recompute_method: [block, uniform]
 recompute_num_layers: 1..2
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
-r)",
+overlap_grad_reduce: true
+overlap_param_gather: [true, false]
+use_flash_attn: false
+use_tp_pp_dp_mapping: [true, false]
+tensor_by_group: false
+mix_replicas: false
+)",
                                         "space.yaml");
   SearchSpace expected;
   expected.tensor = {2, 4};
@@ -48,6 +54,8 @@ r)",
   expected.sequence_parallel = {true};
   expected.distributed_optimizer = {false, true};
   expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
+  expected.tensor_by_group = false;
+  expected.mix_replicas = false;
   CHECK(space == expected);
 }
 

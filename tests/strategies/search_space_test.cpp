@@ -25,7 +25,11 @@ recompute_method: [block, uniform]
 recompute_num_layers: 1..2
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
-r)",
+overlap_grad_reduce: true
+overlap_param_gather: [true, false]
+use_flash_attn: false
+use_tp_pp_dp_mapping: [true, false]
+)",
                                         "space.yaml");
   SearchSpace expected;
   expected.tensor = {2, 4};

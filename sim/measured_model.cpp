@@ -135,9 +135,9 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
     return *std::move(known);
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
+  if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
-  if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const Family& family = family_of(name);
   assumptions.emplace_back(family.said);
   LayerShape shape;

@@ -137,9 +137,10 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const Softwar
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
-  // What shards the weights alone has one way of the others.
   const std::string sharding = run.text("optimizer_sharding");
-  if (says(sharding, "FSDP") || says(sharding, "ZeRO")) {
+  const bool shards_weights = stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO");
+  if (shards_weights && (d.tensor == 0 || d.pipeline == 0)) {
+    assumptions.emplace_back("sharded weights in place of tensor and pipeline ways");
     d.tensor = std::max(d.tensor, 1);
     d.pipeline = std::max(d.pipeline, 1);
   }
@@ -200,7 +201,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
   plan.cluster = std::get<ClusterSpec>(std::move(cluster));
   plan.stack.network.collectives *= shared_card_collectives(run, plan.cluster, plan.assumptions);
-  const auto ways = degrees_of(run);
+  const auto ways = degrees_of(run, plan.stack, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
   const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);

@@ -36,6 +36,7 @@ NodeGroup random_group(std::mt19937& random, const std::string& name) {
   NodeGroup group;
   group.name = name;
   group.gpu = find_gpu(kinds[static_cast<std::size_t>(between(random, 0, 2))], "test");
+  group.gpu.memory = group.gpu.memory / (1 << between(random, 0, 3));  // few layers: small cards, too
   group.gpus_per_node = 1 << between(random, 0, 2);
   group.count = {between(random, 0, 3) == 0 ? 1 : 0, between(random, 1, 3)};
   group.gpu_link = {group.gpu.link_bandwidth, microseconds(2)};

@@ -57,6 +57,19 @@ std::variant<FittedMix, Infeasible> MixFitter::fit_as_on(int group, ParallelStra
   const auto fitted = fitter_.fit(alike);
   if (const auto* trouble = std::get_if<Infeasible>(&fitted)) return *trouble;
   strategy.parts = std::get<FittedStages>(fitted).parts;
+  return with_shares(strategy);
+}
+
+std::optional<FittedMix> MixFitter::fit_equal(const FittedMix& fitted) {
+  ParallelStrategy strategy = fitted.strategy;
+  strategy.parts = equal_parts(book_.model().layer_count(), strategy.part_count());
+  if (strategy.parts == fitted.strategy.parts) return std::nullopt;
+  auto equal = with_shares(strategy);
+  auto* fits = std::get_if<FittedMix>(&equal);
+  return fits != nullptr ? std::optional(std::move(*fits)) : std::nullopt;
+}
+
+std::variant<FittedMix, Infeasible> MixFitter::with_shares(const ParallelStrategy& strategy) {
   FittedMix mix;
   mix.strategy = book_.with_chosen_shares(strategy);
   mix.memory = fitter_.memory_of(mix.strategy);

@@ -27,9 +27,12 @@ class MixFitter {
   // is the one that suits one of the groups: of those that fit on all, that whose slowest replica is fastest
   // by replica_paces. Where none fits, the trouble with the last.
   std::variant<FittedMix, Infeasible> fit(const ReplicaMix&, const Setting&, std::int64_t global_batch);
+  // The same with equal layers, as StageFitter::fit_equal, and shares that suit them.
+  std::optional<FittedMix> fit_equal(const FittedMix&);
 
  private:
   std::variant<FittedMix, Infeasible> fit_as_on(int group, ParallelStrategy);
+  std::variant<FittedMix, Infeasible> with_shares(const ParallelStrategy&);
   [[nodiscard]] Seconds slowest(const ParallelStrategy&) const;
   [[nodiscard]] Seconds least_time(const ParallelStrategy&) const;
 

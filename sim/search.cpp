@@ -14,6 +14,7 @@
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/plan_player.hpp"
@@ -55,6 +56,7 @@ struct Refined {
   [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
 };
 
+using Played = std::variant<RatedPlan, Infeasible>;
 using Place = decltype(std::declval<Refined>().place());
 
 // Unlike replicas, with the settings that have a shape.
@@ -65,8 +67,9 @@ struct MixCase {
 
 struct FittedCase {
   FittedMix mix;
-  Least least;
-  std::uint32_t at = 0;  // index of the MixCase
+  std::optional<FittedMix> equal;  // the same with equal layers
+  Least least;                     // of both
+  std::uint32_t at = 0;            // index of the MixCase
   std::uint32_t setting = 0;
 };
 
@@ -81,6 +84,8 @@ struct LaterOf {
 constexpr std::size_t kFewCandidates = 20'000;
 // Coarse candidates kept at once: 24 bytes each.
 constexpr std::size_t kMostKept = 1'000'000;
+// The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
+constexpr int kMostMoved = 10;
 
 class Searcher {
  public:
@@ -95,7 +100,7 @@ class Searcher {
         player_(job, book, fitter_),
         limits_(book, job.space.most_stages, job.global_batch),
         bounds_(book, job.space.most_stages, job.global_batch),
-        best_(job.top) {}
+        best_(std::max(job.top, kMostMoved)) {}
 
   SearchResult run() {
     Seconds before = clock_now();
@@ -124,7 +129,10 @@ class Searcher {
     work_off();
     result_.counts.pruned += space_.shaped - refined_count_;
     play_mixes();
-    select();
+    select(std::max(job_.top, kMostMoved));
+    move_layers();
+    select(job_.top);
+    for (Rated& rated : rated_) result_.plans.push_back(std::move(rated.plan));
     result_.elapsed.estimate = lap();
     return std::move(result_);
   }
@@ -372,7 +380,7 @@ class Searcher {
     }
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
-    const Seconds time = least_plan_time(book_, plan, space_.settings[refined.setting]);
+    const Seconds time = least_time(plan, setting);
     const auto cost = player_.cost(plan.nodes, time);
     if (const auto obstacle = player_.limit_obstacle(plan.nodes, time, cost)) {
       reject(InfeasibleKind::budget, *obstacle);
@@ -381,6 +389,14 @@ class Searcher {
     ++result_.counts.evaluated;
     refined.least = {player_.stretched(plan.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
     refined_.push(refined);
+  }
+
+  // Of the splits that are tried: the fitted one and equal layers, whether these fit or not.
+  Seconds least_time(ParallelStrategy plan, const Setting& setting) const {
+    const Seconds fitted = least_plan_time(book_, plan, setting);
+    if (plan.chunks > 1) return fitted;
+    plan.parts = equal_parts(job_.model.layer_count(), plan.part_count());
+    return std::min(fitted, least_plan_time(book_, plan, setting));
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
@@ -400,11 +416,28 @@ class Searcher {
     ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
     auto fitted = fitter_.fit(plan);
-    play(std::move(plan), std::move(std::get<FittedStages>(fitted).memory), refined.place());
+    Played played = player_.play(plan, std::move(std::get<FittedStages>(fitted).memory));
+    if (auto equal = fitter_.fit_equal(plan)) {
+      plan.parts = std::move(equal->parts);
+      played = faster(std::move(played), play_if_allowed(std::move(plan), std::move(equal->memory)));
+    }
+    take(std::move(played), refined.place());
   }
 
-  void play(ParallelStrategy plan, std::vector<StageMemory> memory, const Place& place) {
-    auto played = player_.play(std::move(plan), std::move(memory));
+  Played play_if_allowed(ParallelStrategy plan, std::vector<StageMemory> memory) {
+    if (rules_.dropping(plan) != nullptr) return Infeasible{InfeasibleKind::rule, ""};
+    return player_.play(std::move(plan), std::move(memory));
+  }
+
+  // The first unless the second is a plan that is faster.
+  static Played faster(Played first, Played second) {
+    const auto* plan = std::get_if<RatedPlan>(&first);
+    const auto* other = std::get_if<RatedPlan>(&second);
+    const bool better = other != nullptr && (plan == nullptr || other->iteration < plan->iteration);
+    return better ? std::move(second) : std::move(first);
+  }
+
+  void take(Played played, const Place& place) {
     const auto* trouble = std::get_if<Infeasible>(&played);
     if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
     if (trouble != nullptr) {
@@ -431,7 +464,12 @@ class Searcher {
     for (FittedCase& each : fitted) {
       if (!best_.may_matter(each.least)) continue;
       const auto at = static_cast<std::uint32_t>(space_.cases.size()) + each.at;
-      play(std::move(each.mix.strategy), std::move(each.mix.memory), {at, 0, 0, each.setting});
+      Played played = player_.play(std::move(each.mix.strategy), std::move(each.mix.memory));
+      if (auto& equal = each.equal) {
+        played =
+            faster(std::move(played), play_if_allowed(std::move(equal->strategy), std::move(equal->memory)));
+      }
+      take(std::move(played), {at, 0, 0, each.setting});
     }
   }
 
@@ -452,11 +490,13 @@ class Searcher {
       reject(*trouble);
       return;
     }
-    FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, at, setting};
+    FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
     if (dropped_by_rule(found.mix.strategy)) return;
-    found.least = least_of(found.mix.least);
-    const auto cost = player_.cost(mix.nodes, found.mix.least);
-    if (const auto obstacle = player_.limit_obstacle(mix.nodes, found.mix.least, cost)) {
+    found.equal = mixer.fit_equal(found.mix);
+    const Seconds least = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
+    found.least = least_of(least);
+    const auto cost = player_.cost(mix.nodes, least);
+    if (const auto obstacle = player_.limit_obstacle(mix.nodes, least, cost)) {
       reject(InfeasibleKind::budget, *obstacle);
       return;
     }
@@ -464,8 +504,18 @@ class Searcher {
     all.push_back(std::move(found));
   }
 
+  // So far the splits were the better of two.
+  void move_layers() {
+    LayerMover mover(book_, fitter_, player_, rules_);
+    for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
+      Rated& rated = rated_[i];
+      rated.plan = mover.improved(std::move(rated.plan), space_.settings[std::get<3>(rated.place)]);
+      rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
+    }
+  }
+
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
-  void select() {
+  void select(int top) {
     std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
       return std::pair(a.held, a.place) < std::pair(b.held, b.place);
     });
@@ -475,12 +525,15 @@ class Searcher {
       const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
       points.push_back({to_hours(plan.total_time), dollars});
     }
-    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
     for (std::size_t i = 0; i < rated_.size(); ++i) {
-      RatedPlan& plan = rated_[i].plan;
-      plan.among_fastest = i < static_cast<std::size_t>(job_.top);
-      if (plan.among_fastest || plan.on_front) result_.plans.push_back(std::move(plan));
+      rated_[i].plan.among_fastest = i < static_cast<std::size_t>(top);
+      rated_[i].plan.on_front = false;
     }
+    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
+    const auto last = std::remove_if(rated_.begin(), rated_.end(), [](const Rated& rated) {
+      return !rated.plan.among_fastest && !rated.plan.on_front;
+    });
+    rated_.erase(last, rated_.end());
   }
 
   const SearchJob& job_;

@@ -9,6 +9,7 @@
 #include "sim/best_plans.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
 #include "sim/search.hpp"
 #include "sim/stage_boxes.hpp"
@@ -136,6 +137,11 @@ Seconds played(const PriceBook& book, const ParallelStrategy& strategy) {
 
 using Found = std::vector<std::pair<double, ParallelStrategy>>;
 
+struct Tried {
+  RatedPlan plan;
+  Setting setting;
+};
+
 Found found(const SearchResult& result) {
   Found plans;
   for (const RatedPlan& plan : result.plans) plans.emplace_back(plan.iteration.value(), plan.strategy);
@@ -145,17 +151,58 @@ Found found(const SearchResult& result) {
 struct Fitting {
   std::size_t unequal = 0;  // plans of unequal tensor ways
   std::size_t mixed = 0;    // mixes of replicas
+  std::size_t equal = 0;    // faster with equal layers than as fitted
+  std::size_t moved = 0;    // faster with some layers moved
 };
+constexpr int kMoved = 10;
 
-// The fastest and the front, by playing everything that fits.
+// The fastest and the front, fastest first.
+std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Tried& a, const Tried& b) { return a.plan.iteration < b.plan.iteration; });
+  std::vector<ParetoPoint> points;
+  for (const Tried& tried : all) {
+    const auto cost = run_cost(job.cluster, tried.plan.strategy.nodes, tried.plan.iteration,
+                               job.tokens_per_iteration(), job.total_tokens);
+    points.push_back({cost ? to_hours(cost->total_time) : 0,
+                      cost ? cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
+  }
+  const std::vector<std::size_t> front = pareto_front(points);
+  std::vector<Tried> best;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool on_front = std::find(front.begin(), front.end(), i) != front.end();
+    if (i < static_cast<std::size_t>(top) || on_front) best.push_back(all[i]);
+  }
+  return best;
+}
+
+// Everything that fits is played, with equal layers too; then the layers of the ten fastest are moved.
 Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
-  Found all;
+  std::vector<Tried> all;
   StageFitter fitter(book);
+  const auto add = [&](const ParallelStrategy& fitted, const std::optional<std::vector<LayerRange>>& equal,
+                       const Setting& setting, auto with_shares) {
+    RatedPlan plan;
+    plan.strategy = fitted;
+    plan.iteration = played(book, fitted);
+    if (equal) {
+      ParallelStrategy other = fitted;
+      other.parts = *equal;
+      other = with_shares(other);
+      const Seconds time = played(book, other);
+      fitting.equal += time < plan.iteration ? 1 : 0;
+      if (time < plan.iteration) plan.strategy = other;
+      plan.iteration = std::min(time, plan.iteration);
+    }
+    all.push_back({std::move(plan), setting});
+  };
   for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
     ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
     if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
     fitting.unequal += allocation.tensors.empty() ? 0 : 1;
-    all.emplace_back(played(book, strategy).value(), strategy);
+    const auto equal = fitter.fit_equal(strategy);
+    add(strategy, equal ? std::optional(equal->parts) : std::nullopt, setting,
+        [](const ParallelStrategy& plan) { return plan; });
   });
   MixFitter mixer(book, fitter);
   for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
@@ -163,23 +210,24 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     const auto* plan = std::get_if<FittedMix>(&fitted);
     if (plan == nullptr) return;
     ++fitting.mixed;
-    all.emplace_back(played(book, plan->strategy).value(), plan->strategy);
+    const auto equal = mixer.fit_equal(*plan);
+    add(plan->strategy, equal ? std::optional(equal->strategy.parts) : std::nullopt, setting,
+        [&](const ParallelStrategy& mixed) { return book.with_chosen_shares(mixed); });
   });
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<ParetoPoint> points;
-  for (const auto& [seconds, strategy] : all) {
-    const auto cost =
-        run_cost(job.cluster, strategy.nodes, Seconds(seconds), job.tokens_per_iteration(), job.total_tokens);
-    points.push_back({cost ? to_hours(cost->total_time) : 0,
-                      cost ? cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
+  std::vector<Tried> best = select(job, std::move(all), std::max(job.top, kMoved));
+  const std::vector<Rule> no_rules;
+  RuleBook rules(job.model, no_rules);
+  PlanPlayer player(job, book, fitter);
+  LayerMover mover(book, fitter, player, rules);
+  for (std::size_t i = 0; i < std::min<std::size_t>(kMoved, best.size()); ++i) {
+    const Seconds before = best[i].plan.iteration;
+    best[i].plan = mover.improved(best[i].plan, best[i].setting);
+    fitting.moved += best[i].plan.iteration < before ? 1 : 0;
   }
-  const std::vector<std::size_t> front = pareto_front(points);
-  Found best;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool on_front = std::find(front.begin(), front.end(), i) != front.end();
-    if (i < static_cast<std::size_t>(job.top) || on_front) best.push_back(all[i]);
-  }
-  return best;
+  Found found;
+  for (const Tried& tried : select(job, std::move(best), job.top))
+    found.emplace_back(tried.plan.iteration.value(), tried.plan.strategy);
+  return found;
 }
 
 }  // namespace
@@ -217,6 +265,8 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
   CHECK(plans > 50);
   CHECK(fitting.unequal > 100);
   CHECK(fitting.mixed > 100);
+  CHECK(fitting.equal > 100);
+  CHECK(fitting.moved > 3);
 }
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {

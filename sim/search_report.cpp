@@ -63,6 +63,7 @@ std::string switches_text(const ParallelStrategy& strategy) {
   const bool usual =
       strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::interleaved;
   if (!usual) text += std::string(to_text(strategy.schedule)) + " ";
+  if (strategy.expert > 1) text += "ep" + std::to_string(strategy.expert) + " ";
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
@@ -237,10 +238,13 @@ Table csv_table(const SearchReport& report) {
                            "pipeline_model_parallel_size",
                            "data_parallel_size",
                            "context_parallel_size",
+                           "expert_model_parallel_size",
                            "num_virtual_stages_per_pipeline_rank",
                            "micro_batch_size",
                            "sequence_parallel",
                            "use_distributed_optimizer",
+                           "overlap_grad_reduce",
+                           "overlap_param_gather",
                            "recompute_granularity",
                            "recompute_method",
                            "recompute_num_layers",
@@ -280,10 +284,13 @@ Table csv_table(const SearchReport& report) {
                           std::to_string(strategy.pipeline),
                           std::to_string(strategy.data),
                           std::to_string(strategy.context),
+                          std::to_string(strategy.expert),
                           std::to_string(strategy.chunks),
                           std::to_string(strategy.micro_batch),
                           yes(strategy.sequence_parallel),
                           yes(strategy.distributed_optimizer),
+                          yes(strategy.overlap_grad_reduce),
+                          yes(strategy.overlap_param_gather),
                           recompute_text(strategy.recompute),
                           full ? std::string(to_text(strategy.recompute.method)) : "-",
                           full ? std::to_string(strategy.recompute.layers) : "-",

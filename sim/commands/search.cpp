@@ -238,9 +238,9 @@ void print_report(const SearchReport& report, const std::string& folder,
   }
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
-               "sp: sequence parallel; do: distributed optimizer; og, op: gradient reduction,\n"
-               "parameter gather overlapped; re-: recompute (re-full:n: the first n layers of each\n"
-               "part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew\n";
+               "ep: expert ways; sp: sequence parallel; do: distributed optimizer; og, op: gradient\n"
+               "reduction, parameter gather overlapped; re-: recompute (re-full:n: the first n layers\n"
+               "of each part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "platforms/yaml.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
 #include "traces/output_file.hpp"
 #include "traces/trace.hpp"
@@ -191,6 +193,35 @@ TEST_CASE("one node, one GPU and a model of one layer are searched like others")
   CHECK(json.at("plans").size() == 1);
   CHECK(json.at("plans")[0].at("replay").at("usd_total").is_null());  // no price is known
   CHECK(json.at("pareto").empty());
+}
+
+TEST_CASE("expert ways are in the table and in the list of plans") {
+  const Workplace place;
+  place.write("space.yaml",
+              "{expert_model_parallel_size: [2], tensor_model_parallel_size: [1], micro_batch_size: [1]}");
+  place.write(
+      "moe.yaml",
+      "{name: small-moe, sequence: 512, hidden: 512, vocabulary: 1000, blocks: [{repeat: 2, hidden: 512, "
+      "heads: 8, ffn: 1024, mlp: gated, norm: rms_norm, experts: 4, experts_per_token: 2}]}");
+  const ProgramResult result =
+      place.run(small_search({"--model", "moe.yaml", "--space", "space.yaml", "--top", "1", "-o", "out"}));
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(contains(result.out, " ep2 "));
+  const std::string list = read_text_file(place.file("out/plans.csv"));
+  const auto cells = [&](std::size_t line) {
+    std::istringstream text(list);
+    std::string row, cell;
+    for (std::size_t i = 0; i <= line; ++i) std::getline(text, row);
+    std::istringstream in(row);
+    Words words;
+    while (std::getline(in, cell, ',')) words.push_back(cell);
+    return words;
+  };
+  const Words names = cells(0), values = cells(1);
+  const auto at = std::find(names.begin(), names.end(), "expert_model_parallel_size") - names.begin();
+  REQUIRE(static_cast<std::size_t>(at) < values.size());
+  CHECK(values[static_cast<std::size_t>(at)] == "2");
 }
 
 TEST_CASE("names outside ASCII go through to every result") {

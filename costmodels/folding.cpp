@@ -323,7 +323,8 @@ bool replicas_alike(const PricedPlan& plan, int period) {
   return repeats(plan.kind_of_replica, period) && repeats(plan.replica_microbatches, period);
 }
 
-// Whether the gradients of every part go round a ring.
+}  // namespace
+
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   const CollectiveKind kind =
@@ -342,8 +343,6 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
   }
   return true;
 }
-
-}  // namespace
 
 int tensor_ways(const PricedPlan& plan) {
   return static_cast<int>(lane_count(plan)) / plan.context;

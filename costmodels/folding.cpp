@@ -319,15 +319,20 @@ bool replicas_alike(const PricedPlan& plan, int period) {
   return repeats(plan.kind_of_replica, period) && repeats(plan.replica_microbatches, period);
 }
 
-// Whether the gradients of every part go round a ring.
+}  // namespace
+
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   const CollectiveKind kind =
       plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
   const auto goes_round = [&](const PartReduction& reduction, std::size_t part, int apart) {
     const int stage = plan.rank_of_part(static_cast<int>(part));
-    const CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency,
-                              reduction_members(plan, stage, 0, 0, apart)};
+    CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency,
+                        reduction_members(plan, stage, 0, 0, apart)};
+    if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
+    if (plan.bucket.value() <= 0) return true;
+    // Small buckets may go over trees; of several, each is at least half as large as it may be.
+    call.bytes = std::min(call.bytes, plan.bucket / 2);
     return nccl_choice(topology, call) == CollectiveAlgorithm::ring;
   };
   for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
@@ -338,8 +343,6 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
   }
   return true;
 }
-
-}  // namespace
 
 std::size_t most_lanes(const PricedPlan& plan) {
   std::size_t most = 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/collective_flows.hpp"
 #include "costmodels/priced_plan.hpp"
 #include "platforms/topology.hpp"
 
@@ -24,7 +25,25 @@ std::optional<std::string> cut_route(const PricedPlan&, const Topology&);
 // when none is.
 int folding_period(const PricedPlan&, const Topology&);
 
-// Lanes that must be played.
+// Whether the gradients of every part go round a ring.
+bool in_rings(const PricedPlan&, const Topology&);
+
+// Lanes that must be played, of every context rank.
 std::vector<int> lanes_to_play(const PricedPlan&, const Topology&);
+
+// The least p such that context ranks 0 .. p - 1 of the first `replicas` replicas, a folding period, stand for
+// all; the number of context ranks when none is. Every GPU has links of its own then, and whenever GPUs send or
+// receive, each exchanges with GPUs of the same replica, stage and context rank, both modulo the periods, as
+// much over the same path as every other of its place: all flows of such a class go at one rate, and a link
+// carries as many of each class as the link of the GPU that is played for it.
+int context_period(const PricedPlan&, const Topology&, int replicas, const std::vector<int>& lanes);
+
+// For every GPU the one played for it: of its replica modulo `replicas` and its context rank modulo `contexts`;
+// -1: not of the plan.
+std::vector<int> played_images(const PricedPlan&, const Topology&, int replicas, int contexts);
+
+// The flows that leave GPUs which are their own image, ended on the image of their far end. Both links of a
+// flow that is moved belong to its two GPUs alone: the periods have made sure.
+std::vector<FlowPhase> folded(const Topology&, const std::vector<int>& images, std::vector<FlowPhase>);
 
 }  // namespace orrery

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "costmodels/collective_choice.hpp"
+#include "costmodels/folding.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -180,7 +181,7 @@ std::vector<PlayedPiece> cut_pieces(const std::vector<PlayedPiece>& pieces, int 
 }
 
 GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int replicas,
-                       const std::vector<int>& lanes)
+                       const std::vector<int>& lanes, const std::vector<int>& images)
     : plan_(plan) {
   if (plan.calls.empty()) return;
   phases_.resize(index(replicas * plan.stages()));
@@ -192,8 +193,10 @@ GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int rep
       for (const int of_stage : calls_of_stage(plan, replica, stage)) {
         const int rank = replica * plan.stages() + stage;
         if (leader(rank, of_stage) != rank) continue;
-        phases_[index(rank)][index(of_stage)] = call_flows(plan, topology, call(of_stage), replica, stage,
-                                                           some_lanes ? lanes : all_lanes(plan, stage));
+        phases_[index(rank)][index(of_stage)] =
+            folded(topology, images,
+                   call_flows(plan, topology, call(of_stage), replica, stage,
+                              some_lanes ? lanes : all_lanes(plan, stage)));
       }
     }
   }

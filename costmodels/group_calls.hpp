@@ -44,7 +44,9 @@ std::vector<PlayedPiece> cut_pieces(const std::vector<PlayedPiece>&, int index, 
 // those over experts belong to the first replica of those that share them, its leader.
 class GroupCalls {
  public:
-  GroupCalls(const PricedPlan&, const Topology&, int replicas, const std::vector<int>& lanes);
+  // `images`: played_images; what other GPUs send is left out.
+  GroupCalls(const PricedPlan&, const Topology&, int replicas, const std::vector<int>& lanes,
+             const std::vector<int>& images);
 
   [[nodiscard]] const GroupCall& call(int index) const {
     return plan_.calls[static_cast<std::size_t>(index)];

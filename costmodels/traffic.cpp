@@ -10,29 +10,26 @@ namespace orrery {
 
 TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
                            Folding folding)
-    : plan_(plan),
-      schedule_(programs.programs.front()),
-      topology_(topology),
-      rank_of_gpu_(static_cast<std::size_t>(topology.gpus()), -1),
-      image_(static_cast<std::size_t>(topology.gpus()), -1) {
+    : plan_(plan), schedule_(programs.programs.front()), topology_(topology) {
   if (const auto cut = cut_route(plan, topology)) {
     throw InputError("cluster", *cut, "links that are up between GPUs that must talk");
   }
   replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
   lanes_.resize(most_lanes(plan));
   std::iota(lanes_.begin(), lanes_.end(), 0);
-  if (folding == Folding::on) lanes_ = lanes_to_play(plan, topology);
-  for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
-    const std::size_t image = rank % static_cast<std::size_t>(ranks());
-    for (std::size_t lane = 0; lane < plan.gpus[rank].size(); ++lane) {
-      const auto gpu = static_cast<std::size_t>(plan.gpus[rank][lane]);
-      rank_of_gpu_[gpu] = static_cast<int>(rank);
-      image_[gpu] = plan.gpus[image][lane];
-    }
+  int contexts = plan.context;
+  if (folding == Folding::on) {
+    lanes_ = lanes_to_play(plan, topology);
+    contexts = context_period(plan, topology, replicas_, lanes_);
   }
+  if (contexts < plan.context) {  // stages have equal lanes then
+    const int played = contexts * tensor_ways(plan, 0);
+    std::erase_if(lanes_, [&](int lane) { return lane >= played; });
+  }
+  images_ = played_images(plan, topology, replicas_, contexts);
   build_messages();
   build_collectives();
-  calls_.emplace(plan, topology, replicas_, lanes_);
+  calls_.emplace(plan, topology, replicas_, lanes_, images_);
 }
 
 double TrafficFlows::lanes_each() const {
@@ -69,28 +66,10 @@ const std::vector<Flow>& TrafficFlows::message(int replica, int boundary, bool g
                                             (gradient ? 1 : 0))];
 }
 
-// Where a ring's hop leaves the played replicas, its far end becomes the image of that end. Both links of
-// such a route belong to its two GPUs alone: folding_period has made sure.
-Flow TrafficFlows::folded(Flow flow) const {
-  const int image = image_[static_cast<std::size_t>(flow.to)];
-  if (image == flow.to) return flow;
-  const bool inside = topology_.same_node(flow.from, flow.to);
-  flow.route.links[1] = (inside ? topology_.gpu_link_up(image) : topology_.nic_up(image)) + 1;
-  flow.to = image;
-  return flow;
-}
-
-// Phases of collectives that run side by side are played together, one after another; what unplayed replicas
+// Phases of collectives that run side by side are played together, one after another; what unplayed GPUs
 // send is left out.
 void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phases) const {
-  for (FlowPhase& phase : phases) {
-    std::vector<Flow> played;
-    for (const Flow& flow : phase.flows) {
-      if (rank_of_gpu_[static_cast<std::size_t>(flow.from)] < ranks()) played.push_back(folded(flow));
-    }
-    phase.flows = std::move(played);
-  }
-  add_side_by_side(all.phases, std::move(phases));
+  add_side_by_side(all.phases, folded(topology_, images_, std::move(phases)));
 }
 
 // Adds the collectives of all played lanes over every `apart`-th replica, one for each replica before the

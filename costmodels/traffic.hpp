@@ -28,7 +28,8 @@ enum class Folding { on, off };
 // same symmetry, a hop enters it. Only rings have this symmetry: with another algorithm for the gradients all
 // replicas are played. Replicas that share experts are folded together or not at all. Lanes: those of tensor
 // rank 0 alone when the other tensor ranks have links of their own that are alike, and when no collective
-// between tensor ranks is played.
+// between tensor ranks is played; of its context ranks the first few where the others provably do the same
+// (context_period).
 class TrafficFlows {
  public:
   TrafficFlows(const PricedPlan&, const PlanPrograms&, const Topology&, Folding);
@@ -64,7 +65,6 @@ class TrafficFlows {
   std::vector<int> end_stages() const;
   std::vector<int> all_stages() const;
   void add_phases(PlayedCollective&, std::vector<FlowPhase>) const;
-  Flow folded(Flow) const;
   const CollectiveSlot& slot_of(int instance) const;
   std::size_t flows_index(const CollectiveSlot&, int replica) const;
 
@@ -73,8 +73,7 @@ class TrafficFlows {
   const Topology& topology_;
   int replicas_ = 1;
   std::vector<int> lanes_;
-  std::vector<int> rank_of_gpu_;               // replica * P + stage; -1: not of the plan
-  std::vector<int> image_;                     // the GPU of a played replica that a GPU is the image of
+  std::vector<int> images_;                    // by GPU (played_images)
   std::vector<std::vector<Flow>> messages_;    // [(replica * boundaries + boundary) * 2 + gradient]
   std::vector<PlayedCollective> collectives_;  // by flows_index
   std::optional<GroupCalls> calls_;

@@ -50,6 +50,33 @@ TEST_CASE("every context rank is played, of the first tensor rank where that sta
   CHECK(lanes_to_play(plan_of({.stages = 2, .context = 4, .tensor = 1}), topology) == Lanes{0, 1, 2, 3});
 }
 
+TEST_CASE("context ranks with links of their own stand for those that lie alike in their nodes") {
+  const auto period = [](const Ways& ways, int nics) {
+    const int nodes = ways.stages * ways.replicas * ways.context * ways.tensor / 8;
+    const Topology topology =
+        test::flat_topology({.nodes = nodes, .gpus_per_node = 8, .nics_per_node = nics});
+    const PricedPlan plan = plan_of(ways);
+    return context_period(plan, topology, folding_period(plan, topology), lanes_to_play(plan, topology));
+  };
+  // A context rank fills a node: all hops of its rings go to the next node.
+  CHECK(period({.stages = 2, .context = 4, .tensor = 8}, 8) == 1);
+  CHECK(period({.stages = 2, .replicas = 2, .context = 4, .tensor = 8}, 8) == 1);
+  // Two in a node: each sends to the other, and to the one of its place in the next node.
+  CHECK(period({.stages = 2, .context = 4, .tensor = 4}, 8) == 1);
+  CHECK(period({.stages = 2, .context = 6, .tensor = 2}, 8) == 6);  // four in one node, two in the next
+  CHECK(period({.stages = 2, .context = 4, .tensor = 8}, 4) == 4);  // shared NICs
+}
+
+TEST_CASE("context ranks of a stage on two kinds of GPUs, or out of place, are all played") {
+  const Topology topology = test::flat_topology({.nodes = 8, .gpus_per_node = 8, .nics_per_node = 8});
+  PricedPlan plan = plan_of({.stages = 2, .context = 4, .tensor = 8});
+  CHECK(context_period(plan, topology, 1, {0, 8, 16, 24}) == 1);
+  std::swap(plan.gpus[0][0], plan.gpus[1][0]);  // still a node each
+  CHECK(context_period(plan, topology, 1, {0, 8, 16, 24}) == 1);
+  std::swap(plan.gpus[0][0], plan.gpus[0][9]);  // tensor rank 0 of two context ranks in one node
+  CHECK(context_period(plan, topology, 1, {0, 8, 16, 24}) == 4);
+}
+
 TEST_CASE("tensor ranks that share a NIC are all played") {
   for (const int nics : {1, 2, 4}) {
     const Topology topology = test::flat_topology({.nodes = 2, .gpus_per_node = 8, .nics_per_node = nics});

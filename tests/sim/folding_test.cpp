@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "strategies/task_order.hpp"
+#include "tests/costmodels/flat_cluster.hpp"
+#include "tests/costmodels/random_cluster.hpp"
 #include "tests/sim/played.hpp"
 
 using namespace orrery;
@@ -55,21 +58,25 @@ double difference(const RandomPlan& drawn) {
 }  // namespace
 
 TEST_CASE("folded replicas and lanes take the time of all of them, stage by stage") {
-  int several = 0, folded = 0, fewer_lanes = 0;
+  int several = 0, folded = 0, fewer_lanes = 0, fewer_contexts = 0;
   for (std::uint32_t seed = 1; seed <= 600; ++seed) {
     const Contention contention = seed % 4 == 0 ? Contention::ideal : Contention::shared;
     RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, contention), seed);
     if (seed > 300) drawn = shuffled(drawn, seed);
     if (seed % 2 == 0) drawn = with_group_calls(std::move(drawn), seed);
     INFO(drawn.text);
-    const bool folds = folding_period(drawn.plan, drawn.topology) < drawn.plan.replicas;
-    const bool lanes = lanes_to_play(drawn.plan, drawn.topology).size() < drawn.plan.gpus.front().size();
+    const std::vector<int> played = lanes_to_play(drawn.plan, drawn.topology);
+    const bool lanes = played.size() < drawn.plan.gpus.front().size();
+    const int period = folding_period(drawn.plan, drawn.topology);
+    const bool contexts = context_period(drawn.plan, drawn.topology, period, played) < drawn.plan.context;
+    const bool folds = period < drawn.plan.replicas;
+    fewer_contexts += contexts ? 1 : 0;
     if (seed <= 300) {
       several += drawn.plan.replicas > 1 ? 1 : 0;
       folded += folds ? 1 : 0;
       fewer_lanes += lanes ? 1 : 0;
     }
-    if (!folds && !lanes) continue;
+    if (!folds && !lanes && !contexts) continue;
     CHECK(difference(drawn) < 1e-9);
     const test::PlayedTimes on = test::estimated(drawn.plan, drawn.topology, Folding::on);
     const test::PlayedTimes off = test::estimated(drawn.plan, drawn.topology, Folding::off);
@@ -80,7 +87,8 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
   // reduce in trees), and many have tensor ranks that stand for all (the others share NICs, or play tensor
   // groups).
   INFO(several << " plans of several replicas, " << folded << " fold, " << fewer_lanes
-               << " play fewer lanes");
+               << " play fewer lanes, " << fewer_contexts << " fewer context ranks");
+  CHECK(fewer_contexts > 5);
   CHECK(several > 180);
   CHECK(folded > 55);
   CHECK(fewer_lanes > 45);
@@ -100,6 +108,50 @@ TEST_CASE("replicas fold where stages have unequal tensor ways too") {
     CHECK(difference(drawn) < 1e-9);
   }
   CHECK(folded > 5);
+}
+
+// GPUs with NICs of their own; stages of four context ranks in 1, 2 or 4 nodes.
+RandomPlan with_context_rings(std::uint32_t seed) {
+  RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, Contention::shared), seed);
+  PricedPlan& plan = drawn.plan;
+  test::Draw draw(seed);
+  plan.replicas = 1 << draw.whole(0, 1);
+  plan.context = 4;
+  const int lanes = plan.context << draw.whole(0, 2);
+  plan.gpus.assign(static_cast<std::size_t>(plan.replicas * plan.stages()), {});
+  int next = 0;
+  for (std::vector<int>& gpus : plan.gpus) {
+    for (int lane = 0; lane < lanes; ++lane) gpus.push_back(next++);
+  }
+  plan.calls = {
+      {RankGroup::context, CollectiveKind::all_gather, Bytes(draw.real(1e3, 2e7)), {0.7, 0.9}, {}, 2}};
+  for (PartTimes& part : plan.parts) {
+    part.forward_pieces = {{.compute = part.forward, .beside = part.forward, .call = 0}};
+    part.backward_pieces = {{.compute = part.backward / 2, .call = 0}, {.compute = part.backward, .call = 0}};
+  }
+  const int in_node = 1 << draw.whole(2, 3);
+  const int nodes = (next + in_node - 1) / in_node;
+  drawn.topology = test::flat_topology({.nodes = nodes, .gpus_per_node = in_node, .nics_per_node = in_node});
+  drawn.text += ", context 4 in " + std::to_string(lanes) + " lanes, nodes of " + std::to_string(in_node);
+  return drawn;
+}
+
+TEST_CASE("one of four context ranks takes the time of all") {
+  std::map<int, int> periods;
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    const RandomPlan drawn = with_context_rings(seed);
+    INFO(drawn.text);
+    const int period = context_period(drawn.plan, drawn.topology, folding_period(drawn.plan, drawn.topology),
+                                      lanes_to_play(drawn.plan, drawn.topology));
+    ++periods[period];
+    if (period == drawn.plan.context) continue;
+    CHECK(difference(drawn) < 1e-9);
+    const test::PlayedTimes on = test::estimated(drawn.plan, drawn.topology, Folding::on);
+    CHECK(on.makespan ==
+          Approx(test::estimated(drawn.plan, drawn.topology, Folding::off).makespan).epsilon(1e-9));
+  }
+  INFO(periods[1] << " play one context rank, " << periods[4] << " all");
+  CHECK(periods[1] > 20);
 }
 
 TEST_CASE("replicas that differ are all played") {

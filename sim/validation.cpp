@@ -124,6 +124,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   // tables.
   if (mapped.plan.strategies.front().type == DataType::fp4) result.kind += " fp4";
   if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
+  if (result.trust.new_kernels) result.kind += " new kernels";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");

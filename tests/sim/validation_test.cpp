@@ -126,10 +126,11 @@ TEST_CASE(
   CHECK(first.model.hidden == 2304);
 }
 
-TEST_CASE("NVFP4 runs are plans in 4 bits") {
+TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   const auto runs = runs_of(
       "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");
   CHECK(mapped(runs[0]).strategies.front().type == DataType::fp4);
+  CHECK(validate(runs, costs(), {}).runs.front().kind == "GB200 experts fp4");
 }
 
 TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {

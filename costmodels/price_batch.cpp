@@ -9,8 +9,8 @@ BlockCost AskedBlock::cost() const {
   BlockCost cost{cost_under(operators.forward, forward, PassOrder::forward, sharding),
                  cost_under(operators.backward, backward, PassOrder::backward, sharding), weight_gradient(),
                  selective_repeats(operators, forward, attention_core, sharding)};
-  cost.forward.weights = gather;
-  cost.backward.weights = gather + reduce;
+  cost.forward.weights = gather + gathering_host(sharding, weights.gather.size());
+  cost.backward.weights = cost.forward.weights + reduce + gathering_host(sharding, weights.reduce.size());
   return cost;
 }
 
@@ -56,12 +56,14 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time, stack.compute_time,
                               stack.network};
   add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
-  add_pass(group, block->operators.backward, &block->backward, extrapolated,
-           {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time,
-            stack.network});
+  add_pass(
+      group, block->operators.backward, &block->backward, extrapolated,
+      {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time, stack.network});
   add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
-  for (const Operator& op : block->weights.gather) add(group, op, &block->gather, extrapolated, forward.of(op));
-  for (const Operator& op : block->weights.reduce) add(group, op, &block->reduce, extrapolated, forward.of(op));
+  for (const Operator& op : block->weights.gather)
+    add(group, op, &block->gather, extrapolated, forward.of(op));
+  for (const Operator& op : block->weights.reduce)
+    add(group, op, &block->reduce, extrapolated, forward.of(op));
 }
 
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {

@@ -76,13 +76,16 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     const Sharding split = sharding(key);
     const double table =
         static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden);
-    asked.push_back({{},
-                     {embedding_operators(model_, split), split, weight_traffic(split, table)},
-                     {head_operators(model_, split), split, weight_traffic(split, table)}});
+    const auto block = [&](BlockOperators operators, double parameters) {
+      WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
+      return AskedBlock{std::move(operators), split, std::move(weights)};
+    };
+    asked.push_back(
+        {{}, block(embedding_operators(model_, split), table), block(head_operators(model_, split), table)});
     for (const LayerShape& shape : model_.shapes) {
       const LocalParameters parameters = local_parameters(shape, local_layer(shape, split_of(split)));
-      asked.back().shapes.push_back({layer_operators(shape, model_.causal, split), split,
-                                     weight_traffic(split, parameters.dense + parameters.expert)});
+      asked.back().shapes.push_back(
+          block(layer_operators(shape, model_.causal, split), parameters.dense + parameters.expert));
     }
     for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
     batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);

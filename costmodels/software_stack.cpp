@@ -71,6 +71,11 @@ void read_experts(const YamlValue& map, ExpertCost& experts) {
   read_switch(map, "fused", experts.fused);
 }
 
+MatrixGathers read_gathers(const YamlValue& map) {
+  map.allow_keys({"host", "host_per_rank"});
+  return {map.at("host").quantity<Seconds>(), map.at("host_per_rank").quantity<Seconds>()};
+}
+
 OptimizerCost read_optimizer(const YamlValue& map) {
   map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
   return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
@@ -134,6 +139,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "elementwise_time",
                   "selective",
                   "experts",
+                  "matrix_gathers",
                   "may_interleave",
                   "may_drop_activations",
                   "kernel_gap",
@@ -164,6 +170,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              stack.context_exchange);
   read_switch(map, "repeated_keys", stack.repeated_keys);
   if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
+  if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
   read_switch(map, "may_interleave", stack.may_interleave);
   read_switch(map, "may_drop_activations", stack.may_drop_activations);
   read_time(map, "kernel_gap", stack.kernel_gap);

@@ -69,6 +69,16 @@ struct ExpertCost {
   bool operator==(const ExpertCost&) const = default;
 };
 
+// Weights that are gathered and gradients that are scattered matrix by matrix, by collectives over lists of
+// one tensor a rank, before each of which the host waits for the GPU: nothing runs beside them. DeepSpeed's
+// ZeRO-3 of 2021 (deepspeed/runtime/zero/partition_parameters.py @ 112ebff6, _allgather_param,
+// _reduce_scatter_gradient).
+struct MatrixGathers {
+  Seconds host;           // for one collective
+  Seconds host_per_rank;  // slicing the list, copying what the collective flattened
+  bool operator==(const MatrixGathers&) const = default;
+};
+
 // What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
 struct CalibratedStack {
   int runs = 0;
@@ -115,6 +125,7 @@ struct SoftwareStack {
   Bytes memory_reserve{1e9};  // CUDA context, NCCL's channels and library workspaces of one GPU
   SelectiveRecompute selective = SelectiveRecompute::attention;
   ExpertCost experts;
+  std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks

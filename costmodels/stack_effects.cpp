@@ -61,6 +61,16 @@ Seconds expert_launch(PassOrder order, const Sharding& sharding) {
                                      : cost.backward + (casts ? cost.backward_casts : Seconds(0));
 }
 
+// Of the matrices that a forward multiplies by.
+std::vector<double> matrix_parameters(const PassOperators& forward) {
+  std::vector<double> matrices;
+  for (const Operator& op : forward.compute) {
+    if (const auto* gemm = std::get_if<Gemm>(&op))
+      matrices.push_back(static_cast<double>(gemm->batch * gemm->n * gemm->k));
+  }
+  return matrices;
+}
+
 }  // namespace
 
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
@@ -158,24 +168,43 @@ TransferEfficiency under_network(const TransferEfficiency& efficiency, const Net
           std::min(1.0, efficiency.between * network.between)};
 }
 
-WeightTraffic weight_traffic(const Sharding& sharding, double parameters) {
+WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const PassOperators& forward) {
   if (sharding.sharded < 2) return {};
-  Collective gather;
-  gather.kind = CollectiveKind::all_gather;
-  gather.bytes = Bytes(parameters * stored_bytes(sharding.type));
-  gather.ranks = sharding.sharded;
-  gather.ranks_per_node = std::clamp(sharding.gpus_per_node / sharding.tensor, 1, sharding.sharded);
-  gather.gpu_link = sharding.gpu_link;
-  gather.network = sharding.network;
-  Collective reduce = gather;
-  reduce.kind = CollectiveKind::reduce_scatter;
-  reduce.bytes = Bytes(parameters * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
-  return {{gather}, {reduce}};
+  std::vector<double> parts;
+  if (sharding.stack.matrix_gathers) parts = matrix_parameters(forward);
+  if (parts.empty()) parts.push_back(parameters);
+  WeightTraffic traffic;
+  for (const double part : parts) {
+    Collective gather;
+    gather.kind = CollectiveKind::all_gather;
+    gather.bytes = Bytes(part * stored_bytes(sharding.type));
+    gather.ranks = sharding.sharded;
+    gather.ranks_per_node = std::clamp(sharding.gpus_per_node / sharding.tensor, 1, sharding.sharded);
+    gather.gpu_link = sharding.gpu_link;
+    gather.network = sharding.network;
+    Collective reduce = gather;
+    reduce.kind = CollectiveKind::reduce_scatter;
+    reduce.bytes = Bytes(part * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
+    traffic.gather.emplace_back(gather);
+    traffic.reduce.emplace_back(reduce);
+  }
+  return traffic;
+}
+
+Seconds gathering_host(const Sharding& sharding, std::size_t collectives) {
+  const auto& host = sharding.stack.matrix_gathers;
+  if (!host) return Seconds(0);
+  return (host->host + host->host_per_rank * sharding.sharded) * static_cast<double>(collectives);
 }
 
 PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const PassCost& cost = pass.cost;
   const Seconds own = cost.compute + cost.communication;
+  if (stack.matrix_gathers) {
+    const Seconds device = own + cost.weights;
+    const Seconds launched = pass.host + cost.weights;
+    return {std::max(device, launched), launched > device};
+  }
   const Seconds beside = std::min(own, cost.weights);
   // The weights of the first layer come before anything can run beside them.
   const Seconds first = pass.layers > 0 ? cost.weights / pass.layers : cost.weights;

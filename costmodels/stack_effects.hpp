@@ -44,7 +44,11 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
 struct WeightTraffic {
   std::vector<Operator> gather, reduce;
 };
-WeightTraffic weight_traffic(const Sharding&, double parameters);
+// As one, or each matrix of a forward for itself where the stack gathers so; what those leave of `parameters`
+// (norms, biases) stays on every GPU (DeepSpeed's stage3_param_persistence_threshold), a table is one matrix.
+WeightTraffic weight_traffic(const Sharding&, double parameters, const PassOperators& forward);
+// What the host adds to collectives of matrices.
+Seconds gathering_host(const Sharding&, std::size_t collectives);
 
 // A pass over a part of the model, and what the host needs to launch it.
 struct LaunchedPass {

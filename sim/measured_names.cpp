@@ -6,6 +6,7 @@
 #include <cmath>
 #include <regex>
 
+#include "sim/bridge_recipes.hpp"
 #include "strategies/model.hpp"
 
 namespace orrery {
@@ -54,19 +55,14 @@ bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
   });
 }
 
-// Frameworks by the start of their name in a row, and of its precision; the first that fits.
+// Frameworks by the start of their name in a row; the first that fits.
 struct FrameworkStack {
   const char* start;
   const char* stack;
-  const char* precision = "";
 };
 constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
-    FrameworkStack{"Megatron-Bridge 25.09", "megatron-bridge-25.09"},
-    FrameworkStack{"Megatron-Bridge 26.06", "megatron-bridge-26.06", "MXFP8"},
-    FrameworkStack{"Megatron-Bridge 26.08", "megatron-bridge-26.06", "MXFP8"},
-    FrameworkStack{"Megatron-Bridge", "megatron-bridge"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
@@ -164,9 +160,9 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
       says(run.text("optimizer_sharding"), "ZeRO-3"))
     return read_stack("megatron-deepspeed-zero3");
+  if (framework.starts_with("Megatron-Bridge")) return read_stack(bridge_recipe(run));
   for (const FrameworkStack& known : kFrameworks) {
-    if (framework.starts_with(known.start) && run.text("precision").starts_with(known.precision))
-      return read_stack(known.stack);
+    if (framework.starts_with(known.start)) return read_stack(known.stack);
   }
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))

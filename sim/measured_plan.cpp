@@ -180,6 +180,9 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
 std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
   const std::string status = run.text("status");
   if (says(status, "inconsistent") || says(status, "suspect")) return Unmapped{"status: " + status};
+  // Transfers over PCIe and Adam on the processor, of which the model knows nothing.
+  if (says(run.text("source_location"), "Full Offload"))
+    return Unmapped{"weights and optimizer offloaded to the host"};
   if (says(run.text("model"), "SFT") || says(run.text("model"), "LoRA")) return Unmapped{"fine-tuning"};
   return std::nullopt;
 }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array kNeeded{"id", "source_key", "gpu", "n_gpus"};
 constexpr std::array kColumns{"id",
+                              "source_location",
                               "source_key",
                               "source",
                               "gpu",

@@ -120,9 +120,14 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.group = run.group();
   result.trust = kind_of(*mapped.book, mapped.plan.strategies.front());
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
-  // Another program beside Megatron's in the same tables.
+  // What no other run of its GPU tells of: matrices in 4 bits, other kernels that were never measured,
+  // another program beside Megatron's in the same tables.
+  if (mapped.plan.strategies.front().type == DataType::fp4) {
+    result.kind += " fp4";
+  } else if (result.trust.new_kernels) {
+    result.kind += " new kernels";
+  }
   if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
-  if (result.trust.new_kernels) result.kind += " new kernels";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");

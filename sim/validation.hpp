@@ -31,7 +31,9 @@ struct ValidationOptions {
 // fastest and the slowest of them.
 struct ValidatedRun {
   std::string id, group;
-  std::string kind;  // its GPU, "experts" for a mixture of them, and "ZeRO-3" of DeepSpeed
+  // Its GPU, "experts" for a mixture of them, "fp4" or "new kernels" where none like them were measured, and
+  // "ZeRO-3" of DeepSpeed.
+  std::string kind;
   RunKind trust;
   TimeBand band;    // by the table that comes with Orrery, or of the calibrated stack
   std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete

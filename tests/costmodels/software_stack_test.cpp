@@ -297,6 +297,29 @@ TEST_CASE(
   CHECK(whole.value() == Approx((16.0 / 8 + 6) * stage_parameters(model(), strategy, 0)));
 }
 
+TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a list of all ranks each") {
+  Sharding sharding;
+  sharding.sharded = 16;
+  sharding.type = DataType::fp16;
+  PassOperators forward;
+  forward.compute = {Gemm{.m = 64, .n = 30, .k = 10}, MemoryBound{}, Gemm{.m = 64, .n = 10, .k = 40}};
+  const PassCost layer{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
+  // As one, norms and biases too: 720 parameters of 2 bytes. Half of the time beside the layers before.
+  const WeightTraffic whole = weight_traffic(sharding, 720, forward);
+  REQUIRE(whole.gather.size() == 1);
+  CHECK(std::get<Collective>(whole.gather[0]).bytes.value() == 1440);
+  CHECK(gathering_host(sharding, 1) == Seconds(0));
+  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2 / 2));
+  sharding.stack = parse_stack("matrix_gathers: {host: 100us, host_per_rank: 5us}", "s.yaml");
+  const WeightTraffic each = weight_traffic(sharding, 720, forward);
+  REQUIRE(each.gather.size() == 2);
+  CHECK(std::get<Collective>(each.gather[0]).bytes.value() == 600);
+  CHECK(std::get<Collective>(each.gather[1]).bytes.value() == 800);
+  CHECK(each.reduce.size() == 2);
+  CHECK(gathering_host(sharding, 2).value() == Approx(2 * (100e-6 + 16 * 5e-6)));
+  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
+}
+
 TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behind a switch all of it") {
   NodeGroup group;
   group.gpu = find_gpu("V100-SXM2-16GB", "test");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/measured_names.hpp"
 #include "sim/validation_report.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
@@ -125,10 +126,11 @@ TEST_CASE(
   CHECK(first.model.hidden == 2304);
 }
 
-TEST_CASE("NVFP4 runs are plans in 4 bits") {
+TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   const auto runs = runs_of(
       "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");
   CHECK(mapped(runs[0]).strategies.front().type == DataType::fp4);
+  CHECK(validate(runs, costs(), {}).runs.front().kind == "GB200 experts fp4");
 }
 
 TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
@@ -140,20 +142,43 @@ TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways a
   CHECK(plan.strategies.front().tensor(0) == 1);
 }
 
-TEST_CASE("releases of Megatron-Bridge differ in how they run experts") {
-  const auto stack_of = [](const std::string& release, const std::string& precision) {
-    const auto mapped = map_run(runs_of("a,g,H100,80,8,8,,Megatron-Bridge " + release +
-                                        ",L,24,2048,16,,2048," + precision + ",64,2,4,2,1,1,,1,,ok\n")
-                                    .front(),
-                                std::nullopt);
-    return std::get<MeasuredPlan>(mapped).stack;
+TEST_CASE("runs whose weights and states wait in the host's memory are left out") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,source_location,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp\n"
+      "a,g,HF + Deepspeed Zero 3 + Full Offload,V100,8,DeepSpeed ZeRO-3,4,1024,16,50257,1024,8,1,1\n",
+      "made-up.csv");
+  CHECK(contains(unmapped(runs.front()), "offloaded"));
+}
+
+TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and what runs beside that") {
+  struct Row {
+    const char *release, *model, *gpu, *precision, *stack;
   };
-  CHECK(stack_of("25.09", "fp8") == read_stack("megatron-bridge-25.09"));
-  CHECK(stack_of("26.04.01", "MXFP8") == read_stack("megatron-bridge"));
-  CHECK(stack_of("26.06", "BF16") == read_stack("megatron-bridge"));
-  CHECK(stack_of("26.06", "MXFP8") == read_stack("megatron-bridge-26.06"));
-  CHECK(stack_of("26.06", "MXFP8").experts.dispatch.has_value());
-  CHECK(stack_of("26.06", "MXFP8").experts.fused);
+  const auto row = GENERATE(values<Row>({
+      {"25.09", "DeepSeekV3 (tokendrop)", "B200", "fp8", "megatron-bridge-25.09"},
+      {"25.09", "DeepSeekV3 (dropless)", "H100", "fp8", "megatron-bridge-overlap"},
+      {"25.11", "Qwen3_30B_a3B", "GB200", "FP8-MX", "megatron-bridge"},
+      {"25.11", "GPT OSS 120B", "GB200", "BF16", "megatron-bridge-alltoall"},
+      {"26.02", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall-overlap"},
+      {"26.02.01", "Qwen3_30B_a3B", "B200", "MXFP8", "megatron-bridge"},
+      {"26.04", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall"},
+      {"26.04.01", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge"},
+      {"26.06", "Qwen3_30B_a3B", "GB200", "BF16", "megatron-bridge"},
+      {"26.06.01", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-26.06"},
+      {"26.06", "Nemotron_3_Nano", "GB200", "MXFP8", "megatron-bridge"},
+      {"26.08", "GPT OSS 120B", "GB300", "MXFP8", "megatron-bridge-26.06"},
+  }));
+  const auto runs = parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,precision\na,g," +
+                                            std::string(row.gpu) + ",8,Megatron-Bridge " + row.release + "," +
+                                            row.model + "," + row.precision + "\n",
+                                        "made-up.csv");
+  std::vector<std::string> assumptions;
+  CAPTURE(row.release, row.model, row.gpu);
+  CHECK(stack_of_run(runs.front(), assumptions)->name == row.stack);
+  const auto overlap = [](const char* name) { return read_stack(name).experts.overlap; };
+  CHECK(overlap("megatron-bridge-26.06") == overlap("megatron-bridge-overlap"));
+  CHECK_FALSE(read_stack("megatron-bridge-alltoall").experts.dispatch.has_value());
+  CHECK(read_stack("megatron-bridge-26.06").experts.fused);
 }
 
 TEST_CASE("cells that are no numbers name run and column") {

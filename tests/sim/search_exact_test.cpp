@@ -62,6 +62,19 @@ std::vector<Recompute> random_recompute(std::mt19937& random) {
   return all;
 }
 
+// Now and then, since each multiplies the space.
+void add_switches(SearchJob& job, std::mt19937& random) {
+  if (between(random, 0, 2) == 0) {
+    job.space.sequence_parallel = {true, false};
+    job.space.tensor_overlap = {std::nullopt, between(random, 0, 3) > 0};
+  }
+  if (between(random, 0, 2) == 0) {
+    job.space.optimizer_offload = {0.0, between(random, 0, 1) == 0 ? 0.5 : 1.0};
+    for (NodeGroup& group : job.cluster.groups) group.host.memory = gibibytes(1 << between(random, 0, 6));
+  }
+  if (between(random, 0, 2) == 0) job.space.overlap_p2p = {true, false};
+}
+
 SearchJob random_job(std::mt19937& random) {
   SearchJob job;
   job.model = random_model(random);
@@ -88,6 +101,7 @@ SearchJob random_job(std::mt19937& random) {
   job.model.learned_positions = 0;
   job.total_tokens = job.tokens_per_iteration() * 10;
   job.top = between(random, 1, 5);
+  add_switches(job, random);
   return job;
 }
 

@@ -62,17 +62,18 @@ std::vector<Recompute> random_recompute(std::mt19937& random) {
   return all;
 }
 
-// Now and then, since each multiplies the space.
+// One of them or none, since each multiplies the space.
 void add_switches(SearchJob& job, std::mt19937& random) {
-  if (between(random, 0, 2) == 0) {
+  const int which = between(random, 0, 3);
+  if (which == 0) {
     job.space.sequence_parallel = {true, false};
     job.space.tensor_overlap = {std::nullopt, between(random, 0, 3) > 0};
-  }
-  if (between(random, 0, 2) == 0) {
+  } else if (which == 1) {
     job.space.optimizer_offload = {0.0, between(random, 0, 1) == 0 ? 0.5 : 1.0};
     for (NodeGroup& group : job.cluster.groups) group.host.memory = gibibytes(1 << between(random, 0, 6));
+  } else if (which == 2) {
+    job.space.overlap_p2p = {true, false};
   }
-  if (between(random, 0, 2) == 0) job.space.overlap_p2p = {true, false};
 }
 
 SearchJob random_job(std::mt19937& random) {

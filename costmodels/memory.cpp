@@ -5,6 +5,7 @@
 #include "costmodels/layer_operators.hpp"
 #include "costmodels/local_layer.hpp"
 #include "platforms/errors.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -39,6 +40,10 @@ StateBytes state_bytes(DataType type) {
   }
   ORRERY_ENSURE(false);
 }
+
+// Of a parameter whose optimizer is offloaded, on the host: weight, gradient and two moments in fp32, pinned
+// (hybrid_optimizer.py as in price_tables.cpp).
+constexpr double kHostState = 16.0;
 
 // Calls visit(shape, layers) for each stretch of equal layers of a range: most models have one or two.
 template <class Visit>
@@ -345,8 +350,15 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   return bytes;
 }
 
-// Four gathered tensors of sequence parallelism, two messages of the pipeline in flight, two K/V blocks of
-// the ring, or all of them where they are gathered.
+// Of one element of a gathered tensor. Transformer Engine has ten buffers of that size, one a matrix and pass
+// (initialize_ub, transformer_engine/pytorch/module/base.py), six of them in 8 bits where the matrices are.
+double user_buffer_bytes(DataType type) {
+  const double wide = stored_bytes(type);
+  return type == DataType::fp8 || type == DataType::fp4 ? 6 + 4 * wide : 10 * wide;
+}
+
+// Four gathered tensors of sequence parallelism (or the user buffers in their place), two messages of the
+// pipeline in flight, two K/V blocks of the ring, or all of them where they are gathered.
 Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                           const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
@@ -361,12 +373,17 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       keys_values = std::max(keys_values, static_cast<double>(local.tokens * width));
     });
   }
-  double elements = 0.0;
-  if (split.sequence_parallel && split.tensor > 1) elements += 4 * gathered;
+  double elements = 0.0, user_buffers = 0.0;
+  if (split.sequence_parallel && split.tensor > 1) {
+    if (strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
+      user_buffers = user_buffer_bytes(strategy.type) * gathered;
+    else
+      elements += 4 * gathered;
+  }
   if (strategy.pipeline > 1) elements += 2 * message;
   const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
   if (split.context > 1) elements += blocks * keys_values;
-  return Bytes(elements * stored_bytes(strategy.type));
+  return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
 }
 
 }  // namespace
@@ -441,7 +458,9 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   StageMemory memory;
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);
-  memory.optimizer = Bytes(state.optimizer * optimizer_shard(strategy, parameters));
+  const double shard = optimizer_shard(strategy, parameters);
+  memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
+  memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
   if (strategy.fully_sharded && strategy.pipeline == 1) {
     const double layer = largest_layer_parameters(model, strategy, stage);
     memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
@@ -471,6 +490,37 @@ Bytes usable_memory(Bytes card) {
   constexpr double kSmallShare = 0.83, kLargeShare = 0.91;
   const double position = std::clamp((to_gibibytes(card) - kSmallCard) / (kLargeCard - kSmallCard), 0.0, 1.0);
   return card * (kSmallShare + position * (kLargeShare - kSmallShare));
+}
+
+Bytes usable_host_memory(Bytes of_node) {
+  return of_node * 0.8;
+}
+
+std::vector<Bytes> fullest_hosts(const ParallelStrategy& strategy, const ClusterSpec& cluster,
+                                 const std::vector<StageMemory>& memory) {
+  struct Node {
+    int ranks = 0;
+    Bytes bytes;
+  };
+  std::vector<Node> open(cluster.groups.size());  // the node that is being filled
+  std::vector<Bytes> most(cluster.groups.size());
+  const std::vector<int> kinds = strategy.kind_of_replica();
+  for (const TensorGroup& at : tensor_groups(strategy)) {
+    const int kind = kinds[static_cast<std::size_t>(at.replica)];
+    const auto group = static_cast<std::size_t>(
+        kind == 0
+            ? strategy.stages[static_cast<std::size_t>(at.stage)].group
+            : strategy.replicas[static_cast<std::size_t>(kind)].groups[static_cast<std::size_t>(at.stage)]);
+    const Bytes each = memory[static_cast<std::size_t>(kind * strategy.pipeline + at.stage)].host;
+    for (int lane = 0; lane < strategy.tensor(at.stage); ++lane) {
+      Node& node = open[group];
+      if (node.ranks == cluster.groups[group].gpus_per_node) node = {};
+      ++node.ranks;
+      node.bytes += each;
+      most[group] = std::max(most[group], node.bytes);
+    }
+  }
+  return most;
 }
 
 MemoryVerdict memory_verdict(Bytes needed, Bytes card) {

@@ -6,6 +6,7 @@
 
 #include "costmodels/local_layer.hpp"
 #include "costmodels/software_stack.hpp"
+#include "platforms/cluster.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
 #include "strategies/schedule.hpp"
@@ -24,6 +25,8 @@ struct StageMemory {
   [[nodiscard]] Bytes total() const {
     return weights + gradients + optimizer + activations + logits + communication + reserve;
   }
+  // In the memory of the node, for each GPU, and in no sum of the above: what is offloaded of the optimizer.
+  Bytes host = {};
   bool operator==(const StageMemory&) const = default;
 };
 
@@ -65,6 +68,13 @@ StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, c
 // In the state that needs the most.
 StageMemory peak_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<AliveState>&,
                         const SoftwareStack& = {});
+
+// [group of the cluster]: `host` of the GPUs of the node that has the most of it; memory [kind * P + stage].
+std::vector<Bytes> fullest_hosts(const ParallelStrategy&, const ClusterSpec&,
+                                 const std::vector<StageMemory>&);
+// What of a node's memory a plan may use. The rest is the system's, the data loaders' and the page cache's:
+// an assumption.
+Bytes usable_host_memory(Bytes of_node);
 
 // What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, which
 // keeps 45 of the 47 trials that ran on T4 cards in AMP's homogeneous set (arXiv 2210.07297) and none of the

@@ -11,6 +11,16 @@
 #include "strategies/placement.hpp"
 
 namespace orrery {
+namespace {
+
+// A plan's switch turns on what the stack has, or, of a stack that leaves it off, all four collectives of a
+// layer, as Megatron-LM's --tp-comm-overlap does (NVIDIA's recipes, stacks.yaml: nemo-24.07).
+double switched_overlap(bool on, const SoftwareStack& stack) {
+  if (!on) return 0.0;
+  return stack.tensor_overlap > 0 ? stack.tensor_overlap : 1.0;
+}
+
+}  // namespace
 
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
     : model_(model), cluster_(cluster), precision_(precision) {}
@@ -61,6 +71,8 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   const bool flash = precision_.flash_attention && key.flash_attention;
   sharding.attention = flash ? precision_.stack.attention : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
+  if (key.tensor_overlap)
+    sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
@@ -240,7 +252,8 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.micro_batch,
           strategy.sequence_parallel,
           gathered_in_passes(strategy) ? strategy.data * strategy.context : 1,
-          strategy.flash_attention};
+          strategy.flash_attention,
+          strategy.tensor_overlap};
 }
 
 std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strategy) const {

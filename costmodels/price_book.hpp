@@ -31,6 +31,7 @@ struct ShardKey {
   bool sequence_parallel = false;
   int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
   bool flash_attention = true;
+  std::optional<bool> tensor_overlap = {};  // as in ParallelStrategy
   auto operator<=>(const ShardKey&) const = default;
 };
 
@@ -89,6 +90,8 @@ class PriceBook {
   [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
                                      Backward = Backward::whole) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
+  // The same where the share `offload` of them is stepped by the host, while the GPU steps the rest.
+  [[nodiscard]] Seconds optimizer(int group, double parameters, double offload) const;
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 

@@ -53,6 +53,27 @@ std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& r
   return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
 }
 
+// What pinned copies reach of a link, 25 of 32 GB/s on PCIe 4.0, and a stream through the memory of a host of
+// its data sheet: usual of bandwidthTest and STREAM, recalled; assumptions elsewhere.
+constexpr double kHostLinkShare = 0.8;
+constexpr double kHostMemoryShare = 0.8;
+
+// Of one GPU's parameters while the other GPUs of its node are at theirs: gradients go down, Adam steps,
+// weights come back (Megatron-LM core/optimizer/cpu_offloading/hybrid_optimizer.py without
+// --overlap-cpu-optimizer-d2h-h2d, where each waits for the one before). Gradients are in fp32. Adam reads
+// four fp32 numbers of each and writes three, in one kernel (fused) with threads enough for the memory's
+// bandwidth; the weights are cast before they are copied.
+Seconds host_step(const NodeGroup& group, DataType type, double parameters) {
+  const BytesPerSecond memory = group.host.memory_bandwidth / group.gpus_per_node * kHostMemoryShare;
+  BytesPerSecond link = group.host.link;
+  if (group.pcie_switches > 0)
+    link = std::min(link, group.pcie_uplink.bandwidth * (double(group.pcie_switches) / group.gpus_per_node));
+  link = std::min(link * kHostLinkShare, memory);
+  const double weight = stored_bytes(type);
+  const double cast = weight < 4 ? 4 + weight : 0;
+  return Bytes((4 + weight) * parameters) / link + Bytes((28 + cast) * parameters) / memory;
+}
+
 }  // namespace
 
 LinkSpec nic_share(const NodeGroup& group) {
@@ -115,6 +136,13 @@ std::vector<std::vector<Seconds>> PriceBook::ask_optimizers(PriceBatch& batch) c
     }
   }
   return all;
+}
+
+Seconds PriceBook::optimizer(int group, double parameters, double offload) const {
+  if (offload <= 0) return optimizer(group, parameters);
+  const NodeGroup& nodes = cluster_.groups[static_cast<std::size_t>(group)];
+  const Seconds host = host_step(nodes, precision_.type, parameters * offload);
+  return offload < 1 ? std::max(host, optimizer(group, parameters * (1 - offload))) : host;
 }
 
 Seconds PriceBook::optimizer(int group, double parameters) const {

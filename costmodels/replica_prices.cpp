@@ -24,7 +24,8 @@ KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy) const {
   for (int b = 0; b + 1 < strategy.part_count(); ++b) prices.boundaries.push_back(boundary(strategy, b));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     prices.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                         optimizer_shard_parameters(model_, strategy, stage)));
+                                         optimizer_shard_parameters(model_, strategy, stage),
+                                         strategy.optimizer_offload));
   }
   return prices;
 }

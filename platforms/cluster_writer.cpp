@@ -42,6 +42,12 @@ void write_peak(std::string& out, const char* key, const std::optional<FlopsPerS
   if (peak) out += std::string(", ") + key + ": " + to_exact_text(*peak);
 }
 
+std::string host_text(const HostSpec& host, const std::string& gap) {
+  return gap + "host_memory: " + to_exact_text(host.memory) + gap +
+         "host_memory_bandwidth: " + to_exact_text(host.memory_bandwidth) + gap +
+         "host_link_bandwidth: " + to_exact_text(host.link);
+}
+
 std::string gpu_map(const GpuSpec& gpu) {
   std::string aliases;
   for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + quoted(alias);
@@ -60,6 +66,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
   if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + exact_number(gpu.fp8_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
+  out += host_text(gpu.host, ", ");
   if (gpu.idle_power) out += ", idle_power: " + to_exact_text(*gpu.idle_power);
   return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
 }
@@ -93,6 +100,7 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "nics_per_node: " + std::to_string(group.nics_per_node);
   out += gap + "nic_bandwidth: " + to_exact_text(group.nic.bandwidth);
   out += gap + "nic_latency: " + to_exact_text(group.nic.latency);
+  out += host_text(group.host, gap);
   if (group.price) {
     out += gap + "price: " + to_exact_text(*group.price);
     out += gap + "price_source: " + quoted(group.price_source);

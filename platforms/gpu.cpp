@@ -34,6 +34,33 @@ void read_peaks(const YamlValue& map, GpuSpec& gpu) {
   }
 }
 
+// Of one of eight GPUs in a node with two processors of the time. Links: x16, one direction. Memory: DGX-1
+// (512 GB), DGX A100 (1 TB), DGX H100 and DGX B300 (2 TB). Bandwidth: two sockets of 6 channels of DDR4-2933,
+// 8 of DDR4-3200, of DDR5-4800 and of DDR5-6400. All from data sheets, recalled.
+HostSpec host_of_pcie(char generation) {
+  switch (generation) {
+    case '3':
+      return {gibibytes(64), gigabytes_per_second(281.6 / 8), gigabytes_per_second(16)};
+    case '5':
+      return {gibibytes(256), gigabytes_per_second(614.4 / 8), gigabytes_per_second(64)};
+    case '6':
+      return {gibibytes(256), gigabytes_per_second(819.2 / 8), gigabytes_per_second(128)};
+    default:
+      return {gibibytes(128), gigabytes_per_second(409.6 / 8), gigabytes_per_second(32)};
+  }
+}
+
+HostSpec read_host(const YamlValue& map) {
+  const std::string pcie = text_or(map, "pcie", "4.0 x16");
+  HostSpec host = host_of_pcie(pcie.empty() ? '4' : pcie.front());
+  if (const auto memory = map.find("host_memory")) host.memory = memory->positive_quantity<Bytes>();
+  if (const auto bandwidth = map.find("host_memory_bandwidth"))
+    host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
+  if (const auto link = map.find("host_link_bandwidth"))
+    host.link = link->positive_quantity<BytesPerSecond>();
+  return host;
+}
+
 std::vector<GpuSpec> read_catalog() {
   const std::string name = "catalog/gpus.yaml";
   std::vector<GpuSpec> gpus;
@@ -102,9 +129,10 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "fp8_share", "power_limit", "idle_power", "source",
+                  "sustained", "fp8_share", "power_limit", "idle_power", "source", "pcie", "host_memory",
+                  "host_memory_bandwidth", "host_link_bandwidth",
                   // What the catalog keeps for people.
-                  "vendor", "form_factor", "memory_type", "int8", "pcie", "evidence", "note"});
+                  "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;
   gpu.name = map.at("name").text();
   if (const auto aliases = map.find("aliases")) {
@@ -123,8 +151,14 @@ GpuSpec parse_gpu(const YamlValue& map) {
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
   if (const auto idle = map.find("idle_power")) gpu.idle_power = idle->quantity<Watts>();
   if (const auto limit = map.find("power_limit")) gpu.power_limit = limit->positive_quantity<Watts>();
+  gpu.host = read_host(map);
   gpu.source = text_or(map, "source", "given by the user");
   return gpu;
+}
+
+HostSpec usual_host(const GpuSpec& gpu, int gpus) {
+  const double count = gpus;
+  return {gpu.host.memory * count, gpu.host.memory_bandwidth * count, gpu.host.link};
 }
 
 const std::vector<GpuSpec>& gpu_catalog() {

@@ -15,6 +15,14 @@ enum class DataType { fp32, tf32, fp16, bf16, fp8, fp4 };
 std::string_view to_text(DataType);
 Bytes size_of(DataType);  // of one element: 4, 4, 2, 2, 1, 0.5625
 
+// Memory outside the GPUs, and the way to it.
+struct HostSpec {
+  Bytes memory = gibibytes(128);
+  BytesPerSecond memory_bandwidth = gigabytes_per_second(51.2);
+  BytesPerSecond link = gigabytes_per_second(32);  // of each GPU, one direction: PCIe, or NVLink-C2C
+  bool operator==(const HostSpec&) const = default;
+};
+
 struct GpuSpec {
   std::string name;                  // catalog name: "H100-SXM5-80GB"
   std::vector<std::string> aliases;  // "H100", "h100-sxm"
@@ -35,13 +43,17 @@ struct GpuSpec {
   double fp8_share = 0.883;
   std::optional<Watts> power_limit;  // set by the owner, below `power`
   std::optional<Watts>
-      idle_power;  // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)
+      idle_power;      // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)
+  HostSpec host = {};  // of the nodes it is usually sold in: one GPU's share of their memory
   std::string source;
   bool operator==(const GpuSpec&) const = default;
 };
 
 // Dense peak for a data type; absent where the GPU has no matrix units for it.
 std::optional<FlopsPerSecond> peak(const GpuSpec&, DataType);
+
+// Of a node with so many of these GPUs.
+HostSpec usual_host(const GpuSpec&, int gpus);
 
 class YamlValue;
 // Reads one GPU, a row of the catalog or the `gpu:` map of a cluster file. Throws InputError.

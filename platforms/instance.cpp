@@ -32,9 +32,10 @@ InstancePrice read_price(const YamlValue& row, const std::string& instance_sourc
 }
 
 InstanceSpec read_instance(const YamlValue& row) {
-  row.allow_keys({"provider", "name", "aliases", "gpu", "gpus", "network", "nics", "source", "prices",
+  row.allow_keys({"provider", "name", "aliases", "gpu", "gpus", "network", "nics", "host_memory", "source",
+                  "prices",
                   // What the catalog keeps for people.
-                  "vcpus", "host_memory", "evidence", "note"});
+                  "vcpus", "evidence", "note"});
   InstanceSpec instance;
   instance.provider = row.at("provider").text();
   instance.name = row.at("name").text();
@@ -43,6 +44,7 @@ InstanceSpec read_instance(const YamlValue& row) {
   instance.gpus = static_cast<int>(row.at("gpus").integer(1, kMostGpus));
   if (const auto network = row.find("network"))
     instance.network = network->positive_quantity<BytesPerSecond>();
+  if (const auto memory = row.find("host_memory")) instance.host_memory = memory->positive_quantity<Bytes>();
   instance.nics = static_cast<int>(row.at("nics").integer(1, kMostGpus));
   const std::string source = row.at("source").text() + " (" + row.at("evidence").text() + ")";
   for (const YamlValue& price : row.at("prices").items())

@@ -222,6 +222,17 @@ void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
   group.nic.latency = latency ? latency->quantity<Seconds>() : usual;
 }
 
+// The instance's memory, or what the GPUs of a node usually have in all.
+void read_host(const YamlValue& map, const InstanceSpec* instance, NodeGroup& group) {
+  group.host = usual_host(group.gpu, group.gpus_per_node);
+  if (instance != nullptr && instance->host_memory) group.host.memory = *instance->host_memory;
+  if (const auto memory = map.find("host_memory")) group.host.memory = memory->positive_quantity<Bytes>();
+  if (const auto bandwidth = map.find("host_memory_bandwidth"))
+    group.host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
+  if (const auto link = map.find("host_link_bandwidth"))
+    group.host.link = link->positive_quantity<BytesPerSecond>();
+}
+
 }  // namespace
 
 bool has_nvlink(const NodeGroup& group) {
@@ -260,7 +271,10 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
                   "pcie_uplink_latency",
                   "nics_per_node",
                   "nic_bandwidth",
-                  "nic_latency"});
+                  "nic_latency",
+                  "host_memory",
+                  "host_memory_bandwidth",
+                  "host_link_bandwidth"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));
   if (const auto region = map.find("region")) group.region = parse_label(*region);
@@ -271,6 +285,7 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
   read_gpu_link(map, group);
   read_pcie_uplinks(map, group);
   read_nics(map, instance, group);
+  read_host(map, instance, group);
   read_price(map, instance, pricing, group);
   return group;
 }

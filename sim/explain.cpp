@@ -46,7 +46,8 @@ std::optional<Choice> choice_of(const ParallelStrategy& plan) {
   Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
                 {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
                  plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
-                 plan.flash_attention},
+                 plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload,
+                 plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved},
                 {}};
   if (!plan.replicas.empty()) {
     choice.mix = mix_of(plan);
@@ -89,6 +90,8 @@ void add_switches(std::vector<Change>& changes, const Choice& from) {
   }
   if (!now.distributed_optimizer)
     add("use_distributed_optimizer", [](Setting& setting) { setting.distributed_optimizer = true; });
+  if (now.distributed_optimizer && now.optimizer_offload < 1)
+    add("optimizer_cpu_offload", [](Setting& setting) { setting.optimizer_offload = 1; });
   if (!now.sequence_parallel && from.allocation.tensor > 1)
     add("sequence_parallel", [](Setting& setting) { setting.sequence_parallel = true; });
   for (std::int64_t size = now.micro_batch / 2; size >= 1; size /= 2)

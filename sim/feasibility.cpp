@@ -140,6 +140,7 @@ const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& 
                                 strategy.microbatches(),
                                 strategy.sequence_parallel ? 1 : 0,
                                 strategy.flash_attention ? 1 : 0,
+                                strategy.tensor_overlap ? 1 + *strategy.tensor_overlap : 0,
                                 static_cast<std::int64_t>(strategy.recompute.granularity),
                                 static_cast<std::int64_t>(strategy.recompute.method),
                                 strategy.recompute.layers};
@@ -183,9 +184,26 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
   return memory;
 }
 
+std::optional<Infeasible> StageFitter::host_too_full(const ParallelStrategy& strategy,
+                                                     const std::vector<StageMemory>& memory) const {
+  if (strategy.optimizer_offload <= 0) return std::nullopt;
+  const std::vector<Bytes> fullest = fullest_hosts(strategy, book_.cluster(), memory);
+  for (std::size_t group = 0; group < fullest.size(); ++group) {
+    const NodeGroup& nodes = book_.cluster().groups[group];
+    const Bytes usable = usable_host_memory(nodes.host.memory);
+    if (fullest[group] <= usable) continue;
+    return Infeasible{InfeasibleKind::memory, "a node of group " + nodes.name + " needs " +
+                                                  gibibytes_text(fullest[group]) + " of the " +
+                                                  gibibytes_text(usable) +
+                                                  " usable of its host memory for the offloaded optimizer"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy,
                                                 const std::vector<StageMemory>& memory) const {
-  std::optional<Infeasible> trouble;
+  std::optional<Infeasible> trouble = host_too_full(strategy, memory);
+  if (trouble) return trouble;
   MemoryVerdict worst = MemoryVerdict::fits;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);

@@ -64,6 +64,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
     }
     row["memory_gib"] = to_gibibytes(plan.memory[at].total());
     row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at].total());
+    if (plan.memory[at].host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(plan.memory[at].host);
     stages.push_back(std::move(row));
   }
   return stages;
@@ -80,6 +81,7 @@ Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
                     {"kind", kind},
                     {"memory_gib", to_gibibytes(needed)},
                     {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, needed)}});
+    if (memory[at].host > Bytes(0)) rows.back()["host_memory_gib"] = to_gibibytes(memory[at].host);
   }
   return rows;
 }

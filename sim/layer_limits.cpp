@@ -49,6 +49,8 @@ const LayerLimits::Limits& LayerLimits::limits(const Allocation& allocation, con
                 setting.sequence_parallel,
                 setting.distributed_optimizer,
                 setting.flash_attention,
+                setting.tensor_overlap,
+                setting.optimizer_offload,
                 setting.recompute.granularity};
   const auto found = limits_.find(key);
   if (found != limits_.end()) return found->second;

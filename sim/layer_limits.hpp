@@ -25,7 +25,8 @@ class LayerLimits {
     std::vector<int> most;          // [microbatches alive] layers
     std::vector<std::int64_t> sum;  // [a]: of most[1] to most[a]
   };
-  using Key = std::tuple<int, int, int, int, int, std::int64_t, bool, bool, bool, RecomputeGranularity>;
+  using Key = std::tuple<int, int, int, int, int, std::int64_t, bool, bool, bool, std::optional<bool>, double,
+                         RecomputeGranularity>;
   const Limits& limits(const Allocation&, const Setting&, int group);
   [[nodiscard]] Limits probe(const Allocation&, const Setting&, int group) const;
 

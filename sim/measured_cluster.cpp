@@ -111,6 +111,7 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
     network.nics = network.nics * kDomain / group.gpus_per_node;
     group.gpus_per_node = kDomain;
   }
+  group.host = usual_host(group.gpu, group.gpus_per_node);
   group.nics_per_node = std::min(network.nics, group.gpus_per_node);
   while (group.gpus_per_node % group.nics_per_node != 0) --group.nics_per_node;
   group.nic = {gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),

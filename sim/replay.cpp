@@ -1,6 +1,7 @@
 #include "sim/replay.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "costmodels/estimate.hpp"
@@ -130,7 +131,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     for (const MessageId id : step.awaits) {
       if (message(rank, id).end == kNever) return false;
     }
-    record_wait(rank, step, step.awaits);
+    record_wait(rank, step, {step.awaits});
     const int part_index = schedule(rank).part(stage_of(rank), step.chunk);
     const PartTimes& part = plan_.part_times(replica_of(rank), part_index);
     RankState& state = ranks_[rank];
@@ -246,9 +247,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
       for (const MessageId id : step.awaits) post(rank, id);
     }
     if (state.exchange_left > 0) return false;
-    MessageList both = step.sends;
-    for (const MessageId id : step.awaits) both.push(id);
-    record_wait(rank, step, both);
+    record_wait(rank, step, {step.sends, step.awaits});
     next_step(rank);
     return true;
   }
@@ -300,11 +299,13 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     return true;
   }
 
-  void record_wait(std::size_t rank, const Step& step, const MessageList& waited) {
+  void record_wait(std::size_t rank, const Step& step, std::initializer_list<MessageList> waited) {
     transfers_.clear();
-    for (const MessageId id : waited) {
-      const MessageState& state = message(rank, id);
-      transfers_.push_back({state.start, state.end});
+    for (const MessageList& list : waited) {
+      for (const MessageId id : list) {
+        const MessageState& state = message(rank, id);
+        transfers_.push_back({state.start, state.end});
+      }
     }
     record_idle(rank, transfers_, SpanKind::exposed_p2p, bubble_of(step.phase));
   }

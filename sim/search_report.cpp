@@ -68,6 +68,14 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
   if (strategy.overlap_param_gather) text += "op ";
+  if (strategy.tensor_overlap) text += *strategy.tensor_overlap ? "tc " : "no-tc ";
+  if (strategy.optimizer_offload > 0) {
+    text += "co";
+    if (strategy.optimizer_offload < 1) text += ":" + fixed(strategy.optimizer_offload, 2);
+    text += " ";
+  }
+  if (strategy.schedule == ScheduleKind::interleaved && strategy.transfers == TransferMode::blocking)
+    text += "bp ";
   if (strategy.order != RankOrder::cp_dp_pp) text += "pd ";
   if (!strategy.hosts.empty()) text += "ho ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {

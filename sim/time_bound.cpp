@@ -112,7 +112,8 @@ ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
           .expert = ways.expert,
           .micro_batch = setting.micro_batch,
           .sequence_parallel = setting.sequence_parallel,
-          .flash_attention = setting.flash_attention};
+          .flash_attention = setting.flash_attention,
+          .tensor_overlap = setting.tensor_overlap};
 }
 
 LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {

@@ -233,6 +233,7 @@ std::vector<NodeGroup> groups_of(std::vector<XmlNode>& nodes) {
     NodeGroup group;
     group.gpu = nodes[i].gpu;
     group.gpus_per_node = static_cast<int>(nodes[i].hosts.size());
+    group.host = usual_host(group.gpu, group.gpus_per_node);
     group.name = name_of(group, groups);
     group.count = {0, 0};
     for (std::size_t j = i; j < nodes.size(); ++j) {

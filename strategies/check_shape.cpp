@@ -252,6 +252,21 @@ Answer check_experts(const Case& c) {
   return std::nullopt;
 }
 
+// What Megatron-LM asserts of its switches (megatron/training/arguments.py): the offloaded optimizer is built
+// on the precision-aware one, and that on the distributed one.
+Answer check_switches(const Case& c) {
+  const ParallelStrategy& s = c.strategy;
+  const bool split =
+      std::any_of(s.stages.begin(), s.stages.end(), [](const StageDevices& d) { return d.tensor > 1; });
+  if (s.tensor_overlap == true && !(s.sequence_parallel && split))
+    return reason("tensor_overlap is on without sequence parallelism over tensor-parallel ways");
+  if (s.optimizer_offload < 0 || s.optimizer_offload > 1)
+    return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
+  if (s.optimizer_offload > 0 && !s.distributed_optimizer)
+    return reason("optimizer_offload is above 0 without the distributed optimizer");
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStrategy& strategy,
@@ -259,7 +274,7 @@ std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStra
   const Case c{model, strategy, cluster};
   // In this order: later checks rely on what earlier ones established.
   for (const auto check : {check_sizes, check_replicas, check_devices, check_layers, check_batch,
-                           check_schedules, check_tensor, check_experts})
+                           check_schedules, check_tensor, check_experts, check_switches})
     if (Answer answer = check(c)) return answer;
   return std::nullopt;
 }

@@ -228,6 +228,16 @@ std::size_t order_count(const StageCounts& stages) {
 
 std::vector<Setting> settings(const SearchSpace& space) {
   std::vector<Setting> all;
+  const auto add_hosts = [&](Setting setting) {
+    const bool interleaved = setting.schedule == ScheduleKind::interleaved;
+    for (const bool transfers : interleaved ? space.overlap_p2p : std::vector<bool>{true}) {
+      setting.overlap_p2p = transfers;
+      for (const double share : space.optimizer_offload) {
+        setting.optimizer_offload = share;
+        all.push_back(setting);
+      }
+    }
+  };
   const auto add_overlaps = [&](Setting setting) {
     for (const bool gradients : space.overlap_grad_reduce) {
       for (const bool parameters : space.overlap_param_gather) {
@@ -237,7 +247,7 @@ std::vector<Setting> settings(const SearchSpace& space) {
           setting.order = order;
           for (const bool flash : space.flash_attention) {
             setting.flash_attention = flash;
-            all.push_back(setting);
+            add_hosts(setting);
           }
         }
       }
@@ -245,10 +255,13 @@ std::vector<Setting> settings(const SearchSpace& space) {
   };
   const auto add_switches = [&](Setting setting) {
     for (const bool sequence_parallel : space.sequence_parallel) {
-      for (const bool distributed : space.distributed_optimizer) {
-        setting.sequence_parallel = sequence_parallel;
-        setting.distributed_optimizer = distributed;
-        add_overlaps(setting);
+      setting.sequence_parallel = sequence_parallel;
+      for (const std::optional<bool> overlap : space.tensor_overlap) {
+        setting.tensor_overlap = overlap;
+        for (const bool distributed : space.distributed_optimizer) {
+          setting.distributed_optimizer = distributed;
+          add_overlaps(setting);
+        }
       }
     }
   };
@@ -296,6 +309,10 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
   if (setting.order != RankOrder::cp_dp_pp && ways.expert > 1) return "expert ways with use_tp_pp_dp_mapping";
   if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";
+  if (setting.tensor_overlap == true && !setting.sequence_parallel)
+    return "tp_comm_overlap without sequence parallelism";
+  if (setting.optimizer_offload > 0 && !setting.distributed_optimizer)
+    return "optimizer_cpu_offload without the distributed optimizer";
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
     if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
@@ -361,12 +378,15 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.sequence = sequence;
   strategy.type = type;
   strategy.schedule = setting.schedule;
-  strategy.transfers = default_transfers(setting.schedule);
+  const bool blocking = setting.schedule == ScheduleKind::interleaved && !setting.overlap_p2p;
+  strategy.transfers = blocking ? TransferMode::blocking : default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
   strategy.overlap_param_gather = setting.overlap_param_gather;
   strategy.flash_attention = setting.flash_attention;
+  strategy.tensor_overlap = setting.tensor_overlap;
+  strategy.optimizer_offload = setting.optimizer_offload;
   strategy.recompute = setting.recompute;
   strategy.order = setting.order;
   for (const auto& [group, stages] : allocation.runs) {

@@ -96,6 +96,13 @@ std::vector<ArgumentRow> strategy_rows() {
       {"recompute_method",
        [](M, S s) { return is_full(s) ? text(to_text(s.recompute.method)) : Argument(kNone); }},
       {"recompute_num_layers", [](M, S s) { return number_or_none(is_full(s), s.recompute.layers); }},
+      // False where the plan leaves it to the software stack, as Megatron-LM does by default.
+      {"tp_comm_overlap", [](M, S s) -> Argument { return s.tensor_overlap.value_or(false); }},
+      {"optimizer_cpu_offload", [](M, S s) -> Argument { return s.optimizer_offload > 0; }},
+      {"optimizer_offload_fraction",
+       [](M, S s) { return s.optimizer_offload > 0 ? Argument(s.optimizer_offload) : Argument(kNone); }},
+      // What the offloaded optimizer is built on.
+      {"use_precision_aware_optimizer", [](M, S s) -> Argument { return s.optimizer_offload > 0; }},
       {"use_flash_attn", [](M, S s) -> Argument { return s.flash_attention; }},
   };
 }
@@ -306,6 +313,7 @@ ArgumentTable example_of(bool uneven) {
   strategy.chunks = uneven ? 1 : 2;
   strategy.type = uneven ? DataType::fp4 : DataType::fp8;
   strategy.recompute.granularity = RecomputeGranularity::full;
+  strategy.optimizer_offload = 0.5;
   strategy.stages.resize(2);
   if (uneven)
     strategy.parts = {{0, 1}, {1, 3}};

@@ -2,6 +2,7 @@
 // so.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -77,10 +78,16 @@ std::string quoted(const std::string& text) {
   return plain ? text : "'" + text + "'";
 }
 
+std::string number_text(double value) {
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  const bool whole = value == std::round(value);
+  return whole ? std::to_string(std::llround(value)) : std::string(buffer.data(), end);
+}
+
 std::string command_line_flag(std::string_view name, const Argument& argument) {
   if (const bool* value = std::get_if<bool>(&argument)) return boolean_flag(name, *value);
-  if (const double* value = std::get_if<double>(&argument))
-    return flag_of(name) + " " + std::to_string(std::llround(*value));
+  if (const double* value = std::get_if<double>(&argument)) return flag_of(name) + " " + number_text(*value);
   if (const std::string* value = std::get_if<std::string>(&argument))
     return flag_of(name) + " " + quoted(*value);
   return {};

@@ -1,6 +1,7 @@
 #include "strategies/plan.hpp"
 
 #include <array>
+#include <charconv>
 #include <vector>
 
 #include "platforms/yaml.hpp"
@@ -49,6 +50,8 @@ const std::vector<std::string> kKeys{"model",
                                      "overlap_param_gather",
                                      "recompute",
                                      "flash_attention",
+                                     "tensor_overlap",
+                                     "optimizer_offload",
                                      "fully_sharded",
                                      "stages",
                                      "replicas",
@@ -178,6 +181,11 @@ std::string line(const std::string& key, std::int64_t value) {
 std::string line(const std::string& key, std::string_view value) {
   return key + ": " + std::string(value) + "\n";
 }
+std::string exact_number(double value) {
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return {buffer.data(), end};
+}
 std::string yes_or_no(const std::string& key, bool value) {
   return line(key, std::string_view(value ? "true" : "false"));
 }
@@ -252,6 +260,8 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
   read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
+  if (const auto overlap = top.find("tensor_overlap")) strategy.tensor_overlap = overlap->boolean();
+  if (const auto share = top.find("optimizer_offload")) strategy.optimizer_offload = share->number(0.0, 1.0);
   read_boolean(top, "fully_sharded", strategy.fully_sharded);
   if (const auto recompute = top.find("recompute")) strategy.recompute = read_recompute(*recompute);
   read_lists(top, strategy);
@@ -273,6 +283,9 @@ std::string to_yaml(const Plan& plan) {
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
+         (strategy.tensor_overlap ? yes_or_no("tensor_overlap", *strategy.tensor_overlap) : std::string()) +
+         (strategy.optimizer_offload > 0 ? line("optimizer_offload", exact_number(strategy.optimizer_offload))
+                                         : std::string()) +
          yes_or_no("fully_sharded", strategy.fully_sharded) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +

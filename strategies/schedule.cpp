@@ -104,6 +104,60 @@ std::vector<Step> blocking_program(const Schedule& schedule, const TaskOrder& or
   return program;
 }
 
+// One turn of the interleaved schedule: a forward, a backward, or both.
+struct Turn {
+  const Task* forward = nullptr;
+  const Task* backward = nullptr;
+};
+
+std::vector<Turn> turns_of(const TaskOrder& order) {
+  std::vector<Turn> turns;
+  for (const Task& task : order) {
+    const bool joins = task.kind == StepKind::backward && task.phase == Phase::steady;
+    if (!joins) turns.emplace_back();
+    (task.kind == StepKind::forward ? turns.back().forward : turns.back().backward) = &task;
+  }
+  return turns;
+}
+
+// Interleaved without --overlap-p2p-communication: one call after every turn sends what it made, up and down,
+// and receives what the next turn needs. A rank that goes from its warm-up to its drain receives its first
+// gradient by a call of its own (all_warmup_microbatches).
+std::vector<Step> turn_program(const Schedule& schedule, const TaskOrder& order, int rank) {
+  const std::vector<Turn> turns = turns_of(order);
+  std::vector<Step> program;
+  Step call;
+  const auto receive = [&](const Task* task) {
+    if (task == nullptr) return;
+    if (const auto input = input_of(schedule, *task, rank)) call.awaits.push(*input);
+  };
+  const auto make_call = [&](const Turn& beside) {
+    call.kind = StepKind::exchange;
+    call.phase = (beside.forward != nullptr ? beside.forward : beside.backward)->phase;
+    if (call.awaits.count + call.sends.count > 0) program.push_back(call);
+    call = {};
+  };
+  receive(turns.front().forward);
+  make_call(turns.front());
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    for (const Task* task : {turns[i].forward, turns[i].backward}) {
+      if (task == nullptr) continue;
+      program.push_back(compute_step(*task));
+      if (const auto output = output_of(schedule, *task, rank)) call.sends.push(*output);
+    }
+    if (i + 1 == turns.size()) {
+      make_call(turns[i]);
+      continue;
+    }
+    const Turn& next = turns[i + 1];
+    if (turns[i].backward == nullptr && next.forward == nullptr) make_call(turns[i]);
+    receive(next.forward);
+    receive(next.backward);
+    make_call(next);
+  }
+  return program;
+}
+
 void lay_out_parts(Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
   const auto parts = static_cast<std::size_t>(shape.ranks * shape.chunks);
@@ -124,17 +178,18 @@ void lay_out_parts(Schedule& schedule) {
 
 const std::vector<ScheduleRow>& schedule_table() {
   static const std::vector<ScheduleRow> table{
-      {ScheduleKind::gpipe, "all forwards, then all backwards", false, 1, true, gpipe_order, no_obstacle},
+      {ScheduleKind::gpipe, "all forwards, then all backwards", false, 1, BlockingCalls::usual, gpipe_order,
+       no_obstacle},
       {ScheduleKind::one_f_one_b, "one forward, one backward after a warm-up (Megatron-LM's default)", false,
-       1, true, one_f_one_b_order, no_obstacle},
+       1, BlockingCalls::usual, one_f_one_b_order, no_obstacle},
       {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)",
-       false, 0, false, interleaved_order, interleaved_obstacle},
-      {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1, false,
-       zb_h1_order, no_obstacle, zb_h1_limits},
+       false, 0, BlockingCalls::possible, interleaved_order, interleaved_obstacle},
+      {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1,
+       BlockingCalls::none, zb_h1_order, no_obstacle, zb_h1_limits},
       {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1,
-       false, zb_h2_order, no_obstacle, zb_h2_limits},
+       BlockingCalls::none, zb_h2_order, no_obstacle, zb_h2_limits},
       {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2,
-       false, zb_v_order, no_obstacle, zb_v_limits},
+       BlockingCalls::none, zb_v_order, no_obstacle, zb_v_limits},
   };
   return table;
 }
@@ -148,7 +203,8 @@ const ScheduleRow& schedule_row(ScheduleKind kind) {
 }
 
 TransferMode default_transfers(ScheduleKind kind) {
-  const bool blocking = kind != ScheduleKind::from_file && schedule_row(kind).blocking;
+  const bool blocking =
+      kind != ScheduleKind::from_file && schedule_row(kind).blocking == BlockingCalls::usual;
   return blocking ? TransferMode::blocking : TransferMode::overlapped;
 }
 
@@ -189,7 +245,7 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape& shape) {
            std::to_string(shape.chunks);
   }
   if (row.chunks == 0 && shape.chunks < 2) return name + " needs 2 chunks a rank or more";
-  if (shape.transfers == TransferMode::blocking && !row.blocking) {
+  if (shape.transfers == TransferMode::blocking && row.blocking == BlockingCalls::none) {
     return name + " is played with eager or overlapped transfers";
   }
   return row.obstacle(shape);
@@ -213,8 +269,10 @@ Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders) {
   const bool blocking = layout.shape.transfers == TransferMode::blocking;
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
     const int number = static_cast<int>(rank);
-    layout.programs.push_back(blocking ? blocking_program(layout, orders[rank], number)
-                                       : asynchronous_program(layout, orders[rank], number));
+    const auto program = !blocking                                        ? asynchronous_program
+                         : layout.shape.kind == ScheduleKind::interleaved ? turn_program
+                                                                          : blocking_program;
+    layout.programs.push_back(program(layout, orders[rank], number));
   }
   return layout;
 }

@@ -44,6 +44,12 @@ std::optional<std::string> interleaved_obstacle(const ScheduleShape& shape) {
            ") of at least as many as stages (" + std::to_string(shape.ranks) + ") and at most as many as " +
            numbers;
   }
+  // Megatron-LM receives the first rank's next input P turns after the last rank's output set off.
+  if (shape.transfers == TransferMode::blocking &&
+      (group != shape.ranks || shape.microbatches % group != 0)) {
+    return "interleaved with blocking transfers needs groups of as many microbatches as stages (" +
+           std::to_string(shape.ranks) + "), which divide the number of " + numbers;
+  }
   const int ragged = shape.microbatches % group;
   if (ragged != 0 && ragged < shape.ranks) {
     return "interleaved needs a number of " + numbers + " that the group (" + std::to_string(group) +

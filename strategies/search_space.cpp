@@ -120,14 +120,56 @@ void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
   list = recomputes(granularities, methods, counts);
 }
 
+// What is offloaded is so in each of the shares; by default, as in Megatron-LM, as a whole.
+void read_offload(const YamlValue& root, std::vector<double>& list) {
+  const auto offloads = root.find("optimizer_cpu_offload");
+  const auto fractions = root.find("optimizer_offload_fraction");
+  std::vector<bool> choices;
+  if (offloads) read_items(*offloads, choices, [](const YamlValue& item) { return item.boolean(); });
+  const bool any = std::count(choices.begin(), choices.end(), true) > 0;
+  if (fractions && !any) fractions->fail("optimizer_cpu_offload with `true` beside it");
+  if (!offloads) return;
+  std::vector<double> shares{1.0};
+  if (fractions) {
+    read_items(*fractions, shares, [](const YamlValue& item) {
+      const double share = item.number(0.0, 1.0);
+      if (share == 0.0) item.fail("a share above 0, up to 1; optimizer_cpu_offload: [false] is none");
+      return share;
+    });
+  }
+  list.clear();
+  for (const bool offload : choices) {
+    if (offload)
+      list.insert(list.end(), shares.begin(), shares.end());
+    else
+      list.push_back(0.0);
+  }
+}
+
 }  // namespace
 
 SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
-  root.allow_keys({"tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
-                   "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
-                   "schedule", "recompute_granularity", "recompute_method", "recompute_num_layers",
-                   "sequence_parallel", "use_distributed_optimizer", "overlap_grad_reduce",
-                   "overlap_param_gather", "use_flash_attn", "use_tp_pp_dp_mapping", "tensor_by_group",
+  root.allow_keys({"tensor_model_parallel_size",
+                   "context_parallel_size",
+                   "expert_model_parallel_size",
+                   "num_virtual_stages_per_pipeline_rank",
+                   "micro_batch_size",
+                   "pipeline_model_parallel_size",
+                   "schedule",
+                   "recompute_granularity",
+                   "recompute_method",
+                   "recompute_num_layers",
+                   "sequence_parallel",
+                   "use_distributed_optimizer",
+                   "overlap_grad_reduce",
+                   "overlap_param_gather",
+                   "use_flash_attn",
+                   "use_tp_pp_dp_mapping",
+                   "tp_comm_overlap",
+                   "overlap_p2p_comm",
+                   "optimizer_cpu_offload",
+                   "optimizer_offload_fraction",
+                   "tensor_by_group",
                    "mix_replicas"});
   const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
   const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
@@ -151,6 +193,10 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_list(root, "use_tp_pp_dp_mapping", space.orders,
             [](const YamlValue& item) { return item.boolean() ? RankOrder::cp_pp_dp : RankOrder::cp_dp_pp; });
   read_list(root, "use_flash_attn", space.flash_attention, yes_or_no);
+  read_list(root, "tp_comm_overlap", space.tensor_overlap,
+            [](const YamlValue& item) { return std::optional<bool>(item.boolean()); });
+  read_list(root, "overlap_p2p_comm", space.overlap_p2p, yes_or_no);
+  read_offload(root, space.optimizer_offload);
   return space;
 }
 

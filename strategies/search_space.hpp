@@ -1,6 +1,7 @@
 // What the search may choose from, by Megatron-LM's argument names.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ struct SearchSpace {
   std::vector<bool> distributed_optimizer{true, false};
   std::vector<bool> overlap_grad_reduce{false};
   std::vector<bool> overlap_param_gather{false};
+  std::vector<std::optional<bool>> tensor_overlap{std::nullopt};  // absent: as the stack does
+  std::vector<double> optimizer_offload{0.0};                     // shares
+  std::vector<bool> overlap_p2p{true};                            // of the interleaved schedule
   std::vector<RankOrder> orders{RankOrder::cp_dp_pp};
   bool operator==(const SearchSpace&) const = default;
 };
@@ -40,9 +44,10 @@ struct SearchSpace {
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
 // most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
 // range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
-// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, use_flash_attn,
-// use_tp_pp_dp_mapping (lists of true and false), tensor_by_group, mix_replicas (true or false). What is
-// absent keeps its value in `space`. Throws InputError.
+// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, tp_comm_overlap,
+// overlap_p2p_comm, optimizer_cpu_offload, use_flash_attn, use_tp_pp_dp_mapping (lists of true and false),
+// optimizer_offload_fraction (a list of shares, beside optimizer_cpu_offload), tensor_by_group, mix_replicas
+// (true or false). What is absent keeps its value in `space`. Throws InputError.
 SearchSpace read_space(const std::string& path, const SearchSpace& space = {});
 SearchSpace parse_space(std::string_view yaml, const std::string& file, const SearchSpace& space = {});
 SearchSpace parse_space(const YamlValue& map, SearchSpace space = {});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,6 +89,12 @@ struct ParallelStrategy {
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;
+  // Tensor collectives in chunks beside the matrices (Megatron-LM --tp-comm-overlap, user buffers); absent:
+  // as the software stack does. True needs sequence parallelism.
+  std::optional<bool> tensor_overlap;
+  // Share of the optimizer that lives and steps on the host, 0 to 1 (Megatron-LM --optimizer-cpu-offload with
+  // --optimizer-offload-fraction). Above 0 it needs the distributed optimizer.
+  double optimizer_offload = 0.0;
   bool fully_sharded = false;  // weights and gradients too (FSDP, ZeRO-3): gathered layer by layer
   Recompute recompute;
   std::vector<StageDevices> stages;  // size P

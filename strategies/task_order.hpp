@@ -29,13 +29,16 @@ struct AliveLimits {
   int first_chunk = 0;  // of which of the first chunk; below `total` where there are others
 };
 
+// Whether Megatron-LM has joined blocking calls for a schedule, and makes them unless told otherwise.
+enum class BlockingCalls { none, possible, usual };
+
 // One row a schedule; all else about a schedule follows from it.
 struct ScheduleRow {
   ScheduleKind kind;
   std::string_view what;  // for people
   bool split_backward;    // the backward for the weights is a task of its own
   int chunks;             // of a rank; 0: two or more, as the shape says
-  bool blocking;          // Megatron-LM's joined blocking calls exist for it
+  BlockingCalls blocking;
   TaskOrder (*order)(const ScheduleShape&, int rank);
   // What else a shape must fulfil, in words; absent when it does.
   std::optional<std::string> (*obstacle)(const ScheduleShape&);

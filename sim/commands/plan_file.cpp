@@ -24,7 +24,10 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
 // [kind * P + stage]. A profile's own memory is what the warning goes by, where it has it.
 std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStrategy& strategy,
                                         const PricedPlan& plan, const GroupProfiles& profiles, bool quiet) {
-  std::vector<StageMemory> memory = StageFitter(book).memory_of(strategy, make_programs(plan));
+  const StageFitter fitter(book);
+  std::vector<StageMemory> memory = fitter.memory_of(strategy, make_programs(plan));
+  if (const auto trouble = fitter.host_too_full(strategy, memory); trouble && !quiet)
+    std::fprintf(stderr, "orrery: %s\n", trouble->reason.c_str());
   for (int kind = 0; kind < strategy.kinds() && !quiet; ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     const auto profiled = profiled_memory(book, alike, profiles);

@@ -40,7 +40,9 @@ void declare_options(CommandLine& line) {
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
       .value("precision", "TYPE", "fp32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
-      .value_or_map("space", "FILE", "what to choose from, by Megatron-LM's argument names (YAML)")
+      .value_or_map(
+          "space", "FILE",
+          "what to choose from, by Megatron-LM's argument names (YAML; strategies/README.md has all)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")
@@ -240,7 +242,9 @@ void print_report(const SearchReport& report, const std::string& folder,
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "ep: expert ways; sp: sequence parallel; do: distributed optimizer; og, op: gradient\n"
                "reduction, parameter gather overlapped; re-: recompute (re-full:n: the first n layers\n"
-               "of each part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew\n";
+               "of each part); zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew;\n"
+               "tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: half of it);\n"
+               "bp: blocking p2p of virtual stages\n";
   const Trace best = read_trace(report.plans.front().trace);
   std::cout << "\nPlan 1, replica 0, one iteration\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"

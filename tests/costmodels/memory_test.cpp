@@ -180,6 +180,57 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 8));
 }
 
+// 12 B of a bf16 parameter leave the GPU; 16 B of it are on the host (weight, gradient, two moments in fp32).
+TEST_CASE("an offloaded optimizer leaves the GPU and fills the host") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.distributed_optimizer = true;
+  const double shard = stage_parameters(model, strategy, 0) / 4;
+  const StageMemory plain = stage_memory(model, strategy, 0, {1});
+  strategy.optimizer_offload = 0.25;
+  const StageMemory quarter = stage_memory(model, strategy, 0, {1});
+  CHECK(plain.host == Bytes(0));
+  CHECK(quarter.host.value() == Approx(16 * shard / 4));
+  CHECK((plain.total() - quarter.total()).value() == Approx(12 * shard / 4));
+}
+
+// Three stages of 2 x 2 GPUs on nodes of 8: stage 0 and 1 on the first, stage 2 on half of the second; with
+// stages before replicas, ranks 0 to 5 are replica 0 and two of the next six share its node.
+TEST_CASE("host memory is that of the node that holds the most") {
+  const ModelSpec model = gpt_layers(3);
+  ParallelStrategy strategy = spread(model, {.tensor = 2, .pipeline = 3, .data = 2});
+  ClusterSpec cluster;
+  cluster.groups.resize(1);
+  std::vector<StageMemory> memory(3);
+  memory[0].host = Bytes(1);
+  memory[1].host = Bytes(10);
+  memory[2].host = Bytes(100);
+  CHECK(fullest_hosts(strategy, cluster, memory) == std::vector{Bytes(400)});
+  strategy.order = RankOrder::cp_pp_dp;
+  CHECK(fullest_hosts(strategy, cluster, memory) == std::vector{Bytes(2 * 111 + 2 * 1)});
+}
+
+// Four gathered tensors without, ten with (Transformer Engine's initialize_ub); in 8 bits six of these are
+// half as big.
+TEST_CASE("user buffers of overlapped tensor collectives take the place of gathered tensors") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.tensor = 4});
+  strategy.sequence_parallel = true;
+  const double gathered = kSequence * kMicroBatch * kHidden;
+  const auto buffers = [&](std::optional<bool> overlap, const SoftwareStack& stack = {}) {
+    strategy.tensor_overlap = overlap;
+    return stage_memory(model, strategy, 0, {1}, stack).communication.value() / gathered;
+  };
+  SoftwareStack overlapping;
+  overlapping.tensor_overlap = 1;
+  CHECK(buffers(std::nullopt) == 4 * 2);
+  CHECK(buffers(true) == 10 * 2);
+  CHECK(buffers(std::nullopt, overlapping) == 10 * 2);
+  CHECK(buffers(false, overlapping) == 4 * 2);
+  strategy.type = DataType::fp8;
+  CHECK(buffers(true) == 6 * 1 + 4 * 2);
+}
+
 TEST_CASE("experts are spread over the expert group and their states over the replicas left") {
   ModelSpec model = gpt_layers(1);
   model.shapes[0].experts = 8;

@@ -230,6 +230,30 @@ TEST_CASE("what is hidden under weight gradients is exposed where they are run a
   CHECK(split.played.backward + split.played.weight_gradient > whole.played.backward);
 }
 
+TEST_CASE("a plan's tensor_overlap turns the overlap of the stack on and off") {
+  const ModelSpec model = short_model("llama2-7b", 4);
+  const int ways = GENERATE(4, 16);  // priced, and played over two nodes
+  ParallelStrategy strategy = one_stage(model, {.tensor = ways});
+  SoftwareStack none = overlapping_stack(), all = overlapping_stack();
+  none.tensor_overlap = 0;
+  all.tensor_overlap = 1;
+  const auto forward = [&](std::optional<bool> overlap, const SoftwareStack& stack) {
+    strategy.tensor_overlap = overlap;
+    const Priced plan = priced(model, strategy, 8, stack);
+    check_played_as_priced(plan);
+    return plan.played.forward.value();
+  };
+  const double exposed = forward(std::nullopt, none), hidden = forward(std::nullopt, all);
+  const double half = forward(std::nullopt, overlapping_stack());
+  // Split sixteen ways the matrices are too short to hide even half.
+  if (ways == 4) CHECK(hidden < half);
+  CHECK(hidden <= half);
+  CHECK(half < exposed);
+  CHECK(forward(false, all) == exposed);
+  CHECK(forward(true, overlapping_stack()) == half);  // as much as the stack can
+  CHECK(forward(true, none) == hidden);               // of a stack that leaves it off: all
+}
+
 // Replica 0 on two nodes of H100, replica 1 on two of A100.
 TEST_CASE("unlike replicas play their collectives at their own speed on their own GPUs") {
   const ModelSpec model = short_model("llama2-70b", 6);

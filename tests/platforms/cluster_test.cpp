@@ -108,6 +108,20 @@ TEST_CASE("an instance brings its GPUs, NICs and price, and the file overrides t
   CHECK(other.price_source == "given in the cluster file");
 }
 
+TEST_CASE("the host of a node is that of its instance, the GPUs' usual one, or as the file says") {
+  // 96 vCPUs, 1152 GiB; PCIe 4.0 x16; two sockets of 8 channels of DDR4-3200: 2 x 8 x 25.6 GB/s.
+  const HostSpec instance = only_group("instance: p4d.24xlarge, count: 2").host;
+  CHECK(instance == HostSpec{gibibytes(1152), gigabytes_per_second(409.6), gigabytes_per_second(32)});
+  const std::string two = "gpu: H100, gpus_per_node: 2, count: 1, nic_bandwidth: 1Gbps";
+  CHECK(only_group(two).host ==
+        HostSpec{gibibytes(512), gigabytes_per_second(614.4 / 4), gigabytes_per_second(64)});
+  CHECK(only_group(two + ", host_memory: 1TiB, host_memory_bandwidth: 100GBps, host_link_bandwidth: 20GBps")
+            .host == HostSpec{gibibytes(1024), gigabytes_per_second(100), gigabytes_per_second(20)});
+  // Four GPUs on two Grace of 480 GB at 512 GB/s.
+  CHECK(only_group("gpu: GB200, gpus_per_node: 4, count: 1, nic_bandwidth: 1Gbps").host ==
+        HostSpec{Bytes(960e9), gigabytes_per_second(1024), gigabytes_per_second(450)});
+}
+
 TEST_CASE("pricing picks the column of the price list and price_region the row") {
   CHECK(only_group("instance: p4d.24xlarge, count: 1, pricing: reserved_1y").price ==
         DollarsPerHour(13.921094));

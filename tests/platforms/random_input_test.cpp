@@ -77,6 +77,8 @@ NodeGroup random_group(Draw& draw, int number) {
     group.price = DollarsPerHour(draw.coin() ? 0.0 : draw.real(0, 200));
     group.price_source = draw.text(20);
   }
+  if (draw.coin())
+    group.host = {Bytes(draw.real(1e9, 1e13)), random_link(draw).bandwidth, random_link(draw).bandwidth};
   group.region = "region" + std::to_string(draw.integer(0, 2));
   return group;
 }

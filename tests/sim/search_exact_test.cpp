@@ -66,6 +66,20 @@ std::vector<Recompute> random_recompute(std::mt19937& random) {
   return all;
 }
 
+// One of them or none, since each multiplies the space.
+void add_switches(SearchJob& job, std::mt19937& random) {
+  const int which = between(random, 0, 3);
+  if (which == 0) {
+    job.space.sequence_parallel = {true, false};
+    job.space.tensor_overlap = {std::nullopt, between(random, 0, 3) > 0};
+  } else if (which == 1) {
+    job.space.optimizer_offload = {0.0, between(random, 0, 1) == 0 ? 0.5 : 1.0};
+    for (NodeGroup& group : job.cluster.groups) group.host.memory = gibibytes(1 << between(random, 0, 6));
+  } else if (which == 2) {
+    job.space.overlap_p2p = {true, false};
+  }
+}
+
 SearchJob random_job(std::mt19937& random) {
   SearchJob job;
   job.model = random_model(random);
@@ -92,6 +106,7 @@ SearchJob random_job(std::mt19937& random) {
   job.model.learned_positions = 0;
   job.total_tokens = job.tokens_per_iteration() * 10;
   job.top = between(random, 1, 5);
+  add_switches(job, random);
   return job;
 }
 

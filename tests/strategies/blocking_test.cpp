@@ -13,8 +13,11 @@ std::string text_of(const Schedule& schedule, int rank) {
   std::string text;
   const auto name = [&](char arrow, MessageId id) {
     const Message message = schedule.message(id);
-    return std::string(1, arrow) + (message.gradient ? 'g' : 'a') + std::to_string(message.microbatch);
+    const std::string boundary = schedule.shape.chunks > 1 ? std::to_string(message.boundary) + "." : "";
+    return std::string(1, arrow) + (message.gradient ? 'g' : 'a') + boundary +
+           std::to_string(message.microbatch);
   };
+  const bool parts = schedule.shape.chunks > 1;  // then chunk and boundary are named: F1.3, >a2.3
   for (const Step& step : schedule.programs[static_cast<std::size_t>(rank)]) {
     std::string word;
     if (step.kind == StepKind::exchange) {
@@ -22,7 +25,8 @@ std::string text_of(const Schedule& schedule, int rank) {
       for (const MessageId id : step.awaits) word += (word.empty() ? "" : " ") + name('<', id);
       word = "[" + word + "]";
     } else {
-      word = (step.kind == StepKind::forward ? "F" : "B") + std::to_string(step.microbatch);
+      const std::string chunk = parts ? std::to_string(step.chunk) + "." : "";
+      word = (step.kind == StepKind::forward ? "F" : "B") + chunk + std::to_string(step.microbatch);
     }
     text += (text.empty() ? "" : " ") + word;
   }
@@ -75,6 +79,86 @@ class Megatron {
   int microbatches_;
 };
 
+// forward_backward_pipelining_with_interleaving without overlap_p2p_comm, of groups of as many microbatches
+// as stages. k counts the forwards, or backwards, of a rank over all its chunks.
+class InterleavedMegatron {
+ public:
+  InterleavedMegatron(int ranks, int chunks, int microbatches, int rank)
+      : ranks_(ranks), chunks_(chunks), rank_(rank), total_(microbatches * chunks) {
+    const int warmup = std::min(total_, 2 * (ranks - rank - 1) + (chunks - 1) * ranks);
+    if (rank > 0) call({"<" + activation(-1, 0)});
+    for (int k = 0; k < warmup; ++k) {
+      word("F" + task(k, true));
+      const bool more = k + 1 < total_;
+      const bool gradient = k + 1 == warmup && warmup < total_ && !last();
+      call({sent(k, true), more ? received(k, true) : "", gradient ? "<" + gradient_below(0) : ""});
+    }
+    for (int k = 0; warmup + k < total_; ++k) {
+      word("F" + task(warmup + k, true));
+      word("B" + task(k, false));
+      const bool more = warmup + k + 1 < total_;
+      call({sent(warmup + k, true), sent(k, false), more ? received(warmup + k, true) : "",
+            received(k, false)});
+    }
+    if (warmup == total_ && !last()) call({"<" + gradient_below(0)});
+    for (int k = total_ - warmup; k < total_; ++k) {
+      word("B" + task(k, false));
+      call({sent(k, false), k + 1 < total_ ? received(k, false) : ""});
+    }
+  }
+  std::string text;
+
+ private:
+  [[nodiscard]] bool last() const { return rank_ == ranks_ - 1; }
+  [[nodiscard]] int chunk(int k, bool forward) const {
+    const int position = k % (ranks_ * chunks_) / ranks_;
+    return forward ? position : chunks_ - 1 - position;
+  }
+  [[nodiscard]] int microbatch(int k) const { return k / (ranks_ * chunks_) * ranks_ + k % ranks_; }
+  [[nodiscard]] std::string task(int k, bool forward) const {
+    return std::to_string(chunk(k, forward)) + "." + std::to_string(microbatch(k));
+  }
+  // Named by the boundary that is crossed: the one below part p is p.
+  [[nodiscard]] std::string message(char what, int boundary, int k) const {
+    return what + std::to_string(boundary) + "." + std::to_string(microbatch(k));
+  }
+  // What forward k + 1 needs: `step` -1 names the first.
+  [[nodiscard]] std::string activation(int step, int k) const {
+    return message('a', chunk(k, true) * ranks_ + rank_ + step, k);
+  }
+  [[nodiscard]] std::string gradient_below(int k) const {
+    return message('g', chunk(k, false) * ranks_ + rank_, k);
+  }
+  [[nodiscard]] std::string sent(int k, bool forward) const {
+    const int part = chunk(k, forward) * ranks_ + rank_;
+    if (forward) return part == ranks_ * chunks_ - 1 ? "" : ">" + message('a', part, k);
+    return part == 0 ? "" : ">" + message('g', part - 1, k);
+  }
+  // recv_tensor_from_previous_stage: the rank at the head waits for what the rank at the tail does ranks - 1
+  // turns earlier, unless that is the end of the way.
+  [[nodiscard]] std::string received(int k, bool forward) const {
+    const bool leading = forward ? rank_ == 0 : last();
+    if (!leading) {
+      if (k + 1 >= total_) return "";
+      return "<" + (forward ? activation(-1, k + 1) : gradient_below(k + 1));
+    }
+    const int source = k - (ranks_ - 1);
+    if (source < 0) return "";
+    const int end_of_way = forward ? chunks_ - 1 : 0;
+    if (chunk(source, forward) == end_of_way) return "";
+    const int boundary = forward ? (chunk(source, true) + 1) * ranks_ - 1 : chunk(source, false) * ranks_ - 1;
+    return "<" + message(forward ? 'a' : 'g', boundary, source);
+  }
+  void word(const std::string& next) { text += (text.empty() ? "" : " ") + next; }
+  void call(const std::vector<std::string>& messages) {
+    std::string sum;
+    for (const std::string& each : messages) sum += (sum.empty() || each.empty() ? "" : " ") + each;
+    if (!sum.empty()) word("[" + sum + "]");
+  }
+
+  int ranks_, chunks_, rank_, total_;
+};
+
 }  // namespace
 
 TEST_CASE("blocking 1f1b on two stages, call by call") {
@@ -91,6 +175,24 @@ TEST_CASE("blocking 1f1b makes the calls of Megatron-LM for up to 9 stages and 2
       for (int rank = 0; rank < ranks; ++rank) {
         INFO(test::describe(shape) << " rank " << rank);
         REQUIRE(text_of(schedule, rank) == Megatron(ranks, microbatches, rank).text);
+      }
+    }
+  }
+}
+
+TEST_CASE("blocking interleaved makes one call a turn, as Megatron-LM does") {
+  for (int ranks = 2; ranks <= 6; ++ranks) {
+    for (int chunks = 2; chunks <= 4; ++chunks) {
+      for (int microbatches = ranks; microbatches <= 4 * ranks; microbatches += ranks) {
+        const ScheduleShape shape{ScheduleKind::interleaved, TransferMode::blocking, ranks, chunks,
+                                  microbatches};
+        const Schedule schedule = make_schedule(shape);
+        INFO(test::describe(shape));
+        REQUIRE_FALSE(schedule_deadlock(schedule));
+        for (int rank = 0; rank < ranks; ++rank) {
+          INFO("rank " << rank);
+          REQUIRE(text_of(schedule, rank) == InterleavedMegatron(ranks, chunks, microbatches, rank).text);
+        }
       }
     }
   }

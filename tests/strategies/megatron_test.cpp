@@ -84,6 +84,10 @@ const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
                                         "--bf16",
                                         "--fp16",
                                         "--fp8-format",
+                                        "--tp-comm-overlap",
+                                        "--optimizer-cpu-offload",
+                                        "--optimizer-offload-fraction",
+                                        "--use-precision-aware-optimizer",
                                         "--recompute-granularity",
                                         "--recompute-method",
                                         "--recompute-num-layers",
@@ -232,6 +236,8 @@ TEST_CASE("every flag that is written is one of Megatron-LM's") {
   strategy.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 3};
   strategy.type = DataType::fp8;
   strategy.distributed_optimizer = true;
+  strategy.tensor_overlap = true;
+  strategy.optimizer_offload = 0.5;
   strategy.flash_attention = GENERATE(true, false);
   const std::string name = GENERATE("llama2-70b", "gpt2-345m", "mixtral-8x7b", "qwen3-30b-a3b", "qwen2-7b",
                                     "deepseek-v2-lite", "deepseek-v3", "kimi-k2");
@@ -305,6 +311,29 @@ TEST_CASE("an even interleaved plan needs no layout") {
   CHECK(contains(arguments, "--num-layers-per-virtual-pipeline-stage 10\n"));
   CHECK_FALSE(contains(arguments, "--pipeline-model-parallel-layout"));
   CHECK_FALSE(contains(arguments, "overlap-p2p"));
+}
+
+TEST_CASE("overlaps and the offloaded optimizer are launched by Megatron-LM's switches") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  const std::string plain = files_of(model, strategy).arguments;
+  CHECK_FALSE(contains(plain, "--tp-comm-overlap"));
+  CHECK_FALSE(contains(plain, "offload"));
+  strategy.sequence_parallel = strategy.distributed_optimizer = true;
+  strategy.tensor_overlap = true;
+  strategy.optimizer_offload = 0.25;
+  strategy.chunks = 2;
+  strategy.schedule = ScheduleKind::interleaved;
+  strategy.transfers = TransferMode::blocking;
+  strategy.parts = equal_parts(8, 80);
+  const std::string arguments = files_of(model, strategy).arguments;
+  CHECK(contains(arguments, "--tp-comm-overlap\n"));
+  CHECK(contains(arguments,
+                 "--optimizer-cpu-offload\n--optimizer-offload-fraction 0.25\n"
+                 "--use-precision-aware-optimizer\n"));
+  CHECK(contains(arguments, "--no-overlap-p2p-communication\n"));
+  strategy.optimizer_offload = 1;
+  CHECK(contains(files_of(model, strategy).arguments, "--optimizer-offload-fraction 1\n"));
 }
 
 TEST_CASE("stages smaller than a node share it") {

@@ -49,6 +49,8 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.sequence_parallel = dice.coin();
   strategy.distributed_optimizer = dice.coin();
   strategy.flash_attention = dice.coin();
+  if (dice.coin()) strategy.tensor_overlap = dice.coin();
+  strategy.optimizer_offload = dice.roll(0, 7) / 7.0;
   strategy.recompute = {static_cast<RecomputeGranularity>(dice.roll(0, 2)),
                         static_cast<RecomputeMethod>(dice.roll(0, 1)), dice.roll(1, 12)};
   for (int i = 0; i < strategy.pipeline; ++i) strategy.stages.push_back({dice.roll(0, 3), dice.roll(1, 16)});

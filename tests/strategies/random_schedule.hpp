@@ -31,8 +31,8 @@ inline ScheduleShape random_shape(std::mt19937& random) {
       ++shape.microbatch_group;  // at the latest all in one group
     }
   }
-  const bool blocking = shape.kind == ScheduleKind::gpipe || shape.kind == ScheduleKind::one_f_one_b;
-  if (shape.transfers == TransferMode::blocking && !blocking) shape.transfers = TransferMode::overlapped;
+  if (shape.transfers == TransferMode::blocking && schedule_obstacle(shape))
+    shape.transfers = TransferMode::overlapped;
   return shape;
 }
 

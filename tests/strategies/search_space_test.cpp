@@ -31,6 +31,10 @@ use_flash_attn: false
 use_tp_pp_dp_mapping: [true, false]
 tensor_by_group: false
 mix_replicas: false
+tp_comm_overlap: [false, true]
+overlap_p2p_comm: [true, false]
+optimizer_cpu_offload: [true, false]
+optimizer_offload_fraction: [0.25, 1]
 )",
                                         "space.yaml");
   SearchSpace expected;
@@ -56,7 +60,12 @@ mix_replicas: false
   expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
   expected.tensor_by_group = false;
   expected.mix_replicas = false;
+  expected.tensor_overlap = {false, true};
+  expected.overlap_p2p = {true, false};
+  expected.optimizer_offload = {0.25, 1.0, 0.0};
   CHECK(space == expected);
+  CHECK(parse_space("optimizer_cpu_offload: [false, true]\n", "s").optimizer_offload ==
+        std::vector{0.0, 1.0});
 }
 
 TEST_CASE("what a search space does not name keeps its default") {
@@ -105,6 +114,10 @@ TEST_CASE("a wrong search space is told with its line") {
       {"micro_batch_size: [1, 2, 1]\n", {"space.yaml:1", "each choice once"}},
       {"recompute_granularity: [full, full]\n", {"space.yaml:1", "each choice once"}},
       {"micro_batch_size: []\n", {"space.yaml:1", "at least one choice"}},
+      {"optimizer_offload_fraction: [0.5]\n", {"space.yaml:1", "optimizer_cpu_offload with `true`"}},
+      {"optimizer_cpu_offload: true\noptimizer_offload_fraction: 0\n", {"space.yaml:2", "above 0"}},
+      {"optimizer_cpu_offload: true\noptimizer_offload_fraction: 1.5\n", {"space.yaml:2", "'1.5'"}},
+      {"tp_comm_overlap: [maybe]\n", {"space.yaml:1", "'maybe'"}},
       {"tensor_model_parallel_size: [0]\n", {"space.yaml:1", "'0'"}},
       {"tensor_model_parallel_size: [-2]\n", {"space.yaml:1", "'-2'"}},
       {"tensor_model_parallel_size: [2.5]\n", {"space.yaml:1", "'2.5'"}},

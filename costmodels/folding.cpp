@@ -12,12 +12,6 @@
 namespace orrery {
 namespace {
 
-std::size_t lane_count(const PricedPlan& plan) {
-  std::size_t lanes = plan.gpus.front().size();
-  for (const auto& gpus : plan.gpus) lanes = std::min(lanes, gpus.size());
-  return lanes;
-}
-
 std::vector<int> count_up(int count) {
   std::vector<int> numbers(static_cast<std::size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -39,7 +33,7 @@ struct TensorRankTraffic {
 // What the context and expert groups of a tensor rank play in the parts of a stage.
 void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topology& topology, int stage,
                int tensor_rank) {
-  const int tensor = tensor_ways(plan);
+  const int tensor = tensor_ways(plan, stage);
   std::vector<int> lanes;
   for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor + tensor_rank);
   for (int replica = 0; replica < plan.replicas; ++replica) {
@@ -56,12 +50,12 @@ void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topolog
   }
 }
 
-// In an order that is the same for all tensor ranks: rings of gradients, messages, which stand for the
-// embedding gradient too, and what parts play.
+// Of a plan whose stages have equal tensor ways. In an order that is the same for all tensor ranks: rings of
+// gradients, messages, which stand for the embedding gradient too, and what parts play.
 TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
   TensorRankTraffic traffic;
   std::vector<Route>& routes = traffic.routes;
-  const int tensor = tensor_ways(plan);
+  const int tensor = tensor_ways(plan, 0);
   const int apart = plan.expert_reductions.empty() ? 1 : plan.expert;
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const auto add_ring = [&](int first, int apart_in_ring) {
@@ -127,9 +121,8 @@ class LinkPairs {
 
 // Whether tensor rank t of every group is the GPU t places after that of tensor rank 0, in its node.
 bool side_by_side(const PricedPlan& plan, const Topology& topology) {
-  const auto tensor = static_cast<std::size_t>(tensor_ways(plan));
+  const auto tensor = static_cast<std::size_t>(tensor_ways(plan, 0));
   for (const std::vector<int>& lanes : plan.gpus) {
-    if (lanes.size() != tensor * static_cast<std::size_t>(plan.context)) return false;
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
       const int first = lanes[lane - lane % tensor];
       if (lanes[lane] != first + static_cast<int>(lane % tensor) || !topology.same_node(first, lanes[lane]))
@@ -143,7 +136,7 @@ bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
   if (topology.gpus_have_own_links() && side_by_side(plan, topology)) return true;
   const TensorRankTraffic first = tensor_rank_traffic(plan, topology, 0);
   LinkPairs pairs(topology, first.routes);
-  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan); ++tensor_rank) {
+  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan, 0); ++tensor_rank) {
     const TensorRankTraffic traffic = tensor_rank_traffic(plan, topology, tensor_rank);
     if (traffic.wires != first.wires || !pairs.add(tensor_rank, traffic.routes)) return false;
   }
@@ -165,10 +158,12 @@ class ShiftCheck {
       : plan_(plan),
         topology_(topology),
         period_(period),
-        lanes_(lane_count(plan)),
         own_links_(topology.gpus_have_own_links()),
         direct_(routes_are_direct(topology.cluster())),
         as_catalogued_(!topology.cluster().network && topology.cluster().links.empty()) {
+    for (int stage = 0; stage < plan.stages(); ++stage) {
+      pairs_.push_back(overlaps_of_lanes(plan, stage, (stage + 1) % plan.stages()));
+    }
     if (own_links_) return;
     for (auto* blocks : {&block_of_link_, &image_block_, &preimage_block_}) {
       blocks->assign(topology.links().size(), -1);
@@ -186,7 +181,7 @@ class ShiftCheck {
     }
     const int apart = plan_.expert_reductions.empty() ? 1 : plan_.expert;
     for (int stage = 0; stage < plan_.stages(); ++stage) {
-      for (int lane = 0; lane < tensor_ways(plan_); ++lane) {
+      for (int lane = 0; lane < tensor_ways(plan_, stage); ++lane) {
         if (!ring_alike(reduction_members(plan_, stage, lane), period_)) return false;
         for (int first = 0; apart > 1 && first < apart; ++first) {
           if (!ring_alike(reduction_members(plan_, stage, lane, first, apart), period_ / apart)) return false;
@@ -255,9 +250,10 @@ class ShiftCheck {
   bool messages_alike(int replica, int stage) const {
     const int next = (stage + 1) % plan_.stages();
     const int base = replica % period_;
-    for (std::size_t lane = 0; lane < lanes_; ++lane) {
-      if (!same_path(plan_.lanes(replica, stage)[lane], plan_.lanes(replica, next)[lane],
-                     plan_.lanes(base, stage)[lane], plan_.lanes(base, next)[lane])) {
+    for (const LaneMessage& pair : pairs_[static_cast<std::size_t>(stage)]) {
+      const auto from = static_cast<std::size_t>(pair.from), to = static_cast<std::size_t>(pair.to);
+      if (!same_path(plan_.lanes(replica, stage)[from], plan_.lanes(replica, next)[to],
+                     plan_.lanes(base, stage)[from], plan_.lanes(base, next)[to])) {
         return false;
       }
     }
@@ -296,7 +292,7 @@ class ShiftCheck {
   const PricedPlan& plan_;
   const Topology& topology_;
   int period_;
-  std::size_t lanes_;  // that talk
+  std::vector<std::vector<LaneMessage>> pairs_;  // [stage]: lanes that talk with the next stage
   bool own_links_, direct_, as_catalogued_;
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
@@ -345,12 +341,14 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
 
 }  // namespace
 
-int tensor_ways(const PricedPlan& plan) {
-  return static_cast<int>(lane_count(plan)) / plan.context;
+std::size_t most_lanes(const PricedPlan& plan) {
+  std::size_t most = 0;
+  for (const std::vector<int>& lanes : plan.gpus) most = std::max(most, lanes.size());
+  return most;
 }
 
 std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane, int first, int apart) {
-  const int tensor = tensor_ways(plan);
+  const int tensor = tensor_ways(plan, stage);
   std::vector<int> gpus;
   for (int replica = first; replica < plan.replicas; replica += apart) {
     for (int context = 0; context < plan.context; ++context) {
@@ -370,9 +368,9 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
     for (int replica = 0; replica < plan.replicas; ++replica) {
       const std::vector<int>& here = plan.lanes(replica, stage);
       const std::vector<int>& next = plan.lanes(replica, (stage + 1) % plan.stages());
-      for (std::size_t lane = 0; lane < lane_count(plan); ++lane) {
-        talk(here[lane], next[lane]);
-        talk(next[lane], here[lane]);
+      for (const LaneMessage& pair : overlaps_of_lanes(plan, stage, (stage + 1) % plan.stages())) {
+        talk(here[static_cast<std::size_t>(pair.from)], next[static_cast<std::size_t>(pair.to)]);
+        talk(next[static_cast<std::size_t>(pair.to)], here[static_cast<std::size_t>(pair.from)]);
       }
     }
     for (int replica = 0; replica < plan.replicas; ++replica) {
@@ -384,7 +382,7 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
         }
       }
     }
-    for (int lane = 0; lane < tensor_ways(plan); ++lane) {
+    for (int lane = 0; lane < tensor_ways(plan, stage); ++lane) {
       const std::vector<int> members = reduction_members(plan, stage, lane);
       for (const int from : members) {
         for (const int to : members) talk(from, to);
@@ -407,11 +405,10 @@ int folding_period(const PricedPlan& plan, const Topology& topology) {
 }
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
-  const int tensor = tensor_ways(plan);
-  const bool is_apart =
-      plan.calls.empty() || (all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor));
-  if (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology))) {
-    return count_up(static_cast<int>(lane_count(plan)));
+  const int tensor = tensor_ways(plan, 0);
+  const bool is_apart = all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor);
+  if (!all_stages_alike(plan) || (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology)))) {
+    return count_up(static_cast<int>(most_lanes(plan)));
   }
   std::vector<int> lanes;
   for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);

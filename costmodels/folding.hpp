@@ -13,8 +13,8 @@ namespace orrery {
 // GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every context
 // rank of every replica, or of every `apart`-th one from `first` on.
 std::vector<int> reduction_members(const PricedPlan&, int stage, int lane, int first = 0, int apart = 1);
-// Of the stage that has the fewest: lanes beyond those of the other end of a boundary send nothing.
-int tensor_ways(const PricedPlan&);
+// Of the stage that has the most.
+std::size_t most_lanes(const PricedPlan&);
 
 // Which cut link (Topology::route_obstacle) a message or a gradient ring of the plan would have to cross;
 // absent: none.

@@ -19,14 +19,17 @@ constexpr std::size_t kLeastGroups = 3;
 constexpr double kPriorFreedom = 2;  // assumption: what the scale of all families is worth beside one's own
 
 struct Coarseness {
-  bool host, gpu, experts;  // still told apart
+  bool host, gpu, kernels, experts;  // still told apart
 };
-constexpr Coarseness kSteps[] = {
-    {true, true, true}, {false, true, true}, {false, false, true}, {false, false, false}};
+constexpr Coarseness kSteps[] = {{true, true, true, true},
+                                 {false, true, true, true},
+                                 {false, false, true, true},
+                                 {false, false, false, true},
+                                 {false, false, false, false}};
 
 bool alike(const RunKind& a, const RunKind& b, const Coarseness& step) {
   return (!step.host || a.host_bound == b.host_bound) && (!step.gpu || a.measured_gpu == b.measured_gpu) &&
-         (!step.experts || a.experts == b.experts);
+         (!step.kernels || a.new_kernels == b.new_kernels) && (!step.experts || a.experts == b.experts);
 }
 
 // A group whose runs are of several kinds is one group where these count together.
@@ -142,6 +145,7 @@ RunKind read_kind(const YamlValue& row) {
   kind.family = row.at("family").text();
   kind.measured_gpu = row.at("measured_gpu").boolean();
   kind.experts = row.at("experts").boolean();
+  kind.new_kernels = row.at("new_kernels").boolean();
   kind.host_bound = row.at("host_bound").boolean();
   return kind;
 }
@@ -190,8 +194,8 @@ TimeBand band_of(const std::vector<ResidualGroup>& all, const RunKind& kind) {
 std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file) {
   std::vector<ResidualGroup> groups;
   for (const YamlValue& row : YamlValue::parse(yaml, file).at("groups").items()) {
-    row.allow_keys(
-        {"name", "source", "family", "measured_gpu", "experts", "host_bound", "runs", "mean", "variance"});
+    row.allow_keys({"name", "source", "family", "measured_gpu", "experts", "new_kernels", "host_bound",
+                    "runs", "mean", "variance"});
     groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
                       static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
                       row.at("variance").number(0, 100)});
@@ -210,6 +214,7 @@ std::string to_yaml(const std::vector<ResidualGroup>& groups, const std::vector<
                   group.variance);
     text += "  - {name: '" + group.name + "', source: '" + group.source + "', family: " + group.kind.family +
             ", measured_gpu: " + truth(group.kind.measured_gpu) + ", experts: " + truth(group.kind.experts) +
+            ", new_kernels: " + truth(group.kind.new_kernels) +
             ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
   }
   return text;

@@ -32,7 +32,7 @@ struct TimeBand {
 // Holds nine runs in ten of a group that is none of these, if groups and the runs in one scatter normally: a
 // one-way random-effects model, Student's t with Satterthwaite's degrees of freedom. Groups are those of the
 // same kind; where there are fewer than three, host-bound and other groups count together, then GPUs measured
-// and extrapolated, then dense models and experts. Of these, groups of the same stack family give the centre
+// and extrapolated, then kernels measured and not, then dense models and experts. Of these, groups of the same stack family give the centre
 // and, with a robust scale of all as a prior of two degrees of freedom, the spread; without any, all groups
 // do.
 TimeBand band_of(const std::vector<ResidualGroup>&, const RunKind&);

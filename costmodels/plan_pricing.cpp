@@ -9,16 +9,19 @@
 namespace orrery {
 BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int boundary) const {
   const LayerRange& before = strategy.parts[static_cast<std::size_t>(boundary)];
-  const int from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))].group;
-  const int to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))].group;
+  const StageDevices& from = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary))];
+  const StageDevices& to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))];
   BoundaryMessage message;
+  message.in_shards = precision_.stack.scatter_gather || strategy.sequence_parallel;
   message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
   if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
-    message.bytes = message.bytes / strategy.tensor(strategy.rank_of_part(boundary));
+    message.bytes = message.bytes / from.tensor;
   }
-  message.efficiency = under_network(
-      {path_efficiency({from, to, true}, message.bytes), path_efficiency({from, to, false}, message.bytes)},
-      precision_.stack.network);
+  const Bytes flow =
+      message.in_shards ? message.bytes * from.tensor / std::max(from.tensor, to.tensor) : message.bytes;
+  message.efficiency = under_network({path_efficiency({from.group, to.group, true}, flow),
+                                      path_efficiency({from.group, to.group, false}, flow)},
+                                     precision_.stack.network);
   return message;
 }
 

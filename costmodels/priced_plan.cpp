@@ -85,6 +85,46 @@ PlanPrograms make_programs(const PricedPlan& plan) {
   return result;
 }
 
+int tensor_ways(const PricedPlan& plan, int stage) {
+  return static_cast<int>(plan.lanes(0, stage).size()) / plan.context;
+}
+
+// Of one whole that is cut into T x T' pieces a lane of the first stage holds T' in a row, of the second T.
+std::vector<LaneMessage> overlaps_of_lanes(const PricedPlan& plan, int first_stage, int second_stage) {
+  const int first = tensor_ways(plan, first_stage), second = tensor_ways(plan, second_stage);
+  std::vector<LaneMessage> overlaps;
+  for (int context = 0; context < plan.context; ++context) {
+    for (int from = 0; from < first; ++from) {
+      for (int to = from * second / first; to < second && to * first < (from + 1) * second; ++to) {
+        const int pieces =
+            std::min((from + 1) * second, (to + 1) * first) - std::max(from * second, to * first);
+        overlaps.push_back(
+            {context * first + from, context * second + to, static_cast<double>(pieces) / second});
+      }
+    }
+  }
+  return overlaps;
+}
+
+std::vector<LaneMessage> lane_messages(const PricedPlan& plan, int boundary, bool gradient) {
+  const int before = plan.rank_of_part(boundary), after = plan.rank_of_part(boundary + 1);
+  std::vector<LaneMessage> messages;
+  if (plan.boundaries[static_cast<std::size_t>(boundary)].in_shards) {
+    messages = overlaps_of_lanes(plan, before, after);
+    for (LaneMessage& message : messages) {
+      if (gradient) std::swap(message.from, message.to);
+    }
+    return messages;
+  }
+  const int senders = tensor_ways(plan, gradient ? after : before);
+  const int receivers = tensor_ways(plan, gradient ? before : after);
+  for (int lane = 0; lane < plan.context * receivers; ++lane) {
+    const int tensor_rank = lane % receivers * senders / receivers;
+    messages.push_back({lane / receivers * senders + tensor_rank, lane, 1});
+  }
+  return messages;
+}
+
 std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topology) {
   std::vector<Seconds> times;
   for (std::size_t boundary = 0; boundary < plan.boundaries.size(); ++boundary) {
@@ -92,10 +132,11 @@ std::vector<Seconds> transfer_times(const PricedPlan& plan, const Topology& topo
     const int to = plan.rank_of_part(static_cast<int>(boundary) + 1);
     std::vector<Flow> flows;
     const BoundaryMessage& message = plan.boundaries[boundary];
-    for (std::size_t lane = 0; from != to && lane < plan.lanes(0, from).size(); ++lane) {
-      const int receiver = plan.lanes(0, to)[lane % plan.lanes(0, to).size()];
-      flows.push_back(
-          make_flow(topology, plan.lanes(0, from)[lane], receiver, message.bytes, message.efficiency));
+    for (const LaneMessage& lane : lane_messages(plan, static_cast<int>(boundary), false)) {
+      if (from == to) break;
+      flows.push_back(make_flow(topology, plan.lanes(0, from)[static_cast<std::size_t>(lane.from)],
+                                plan.lanes(0, to)[static_cast<std::size_t>(lane.to)],
+                                message.bytes * lane.share, message.efficiency));
     }
     times.push_back(flows.empty() ? Seconds(0) : together(topology, flows));
   }

@@ -53,8 +53,16 @@ struct PartTimes {
 };
 
 struct BoundaryMessage {
-  Bytes bytes;  // of one lane
+  Bytes bytes;  // of one lane of the stage before
   TransferEfficiency efficiency;
+  // Each lane has its share of the message (sequence parallelism, scatter and gather), not all of it.
+  bool in_shards = false;
+};
+
+// What one lane sends to a lane of the next stage, or of the stage before: `share` of BoundaryMessage::bytes.
+struct LaneMessage {
+  int from = 0, to = 0;
+  double share = 1;
 };
 
 // Data-parallel traffic of one model part.
@@ -73,7 +81,8 @@ struct KindPrices {
 };
 
 // Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends
-// to the same lane of the next stage; gradients are reduced over the lanes of equal t of all replicas.
+// to the same lane of the next stage, or to those that lane_messages says where the stages have unequal
+// tensor ways; gradients are reduced over the lanes of equal t of all replicas.
 struct PricedPlan {
   ScheduleShape schedule;
   std::optional<Schedule> given_schedule;  // from a file, in place of the one that `schedule` names
@@ -155,6 +164,18 @@ struct PlanPrograms {
 // Schedules that split the backward are built for the plan's durations, without slowness, noise and
 // collectives: as one would build them before a run.
 PlanPrograms make_programs(const PricedPlan&);
+
+int tensor_ways(const PricedPlan&, int stage);
+
+// Whose shares of one whole overlap: the lanes of two stages, context rank by context rank, each of which
+// holds a T-th of it. `share`: of what one lane of the first stage holds; 1 from lane to lane where T is
+// equal.
+std::vector<LaneMessage> overlaps_of_lanes(const PricedPlan&, int first_stage, int second_stage);
+
+// The messages of one replica over a boundary, with the activations or (`gradient`) back. Shards go where
+// their sequence positions are needed, each once, so that nothing has to be gathered after; a whole message
+// goes from one lane to each that has no other to get it from.
+std::vector<LaneMessage> lane_messages(const PricedPlan&, int boundary, bool gradient);
 
 // What a message over each boundary takes from replica 0 when all lanes send at once; 0 within a rank.
 std::vector<Seconds> transfer_times(const PricedPlan&, const Topology&);

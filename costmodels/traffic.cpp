@@ -19,7 +19,7 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
     throw InputError("cluster", *cut, "links that are up between GPUs that must talk");
   }
   replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
-  lanes_.resize(static_cast<std::size_t>(tensor_ways(plan) * plan.context));
+  lanes_.resize(most_lanes(plan));
   std::iota(lanes_.begin(), lanes_.end(), 0);
   if (folding == Folding::on) lanes_ = lanes_to_play(plan, topology);
   for (std::size_t rank = 0; rank < plan.gpus.size(); ++rank) {
@@ -36,24 +36,30 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
 }
 
 double TrafficFlows::lanes_each() const {
-  return static_cast<double>(tensor_ways(plan_) * plan_.context) / static_cast<double>(lanes_.size());
+  return static_cast<double>(most_lanes(plan_)) / static_cast<double>(lanes_.size());
 }
 
 void TrafficFlows::build_messages() {
+  std::vector<std::vector<LaneMessage>> of_lanes;  // [boundary * 2 + gradient]
+  for (int boundary = 0; boundary < schedule_.boundaries(); ++boundary) {
+    for (const bool gradient : {false, true}) of_lanes.push_back(lane_messages(plan_, boundary, gradient));
+  }
   for (int replica = 0; replica < replicas_; ++replica) {
-    for (int boundary = 0; boundary < schedule_.boundaries(); ++boundary) {
-      const auto at = static_cast<std::size_t>(boundary);
-      const BoundaryMessage& message = plan_.boundary(replica, boundary);
-      const std::vector<int>& before = plan_.lanes(replica, schedule_.rank_of_part[at]);
-      const std::vector<int>& after = plan_.lanes(replica, schedule_.rank_of_part[at + 1]);
-      std::vector<Flow> forward, backward;
-      for (const int lane : lanes_) {
-        const auto l = static_cast<std::size_t>(lane);
-        forward.push_back(make_flow(topology_, before[l], after[l], message.bytes, message.efficiency));
-        backward.push_back(make_flow(topology_, after[l], before[l], message.bytes, message.efficiency));
+    for (std::size_t at = 0; at < of_lanes.size(); ++at) {
+      const BoundaryMessage& message = plan_.boundary(replica, static_cast<int>(at / 2));
+      const int before = schedule_.rank_of_part[at / 2], after = schedule_.rank_of_part[at / 2 + 1];
+      const bool gradient = at % 2 == 1;
+      const std::vector<int>& senders = plan_.lanes(replica, gradient ? after : before);
+      const std::vector<int>& receivers = plan_.lanes(replica, gradient ? before : after);
+      std::vector<Flow> flows;
+      for (const LaneMessage& lane : of_lanes[at]) {
+        // Only lanes that talk to themselves stand for others.
+        if (!std::binary_search(lanes_.begin(), lanes_.end(), lane.from)) continue;
+        flows.push_back(make_flow(topology_, senders[static_cast<std::size_t>(lane.from)],
+                                  receivers[static_cast<std::size_t>(lane.to)], message.bytes * lane.share,
+                                  message.efficiency));
       }
-      messages_.push_back(std::move(forward));
-      messages_.push_back(std::move(backward));
+      messages_.push_back(std::move(flows));
     }
   }
 }
@@ -93,7 +99,8 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
   PlayedCollective rings;
   for (int first = 0; first < apart; ++first) {
     for (const int lane : lanes_) {
-      if (lane >= tensor_ways(plan_)) continue;  // a collective holds all context ranks of its tensor rank
+      if (lane >= tensor_ways(plan_, stage))
+        continue;  // a collective holds all context ranks of its tensor rank
       CollectiveCall call = like;
       call.gpus = reduction_members(plan_, stage, lane, first, apart);
       if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
@@ -128,16 +135,31 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
   return all;
 }
 
-PlayedCollective TrafficFlows::over_stages(Bytes bytes, const std::vector<int>& stages, int replica,
-                                           const std::vector<int>& lanes) const {
+// Where the ends have unequal tensor ways, each overlap of their shares of the table.
+PlayedCollective TrafficFlows::embedding(int replica) const {
   PlayedCollective all;
-  for (const int lane : lanes) {
-    std::vector<int> gpus;
-    for (const int stage : stages)
-      gpus.push_back(plan_.lanes(replica, stage)[static_cast<std::size_t>(lane)]);
-    add_phases(all,
-               collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, bytes, {}, gpus}));
+  const int first = end_stages().front(), last = end_stages().back();
+  if (first == last) return all;
+  for (const LaneMessage& lane : overlaps_of_lanes(plan_, first, last)) {
+    if (!std::binary_search(lanes_.begin(), lanes_.end(), lane.from)) continue;
+    const std::vector<int> gpus{plan_.lanes(replica, first)[static_cast<std::size_t>(lane.from)],
+                                plan_.lanes(replica, last)[static_cast<std::size_t>(lane.to)]};
+    add_phases(
+        all,
+        collective_flows(
+            topology_,
+            {CollectiveKind::all_reduce, plan_.algorithm, *plan_.embedding_gradient * lane.share, {}, gpus}));
   }
+  return all;
+}
+
+// A number, by the first GPU of each stage.
+PlayedCollective TrafficFlows::gradient_norm(int replica) const {
+  PlayedCollective all;
+  std::vector<int> gpus;
+  for (const int stage : all_stages()) gpus.push_back(plan_.lanes(replica, stage).front());
+  add_phases(all,
+             collective_flows(topology_, {CollectiveKind::all_reduce, plan_.algorithm, Bytes(4), {}, gpus}));
   return all;
 }
 
@@ -182,12 +204,10 @@ void TrafficFlows::build_collectives() {
           flows = reduction(slot);
           break;
         case CollectiveRole::embedding:
-          if (end_stages().front() != end_stages().back()) {
-            flows = over_stages(*plan_.embedding_gradient, end_stages(), replica, lanes_);
-          }
+          flows = embedding(replica);
           break;
         case CollectiveRole::gradient_norm:
-          flows = over_stages(Bytes(4), all_stages(), replica, {0});
+          flows = gradient_norm(replica);
           break;
       }
     }

@@ -59,8 +59,8 @@ class TrafficFlows {
   void build_collectives();
   PlayedCollective reduction(const CollectiveSlot&) const;
   void add_rings(PlayedCollective&, const CollectiveCall&, int stage, int apart) const;
-  PlayedCollective over_stages(Bytes, const std::vector<int>& stages, int replica,
-                               const std::vector<int>& lanes) const;
+  PlayedCollective embedding(int replica) const;
+  PlayedCollective gradient_norm(int replica) const;
   std::vector<int> end_stages() const;
   std::vector<int> all_stages() const;
   void add_phases(PlayedCollective&, std::vector<FlowPhase>) const;

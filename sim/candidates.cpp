@@ -25,24 +25,67 @@ struct StageCensus {
   std::size_t all = 0;
 };
 
+// [stages of all groups]: counts that give stages to these groups and no others.
+std::vector<std::size_t> counts_by_stages(const SearchJob& job, const Ways& ways, const StageCounts& used) {
+  const StageGrid grid = stage_grid(job.cluster, job.space, ways);
+  std::vector<std::size_t> sums(static_cast<std::size_t>(job.space.most_stages) + 1, 0);
+  std::int64_t most_gpus = 0;
+  for (std::size_t group = 0; group < used.size(); ++group)
+    most_gpus += used[group] * grid.caps[group] * grid.gpus[group];
+  if (most_gpus > job.space.most_gpus) {
+    for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
+      for (std::size_t group = 0; group < used.size(); ++group) {
+        if ((stages[group] > 0) != (used[group] > 0)) return;
+      }
+      ++sums[static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0))];
+    });
+    return sums;
+  }
+  sums[0] = 1;
+  for (std::size_t group = 0; group < used.size(); ++group) {
+    if (used[group] == 0) continue;
+    std::vector<std::size_t> longer(sums.size(), 0);
+    for (std::size_t before = 0; before < sums.size(); ++before) {
+      if (sums[before] == 0) continue;
+      const auto cap = std::min(grid.caps[group], job.space.most_stages - static_cast<int>(before));
+      for (int stages = grid.steps[group]; stages <= cap; stages += grid.steps[group])
+        longer[before + static_cast<std::size_t>(stages)] += sums[before];
+    }
+    sums = std::move(longer);
+  }
+  return sums;
+}
+
+// By which groups have stages.
 StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before) {
   StageCensus found;
   found.by_stages.assign(static_cast<std::size_t>(job.space.most_stages) + 1, 0);
-  for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
-    const std::size_t count = order_count(stages);
-    found.all += count;
-    if (before + found.all > kMostAllocations) {
+  const std::size_t groups = at.group_fits.size();
+  for (std::size_t mask = 1; mask < std::size_t{1} << groups; ++mask) {
+    StageCounts used;
+    for (std::size_t group = 0; group < groups; ++group) used.push_back(static_cast<int>(mask >> group & 1U));
+    const int count = std::accumulate(used.begin(), used.end(), 0);
+    if ((job.mode == SearchMode::homogeneous && count > 1) || !at_home(at.ways, used)) continue;
+    std::vector<std::size_t> by_stages = counts_by_stages(job, at.ways, used);
+    for (std::size_t& candidates : by_stages) candidates *= order_count(used);
+    const std::size_t all = std::accumulate(by_stages.begin(), by_stages.end(), std::size_t{0});
+    found.all += all;
+    if (at.ways.tensors.empty() && before + found.all > kMostAllocations) {
       throw InputError("cluster " + job.cluster.name,
                        "more than forty million ways to give its GPUs to stages",
                        "fewer node groups, lower counts, or a --space with fewer choices or stages");
     }
-    for (std::size_t group = 0; group < stages.size(); ++group) {
-      if (stages[group] == 0 || at.group_fits[group] != 0) continue;
-      found.obstacles[*group_obstacle(job.cluster.groups[group], at.ways)] += count;
-      return;
+    std::size_t group = 0;
+    while (group < groups && (used[group] == 0 || at.group_fits[group] != 0)) ++group;
+    if (group < groups) {
+      if (all == 0) continue;
+      const Ways of_group = at.ways.of_group(static_cast<int>(group));
+      found.obstacles[*group_obstacle(job.cluster.groups[group], of_group)] += all;
+      continue;
     }
-    found.by_stages[static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0))] += count;
-  });
+    for (std::size_t stages = 0; stages < by_stages.size(); ++stages)
+      found.by_stages[stages] += by_stages[stages];
+  }
   return found;
 }
 
@@ -54,17 +97,20 @@ class SpaceBuilder {
   }
 
   CandidateSpace build() {
-    for (const Ways& ways : all_ways(job_.cluster, job_.space, job_.global_batch)) add(ways);
+    for (const Ways& ways : all_ways(job_.cluster, job_.space, job_.mode, job_.global_batch)) add(ways);
     return std::move(space_);
   }
 
  private:
   void add(const Ways& ways) {
     WaysCase at{ways, {}, {}};
-    for (const NodeGroup& group : job_.cluster.groups) at.group_fits.push_back(!group_obstacle(group, ways));
+    for (int group = 0; group < static_cast<int>(job_.cluster.groups.size()); ++group) {
+      at.group_fits.push_back(
+          !group_obstacle(job_.cluster.groups[static_cast<std::size_t>(group)], ways.of_group(group)));
+    }
     const StageCensus found = census(job_, at, allocations_);
     const std::size_t settings = space_.settings.size();
-    allocations_ += found.all;
+    if (ways.tensors.empty()) allocations_ += found.all;
     space_.enumerated += found.all * settings;
     if (const auto obstacle = ways_obstacle(job_.model, ways, job_.sequence)) {
       reject(*obstacle, found.all * settings);

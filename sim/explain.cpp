@@ -6,6 +6,7 @@
 #include "costmodels/estimate.hpp"
 #include "costmodels/folding.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/mix_fitter.hpp"
 #include "sim/plan_run.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
@@ -17,24 +18,54 @@ namespace {
 constexpr int kMostLookedAt = 1000;
 constexpr std::size_t kMostShown = 5;
 
-// What the search chooses, for plans that it could have chosen: equal tensor ways, equal replicas.
+// What the search chooses, for plans that it could have chosen: equal tensor ways on GPUs of one group; equal
+// replicas, or a mix of replicas that live on one group each.
 struct Choice {
   Allocation allocation;
   Setting setting;
+  std::optional<ReplicaMix> mix;  // in place of the allocation
 };
 
-std::optional<Choice> choice_of(const ParallelStrategy& plan) {
-  if (!plan.replicas.empty() || plan.fully_sharded) return std::nullopt;
-  Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes},
-                {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
-                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
-                 plan.flash_attention}};
+std::optional<ReplicaMix> mix_of(const ParallelStrategy& plan) {
+  ReplicaMix mix{{plan.tensor(0), plan.context, 1, plan.data, {}}, plan.pipeline, {}, plan.nodes};
+  mix.replicas.resize(plan.nodes.size(), 0);
+  if (plan.expert > 1) return std::nullopt;
   for (const StageDevices& stage : plan.stages) {
     if (stage.tensor != plan.tensor(0)) return std::nullopt;
+  }
+  for (const ReplicaKind& kind : plan.replicas) {
+    const int group = kind.groups.front();
+    if (std::count(kind.groups.begin(), kind.groups.end(), group) != plan.pipeline) return std::nullopt;
+    mix.replicas[static_cast<std::size_t>(group)] += kind.count;
+  }
+  return mix;
+}
+
+std::optional<Choice> choice_of(const ParallelStrategy& plan) {
+  if (plan.fully_sharded) return std::nullopt;
+  Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
+                {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
+                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
+                 plan.flash_attention},
+                {}};
+  if (!plan.replicas.empty()) {
+    choice.mix = mix_of(plan);
+    return choice.mix ? std::optional(choice) : std::nullopt;
+  }
+  std::vector<int> tensors(plan.nodes.size(), 0);
+  for (const StageDevices& stage : plan.stages) {
+    int& of_group = tensors[static_cast<std::size_t>(stage.group)];
+    if (of_group != 0 && of_group != stage.tensor) return std::nullopt;
+    of_group = stage.tensor;
+    choice.allocation.tensor = std::max(choice.allocation.tensor, stage.tensor);
     auto& runs = choice.allocation.runs;
     if (runs.empty() || runs.back().first != stage.group) runs.emplace_back(stage.group, 0);
     ++runs.back().second;
   }
+  std::replace(tensors.begin(), tensors.end(), 0, plan.tensor(0));
+  const bool equal =
+      std::all_of(tensors.begin(), tensors.end(), [&](int tensor) { return tensor == tensors.front(); });
+  if (!equal) choice.allocation.tensors = tensors;
   return choice;
 }
 
@@ -81,8 +112,10 @@ void add_ways(std::vector<Change>& changes, const Choice& from) {
       changes.push_back(std::move(change));
     };
     const Allocation& now = from.allocation;
-    add("tensor_model_parallel_size " + std::to_string(now.tensor * factor),
-        [&](Allocation& allocation) { allocation.tensor *= factor; });
+    add("tensor_model_parallel_size " + std::to_string(now.tensor * factor), [&](Allocation& allocation) {
+      allocation.tensor *= factor;
+      for (int& tensor : allocation.tensors) tensor *= factor;
+    });
     add("pipeline_model_parallel_size " + std::to_string(now.stages() * factor), [&](Allocation& allocation) {
       for (auto& [group, stages] : allocation.runs) stages *= factor;
     });
@@ -94,7 +127,7 @@ void add_ways(std::vector<Change>& changes, const Choice& from) {
 std::vector<Change> changes_of(const Choice& from) {
   std::vector<Change> changes;
   add_switches(changes, from);
-  add_ways(changes, from);
+  if (!from.mix) add_ways(changes, from);
   return changes;
 }
 
@@ -119,13 +152,17 @@ class Judge {
       : job_(job), rules_(rules), book_(book), fitter_(book) {}
 
   std::optional<PlanVerdict> without_shape(const Choice& choice) const {
-    const auto obstacle = shape_obstacle(job_.model, job_.cluster, choice.allocation, choice.setting,
-                                         job_.global_batch, job_.sequence);
+    const auto obstacle = choice.mix ? mix_obstacle(job_.model, job_.cluster, *choice.mix, choice.setting,
+                                                    job_.global_batch, job_.sequence)
+                                     : shape_obstacle(job_.model, job_.cluster, choice.allocation,
+                                                      choice.setting, job_.global_batch, job_.sequence);
     if (!obstacle) return std::nullopt;
     return PlanVerdict{strategy_of(choice), {}, InfeasibleKind::shape, std::string(*obstacle), {}};
   }
 
   ParallelStrategy strategy_of(const Choice& choice) const {
+    if (choice.mix)
+      return orrery::strategy_of(*choice.mix, choice.setting, job_.global_batch, job_.sequence, job_.type);
     return orrery::strategy_of(choice.allocation, choice.setting, job_.global_batch, job_.sequence,
                                job_.type);
   }
@@ -133,6 +170,12 @@ class Judge {
   PlanVerdict judge_choice(const Choice& choice) {
     if (auto verdict = without_shape(choice)) return *verdict;
     ParallelStrategy strategy = strategy_of(choice);
+    if (choice.mix) {
+      auto mixed = MixFitter(book_, fitter_).fit(*choice.mix, choice.setting, job_.global_batch);
+      if (const auto* trouble = std::get_if<Infeasible>(&mixed))
+        return {strategy, {}, trouble->kind, trouble->reason, {}};
+      return judge(std::get<FittedMix>(std::move(mixed)).strategy);
+    }
     const auto fitted = fitter_.fit(strategy);
     const auto* trouble = std::get_if<Infeasible>(&fitted);
     if (trouble && strategy.parts.empty()) return {strategy, {}, trouble->kind, trouble->reason, {}};

@@ -233,6 +233,15 @@ std::variant<FittedStages, Infeasible> StageFitter::fit_fewest(ParallelStrategy&
   return kept;
 }
 
+std::optional<FittedStages> StageFitter::fit_equal(ParallelStrategy strategy) {
+  std::vector<LayerRange> parts = equal_parts(book_.model().layer_count(), strategy.part_count());
+  if (strategy.chunks > 1 || parts == strategy.parts) return std::nullopt;
+  strategy.parts = parts;
+  std::vector<StageMemory> memory = memory_of(strategy);
+  if (too_full(strategy, memory)) return std::nullopt;
+  return FittedStages{std::move(parts), std::move(memory)};
+}
+
 // The more layers are recomputed the less is kept.
 std::variant<FittedStages, Infeasible> StageFitter::fit_fewest(ParallelStrategy& strategy, Moving moving) {
   const auto fitted = [&](int layers) {

@@ -31,6 +31,10 @@ class StageFitter {
   // are chosen, and so many more as keep the fastest split where that takes less.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
+  // Equal layers in place of the fitted ones, which know nothing of transfers and reductions. Absent where
+  // these are equal or equal ones do not fit, and with virtual stages.
+  std::optional<FittedStages> fit_equal(ParallelStrategy fitted);
+
   // Of one GPU of each stage at its peak, [kind * P + stage]. Of a schedule that is built for the durations:
   // of its order for equal ones, which keeps as many alive.
   std::vector<StageMemory> memory_of(const ParallelStrategy&);

@@ -41,7 +41,7 @@ bool LayerLimits::may_fit(const Allocation& allocation, const Setting& setting, 
 const LayerLimits::Limits& LayerLimits::limits(const Allocation& allocation, const Setting& setting,
                                                int group) {
   const Key key{group,
-                allocation.tensor,
+                allocation.ways().tensor_of(group),
                 allocation.context,
                 allocation.expert,
                 setting.distributed_optimizer ? allocation.data : 1,

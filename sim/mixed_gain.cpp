@@ -10,6 +10,7 @@
 #include "sim/feasibility.hpp"
 #include "sim/json_output.hpp"
 #include "sim/search_report.hpp"
+#include "strategies/partition.hpp"
 
 namespace orrery {
 namespace {
@@ -39,17 +40,16 @@ std::vector<ParallelStrategy> searched(SearchJob job, int top, const Tools& tool
   return plans;
 }
 
-// Layers spread over the parts with at most one between any two; with virtual stages they must divide.
+// With virtual stages layers must divide. The shares of unlike replicas are to be chosen again.
 bool make_equal(ParallelStrategy& plan, int layers) {
-  const int parts = plan.part_count();
-  if (parts > layers || (plan.chunks > 1 && layers % parts != 0)) return false;
-  int next = 0;
-  for (int part = 0; part < parts; ++part) {
-    const int count = layers / parts + (part < layers % parts ? 1 : 0);
-    plan.parts[static_cast<std::size_t>(part)] = {next, count};
-    next += count;
-  }
-  return true;
+  if (plan.chunks > 1 && layers % plan.part_count() != 0) return false;
+  plan.parts = equal_parts(layers, plan.part_count());
+  for (ReplicaKind& kind : plan.replicas) kind.microbatches = 0;
+  return !plan.parts.empty();
+}
+
+bool shares_are_open(const ParallelStrategy& plan) {
+  return !plan.replicas.empty() && plan.replicas.front().microbatches == 0;
 }
 
 struct Estimated {
@@ -62,6 +62,7 @@ std::vector<Estimated> estimated(const SearchJob& job, std::vector<ParallelStrat
   StageFitter fitter(book);
   std::vector<Estimated> rows;
   for (ParallelStrategy& plan : plans) {
+    if (shares_are_open(plan)) plan = book.with_chosen_shares(plan);
     const Topology topology(job.cluster, plan.nodes);
     const PricedPlan priced = book.price(plan, topology);
     const PlanPrograms programs = make_programs(priced);
@@ -166,7 +167,7 @@ std::string to_text(const SearchJob& job, const std::vector<GainRow>& rows) {
       continue;
     }
     table.rows.push_back({row.way, stages_text(row.cluster, *row.plan), layers_text(*row.plan),
-                          std::to_string(row.plan->tensor(0)), std::to_string(row.plan->data),
+                          tensor_text(*row.plan), std::to_string(row.plan->data),
                           fixed(row.replayed.value(), 3), fixed(row.replayed / rows.front().replayed, 3),
                           row.cost ? fixed(row.cost->per_million_tokens.value(), 3) : "?"});
   }

@@ -18,17 +18,18 @@ struct BoundStage {
 std::vector<BoundStage> bound_stages(const PriceBook& book, const ParallelStrategy& plan,
                                      const Setting& setting) {
   const Backward pass = backward_of(plan.schedule);
-  const Ways ways{plan.tensor(0), plan.context, plan.expert, plan.data};
   const std::vector<int>& layers = book.model().layers;
   const bool alike =
       std::all_of(layers.begin(), layers.end(), [&](int shape) { return shape == layers.front(); });
   std::vector<BoundStage> stages;
   const ShardCost* cost = nullptr;
   LayerTraffic of_layer;
+  Ways ways;
   for (int stage = 0; stage < plan.pipeline; ++stage) {
     const int group = plan.stages[static_cast<std::size_t>(stage)].group;
     if (stage == 0 || group != plan.stages[static_cast<std::size_t>(stage - 1)].group) {
       cost = &book.shard(shard_key(plan, stage));
+      ways = {plan.tensor(stage), plan.context, plan.expert, plan.data, {}};
       if (alike) of_layer = least_traffic(book, group, ways, setting);
     }
     BoundStage here;

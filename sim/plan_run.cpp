@@ -126,7 +126,8 @@ Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
   trace.run = {{"tool_version", kVersion},
                {"simgrid_version", simgrid_version()},
                {"command_line", origin.command_line},
-               {"seed", std::to_string(origin.seed)}};
+               {"seed", std::to_string(origin.seed)},
+               {"iteration", to_exact_text(replay.iteration)}};
   trace.timeline = std::move(replay.timeline);
   trace.accounting = std::move(replay.accounting);
   return trace;

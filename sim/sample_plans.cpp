@@ -17,7 +17,9 @@ constexpr std::size_t kMostListed = 4'000'000;
 
 // All candidates that have a shape, as the search sees them before it looks at memory.
 std::vector<ParallelStrategy> shaped_candidates(const SearchJob& job, PriceBook& book) {
-  const CandidateSpace space = candidate_space(job);
+  SearchJob equal = job;  // the formulas that are compared know one tensor degree
+  equal.space.tensor_by_group = false;
+  const CandidateSpace space = candidate_space(equal);
   if (space.shaped > kMostListed) {
     throw InputError(
         "cluster " + job.cluster.name, std::to_string(space.shaped) + " plans to draw from",

@@ -9,15 +9,16 @@
 #include <tuple>
 
 #include "analysis/pareto.hpp"
-#include "costmodels/egress.hpp"
-#include "costmodels/estimate.hpp"
-#include "costmodels/folding.hpp"
 #include "costmodels/interruptions.hpp"
 #include "sim/best_plans.hpp"
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/layer_mover.hpp"
+#include "sim/mix_fitter.hpp"
 #include "sim/plan_bound.hpp"
+#include "sim/plan_player.hpp"
+#include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
 #include "strategies/rule_book.hpp"
 
@@ -40,7 +41,7 @@ struct Coarse {
   double least_time = 0;     // s of one iteration, stretched by interruptions as all times that are compared
   std::uint32_t at = 0;      // index into CandidateSpace::cases
   std::uint32_t family = 0;  // index into WaysCase::families
-  std::uint32_t serial = 0;  // of its stage counts on these ways
+  std::uint64_t serial = 0;  // of its stage counts on these ways
   std::uint32_t counts = 0;  // index of its stage counts among those that are kept
   [[nodiscard]] auto place() const { return std::tuple(at, family, serial); }
 };
@@ -55,6 +56,23 @@ struct Refined {
   [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
 };
 
+using Played = std::variant<RatedPlan, Infeasible>;
+using Place = decltype(std::declval<Refined>().place());
+
+// Unlike replicas, with the settings that have a shape.
+struct MixCase {
+  ReplicaMix mix;
+  std::vector<std::uint32_t> settings;
+};
+
+struct FittedCase {
+  FittedMix mix;
+  std::optional<FittedMix> equal;  // the same with equal layers
+  Least least;                     // of both
+  std::uint32_t at = 0;            // index of the MixCase
+  std::uint32_t setting = 0;
+};
+
 // Soonest first.
 struct LaterOf {
   bool operator()(const Refined& a, const Refined& b) const {
@@ -66,6 +84,8 @@ struct LaterOf {
 constexpr std::size_t kFewCandidates = 20'000;
 // Coarse candidates kept at once: 24 bytes each.
 constexpr std::size_t kMostKept = 1'000'000;
+// The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
+constexpr int kMostMoved = 10;
 
 class Searcher {
  public:
@@ -77,9 +97,10 @@ class Searcher {
         book_(book),
         progress_(progress),
         fitter_(book),
+        player_(job, book, fitter_),
         limits_(book, job.space.most_stages, job.global_batch),
         bounds_(book, job.space.most_stages, job.global_batch),
-        best_(job.top) {}
+        best_(std::max(job.top, kMostMoved)) {}
 
   SearchResult run() {
     Seconds before = clock_now();
@@ -96,6 +117,7 @@ class Searcher {
     result_.elapsed.predict = lap();
     if (pruning_) plant_seeds();
     for_each_bounded(
+        pruning_ ? Counts::that_may_matter : Counts::all,
         [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
           if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
           coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
@@ -105,8 +127,12 @@ class Searcher {
           if (kept_.size() >= kMostKept) work_off();
         });
     work_off();
-    result_.counts.pruned = space_.shaped - refined_count_;
-    select();
+    result_.counts.pruned += space_.shaped - refined_count_;
+    play_mixes();
+    select(std::max(job_.top, kMostMoved));
+    move_layers();
+    select(job_.top);
+    for (Rated& rated : rated_) result_.plans.push_back(std::move(rated.plan));
     result_.elapsed.estimate = lap();
     return std::move(result_);
   }
@@ -117,6 +143,11 @@ class Searcher {
     result_.counts.reasons[reason] += count;
   }
 
+  void reject(const Infeasible& trouble) {
+    const bool memory = trouble.kind == InfeasibleKind::memory;
+    reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
+  }
+
   void enumerate() {
     progress_("enumerating", 0, 1);
     space_ = candidate_space(job_);
@@ -125,6 +156,34 @@ class Searcher {
     pruning_ = job_.pruning == Pruning::always ||
                (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
     for (const WaysCase& at : space_.cases) need_prices(at);
+    enumerate_mixes();
+  }
+
+  void enumerate_mixes() {
+    for (ReplicaMix& mix : replica_mixes(job_.cluster, job_.space, job_.mode, job_.global_batch)) {
+      MixCase at{std::move(mix), {}};
+      for (std::uint32_t index = 0; index < space_.settings.size(); ++index) {
+        const Setting& setting = space_.settings[index];
+        ++result_.counts.enumerated;
+        if (const auto obstacle =
+                mix_obstacle(job_.model, job_.cluster, at.mix, setting, job_.global_batch, job_.sequence)) {
+          reject(InfeasibleKind::shape, std::string(*obstacle));
+          continue;
+        }
+        at.settings.push_back(index);
+        book_.need(strategy_of(at.mix, setting, job_.global_batch, job_.sequence, job_.type));
+      }
+      if (at.settings.empty()) continue;
+      if (job_.may_reorder()) need_spread_rings(at.mix);
+      mixes_.push_back(std::move(at));
+    }
+  }
+
+  void need_spread_rings(const ReplicaMix& mix) {
+    for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
+      if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
+      book_.need_spread_rings(group, mix.ways.tensor, mix.ways.data * mix.ways.context);
+    }
   }
 
   void need_prices(const WaysCase& at) {
@@ -134,9 +193,10 @@ class Searcher {
         const Setting& setting = space_.families[family.family].common;
         book_.need(shard_key(group, at.ways, setting));
       }
-      book_.need_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
+      const int tensor = at.ways.tensor_of(group);
+      book_.need_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
       if (job_.may_reorder())
-        book_.need_spread_rings(group, at.ways.tensor, at.ways.data * at.ways.context, at.ways.expert);
+        book_.need_spread_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
     }
   }
 
@@ -163,13 +223,15 @@ class Searcher {
     return {coarse.least_time, coarse.least_time * rate.dollars_per_second};
   }
 
-  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape; its time is that
-  // of the perfect spread.
+  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, or for those that
+  // may matter and some more; its time is that of the perfect spread.
+  enum class Counts { all_of_equal_ways, all, that_may_matter };
   template <class Visit>
-  void for_each_bounded(Visit visit) {
+  void for_each_bounded(Counts which, Visit visit) {
     for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
       progress_("bounding plans", c, space_.cases.size());
       const WaysCase& at = space_.cases[c];
+      if (which == Counts::all_of_equal_ways && !at.ways.tensors.empty()) return;  // they come last
       std::vector<TimeBound> bounds;
       for (const FamilyCase& family : at.families) {
         std::vector<Setting> settings;
@@ -177,19 +239,37 @@ class Searcher {
         bounds.push_back(
             bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common, settings));
       }
-      std::uint32_t serial = 0;
-      for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
-        ++serial;
-        if (!at.fits(stages)) return;
+      const auto visit_families = [&](const StageCounts& stages, const std::vector<std::uint32_t>& families) {
         const auto all = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
         const NodeRate rate = rate_of(at.ways, stages);
+        const std::uint64_t serial = serial_of(stages);
         counts_are_kept_ = false;
-        for (std::uint32_t f = 0; f < bounds.size(); ++f) {
+        for (const std::uint32_t f : families) {
           if (at.families[f].stages_fit[all] == 0) continue;
           visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial, 0}, stages, rate, bounds[f]);
         }
+      };
+      // Of equal ways most counts would be looked at one by one after all.
+      if (which == Counts::that_may_matter && !at.ways.tensors.empty()) {
+        StageBoxes(job_, at, bounds, best_).for_each(visit_families);
+        continue;
+      }
+      std::vector<std::uint32_t> all_families(bounds.size());
+      std::iota(all_families.begin(), all_families.end(), 0U);
+      for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
+        if (at.fits(stages)) visit_families(stages, all_families);
       });
     }
+  }
+
+  // In the order of for_each_stage_counts.
+  std::uint64_t serial_of(const StageCounts& stages) const {
+    std::uint64_t serial = 0;
+    for (const int of_group : stages) {
+      serial = serial * (static_cast<std::uint64_t>(job_.space.most_stages) + 1) +
+               static_cast<std::uint64_t>(of_group);
+    }
+    return serial;
   }
 
   // The counts of a coarse candidate are shared with those of other families visited right before it.
@@ -217,14 +297,14 @@ class Searcher {
     const auto stretch_of = [](const Coarse& coarse) {
       return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
     };
-    for_each_bounded(
-        [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
-          if (beaten(stretch_of(coarse), least(coarse, rate))) return;
-          coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
-          const int stretch = stretch_of(coarse);
-          if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
-          seeds[stretch] = {least(coarse, rate), coarse, stages};
-        });
+    for_each_bounded(Counts::all_of_equal_ways, [&](Coarse coarse, const StageCounts& stages,
+                                                    const NodeRate& rate, const TimeBound& bound) {
+      if (beaten(stretch_of(coarse), least(coarse, rate))) return;
+      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+      const int stretch = stretch_of(coarse);
+      if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
+      seeds[stretch] = {least(coarse, rate), coarse, stages};
+    });
     for (const auto& [stretch, seed] : seeds) {
       if (!best_.may_matter(seed.least)) continue;
       counts_are_kept_ = false;
@@ -295,63 +375,34 @@ class Searcher {
     const auto fitted = fitter_.fit(plan);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
       if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(trouble->kind,
-             trouble->kind == InfeasibleKind::memory ? memory_reason(*trouble) : trouble->reason);
+      reject(*trouble);
       return;
     }
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
-    const Seconds time = least_plan_time(book_, plan, space_.settings[refined.setting]);
-    const auto cost = cost_of(plan, time);
-    if (over_budget(plan, time, cost)) return;
+    const Seconds time = least_time(plan, setting);
+    const auto cost = player_.cost(plan.nodes, time);
+    if (const auto obstacle = player_.limit_obstacle(plan.nodes, time, cost)) {
+      reject(InfeasibleKind::budget, *obstacle);
+      return;
+    }
     ++result_.counts.evaluated;
-    refined.least = {stretched(plan, time).value(), cost ? cost->per_iteration.value() : 0};
+    refined.least = {player_.stretched(plan.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
     refined_.push(refined);
+  }
+
+  // Of the splits that are tried: the fitted one and equal layers, whether these fit or not.
+  Seconds least_time(ParallelStrategy plan, const Setting& setting) const {
+    const Seconds fitted = least_plan_time(book_, plan, setting);
+    if (plan.chunks > 1) return fitted;
+    plan.parts = equal_parts(job_.model.layer_count(), plan.part_count());
+    return std::min(fitted, least_plan_time(book_, plan, setting));
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
     const Rule* rule = rules_.dropping(strategy);
     if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
     return rule != nullptr;
-  }
-
-  std::optional<RunCost> cost_of(const ParallelStrategy& plan, Seconds iteration, Dollars egress = {}) const {
-    return run_cost(job_.cluster, plan.nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens,
-                    egress);
-  }
-
-  Seconds stretched(const ParallelStrategy& plan, Seconds iteration) const {
-    return iteration * interruptions(job_.cluster, plan.nodes).stretch;
-  }
-
-  bool over_budget(const ParallelStrategy& plan, Seconds iteration, const std::optional<RunCost>& cost) {
-    const auto obstacle = limit_obstacle(job_, total_time(job_, plan.nodes, iteration), cost);
-    if (obstacle) reject(InfeasibleKind::budget, *obstacle);
-    return obstacle.has_value();
-  }
-
-  // Programs of one shape serve many plans: bytes and seconds are not in them.
-  const PlanPrograms& programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
-    const ProgramKey key{plan.schedule,
-                         plan.replicas,
-                         strategy.context > 1,
-                         strategy.distributed_optimizer,
-                         strategy.overlap_grad_reduce,
-                         strategy.overlap_param_gather};
-    // Buckets differ from plan to plan, and so do schedules that are built for the durations.
-    if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
-    for (const auto& [known, programs] : programs_) {
-      if (known == key) return programs;
-    }
-    if (programs_.size() >= 16) programs_.erase(programs_.begin());
-    programs_.emplace_back(key, make_programs(plan));
-    return programs_.back().second;
-  }
-
-  const Topology& topology_for(const std::vector<int>& nodes) {
-    const auto found = topologies_.find(nodes);
-    if (found != topologies_.end()) return found->second;
-    return topologies_.emplace(nodes, Topology(job_.cluster, nodes)).first->second;
   }
 
   void play_until(double least_time) {
@@ -362,43 +413,109 @@ class Searcher {
 
   void play(const Refined& refined) {
     const Coarse& from = refined.from;
-    RatedPlan plan;
-    plan.strategy =
+    ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
-    auto fitted = fitter_.fit(plan.strategy);
-    plan.memory = std::move(std::get<FittedStages>(fitted).memory);
-    const Topology& topology = topology_for(plan.strategy.nodes);
-    const PricedPlan priced = book_.price(plan.strategy, topology);
-    if (cut_route(priced, topology)) {
-      reject(InfeasibleKind::shape, "a link that the plan needs is down");
+    auto fitted = fitter_.fit(plan);
+    Played played = player_.play(plan, std::move(std::get<FittedStages>(fitted).memory));
+    if (auto equal = fitter_.fit_equal(plan)) {
+      plan.parts = std::move(equal->parts);
+      played = faster(std::move(played), play_if_allowed(std::move(plan), std::move(equal->memory)));
+    }
+    take(std::move(played), refined.place());
+  }
+
+  Played play_if_allowed(ParallelStrategy plan, std::vector<StageMemory> memory) {
+    if (rules_.dropping(plan) != nullptr) return Infeasible{InfeasibleKind::rule, ""};
+    return player_.play(std::move(plan), std::move(memory));
+  }
+
+  // The first unless the second is a plan that is faster.
+  static Played faster(Played first, Played second) {
+    const auto* plan = std::get_if<RatedPlan>(&first);
+    const auto* other = std::get_if<RatedPlan>(&second);
+    const bool better = other != nullptr && (plan == nullptr || other->iteration < plan->iteration);
+    return better ? std::move(second) : std::move(first);
+  }
+
+  void take(Played played, const Place& place) {
+    const auto* trouble = std::get_if<Infeasible>(&played);
+    if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
+    if (trouble != nullptr) {
+      reject(*trouble);
       --result_.counts.evaluated;
       return;
     }
-    const PlanPrograms& programs = programs_for(priced, plan.strategy);
-    if (splits_backward(plan.strategy.schedule)) {
-      plan.memory = fitter_.memory_of(plan.strategy, programs);
-      if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) {
-        reject(InfeasibleKind::memory, memory_reason(*trouble));
-        --result_.counts.evaluated;
-        return;
-      }
-    }
-    plan.iteration = estimate_iteration(priced, programs, topology);
-    ++result_.counts.estimated;
-    plan.total_time = total_time(job_, plan.strategy.nodes, plan.iteration);
-    plan.cost = cost_of(plan.strategy, plan.iteration, egress_of(priced, topology));
-    if (over_budget(plan.strategy, plan.iteration, plan.cost)) {
-      --result_.counts.evaluated;
-      return;
-    }
-    const Seconds held = stretched(plan.strategy, plan.iteration);
+    auto& rated = std::get<RatedPlan>(played);
+    const Seconds held = player_.stretched(rated.strategy.nodes, rated.iteration);
     best_.add({held.value(),
-               plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
-    rated_.push_back({std::move(plan), held, refined.place()});
+               rated.cost ? rated.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
+    rated_.push_back({std::move(rated), held, place});
+  }
+
+  // Mixes of replicas come after all other candidates: much is found by then.
+  void play_mixes() {
+    MixFitter mixer(book_, fitter_);
+    std::vector<FittedCase> fitted;
+    for (std::uint32_t at = 0; at < mixes_.size(); ++at) {
+      for (const std::uint32_t setting : mixes_[at].settings) fit_mix(mixer, at, setting, fitted);
+    }
+    std::stable_sort(fitted.begin(), fitted.end(),
+                     [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
+    for (FittedCase& each : fitted) {
+      if (!best_.may_matter(each.least)) continue;
+      const auto at = static_cast<std::uint32_t>(space_.cases.size()) + each.at;
+      Played played = player_.play(std::move(each.mix.strategy), std::move(each.mix.memory));
+      if (auto& equal = each.equal) {
+        played =
+            faster(std::move(played), play_if_allowed(std::move(equal->strategy), std::move(equal->memory)));
+      }
+      take(std::move(played), {at, 0, 0, each.setting});
+    }
+  }
+
+  void fit_mix(MixFitter& mixer, std::uint32_t at, std::uint32_t setting, std::vector<FittedCase>& all) {
+    const ReplicaMix& mix = mixes_[at].mix;
+    const auto least_of = [&](Seconds time) {
+      const auto cost = player_.cost(mix.nodes, time);
+      return Least{player_.stretched(mix.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
+    };
+    if (pruning_ &&
+        !best_.may_matter(least_of(mixer.least_time(mix, space_.settings[setting], job_.global_batch)))) {
+      ++result_.counts.pruned;
+      return;
+    }
+    auto fitted = mixer.fit(mix, space_.settings[setting], job_.global_batch);
+    if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
+      if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
+      reject(*trouble);
+      return;
+    }
+    FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
+    if (dropped_by_rule(found.mix.strategy)) return;
+    found.equal = mixer.fit_equal(found.mix);
+    const Seconds least = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
+    found.least = least_of(least);
+    const auto cost = player_.cost(mix.nodes, least);
+    if (const auto obstacle = player_.limit_obstacle(mix.nodes, least, cost)) {
+      reject(InfeasibleKind::budget, *obstacle);
+      return;
+    }
+    ++result_.counts.evaluated;
+    all.push_back(std::move(found));
+  }
+
+  // So far the splits were the better of two.
+  void move_layers() {
+    LayerMover mover(book_, fitter_, player_, rules_);
+    for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
+      Rated& rated = rated_[i];
+      rated.plan = mover.improved(std::move(rated.plan), space_.settings[std::get<3>(rated.place)]);
+      rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
+    }
   }
 
   // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
-  void select() {
+  void select(int top) {
     std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
       return std::pair(a.held, a.place) < std::pair(b.held, b.place);
     });
@@ -408,12 +525,15 @@ class Searcher {
       const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
       points.push_back({to_hours(plan.total_time), dollars});
     }
-    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
     for (std::size_t i = 0; i < rated_.size(); ++i) {
-      RatedPlan& plan = rated_[i].plan;
-      plan.among_fastest = i < static_cast<std::size_t>(job_.top);
-      if (plan.among_fastest || plan.on_front) result_.plans.push_back(std::move(plan));
+      rated_[i].plan.among_fastest = i < static_cast<std::size_t>(top);
+      rated_[i].plan.on_front = false;
     }
+    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
+    const auto last = std::remove_if(rated_.begin(), rated_.end(), [](const Rated& rated) {
+      return !rated.plan.among_fastest && !rated.plan.on_front;
+    });
+    rated_.erase(last, rated_.end());
   }
 
   const SearchJob& job_;
@@ -422,6 +542,7 @@ class Searcher {
   PriceBook& book_;
   const SearchProgress& progress_;
   StageFitter fitter_;
+  PlanPlayer player_;
   LayerLimits limits_;
   TimeBounds bounds_;
   SearchResult result_;
@@ -433,21 +554,14 @@ class Searcher {
   std::vector<Coarse> kept_;
   StageCounts kept_counts_;  // of each group, for each of kept_
   bool counts_are_kept_ = false;
+  std::vector<MixCase> mixes_;
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
   struct Rated {
     RatedPlan plan;
     Seconds held;  // for one iteration, interruptions included
-    decltype(std::declval<Refined>().place()) place;
+    Place place;
   };
   std::vector<Rated> rated_;
-  struct ProgramKey {
-    ScheduleShape shape;
-    int replicas;
-    bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
-    bool operator==(const ProgramKey&) const = default;
-  };
-  std::vector<std::pair<ProgramKey, PlanPrograms>> programs_;  // a few, oldest first
-  std::map<std::vector<int>, Topology> topologies_;
 };
 
 // Groups that nobody has said the price of.

@@ -110,6 +110,12 @@ std::string stages_text(const ClusterSpec& cluster, const ParallelStrategy& stra
   });
 }
 
+std::string tensor_text(const ParallelStrategy& strategy) {
+  std::vector<int> tensors;
+  for (const StageDevices& stage : strategy.stages) tensors.push_back(stage.tensor);
+  return folded(tensors, "/", [](int tensor, std::size_t) { return std::to_string(tensor); });
+}
+
 std::string layers_text(const ParallelStrategy& strategy) {
   std::vector<int> counts;
   for (const LayerRange& part : strategy.parts) counts.push_back(part.count);
@@ -198,7 +204,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
         {std::to_string(rank),
          stages_text(report.job->cluster, strategy),
          layers_text(strategy),
-         std::to_string(strategy.tensor(0)),
+         tensor_text(strategy),
          std::to_string(strategy.context),
          std::to_string(strategy.data),
          std::to_string(strategy.chunks),
@@ -270,7 +276,7 @@ Table csv_table(const SearchReport& report) {
                           stages_text(report.job->cluster, strategy),
                           layers_text(strategy),
                           std::to_string(strategy.gpus()),
-                          std::to_string(strategy.tensor(0)),
+                          tensor_text(strategy),
                           std::to_string(strategy.pipeline),
                           std::to_string(strategy.data),
                           std::to_string(strategy.context),

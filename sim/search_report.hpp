@@ -38,6 +38,8 @@ struct SearchReport {
 std::string stages_text(const ClusterSpec&, const ParallelStrategy&);
 // "8x9,10,10": layers of each stage, repeats folded.
 std::string layers_text(const ParallelStrategy&);
+// "4", or "8/4" where stages differ, in their order.
+std::string tensor_text(const ParallelStrategy&);
 
 // Ranks of the plans that answer the two questions of a budget owner, among those within budget and deadline;
 // equal ones: the first. Absent where no price is known.

@@ -39,9 +39,9 @@ bool may_beat_its_price(const NodeGroup& group, const Ways& ways) {
   return leaves_node && group.nics_per_node < group.gpus_per_node;
 }
 
-// Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the GPU
-// go through a stretch side by side, so that it is their sums that count, and either is below the time. `own`:
-// of the GPU alone.
+// Seconds of a pass through each layer at least, whichever stretch of layers it is part of: the host and the
+// GPU go through a stretch side by side, so that it is their sums that count, and either is below the time.
+// `own`: of the GPU alone.
 std::vector<double> part_floor(const std::vector<double>& times, const std::vector<double>& own) {
   double host = kNever;  // of a layer it is slower with than the GPU
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -53,14 +53,7 @@ std::vector<double> part_floor(const std::vector<double>& times, const std::vect
   return std::vector<double>(times.size(), host);
 }
 
-struct BlockTimes {
-  std::vector<double> forward, backward;
-};
-
-// The first has the embedding with it and the last the head.
 BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& ways, Recompute recompute) {
-  // How many layers `block` repeats depends on how many there are in a part.
-  if (recompute.method == RecomputeMethod::block) recompute = {};
   const ShardCost& cost = book.shard(key);
   const int layers = book.model().layer_count();
   BlockTimes times, own;
@@ -79,7 +72,8 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     if (recompute.granularity == RecomputeGranularity::full) backward += forward;
     if (recompute.granularity == RecomputeGranularity::selective)
       backward += cost.before[i + 1].attention_core - cost.before[i].attention_core;
-    for (const BlockCost* end : {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
+    for (const BlockCost* end :
+         {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
       if (end == nullptr) continue;
       forward += end->forward;
       backward += end->backward;
@@ -113,7 +107,7 @@ PartTimes least_times(PartTimes times, const NodeGroup& group, const Ways& ways)
 
 ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
   return {.group = group,
-          .tensor = ways.tensor,
+          .tensor = ways.tensor_of(group),
           .context = ways.context,
           .expert = ways.expert,
           .micro_batch = setting.micro_batch,
@@ -144,8 +138,8 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   }
   const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
   const int used_nodes = (copies + each - 1) / each;
-  // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than inside one
-  // only where NICs are slower than the links there.
+  // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than inside
+  // one only where NICs are slower than the links there.
   if (used_nodes == 1 && setting.order != RankOrder::cp_dp_pp) return {};
   const auto seconds = [&](double bytes) {
     if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
@@ -160,7 +154,8 @@ LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   return {seconds(held * 2 * gradient), 0};
 }
 
-TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic, const Pipeline& pipeline)
+TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic,
+                     const Pipeline& pipeline)
     : pipeline_(pipeline) {
   std::vector<double> gathered, both;
   double gathered_share = kNever;  // of the work of the model
@@ -238,8 +233,41 @@ double TimeBound::spread(const StageCounts& stages) const {
   return std::max(reduced, closed_ ? kRounding * least_excess(stages).time : time(gathered_, stages));
 }
 
-// An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all of
-// it, each group more takes from the work of all or adds to it.
+// Stages that are at work all the time hold no less than ones that wait; so do more of them.
+double TimeBound::spread_within(const StageCounts& most) const {
+  double held = 0;
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    held += most[g] / reduced_.whole[g];
+  }
+  return kRounding * pipeline_.microbatches * std::max(reduced_.share / held, reduced_.largest);
+}
+
+// Stages that are at work all the time take M x share / (sum of stages / work), at the sum of their rates: a
+// ratio of sums, which is least with as much as possible on the groups that are cheapest for their work.
+double TimeBound::least_money(const StageCounts& least, const StageCounts& most,
+                              const std::vector<double>& dollars_per_second) const {
+  double rate = 0, held = 0;
+  std::vector<std::pair<double, std::size_t>> cheapest_first;
+  for (const int group : fastest_first_) {
+    const auto g = static_cast<std::size_t>(group);
+    rate += least[g] * dollars_per_second[g];
+    held += least[g] / reduced_.whole[g];
+    cheapest_first.emplace_back(dollars_per_second[g] * reduced_.whole[g], g);
+  }
+  std::sort(cheapest_first.begin(), cheapest_first.end());
+  double ratio = held > 0 ? rate / held : kNever;
+  for (const auto& [price, g] : cheapest_first) {
+    if (most[g] == least[g]) continue;
+    rate += (most[g] - least[g]) * dollars_per_second[g];
+    held += (most[g] - least[g]) / reduced_.whole[g];
+    ratio = std::min(ratio, rate / held);
+  }
+  return kRounding * pipeline_.microbatches * reduced_.share * ratio;
+}
+
+// An excess holds excess / (weight x work) of the model on a stage. Of the first groups that could hold all
+// of it, each group more takes from the work of all or adds to it.
 TimeBound::Excess TimeBound::least_excess(const StageCounts& stages) const {
   Excess best{kNever, kNever};
   double held = 0, inverse = 0;  // at a second of excess
@@ -272,8 +300,8 @@ double TimeBound::time_with(double excess, const StageCounts& stages) const {
   return time;
 }
 
-// Raises an excess, layer by layer, until all layers are held. Which group is where is not known: each may have
-// the places of the most layers.
+// Raises an excess, layer by layer, until all layers are held. Which group is where is not known: each may
+// have the places of the most layers.
 double TimeBound::whole_layer_excess(double excess, const StageCounts& stages) const {
   const int all = std::accumulate(stages.begin(), stages.end(), 0);
   while (true) {
@@ -332,9 +360,20 @@ TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t glob
                                 [&](int shape) { return shape == book.model().layers.front(); })),
       global_batch_(global_batch) {}
 
+const BlockTimes& TimeBounds::blocks(const ShardKey& shard, const Ways& of_group, Recompute recompute) {
+  // How many layers `block` repeats depends on how many there are in a part.
+  if (recompute.method == RecomputeMethod::block) recompute = {};
+  const BlockKey key{shard, recompute.granularity};
+  const auto found = blocks_.find(key);
+  if (found != blocks_.end()) return found->second;
+  return blocks_.emplace(key, block_times(book_, shard, of_group, recompute)).first->second;
+}
+
 const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& group_fits,
                                    const Setting& setting) {
-  const RateKey key{shard_key(0, ways, setting), group_fits,
+  std::vector<ShardKey> shards;
+  for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) shards.push_back(shard_key(g, ways, setting));
+  const RateKey key{shards, group_fits,
                     setting.recompute.method == RecomputeMethod::block ? RecomputeGranularity::none
                                                                        : setting.recompute.granularity};
   const auto found = rates_.find(key);
@@ -345,8 +384,7 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
     rates.blocks.emplace_back(book_.model().layers.size(), kNever);
     if (layers_alike_) rates.layer.push_back(kNever);
     if (group_fits[g] == 0) continue;
-    const ShardKey shard = shard_key(static_cast<int>(g), ways, setting);
-    const BlockTimes times = block_times(book_, shard, ways, setting.recompute);
+    const BlockTimes& times = blocks(shards[g], ways.of_group(static_cast<int>(g)), setting.recompute);
     add_shares(rates, times);
     for (std::size_t i = 0; i < times.forward.size(); ++i)
       rates.blocks[g][i] = times.forward[i] + times.backward[i];
@@ -368,7 +406,8 @@ TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fit
     if (group_fits[g] == 0) continue;
     traffic[g] = {kNever, kNever};
     for (const Setting& setting : settings) {
-      const LayerTraffic least = least_traffic(book_, static_cast<int>(g), ways, setting);
+      const int group = static_cast<int>(g);
+      const LayerTraffic least = least_traffic(book_, group, ways.of_group(group), setting);
       traffic[g].reduced = std::min(traffic[g].reduced, least.reduced);
       traffic[g].gathered = std::min(traffic[g].gathered, least.gathered);
     }

@@ -16,6 +16,11 @@ struct LayerTraffic {
   double gathered = 0;  // parameters, when all stages have done all that
 };
 
+// Seconds of one microbatch through each layer; the first has the embedding with it and the last the head.
+struct BlockTimes {
+  std::vector<double> forward, backward;
+};
+
 // What layers cost a stage for one microbatch, at least, whichever stretch of them it holds. Infinite where a
 // group may hold no stage. Where layers differ, `layer` is empty.
 struct WorkRates {
@@ -28,20 +33,21 @@ struct WorkRates {
 };
 
 // The bound for one setting on some ways, as a function of the stages of each group. However the layers are
-// split, a stage works on every microbatch, after the first microbatch has passed the stages above it; then its
-// gradients are reduced, while those of schedules that pass gradients up return through the stages above; then
-// its parameters are gathered. For every stage
+// split, a stage works on every microbatch, after the first microbatch has passed the stages above it; then
+// its gradients are reduced, while those of schedules that pass gradients up return through the stages above;
+// then its parameters are gathered. For every stage
 //
 //   T >= fill x (work above) + M x (its own work) + (its gathering),
 //   T >= fill x (forwards above) + M x (its own work) + (its reduction and gathering).
 //
 // Loads that make all of these equal are u_s = T (1 - fill / M)^s; they cannot hold more than the model has,
-// with the fastest GPUs in front. Of 1f1b and gpipe more is known, from pipeline_time.hpp: with k stages behind,
+// with the fastest GPUs in front. Of 1f1b and gpipe more is known, from pipeline_time.hpp: with k stages
+// behind,
 //
 //   T >= (work of all) + (M - 1 - k x (its forwards' share)) x (its own work) + (its gathering),
 //
-// which bounds every load for a given T less the work of all; and that is least with as much as possible on the
-// fastest GPUs. Where all layers are alike, whole layers bound both too.
+// which bounds every load for a given T less the work of all; and that is least with as much as possible on
+// the fastest GPUs. Where all layers are alike, whole layers bound both too.
 class TimeBound {
  public:
   struct Pipeline {
@@ -56,14 +62,20 @@ class TimeBound {
   // Seconds of an iteration at least: by spreading the model perfectly, and, dearer to ask, by whole layers.
   [[nodiscard]] double spread(const StageCounts&) const;
   [[nodiscard]] double whole_layers(const StageCounts&) const;
+  // Not above `spread` of any counts up to these.
+  [[nodiscard]] double spread_within(const StageCounts& most) const;
+  // Money of an iteration at least, with counts between these, where a stage of a group costs so much a
+  // second.
+  [[nodiscard]] double least_money(const StageCounts& least, const StageCounts& most,
+                                   const std::vector<double>& dollars_per_second) const;
 
  private:
   // By loads that fall from stage to stage.
   struct Falling {
-    std::vector<double> whole;       // [group] s of the model on one stage, a microbatch
+    std::vector<double> whole;        // [group] s of the model on one stage, a microbatch
     std::vector<double> loads = {0};  // [p]: of the first p stages together, the first one's being 1
-    double share = 0;                // sum over blocks of the least share of `whole` it is on any group
-    double largest = 0;              // block, s a microbatch on the group that is fastest with it
+    double share = 0;                 // sum over blocks of the least share of `whole` it is on any group
+    double largest = 0;               // block, s a microbatch on the group that is fastest with it
   };
   [[nodiscard]] Falling falling(const WorkRates&, const std::vector<double>& once, double fill) const;
   [[nodiscard]] double time(const Falling&, const StageCounts&) const;
@@ -82,11 +94,11 @@ class TimeBound {
   std::vector<double> layer_;  // [group] s, with gathering and reduction
   // Of 1f1b and gpipe.
   bool closed_ = false;
-  std::vector<double> work_;          // [group] s of the model
+  std::vector<double> work_;           // [group] s of the model
   std::vector<double> work_of_layer_;  // [group] s
-  double share_ = 0;                  // as Falling::share
-  std::vector<double> weight_;        // [k stages behind] s a second of own work
-  std::vector<double> behind_ = {0};  // [k]: sum of 1 / weight_ of fewer than k behind
+  double share_ = 0;                   // as Falling::share
+  std::vector<double> weight_;         // [k stages behind] s a second of own work
+  std::vector<double> behind_ = {0};   // [k]: sum of 1 / weight_ of fewer than k behind
 };
 
 // Times of a part that no plan with such ways beats on a group. Prices assume that all GPUs of a node use its
@@ -97,9 +109,9 @@ PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
 // Of the stages that such candidates have on a group.
 ShardKey shard_key(int group, const Ways&, const Setting&);
 
-// The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N
-// parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts are
-// spread.
+// The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of
+// N parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts
+// are spread.
 LayerTraffic least_traffic(const PriceBook&, int group, const Ways&, const Setting&);
 
 // Makes bounds from a price book; keeps what several share.
@@ -111,8 +123,10 @@ class TimeBounds {
                   const std::vector<Setting>& settings);
 
  private:
-  // The shard of any of its groups, and what is recomputed.
-  using RateKey = std::tuple<ShardKey, std::vector<char>, RecomputeGranularity>;
+  // The shards of its groups, those that fit, and what is recomputed.
+  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, RecomputeGranularity>;
+  using BlockKey = std::pair<ShardKey, RecomputeGranularity>;
+  const BlockTimes& blocks(const ShardKey&, const Ways& of_group, Recompute);
   const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
 
   const PriceBook& book_;
@@ -120,6 +134,7 @@ class TimeBounds {
   bool layers_alike_;
   std::int64_t global_batch_;
   std::map<RateKey, WorkRates> rates_;
+  std::map<BlockKey, BlockTimes> blocks_;
 };
 
 }  // namespace orrery

@@ -122,6 +122,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   // Another program beside Megatron's in the same tables.
   if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
+  if (result.trust.new_kernels) result.kind += " new kernels";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");

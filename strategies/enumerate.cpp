@@ -9,6 +9,10 @@
 namespace orrery {
 namespace {
 
+// With more groups or GPUs the tensor ways of each would make more choices than anybody waits for.
+constexpr std::size_t kMostGroupsApart = 4;
+constexpr std::int64_t kMostGpusApart = 128;
+
 std::vector<int> divisors(std::int64_t number, std::int64_t most) {
   std::vector<int> found;
   for (std::int64_t i = 1; i <= most && i <= number; ++i) {
@@ -37,10 +41,41 @@ Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
   return std::nullopt;
 }
 
+// Of every group, each once.
+std::vector<int> tensor_choices(const Ways& ways) {
+  std::vector<int> choices{ways.tensor};
+  for (const int tensor : ways.tensors) {
+    if (std::find(choices.begin(), choices.end(), tensor) == choices.end()) choices.push_back(tensor);
+  }
+  return choices;
+}
+
 // Two blocks for each context rank, so that causal work is equal; a share for each tensor rank.
 bool sequence_divides(std::int64_t sequence, const Ways& ways, bool sequence_parallel) {
   if (ways.context > 1 && sequence % (2 * std::int64_t{ways.context}) != 0) return false;
-  return !sequence_parallel || sequence / ways.context % ways.tensor == 0;
+  const std::vector<int> tensors = tensor_choices(ways);
+  return !sequence_parallel || std::all_of(tensors.begin(), tensors.end(),
+                                           [&](int tensor) { return sequence / ways.context % tensor == 0; });
+}
+
+// Every choice of unequal tensor ways for the groups.
+std::vector<std::vector<int>> unequal_tensors(std::size_t groups, const std::vector<int>& choices) {
+  std::vector<std::vector<int>> all{{}};
+  for (std::size_t group = 0; group < groups; ++group) {
+    std::vector<std::vector<int>> longer;
+    for (const std::vector<int>& begun : all) {
+      for (const int tensor : choices) {
+        longer.push_back(begun);
+        longer.back().push_back(tensor);
+      }
+    }
+    all = std::move(longer);
+  }
+  const auto equal = [](const std::vector<int>& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [&](int tensor) { return tensor == tensors.front(); });
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), equal), all.end());
+  return all;
 }
 
 // Dense layers have nothing to spread; a model of dense layers alone has no experts at all.
@@ -74,48 +109,85 @@ int Allocation::stages() const {
                          [](int sum, const auto& run) { return sum + run.second; });
 }
 
-std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space, std::int64_t global_batch) {
+std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
+                           std::int64_t global_batch) {
   std::int64_t most_gpus = 0;
   for (const NodeGroup& group : cluster.groups) most_gpus = std::max(most_gpus, gpus_of(group));
   most_gpus = std::min(most_gpus, space.most_gpus);
   std::vector<Ways> all;
   const std::vector<int> data_ways = divisors(global_batch, most_gpus);
-  for (const int tensor : space.tensor) {
+  const auto add = [&](int tensor, const std::vector<int>& tensors) {
     for (const int context : space.context) {
       for (const int expert : space.expert) {
         for (const int data : data_ways) {
-          const Ways ways{tensor, context, expert, data};
-          if (ways.gpus_of_stage() <= most_gpus) all.push_back(ways);
+          if (std::int64_t{tensor} * context * data > most_gpus) break;
+          all.push_back({tensor, context, expert, data, tensors});
         }
       }
     }
+  };
+  for (const int tensor : space.tensor) add(tensor, {});
+  if (!space.tensor_by_group || mode == SearchMode::homogeneous) return all;
+  std::int64_t gpus = 0;
+  for (const NodeGroup& group : cluster.groups) gpus += gpus_of(group);
+  if (cluster.groups.size() > kMostGroupsApart || gpus > kMostGpusApart) return all;
+  for (const std::vector<int>& tensors : unequal_tensors(cluster.groups.size(), space.tensor)) {
+    add(*std::max_element(tensors.begin(), tensors.end()), tensors);
   }
   return all;
 }
 
 void for_each_stage_counts(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
                            const Ways& ways, const std::function<void(const StageCounts&)>& visit) {
-  const std::int64_t unit = ways.gpus_of_stage();
-  const auto most = static_cast<int>(std::min<std::int64_t>(space.most_stages, space.most_gpus / unit));
-  std::vector<int> steps, caps;
-  for (const NodeGroup& group : cluster.groups) {
-    steps.push_back(full_node_step(group, unit));
-    caps.push_back(static_cast<int>(std::min<std::int64_t>(most, gpus_of(group) / unit)));
-  }
-  StageCounts stages(caps.size(), 0);
-  const std::function<void(std::size_t, int)> fill = [&](std::size_t group, int used) {
-    if (group == caps.size()) {
-      if (used > 0) visit(stages);
+  const StageGrid grid = stage_grid(cluster, space, ways);
+  StageCounts stages(grid.caps.size(), 0);
+  const std::function<void(std::size_t, int, std::int64_t)> fill = [&](std::size_t group, int used,
+                                                                       std::int64_t gpus) {
+    if (group == grid.caps.size()) {
+      if (used > 0 && at_home(ways, stages)) visit(stages);
       return;
     }
     const bool alone = mode == SearchMode::homogeneous && used > 0;
-    const int cap = alone ? 0 : std::min(caps[group], most - used);
-    for (stages[group] = 0; stages[group] <= cap; stages[group] += steps[group]) {
-      fill(group + 1, used + stages[group]);
+    const std::int64_t room = (space.most_gpus - gpus) / grid.gpus[group];
+    const int cap = alone ? 0
+                          : static_cast<int>(std::min<std::int64_t>(
+                                std::min(grid.caps[group], space.most_stages - used), room));
+    for (stages[group] = 0; stages[group] <= cap; stages[group] += grid.steps[group]) {
+      fill(group + 1, used + stages[group], gpus + stages[group] * grid.gpus[group]);
     }
     stages[group] = 0;
   };
-  fill(0, 0);
+  fill(0, 0, 0);
+}
+
+bool at_home(const Ways& ways, const StageCounts& stages) {
+  if (ways.tensors.empty()) return true;
+  int first = 0, unused = 0;  // tensor ways; 0: none yet
+  bool differ = false;
+  for (std::size_t group = 0; group < stages.size(); ++group) {
+    const int tensor = ways.tensors[group];
+    if (stages[group] == 0) {
+      if (unused != 0 && unused != tensor) return false;
+      unused = tensor;
+      continue;
+    }
+    if (first == 0) first = tensor;
+    differ = differ || tensor != first;
+  }
+  return differ && (unused == 0 || unused == first);
+}
+
+StageGrid stage_grid(const ClusterSpec& cluster, const SearchSpace& space, const Ways& ways) {
+  StageGrid grid;
+  for (int group = 0; group < static_cast<int>(cluster.groups.size()); ++group) {
+    const NodeGroup& nodes = cluster.groups[static_cast<std::size_t>(group)];
+    const std::int64_t gpus = ways.gpus_of_stage(group);
+    grid.gpus.push_back(gpus);
+    grid.steps.push_back(full_node_step(nodes, gpus));
+    grid.caps.push_back(static_cast<int>(
+        std::min<std::int64_t>(space.most_stages, std::min(gpus_of(nodes), space.most_gpus) / gpus)));
+  }
+  return grid;
 }
 
 std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
@@ -123,7 +195,8 @@ std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const St
   for (std::size_t group = 0; group < stages.size(); ++group) {
     const NodeGroup& spec = cluster.groups[group];
     const std::int64_t used =
-        (stages[group] * ways.gpus_of_stage() + spec.gpus_per_node - 1) / spec.gpus_per_node;
+        (stages[group] * ways.gpus_of_stage(static_cast<int>(group)) + spec.gpus_per_node - 1) /
+        spec.gpus_per_node;
     nodes.push_back(std::max(static_cast<int>(used), spec.count.minimum));
   }
   return nodes;
@@ -137,7 +210,7 @@ std::vector<Allocation> orders(const ClusterSpec& cluster, const Ways& ways, con
   std::vector<Allocation> all;
   const std::vector<int> nodes = nodes_of(cluster, ways, stages);
   do {
-    all.push_back({ways.tensor, ways.context, ways.expert, ways.data, {}, nodes});
+    all.push_back({ways.tensor, ways.context, ways.expert, ways.data, {}, nodes, ways.tensors});
     for (const int group : order) {
       all.back().runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
     }
@@ -206,7 +279,9 @@ Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t se
   }
   if (ways.data % ways.expert != 0) return "expert ways do not divide the data ways";
   for (const LayerShape& shape : model.shapes) {
-    if (auto obstacle = tensor_obstacle(shape, ways.tensor)) return obstacle;
+    for (const int tensor : tensor_choices(ways)) {
+      if (auto obstacle = tensor_obstacle(shape, tensor)) return obstacle;
+    }
   }
   if (!experts_divide(model, ways.expert)) return "experts do not divide";
   return std::nullopt;
@@ -231,6 +306,7 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
 }
 
 Obstacle group_obstacle(const NodeGroup& group, const Ways& ways) {
+  ORRERY_ENSURE(ways.tensors.empty());
   const std::int64_t lanes = std::int64_t{ways.tensor} * ways.context;
   if (ways.tensor > group.gpus_per_node) return "a tensor group larger than a node";
   if (group.gpus_per_node % lanes != 0 && lanes % group.gpus_per_node != 0)
@@ -264,7 +340,7 @@ Obstacle shape_obstacle(const ModelSpec& model, const ClusterSpec& cluster, cons
   if (auto obstacle = ways_obstacle(model, ways, sequence)) return obstacle;
   if (auto obstacle = setting_obstacle(model, ways, setting, global_batch, sequence)) return obstacle;
   for (const auto& [group, stages] : allocation.runs) {
-    if (auto obstacle = group_obstacle(cluster.groups[static_cast<std::size_t>(group)], ways))
+    if (auto obstacle = group_obstacle(cluster.groups[static_cast<std::size_t>(group)], ways.of_group(group)))
       return obstacle;
   }
   if (auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) return obstacle;
@@ -295,7 +371,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.order = setting.order;
   for (const auto& [group, stages] : allocation.runs) {
     strategy.stages.insert(strategy.stages.end(), static_cast<std::size_t>(stages),
-                           {group, allocation.tensor});
+                           {group, allocation.ways().tensor_of(group)});
   }
   strategy.nodes = allocation.nodes;
   return strategy;

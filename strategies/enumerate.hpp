@@ -17,14 +17,23 @@ namespace orrery {
 enum class SearchMode { homogeneous, heterogeneous, cost };
 std::string_view to_text(SearchMode);
 
-// The degrees that all stages share.
+// The degrees that all stages share, or all stages of one group.
 struct Ways {
-  int tensor = 1;
+  int tensor = 1;  // of the stages that have the most
   int context = 1;
   int expert = 1;
   int data = 1;
+  std::vector<int> tensors = {};  // [group], where groups differ; empty: `tensor` in all
+
+  [[nodiscard]] int tensor_of(int group) const {
+    return tensors.empty() ? tensor : tensors[static_cast<std::size_t>(group)];
+  }
+  // As the stages of a group see them.
+  [[nodiscard]] Ways of_group(int group) const { return {tensor_of(group), context, expert, data, {}}; }
   // GPUs of a stage in all its replicas; may be more than 32 bits count.
-  [[nodiscard]] std::int64_t gpus_of_stage() const { return std::int64_t{tensor} * context * data; }
+  [[nodiscard]] std::int64_t gpus_of_stage(int group) const {
+    return std::int64_t{tensor_of(group)} * context * data;
+  }
 };
 
 // How many GPUs of which group each stage gets. The stages of one group are neighbours.
@@ -35,9 +44,10 @@ struct Allocation {
   int data = 1;
   std::vector<std::pair<int, int>> runs;  // (group, stages) in pipeline order
   std::vector<int> nodes;                 // of each group, used or paid for
+  std::vector<int> tensors = {};          // as in Ways
 
   [[nodiscard]] int stages() const;
-  [[nodiscard]] Ways ways() const { return {tensor, context, expert, data}; }
+  [[nodiscard]] Ways ways() const { return {tensor, context, expert, data, tensors}; }
 };
 
 // What is the same for all stages.
@@ -55,17 +65,30 @@ struct Setting {
 };
 
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways
-// divide `global_batch`. In a fixed order.
-std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, std::int64_t global_batch);
+// divide `global_batch`. Then, where plans may mix groups and the space lets them differ, those with unequal
+// tensor ways: in clusters of up to four groups and 128 GPUs. In a fixed order.
+std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, SearchMode, std::int64_t global_batch);
 
 // Stages of each group of the cluster.
 using StageCounts = std::vector<int>;
 
 // Calls visit(counts) for every way to give up to `space.most_stages` stages to the groups, at least one in
 // all, within their largest counts and `space.most_gpus`, so that no node has an idle GPU beside a busy one.
-// homogeneous: one group a plan. In a fixed order.
+// homogeneous: one group a plan. Counts that use no two groups of unequal tensor ways belong to the ways
+// where all are equal, and groups without stages have the ways of the first that has some, so that no plan
+// comes twice. In a fixed order.
 void for_each_stage_counts(const ClusterSpec&, const SearchSpace&, SearchMode, const Ways&,
                            const std::function<void(const StageCounts&)>& visit);
+
+// What bounds the stages of each group: they come in steps, that no node has an idle GPU beside a busy one.
+struct StageGrid {
+  std::vector<std::int64_t> gpus;  // of a stage in all its replicas
+  std::vector<int> steps, caps;
+};
+StageGrid stage_grid(const ClusterSpec&, const SearchSpace&, const Ways&);
+
+// Whether counts belong to ways with unequal tensor ways rather than to others: see for_each_stage_counts.
+bool at_home(const Ways&, const StageCounts&);
 
 // Nodes of each group that such a plan uses or pays for: groups with a fixed count are paid for whether used
 // or not.
@@ -84,7 +107,7 @@ using Obstacle = std::optional<std::string_view>;
 Obstacle ways_obstacle(const ModelSpec&, const Ways&, std::int64_t sequence);
 Obstacle setting_obstacle(const ModelSpec&, const Ways&, const Setting&, std::int64_t global_batch,
                           std::int64_t sequence);
-Obstacle group_obstacle(const NodeGroup&, const Ways&);
+Obstacle group_obstacle(const NodeGroup&, const Ways& of_group);
 Obstacle stages_obstacle(const ModelSpec&, const Setting&, int stages, std::int64_t microbatches);
 // A rank order that numbers ranks as the default does.
 Obstacle order_obstacle(const Setting&, int data, int stages);

@@ -215,6 +215,17 @@ std::optional<std::vector<LayerRange>> quickest_split(const std::vector<StageLoa
   return best.empty() ? std::move(known) : std::move(best);
 }
 
+std::vector<LayerRange> equal_parts(int layers, int parts) {
+  std::vector<LayerRange> result;
+  if (parts > layers) return result;
+  int next = 0;
+  for (int part = 0; part < parts; ++part) {
+    result.push_back({next, layers / parts + (part < layers % parts ? 1 : 0)});
+    next += result.back().count;
+  }
+  return result;
+}
+
 // least[r][n]: the least slowest load of the runs from r on with n layers.
 std::vector<int> equal_split(const std::vector<EqualStages>& runs, int layers) {
   Table least(runs.size() + 1, std::vector<double>(static_cast<std::size_t>(layers) + 1, kImpossible));

@@ -36,6 +36,10 @@ std::optional<std::vector<LayerRange>> least_slowest_split(const std::vector<Sta
 std::optional<std::vector<LayerRange>> quickest_split(const std::vector<StageLoad>& stages,
                                                       const PipelineShape&);
 
+// Layers spread over the parts with at most one between any two, the first ones taking more; at least one a
+// part, or none at all.
+std::vector<LayerRange> equal_parts(int layers, int parts);
+
 // Stages that have as many layers each.
 struct EqualStages {
   int stages = 0;

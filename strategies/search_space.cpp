@@ -127,10 +127,13 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
                    "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "pipeline_model_parallel_size",
                    "schedule", "recompute_granularity", "recompute_method", "recompute_num_layers",
                    "sequence_parallel", "use_distributed_optimizer", "overlap_grad_reduce",
-                   "overlap_param_gather", "use_flash_attn", "use_tp_pp_dp_mapping"});
+                   "overlap_param_gather", "use_flash_attn", "use_tp_pp_dp_mapping", "tensor_by_group",
+                   "mix_replicas"});
   const auto ways = [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostWays)); };
   const auto yes_or_no = [](const YamlValue& item) { return item.boolean(); };
   read_list(root, "tensor_model_parallel_size", space.tensor, ways);
+  if (const auto by_group = root.find("tensor_by_group")) space.tensor_by_group = by_group->boolean();
+  if (const auto mix = root.find("mix_replicas")) space.mix_replicas = mix->boolean();
   read_list(root, "context_parallel_size", space.context, ways);
   read_list(root, "expert_model_parallel_size", space.expert, ways);
   read_list(root, "num_virtual_stages_per_pipeline_rank", space.chunks, ways);

@@ -12,6 +12,10 @@ namespace orrery {
 
 struct SearchSpace {
   std::vector<int> tensor{1, 2, 4, 8};
+  // Whether stages on GPUs of one node group may have other tensor ways than those on another
+  // (enumerate.hpp).
+  bool tensor_by_group = true;
+  bool mix_replicas = true;  // whether whole replicas may be on unlike GPUs (replica_mixes.hpp)
   std::vector<int> context{1, 2, 4};
   std::vector<int> expert{1};
   std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
@@ -37,8 +41,8 @@ struct SearchSpace {
 // most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
 // range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
 // sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, use_flash_attn,
-// use_tp_pp_dp_mapping (lists of true and false). What is absent keeps its value in `space`. Throws
-// InputError.
+// use_tp_pp_dp_mapping (lists of true and false), tensor_by_group, mix_replicas (true or false). What is
+// absent keeps its value in `space`. Throws InputError.
 SearchSpace read_space(const std::string& path, const SearchSpace& space = {});
 SearchSpace parse_space(std::string_view yaml, const std::string& file, const SearchSpace& space = {});
 SearchSpace parse_space(const YamlValue& map, SearchSpace space = {});

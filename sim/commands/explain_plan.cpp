@@ -29,7 +29,8 @@ std::string seconds_text(Seconds time) {
   return fixed(time.value(), 4) + " s an iteration";
 }
 
-// A row a stage: what fills its GPUs, and where its time goes when it is played.
+// A row a stage, of unlike replicas those of each kind: what fills its GPUs, and where its time goes when it
+// is played, which is a mean over the replicas and says nothing of unlike ones.
 Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vector<StageAccounting>& times) {
   Table table;
   for (const char* name :
@@ -38,9 +39,10 @@ Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vect
     table.columns.push_back({name, Align::right});
   }
   const ParallelStrategy& strategy = plan.strategy;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const auto at = static_cast<std::size_t>(stage);
-    const GpuSpec& gpu = group_of_stage(job.cluster, strategy, stage).gpu;
+  for (std::size_t at = 0; at < plan.memory.size(); ++at) {
+    const int stage = static_cast<int>(at) % strategy.pipeline;
+    const ParallelStrategy alike = strategy.of_kind(static_cast<int>(at) / strategy.pipeline);
+    const GpuSpec& gpu = group_of_stage(job.cluster, alike, stage).gpu;
     int layers = 0;
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) layers += strategy.part(stage, chunk).count;
     std::vector<std::string> row{std::to_string(stage), gpu.name, std::to_string(layers)};
@@ -49,7 +51,7 @@ Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vect
     for (const Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations,
                              memory.total() - named, memory.total(), usable_memory(gpu.memory)})
       row.push_back(fixed(to_gibibytes(part), 1));
-    if (at < times.size()) {
+    if (strategy.replicas.empty() && at < times.size()) {
       const Accounting& mean = times[at].mean;
       for (const Seconds part : {mean.compute, mean.exposed_tp, mean.exposed_p2p, mean.exposed_dp,
                                  mean.bubble_warmup + mean.bubble_steady + mean.bubble_drain})

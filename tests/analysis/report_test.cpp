@@ -56,6 +56,16 @@ TEST_CASE("text of the user cannot become markup") {
   CHECK(report_page(input).find("</script><script>alert") == std::string::npos);
 }
 
+TEST_CASE("of several iterations played, the page shows the time of one and says how much is below") {
+  ReportInput input = sample_report();
+  Trace& trace = input.traces[0].trace;
+  const Seconds steady(0.4 * trace.timeline.makespan);
+  trace.run.push_back({"iteration", to_exact_text(steady)});
+  CHECK(check_page(input, "facts = dict(data['traces'][0]['facts'])\n"
+                          "print(facts['Iteration'], facts['Played below'])") ==
+        to_text(steady) + " " + to_text(Seconds(trace.timeline.makespan)) + "\ngood\n");
+}
+
 TEST_CASE("the numbers of the page are those of the trace") {
   CHECK(check_page(sample_report(), R"(
 assert data["front"] == [0, 1]

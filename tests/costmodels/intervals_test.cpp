@@ -64,8 +64,14 @@ TEST_CASE("kinds with too few groups count together, experts last") {
   RunKind host = dense("f");
   host.host_bound = true;
   CHECK(band_of(groups, host).low == Approx(band_of(groups, dense("f")).low));
+  ResidualGroup unmeasured = group("e", "f", -0.5, 0.05);
+  unmeasured.kind.new_kernels = true;
   groups.push_back(experts);
-  CHECK(band_of(groups, dense("f")).low > 0.9);  // the wild experts do not count among dense models
+  groups.push_back(unmeasured);
+  const TimeBand narrow = band_of(groups, dense("f"));
+  CHECK(
+      (narrow.low > 0.9 && narrow.high < 1.1));  // neither the wild experts nor kernels nobody measured count
+  CHECK(band_of(groups, unmeasured.kind).high > 1.2);  // which, being one group, count with the others
 }
 
 TEST_CASE("nine runs in ten of groups left out lie inside, when groups and runs scatter normally") {

@@ -164,14 +164,52 @@ TEST_CASE("where all lanes are played every tensor rank has its ring") {
   CHECK(c.flows.collective(0).phases.front().flows[4].from == 1);
 }
 
-TEST_CASE("between stages of unequal tensor ways as many lanes send as the smaller has") {
+namespace {
+
+// "0-1: 30": from GPU to GPU, bytes.
+std::vector<std::string> sent(const std::vector<Flow>& flows) {
+  std::vector<std::string> texts;
+  for (const Flow& flow : flows) {
+    texts.push_back(std::to_string(flow.from) + "-" + std::to_string(flow.to) + ": " +
+                    std::to_string(std::lround(flow.payload.value())));
+  }
+  return texts;
+}
+
+// Four tensor ranks (GPUs 0 to 3), then two (4 and 5), then three (8 to 10).
+PricedPlan unequal_plan() {
   PricedPlan plan = full_plan(3, 1, 1, 4);
   plan.gpus[1].resize(2);
+  plan.gpus[2].resize(3);
+  for (BoundaryMessage& boundary : plan.boundaries) boundary.bytes = Bytes(60);
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("whole messages between stages of unequal tensor ways reach every lane, each from one") {
   for (const Folding folding : {Folding::on, Folding::off}) {
-    const Case c(plan, folding);
-    CHECK(c.flows.lanes_each() * static_cast<double>(c.flows.message(0, 0, false).size()) == 2);
-    CHECK(c.flows.message(0, 0, true).size() == c.flows.message(0, 1, false).size());
+    const Case c(unequal_plan(), folding);
+    CHECK(c.flows.lanes_each() == 1);
+    CHECK(sent(c.flows.message(0, 0, false)) == std::vector<std::string>{"0-4: 60", "2-5: 60"});
+    CHECK(sent(c.flows.message(0, 0, true)) ==
+          std::vector<std::string>{"4-0: 60", "4-1: 60", "5-2: 60", "5-3: 60"});
+    CHECK(sent(c.flows.message(0, 1, false)) == std::vector<std::string>{"4-8: 60", "4-9: 60", "5-10: 60"});
   }
+}
+
+// Of 240 bytes each of four lanes holds 60 and each of two 120. Of 120 bytes each of two holds 60 and each of
+// three 40: the second of the three has the last 20 of the first's and the first 20 of the second's.
+TEST_CASE("shards go where they are needed, whatever the tensor ways of the two stages") {
+  PricedPlan plan = unequal_plan();
+  for (BoundaryMessage& boundary : plan.boundaries) boundary.in_shards = true;
+  const Case c(plan);
+  CHECK(sent(c.flows.message(0, 0, false)) ==
+        std::vector<std::string>{"0-4: 60", "1-4: 60", "2-5: 60", "3-5: 60"});
+  CHECK(sent(c.flows.message(0, 0, true)) ==
+        std::vector<std::string>{"4-0: 60", "4-1: 60", "5-2: 60", "5-3: 60"});
+  CHECK(sent(c.flows.message(0, 1, false)) ==
+        std::vector<std::string>{"4-8: 40", "4-9: 20", "5-9: 20", "5-10: 40"});
 }
 
 TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {

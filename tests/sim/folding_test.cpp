@@ -86,6 +86,22 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
   CHECK(fewer_lanes > 45);
 }
 
+TEST_CASE("replicas fold where stages have unequal tensor ways too") {
+  int folded = 0;
+  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+    RandomPlan drawn = random_symmetric_plan(seed, Contention::shared);
+    const auto lanes = drawn.plan.gpus.front().size();
+    drawn = with_unequal_tensor(std::move(drawn), seed);
+    const bool unequal = std::any_of(drawn.plan.gpus.begin(), drawn.plan.gpus.end(),
+                                     [&](const auto& gpus) { return gpus.size() != lanes; });
+    if (!unequal || folding_period(drawn.plan, drawn.topology) == drawn.plan.replicas) continue;
+    ++folded;
+    INFO(drawn.text);
+    CHECK(difference(drawn) < 1e-9);
+  }
+  CHECK(folded > 5);
+}
+
 TEST_CASE("replicas that differ are all played") {
   RandomPlan drawn = random_symmetric_plan(1, Contention::shared);
   for (std::uint32_t seed = 2; folding_period(drawn.plan, drawn.topology) == drawn.plan.replicas; ++seed) {

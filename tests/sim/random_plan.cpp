@@ -308,6 +308,26 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
   return drawn;
 }
 
+RandomPlan with_unequal_tensor(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0x7E25);
+  PricedPlan& plan = drawn.plan;
+  for (BoundaryMessage& boundary : plan.boundaries) boundary.in_shards = draw.coin();
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const int tensor = tensor_ways(plan, stage);
+    if (tensor % 2 != 0 || draw.coin()) continue;
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      std::vector<int>& lanes = plan.gpus[static_cast<std::size_t>(replica * plan.stages() + stage)];
+      std::vector<int> left;
+      for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+        if (static_cast<int>(lane) % tensor < tensor / 2) left.push_back(lanes[lane]);
+      }
+      lanes = std::move(left);
+    }
+    drawn.text += " half the tensor ranks in stage " + std::to_string(stage);
+  }
+  return drawn;
+}
+
 RandomPlan without_latency(RandomPlan drawn) {
   ClusterSpec cluster = drawn.topology.cluster();
   for (NodeGroup& group : cluster.groups)

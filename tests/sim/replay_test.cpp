@@ -157,6 +157,7 @@ TEST_CASE("the estimate equals the replay where nothing contends, on random plan
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     RandomPlan drawn = with_overlaps(random_plan(seed, Contention::ideal), seed);
     if (seed % 3 > 0) drawn = with_group_calls(std::move(drawn), seed);
+    if (seed % 3 == 0) drawn = with_unequal_tensor(std::move(drawn), seed);
     drawn = with_unequal_replicas(std::move(drawn), seed);
     INFO(drawn.text);
     const test::PlayedTimes estimate = test::estimated(drawn.plan, drawn.topology);

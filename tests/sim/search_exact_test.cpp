@@ -2,13 +2,17 @@
 // that prunes, of one that does not, and of brute force.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "analysis/pareto.hpp"
 #include "costmodels/estimate.hpp"
 #include "sim/best_plans.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
+#include "sim/layer_mover.hpp"
+#include "sim/mix_fitter.hpp"
 #include "sim/search.hpp"
+#include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/random_schedule.hpp"
@@ -102,7 +106,7 @@ std::string describe(const SearchJob& job) {
 // Every candidate that has a shape, fitted or not.
 template <class Visit>
 void for_each_candidate(const SearchJob& job, Visit visit) {
-  for (const Ways& ways : all_ways(job.cluster, job.space, job.global_batch)) {
+  for (const Ways& ways : all_ways(job.cluster, job.space, job.mode, job.global_batch)) {
     for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
       for (const Allocation& allocation : orders(job.cluster, ways, stages)) {
         for (const Setting& setting : settings(job.space)) {
@@ -115,6 +119,16 @@ void for_each_candidate(const SearchJob& job, Visit visit) {
   }
 }
 
+template <class Visit>
+void for_each_mix(const SearchJob& job, Visit visit) {
+  for (const ReplicaMix& mix : replica_mixes(job.cluster, job.space, job.mode, job.global_batch)) {
+    for (const Setting& setting : settings(job.space)) {
+      if (!mix_obstacle(job.model, job.cluster, mix, setting, job.global_batch, job.sequence))
+        visit(mix, setting);
+    }
+  }
+}
+
 Seconds played(const PriceBook& book, const ParallelStrategy& strategy) {
   const Topology topology(book.cluster(), strategy.nodes);
   const PricedPlan priced = book.price(strategy, topology);
@@ -123,36 +137,97 @@ Seconds played(const PriceBook& book, const ParallelStrategy& strategy) {
 
 using Found = std::vector<std::pair<double, ParallelStrategy>>;
 
+struct Tried {
+  RatedPlan plan;
+  Setting setting;
+};
+
 Found found(const SearchResult& result) {
   Found plans;
   for (const RatedPlan& plan : result.plans) plans.emplace_back(plan.iteration.value(), plan.strategy);
   return plans;
 }
 
-// The fastest and the front, by playing everything that fits.
-Found brute_force(const SearchJob& job, const PriceBook& book) {
-  Found all;
-  StageFitter fitter(book);
-  for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
-    ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
-    if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
-    all.emplace_back(played(book, strategy).value(), strategy);
-  });
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+struct Fitting {
+  std::size_t unequal = 0;  // plans of unequal tensor ways
+  std::size_t mixed = 0;    // mixes of replicas
+  std::size_t equal = 0;    // faster with equal layers than as fitted
+  std::size_t moved = 0;    // faster with some layers moved
+};
+constexpr int kMoved = 10;
+
+// The fastest and the front, fastest first.
+std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Tried& a, const Tried& b) { return a.plan.iteration < b.plan.iteration; });
   std::vector<ParetoPoint> points;
-  for (const auto& [seconds, strategy] : all) {
-    const auto cost =
-        run_cost(job.cluster, strategy.nodes, Seconds(seconds), job.tokens_per_iteration(), job.total_tokens);
+  for (const Tried& tried : all) {
+    const auto cost = run_cost(job.cluster, tried.plan.strategy.nodes, tried.plan.iteration,
+                               job.tokens_per_iteration(), job.total_tokens);
     points.push_back({cost ? to_hours(cost->total_time) : 0,
                       cost ? cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
   }
   const std::vector<std::size_t> front = pareto_front(points);
-  Found best;
+  std::vector<Tried> best;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool on_front = std::find(front.begin(), front.end(), i) != front.end();
-    if (i < static_cast<std::size_t>(job.top) || on_front) best.push_back(all[i]);
+    if (i < static_cast<std::size_t>(top) || on_front) best.push_back(all[i]);
   }
   return best;
+}
+
+// Everything that fits is played, with equal layers too; then the layers of the ten fastest are moved.
+Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
+  std::vector<Tried> all;
+  StageFitter fitter(book);
+  const auto add = [&](const ParallelStrategy& fitted, const std::optional<std::vector<LayerRange>>& equal,
+                       const Setting& setting, auto with_shares) {
+    RatedPlan plan;
+    plan.strategy = fitted;
+    plan.iteration = played(book, fitted);
+    if (equal) {
+      ParallelStrategy other = fitted;
+      other.parts = *equal;
+      other = with_shares(other);
+      const Seconds time = played(book, other);
+      fitting.equal += time < plan.iteration ? 1 : 0;
+      if (time < plan.iteration) plan.strategy = other;
+      plan.iteration = std::min(time, plan.iteration);
+    }
+    all.push_back({std::move(plan), setting});
+  };
+  for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
+    ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
+    if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
+    fitting.unequal += allocation.tensors.empty() ? 0 : 1;
+    const auto equal = fitter.fit_equal(strategy);
+    add(strategy, equal ? std::optional(equal->parts) : std::nullopt, setting,
+        [](const ParallelStrategy& plan) { return plan; });
+  });
+  MixFitter mixer(book, fitter);
+  for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
+    const auto fitted = mixer.fit(mix, setting, job.global_batch);
+    const auto* plan = std::get_if<FittedMix>(&fitted);
+    if (plan == nullptr) return;
+    ++fitting.mixed;
+    const auto equal = mixer.fit_equal(*plan);
+    add(plan->strategy, equal ? std::optional(equal->strategy.parts) : std::nullopt, setting,
+        [&](const ParallelStrategy& mixed) { return book.with_chosen_shares(mixed); });
+  });
+  std::vector<Tried> best = select(job, std::move(all), std::max(job.top, kMoved));
+  const std::vector<Rule> no_rules;
+  RuleBook rules(job.model, no_rules);
+  PlanPlayer player(job, book, fitter);
+  LayerMover mover(book, fitter, player, rules);
+  for (std::size_t i = 0; i < std::min<std::size_t>(kMoved, best.size()); ++i) {
+    const Seconds before = best[i].plan.iteration;
+    best[i].plan = mover.improved(best[i].plan, best[i].setting);
+    fitting.moved += best[i].plan.iteration < before ? 1 : 0;
+  }
+  Found found;
+  for (const Tried& tried : select(job, std::move(best), job.top))
+    found.emplace_back(tried.plan.iteration.value(), tried.plan.strategy);
+  return found;
 }
 
 }  // namespace
@@ -160,6 +235,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book) {
 TEST_CASE("a search that prunes, one that does not and brute force find the same plans") {
   std::mt19937 random(1);
   std::size_t pruned = 0, plans = 0;
+  Fitting fitting;
   for (int i = 0; i < 20; ++i) {
     SearchJob job = random_job(random);
     INFO(describe(job));
@@ -169,7 +245,7 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
     job.pruning = Pruning::never;
     PriceBook second = book_of(job);
     const SearchResult thorough = run(job, second);
-    const Found expected = brute_force(job, book);
+    const Found expected = brute_force(job, book, fitting);
     REQUIRE(found(thorough) == expected);
     REQUIRE(found(fast) == expected);
     CHECK(thorough.counts.pruned == 0);
@@ -187,6 +263,10 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
   }
   CHECK(pruned > 500);  // the property is not empty
   CHECK(plans > 50);
+  CHECK(fitting.unequal > 100);
+  CHECK(fitting.mixed > 100);
+  CHECK(fitting.equal > 100);
+  CHECK(fitting.moved > 3);
 }
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
@@ -202,7 +282,10 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     LayerLimits limits(book, job.space.most_stages, job.global_batch);
     const auto fits = [&](const Ways& ways) {
       std::vector<char> groups;
-      for (const NodeGroup& group : job.cluster.groups) groups.push_back(!group_obstacle(group, ways));
+      for (int group = 0; group < static_cast<int>(job.cluster.groups.size()); ++group) {
+        groups.push_back(
+            !group_obstacle(job.cluster.groups[static_cast<std::size_t>(group)], ways.of_group(group)));
+      }
       return groups;
     };
     for_each_candidate(job, [&](const StageCounts& stages, const Allocation& allocation,
@@ -219,11 +302,77 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
       const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
       const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
       REQUIRE(least > 0);
-      REQUIRE(least <= played(book, strategy).value());
+      const double time = played(book, strategy).value();
+      REQUIRE(least <= time);
+      // Of any box of counts that this one is in.
+      StageCounts fewest = stages, most = stages;
+      std::vector<double> rates;
+      double rate = 0;
+      for (std::size_t group = 0; group < stages.size(); ++group) {
+        fewest[group] -= between(random, 0, stages[group]);
+        most[group] += between(random, 0, 3);
+        rates.push_back(between(random, 1, 9));
+        rate += rates.back() * stages[group];
+      }
+      REQUIRE(bound.spread_within(most) <= bound.spread(stages) * (1 + 1e-12));
+      REQUIRE(bound.least_money(fewest, most, rates) <= time * rate);
+    });
+    MixFitter mixer(book, fitter);
+    for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
+      const auto fitted = mixer.fit(mix, setting, job.global_batch);
+      const auto* plan = std::get_if<FittedMix>(&fitted);
+      if (plan == nullptr) return;
+      const double time = played(book, plan->strategy).value();
+      REQUIRE(mixer.least_time(mix, setting, job.global_batch).value() <= time);
+      REQUIRE(plan->least.value() <= time);
     });
   }
   CHECK(fitting > 500);
   CHECK(dropped > 10);
+}
+
+TEST_CASE("stage counts that a search leaves out in boxes could not matter") {
+  std::mt19937 random(3);
+  std::size_t visited = 0, left_out = 0;
+  for (int i = 0; i < 12; ++i) {
+    const SearchJob job = random_job(random);
+    INFO(describe(job));
+    PriceBook book = book_of(job);
+    const SearchResult result = run(job, book);
+    BestPlans best(1);
+    for (const RatedPlan& plan : result.plans) {
+      best.add({plan.iteration.value(),
+                plan.cost ? plan.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
+    }
+    TimeBounds bounds(book, job.space.most_stages, job.global_batch);
+    const CandidateSpace space = candidate_space(job);
+    for (const WaysCase& at : space.cases) {
+      std::vector<TimeBound> of_families;
+      for (const FamilyCase& family : at.families) {
+        const Setting& common = space.families[family.family].common;
+        of_families.push_back(bounds.bound(at.ways, at.group_fits, common, {common}));
+      }
+      std::set<std::pair<StageCounts, std::uint32_t>> seen;
+      StageBoxes(job, at, of_families, best)
+          .for_each([&](const StageCounts& stages, const std::vector<std::uint32_t>& families) {
+            for (const std::uint32_t family : families) REQUIRE(seen.insert({stages, family}).second);
+          });
+      visited += seen.size();
+      for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
+        if (!at.fits(stages)) return;
+        const auto cost = run_cost(job.cluster, nodes_of(job.cluster, at.ways, stages), Seconds(1), 1, 1);
+        for (std::uint32_t family = 0; family < of_families.size(); ++family) {
+          if (seen.erase({stages, family}) > 0) continue;
+          const double time = of_families[family].spread(stages);
+          ++left_out;
+          REQUIRE(!best.may_matter({time, cost ? time * cost->price.value() / 3600 : 0}));
+        }
+      });
+      REQUIRE(seen.empty());
+    }
+  }
+  CHECK(visited > 100);
+  CHECK(left_out > 100);
 }
 
 // 6 equal layers on stages that take 1 s and 2 s a layer, 10 microbatches, without fill. Perfectly spread

@@ -14,17 +14,19 @@ namespace {
 using test::between;
 
 using Runs = std::vector<std::pair<int, int>>;
-// tensor, context, expert, data, runs, nodes: all that an allocation says.
-using Key = std::tuple<int, int, int, int, Runs, std::vector<int>>;
+// Tensor ways of each run, context, expert, data, runs, nodes: all that an allocation says.
+using Key = std::tuple<std::vector<int>, int, int, int, Runs, std::vector<int>>;
 
 Key key_of(const Allocation& a) {
-  return {a.tensor, a.context, a.expert, a.data, a.runs, a.nodes};
+  std::vector<int> tensors;
+  for (const auto& [group, stages] : a.runs) tensors.push_back(a.ways().tensor_of(group));
+  return {tensors, a.context, a.expert, a.data, a.runs, a.nodes};
 }
 
 std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
                                     std::int64_t batch) {
   std::vector<Allocation> all;
-  for (const Ways& ways : all_ways(cluster, space, batch)) {
+  for (const Ways& ways : all_ways(cluster, space, mode, batch)) {
     for_each_stage_counts(cluster, space, mode, ways, [&](const StageCounts& stages) {
       const std::vector<Allocation> found = orders(cluster, ways, stages);
       REQUIRE(found.size() == order_count(stages));
@@ -42,21 +44,21 @@ class BruteForce {
       : cluster_(cluster), space_(space), mode_(mode) {
     for (int data = 1; data <= 64; ++data) {
       if (batch % data != 0) continue;
-      for (const int tensor : space.tensor) {
-        for (const int context : space.context) {
-          for (const int expert : space.expert) orders(tensor, context, expert, data);
-        }
+      for (const int context : space.context) {
+        for (const int expert : space.expert) orders(context, expert, data);
       }
     }
   }
   std::set<Key> all;
 
  private:
-  void orders(int tensor, int context, int expert, int data) {
+  void orders(int context, int expert, int data) {
     std::vector<int> order(cluster_.groups.size());
     std::iota(order.begin(), order.end(), 0);
     do {
-      counts({tensor, context, expert, data, {}, {}}, order, 0);
+      Allocation empty{1, context, expert, data, {}, {}, {}};
+      empty.tensors.assign(order.size(), 0);
+      counts(empty, order, 0);
     } while (std::next_permutation(order.begin(), order.end()));
   }
 
@@ -65,23 +67,32 @@ class BruteForce {
       finish(allocation);
       return;
     }
-    for (int stages = 0; stages <= space_.most_stages; ++stages) {
-      Allocation longer = allocation;
-      if (stages > 0) longer.runs.emplace_back(order[next], stages);
-      counts(longer, order, next + 1);
+    counts(allocation, order, next + 1);
+    for (int stages = 1; stages <= space_.most_stages; ++stages) {
+      for (const int tensor : space_.tensor) {
+        Allocation longer = allocation;
+        longer.runs.emplace_back(order[next], stages);
+        longer.tensors[static_cast<std::size_t>(order[next])] = tensor;
+        counts(longer, order, next + 1);
+      }
     }
   }
 
   void finish(Allocation allocation) {
     if (allocation.runs.empty() || allocation.stages() > space_.most_stages) return;
     if (mode_ == SearchMode::homogeneous && allocation.runs.size() > 1) return;
+    for (const auto& [group, stages] : allocation.runs) {
+      const bool equal =
+          allocation.ways().tensor_of(group) == allocation.ways().tensor_of(allocation.runs[0].first);
+      if (!equal && !space_.tensor_by_group) return;
+    }
     int all_gpus = 0;
     for (std::size_t group = 0; group < cluster_.groups.size(); ++group) {
       const NodeGroup& nodes = cluster_.groups[group];
       int gpus = 0;
       for (const auto& [of, stages] : allocation.runs) {
         if (of == static_cast<int>(group)) {
-          gpus = stages * allocation.tensor * allocation.context * allocation.data;
+          gpus = stages * allocation.ways().tensor_of(of) * allocation.context * allocation.data;
         }
       }
       int used = nodes.count.minimum;
@@ -118,6 +129,7 @@ SearchSpace small_space(std::mt19937& random) {
   space.context = {1, 2};
   space.expert = {1, 2};
   space.most_stages = between(random, 1, 4);
+  space.tensor_by_group = between(random, 0, 3) > 0;
   if (between(random, 0, 2) == 0) space.most_gpus = between(random, 1, 12);
   return space;
 }

@@ -29,6 +29,8 @@ overlap_grad_reduce: true
 overlap_param_gather: [true, false]
 use_flash_attn: false
 use_tp_pp_dp_mapping: [true, false]
+tensor_by_group: false
+mix_replicas: false
 )",
                                         "space.yaml");
   SearchSpace expected;
@@ -52,6 +54,8 @@ use_tp_pp_dp_mapping: [true, false]
   expected.sequence_parallel = {true};
   expected.distributed_optimizer = {false, true};
   expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
+  expected.tensor_by_group = false;
+  expected.mix_replicas = false;
   CHECK(space == expected);
 }
 

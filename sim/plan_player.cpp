@@ -1,0 +1,70 @@
+#include "sim/plan_player.hpp"
+
+#include "costmodels/egress.hpp"
+#include "costmodels/folding.hpp"
+#include "costmodels/interruptions.hpp"
+
+namespace orrery {
+
+std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
+                                                     std::vector<StageMemory> memory) {
+  RatedPlan plan;
+  plan.strategy = std::move(strategy);
+  plan.memory = std::move(memory);
+  const std::vector<int>& nodes = plan.strategy.nodes;
+  const Topology& topology = topology_for(nodes);
+  const PricedPlan priced = book_.price(plan.strategy, topology);
+  if (cut_route(priced, topology))
+    return Infeasible{InfeasibleKind::shape, "a link that the plan needs is down"};
+  const PlanPrograms& programs = programs_for(priced, plan.strategy);
+  if (splits_backward(plan.strategy.schedule)) {
+    plan.memory = fitter_.memory_of(plan.strategy, programs);
+    if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) return *trouble;
+  }
+  plan.iteration = estimate_iteration(priced, programs, topology);
+  plan.total_time = total_time(job_, nodes, plan.iteration);
+  plan.cost = cost(nodes, plan.iteration, egress_of(priced, topology));
+  if (const auto obstacle = limit_obstacle(nodes, plan.iteration, plan.cost))
+    return Infeasible{InfeasibleKind::budget, *obstacle};
+  return plan;
+}
+
+std::optional<RunCost> PlanPlayer::cost(const std::vector<int>& nodes, Seconds iteration,
+                                        Dollars egress) const {
+  return run_cost(job_.cluster, nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens, egress);
+}
+
+Seconds PlanPlayer::stretched(const std::vector<int>& nodes, Seconds iteration) const {
+  return iteration * interruptions(job_.cluster, nodes).stretch;
+}
+
+std::optional<std::string> PlanPlayer::limit_obstacle(const std::vector<int>& nodes, Seconds iteration,
+                                                      const std::optional<RunCost>& cost) const {
+  return orrery::limit_obstacle(job_, total_time(job_, nodes, iteration), cost);
+}
+
+const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {
+  const ProgramKey key{plan.schedule,
+                       plan.replicas,
+                       strategy.context > 1,
+                       strategy.distributed_optimizer,
+                       strategy.overlap_grad_reduce,
+                       strategy.overlap_param_gather,
+                       plan.replica_microbatches};
+  // Buckets differ from plan to plan, and so do schedules that are built for the durations.
+  if (key.overlap_grad_reduce || splits_backward(strategy.schedule)) programs_.clear();
+  for (const auto& [known, programs] : programs_) {
+    if (known == key) return programs;
+  }
+  if (programs_.size() >= 16) programs_.erase(programs_.begin());
+  programs_.emplace_back(key, make_programs(plan));
+  return programs_.back().second;
+}
+
+const Topology& PlanPlayer::topology_for(const std::vector<int>& nodes) {
+  const auto found = topologies_.find(nodes);
+  if (found != topologies_.end()) return found->second;
+  return topologies_.emplace(nodes, Topology(job_.cluster, nodes)).first->second;
+}
+
+}  // namespace orrery

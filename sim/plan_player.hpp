@@ -1,0 +1,51 @@
+// One plan of a search: estimated, its money, and whether it is within the job's limits.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "costmodels/estimate.hpp"
+#include "sim/feasibility.hpp"
+#include "sim/search.hpp"
+
+namespace orrery {
+
+class PlanPlayer {
+ public:
+  PlanPlayer(const SearchJob& job, const PriceBook& book, StageFitter& fitter)
+      : job_(job), book_(book), fitter_(fitter) {}
+
+  // By the exact recurrence. `memory`: as the fitter found it. Infeasible of kind budget where the plan was
+  // estimated and is beyond a limit.
+  std::variant<RatedPlan, Infeasible> play(ParallelStrategy, std::vector<StageMemory> memory);
+
+  // Of plans on these nodes of each group.
+  [[nodiscard]] std::optional<RunCost> cost(const std::vector<int>& nodes, Seconds iteration,
+                                            Dollars egress = {}) const;
+  [[nodiscard]] Seconds stretched(const std::vector<int>& nodes,
+                                  Seconds iteration) const;  // by interruptions
+  [[nodiscard]] std::optional<std::string> limit_obstacle(const std::vector<int>& nodes, Seconds iteration,
+                                                          const std::optional<RunCost>&) const;
+
+ private:
+  // Programs of one shape serve many plans: bytes and seconds are not in them.
+  struct ProgramKey {
+    ScheduleShape shape;
+    int replicas;
+    bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    std::vector<int> replica_microbatches;
+    bool operator==(const ProgramKey&) const = default;
+  };
+  const PlanPrograms& programs_for(const PricedPlan&, const ParallelStrategy&);
+  const Topology& topology_for(const std::vector<int>& nodes);
+
+  const SearchJob& job_;
+  const PriceBook& book_;
+  StageFitter& fitter_;
+  std::vector<std::pair<ProgramKey, PlanPrograms>> programs_;  // a few, oldest first
+  std::map<std::vector<int>, Topology> topologies_;
+};
+
+}  // namespace orrery

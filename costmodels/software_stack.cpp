@@ -20,16 +20,9 @@ template <class Enum>
 void read_word(const YamlValue& map, const std::string& key, const Words<Enum>& words, Enum& value) {
   const auto entry = map.find(key);
   if (!entry) return;
-  const std::string text = entry->text();
-  std::string expected;
-  for (const auto& [word, meaning] : words) {
-    if (text == word) {
-      value = meaning;
-      return;
-    }
-    expected += (expected.empty() ? "one of " : ", ") + std::string(word);
-  }
-  entry->fail(expected);
+  std::vector<std::string> names;
+  for (const auto& [word, meaning] : words) names.emplace_back(word);
+  value = words[entry->one_of(names)].second;
 }
 
 void read_switch(const YamlValue& map, const std::string& key, bool& value) {

@@ -58,6 +58,14 @@ struct XgboostModel::Handle {
     check(XGBoosterSetParam(booster, key, value.c_str()));
   }
 
+  // A booster looks at its parameters only once asked for something, and for that wants some features. Else a
+  // model would be loaded by as many threads as there are cores, which then wait by spinning for more to do.
+  void take_parameters() {
+    set("num_feature", "1");
+    bst_ulong count = 0;
+    check(XGBoosterGetNumFeature(booster, &count));
+  }
+
   BoosterHandle booster = nullptr;
 };
 
@@ -97,6 +105,7 @@ XgboostModel XgboostModel::train(const FeatureMatrix& features, std::span<const 
 
 XgboostModel XgboostModel::load(std::string_view bytes, const std::string& name) {
   auto handle = std::make_unique<Handle>(nullptr);
+  handle->take_parameters();
   // XGBoost takes bytes it cannot recognise for its old binary format and may then read out of bounds, so the
   // first two bytes of a UBJSON or JSON object are checked here.
   const bool object = bytes.size() > 2 && bytes[0] == '{';

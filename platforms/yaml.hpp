@@ -36,6 +36,8 @@ class YamlValue {
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const;
   [[nodiscard]] double number(double low, double high) const;
   [[nodiscard]] bool boolean() const;
+  // Which of `names` the text is; what is none of them is refused with the nearest.
+  [[nodiscard]] std::size_t one_of(const std::vector<std::string>& names) const;
   template <class Q>
   [[nodiscard]] Q quantity() const {  // "5us"; a bare number is an error that says so
     return parse_quantity<Q>(text(), place());

@@ -16,13 +16,8 @@ constexpr std::int64_t kMostSteps = 200'000'000;  // of all ranks together: what
 template <class Enum>
 Enum one_of(const YamlValue& value, const std::vector<Enum>& choices) {
   std::vector<std::string> names;
-  std::string listed;
-  for (const Enum choice : choices) {
-    names.emplace_back(to_text(choice));
-    listed += (listed.empty() ? "" : ", ") + names.back();
-    if (value.text() == names.back()) return choice;
-  }
-  value.fail("one of " + listed + did_you_mean(value.text(), names));
+  for (const Enum choice : choices) names.emplace_back(to_text(choice));
+  return choices[value.one_of(names)];
 }
 
 // `backward` is the whole backward where there is no weight_gradient, and that for the input where there is.

@@ -46,18 +46,22 @@ double number_before(const std::string& text, std::size_t unit) {
 }
 
 // "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps
-// inter".
+// inter". What no node has is not taken for a network.
 std::optional<Network> said_network(const std::string& text, int gpus_per_node) {
+  constexpr double kMostGigabits = 1e6, kMostNics = 1024;
   for (const char* unit : {"Gbps", "Gb/s"}) {
     const std::size_t at = text.find(unit);
     if (at == std::string::npos) continue;
     const double rate = number_before(text, at);
-    if (rate <= 0) continue;
+    if (!(rate > 0 && rate <= kMostGigabits)) continue;
     const std::size_t cross = text.rfind('x', at);
     if (cross != std::string::npos && cross > 0 &&
         std::isdigit(static_cast<unsigned char>(text[cross - 1])) &&
-        text.find_first_not_of("0123456789 ", cross + 1) == at)
-      return Network{static_cast<int>(number_before(text, cross)), rate};
+        text.find_first_not_of("0123456789 ", cross + 1) == at) {
+      const double nics = number_before(text, cross);
+      if (!(nics >= 1 && nics <= kMostNics)) continue;
+      return Network{static_cast<int>(nics), rate};
+    }
     if (says(text, "per GPU")) return Network{gpus_per_node, rate};
     if (says(text, "per node") && rate >= 400) return Network{gpus_per_node, rate / gpus_per_node};
     return Network{1, rate};
@@ -108,7 +112,7 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
     assumptions.emplace_back("one network card a node reaches 0.6 of its rate");
   }
   if (rack) {
-    network.nics = network.nics * kDomain / group.gpus_per_node;
+    network.nics = std::max(1, network.nics * kDomain / group.gpus_per_node);
     group.gpus_per_node = kDomain;
   }
   group.host = usual_host(group.gpu, group.gpus_per_node);

@@ -85,8 +85,10 @@ std::optional<double> MeasuredRun::number(const std::string& column) const {
   const auto cell = cells_.find(column);
   if (cell == cells_.end()) return std::nullopt;
   const auto value = parse_number(cell->second);
-  if (!value || *value <= 0)
-    throw InputError("run " + id() + ", " + column, quote_for_message(cell->second), "a number above zero");
+  constexpr double kLeast = 1e-9, kMost = 1e15;  // times made of such numbers are finite and above zero
+  if (!value || !(*value >= kLeast && *value <= kMost))
+    throw InputError("run " + id() + ", " + column, quote_for_message(cell->second),
+                     "a number above zero, from 1e-9 to 1e15");
   return value;
 }
 

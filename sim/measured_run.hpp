@@ -16,8 +16,8 @@ class MeasuredRun {
   explicit MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
 
   [[nodiscard]] std::string text(const std::string& column) const;  // "" where absent
-  // Throw InputError naming the run and the column when it holds something else than a number above zero (a
-  // whole number from 1 to `most`).
+  // Throw InputError naming the run and the column when it holds something else than a number from 1e-9 to
+  // 1e15 (a whole number from 1 to `most`).
   [[nodiscard]] std::optional<double> number(const std::string& column) const;
   [[nodiscard]] std::optional<std::int64_t> integer(const std::string& column,
                                                     std::int64_t most = 100'000'000) const;

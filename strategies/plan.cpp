@@ -72,18 +72,9 @@ void read_choice(const YamlValue& map, const std::string& key, const std::array<
                  Enum& value) {
   const auto entry = map.find(key);
   if (!entry) return;
-  const std::string text = entry->text();
   std::vector<std::string> names;
-  for (const Enum choice : choices) {
-    if (to_text(choice) == text) {
-      value = choice;
-      return;
-    }
-    names.emplace_back(to_text(choice));
-  }
-  std::string expected;
-  for (const std::string& name : names) expected += (expected.empty() ? "one of " : ", ") + name;
-  entry->fail(expected + did_you_mean(text, names));
+  for (const Enum choice : choices) names.emplace_back(to_text(choice));
+  value = choices[entry->one_of(names)];
 }
 
 Recompute read_recompute(const YamlValue& map) {

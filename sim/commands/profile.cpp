@@ -1,8 +1,6 @@
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <iostream>
 
@@ -46,24 +44,14 @@ std::string write_script(const std::string& folder) {
   return (fs::path(folder) / kProfileScript).string();
 }
 
-// Becomes a child and waits for it: signals of the terminal reach both.
-int run_program(std::vector<std::string> words) {
+// This process becomes the program, so that a signal ends it and leaves nothing behind.
+[[noreturn]] void become(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::execvp(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (child < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
-    throw InputError("orrery profile", "no program '" + words[0] + "' that starts",
-                     "Python 3 with PyTorch; --python names it");
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ::execvp(arguments[0], arguments.data());
+  throw InputError("orrery profile", "no program '" + words[0] + "' that starts",
+                   "Python 3 with PyTorch; --python names it");
 }
 
 }  // namespace
@@ -99,7 +87,7 @@ int run_profile(const Arguments& arguments) {
     std::cout << words[1] << "\n";
     return 0;
   }
-  return run_program(std::move(words));
+  become(std::move(words));
 }
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #include "costmodels/xgboost_model.hpp"
 
 #include <array>
+#include <filesystem>
 
 #include "costmodels/sha256.hpp"
 #include "platforms/errors.hpp"
@@ -25,9 +26,24 @@ Lesson steps() {
   return lesson;
 }
 
+auto threads() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
 const TrainingOptions kQuick{.trees = 60, .leaves = 4, .learning_rate = 0.2, .min_child_weight = 1};
 
 }  // namespace
+
+TEST_CASE("models are taught, loaded and asked by the thread that calls, and start no other") {
+  const auto before = threads();
+  const Lesson lesson = steps();
+  const auto model = XgboostModel::train(lesson.features, lesson.targets, {}, kQuick);
+  CHECK(threads() == before);
+  const auto loaded = XgboostModel::load(model.save(), "again");
+  CHECK(threads() == before);
+  CHECK(loaded.predict(lesson.features) == model.predict(lesson.features));
+  CHECK(threads() == before);
+}
 
 TEST_CASE("a model learns a step and answers a batch as it answers rows one by one") {
   const Lesson lesson = steps();

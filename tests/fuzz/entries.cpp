@@ -8,11 +8,16 @@
 #include <type_traits>
 
 #include "analysis/report.hpp"
+#include "costmodels/intervals.hpp"
+#include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/units.hpp"
 #include "platforms/yaml.hpp"
+#include "sim/amp_log.hpp"
 #include "sim/durations.hpp"
+#include "sim/measured_plan.hpp"
+#include "sim/measured_run.hpp"
 #include "strategies/model.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/rules.hpp"
@@ -21,6 +26,7 @@
 #include "tests/traces/scratch_folder.hpp"
 #include "traces/csv_stream.hpp"
 #include "traces/hdf5_schema.hpp"
+#include "traces/layer_profile.hpp"
 #include "traces/perfetto.hpp"
 #include "traces/trace.hpp"
 
@@ -106,6 +112,54 @@ void durations(std::string_view yaml) {
 
 void space(std::string_view yaml) {
   read_or_refuse([&] { parse_space(yaml, "fuzz.yaml"); });
+}
+
+void stack(std::string_view yaml) {
+  read_or_refuse([&] {
+    const SoftwareStack read = parse_stack(yaml, "fuzz.yaml");
+    require(std::isfinite(read.compute_time) && read.compute_time > 0, "kernels take time");
+  });
+}
+
+void intervals(std::string_view yaml) {
+  read_or_refuse([&] {
+    const std::vector<ResidualGroup> groups = parse_residual_groups(yaml, "fuzz.yaml");
+    for (const ResidualGroup& group : groups) {
+      const TimeBand band = band_of(groups, group.kind);
+      require(band.low > 0 && band.low <= band.high, "an interval has two ends");
+    }
+    require(parse_residual_groups(to_yaml(groups, {}), "again.yaml").size() == groups.size(),
+            "groups are written as they were read");
+  });
+}
+
+void amp_log(std::string_view text) {
+  // Two nodes of two GPUs, and the times of the two layers and six other rows of the seed.
+  static const Topology machines(
+      parse_cluster(
+          "{name: c, groups: [{name: g, gpu: T4, gpus_per_node: 2, count: 2, nic_bandwidth: 50Gbps}]}", "c"),
+      {2});
+  static const std::vector<AmpRows> rows{{"gpt2", "T4", 1, std::vector<double>(8, 0.01)}};
+  read_or_refuse([&] {
+    const AmpLog log = parse_amp_log(std::string(text), "fuzz.txt");
+    for (const AmpTrial& trial : log.trials) {
+      read_or_refuse([&] { static_cast<void>(amp_plan(log, trial, rows, machines)); });
+    }
+  });
+}
+
+void measured_runs(std::string_view csv) {
+  read_or_refuse([&] {
+    for (const MeasuredRun& run : parse_measured_runs(csv, "fuzz.csv")) {
+      read_or_refuse([&] {
+        const auto mapped = map_run(run, {});
+        const auto* plan = std::get_if<MeasuredPlan>(&mapped);
+        if (plan == nullptr) return;
+        const auto seconds = measured_seconds(run, *plan);
+        require(!seconds || (std::isfinite(*seconds) && *seconds > 0), "a measured time is one");
+      });
+    }
+  });
 }
 
 std::string write_scratch(const ScratchFolder& folder, const std::string& name, std::string_view bytes) {
@@ -198,6 +252,31 @@ void trace(std::string_view edits) {
   });
 }
 
+void check_layers(std::string_view bytes, const std::string& name) {
+  static const ScratchFolder folder;
+  const std::string path = write_scratch(folder, name, bytes);
+  read_or_refuse([&] {
+    const LayerProfile read = read_layer_profile(path);
+    const LayerTable& first = read.tables.front();
+    const LayerTable table = layer_times(read, {.model = first.model,
+                                                .gpu = first.gpu,
+                                                .layers = static_cast<int>(first.layers.size()),
+                                                .tensor = first.tensor,
+                                                .micro_batch = 3});
+    require(!table.layers.empty(), "a profile has layers");
+    for (const LayerTimes& layer : table.layers)
+      require(std::isfinite((layer.forward + layer.backward).value()), "a layer's time is finite");
+  });
+}
+
+void layers_json(std::string_view json) {
+  check_layers(json, "DeviceType.A100_tp2_bs4.json");
+}
+
+void layers_csv(std::string_view csv) {
+  check_layers(csv, "gpt_mbs2_tp1_algo0.csv");
+}
+
 void csv(std::string_view bytes) {
   static const ScratchFolder folder;
   const std::string path = write_scratch(folder, "fuzz.csv", bytes);
@@ -217,10 +296,23 @@ void csv(std::string_view bytes) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
-      {"quantity", quantity},   {"cluster", cluster}, {"huggingface", huggingface},
-      {"blocks", blocks},       {"plan", plan},       {"rules", rules},
-      {"durations", durations}, {"space", space},     {"trace", trace},
-      {"seal", seal},           {"csv", csv},
+      {"quantity", quantity},
+      {"cluster", cluster},
+      {"huggingface", huggingface},
+      {"blocks", blocks},
+      {"plan", plan},
+      {"rules", rules},
+      {"durations", durations},
+      {"space", space},
+      {"stack", stack},
+      {"intervals", intervals},
+      {"amp-log", amp_log},
+      {"measured-runs", measured_runs},
+      {"layers-json", layers_json},
+      {"layers-csv", layers_csv},
+      {"trace", trace},
+      {"seal", seal},
+      {"csv", csv},
   };
   return all;
 }

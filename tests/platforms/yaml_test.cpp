@@ -78,6 +78,15 @@ TEST_CASE("only true and false are booleans") {
   CHECK_THROWS_AS(parse("1").boolean(), InputError);
 }
 
+TEST_CASE("a word is one of those named, or the nearest is said") {
+  const YamlValue map = YamlValue::parse("a: ring\nb: rign\nc: [ring]\n", "f.yaml");
+  const std::vector<std::string> names{"tree", "ring"};
+  CHECK(map.at("a").one_of(names) == 1);
+  CHECK(input_error([&] { static_cast<void>(map.at("b").one_of(names)); }) ==
+        "f.yaml:2: b: found 'rign'; expected one of tree, ring, did you mean 'ring'?");
+  CHECK(contains(input_error([&] { static_cast<void>(map.at("c").one_of(names)); }), "found a list"));
+}
+
 TEST_CASE("quantities carry a unit, and their errors the place") {
   CHECK(parse("5us").quantity<Seconds>() == microseconds(5));
   CHECK(contains(input_error([] { return parse("a: 5").at("a").quantity<Seconds>(); }),

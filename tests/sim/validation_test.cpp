@@ -81,6 +81,9 @@ TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of
   // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
   CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
   CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  // No node has as many cards: the usual network of the GPU stands.
+  for (const char* odd : {"0x200 Gbps", "99999999999999x200 Gbps", "8x99999999999999 Gbps"})
+    CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));
   const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
   CHECK(ethernet.stack.network.collectives == 1.0);
   CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() == Approx(50e9 / 8 * 0.6 / 0.85));

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "costmodels/layer_parts.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr Traffic kRope{4.0, 4.0};  // of Q, K and V: splitting the fused projection is part of it
+
+// Where the layer has attention windows each is a sequence of its own, or the part of it a context rank
+// holds.
+Attention attention_core(const Layer& layer, bool causal) {
+  const LocalLayer& local = layer.local;
+  const std::int64_t query_tokens = std::min(local.query_tokens, local.attended_tokens);
+  return {.batch = layer.sharding.micro_batch * divide_up(local.query_tokens, query_tokens),
+          .heads = local.heads,
+          .kv_heads = local.kv_heads,
+          .query_tokens = query_tokens,
+          .kv_tokens = local.attended_tokens,
+          .head_dim = layer.shape.head_dim,
+          .value_dim = layer.shape.value_dim,
+          .causal = causal,
+          .kernel = layer.sharding.attention,
+          .direction = Direction::forward,
+          .type = outside_fp8(layer.sharding.type)};
+}
+
+// Megatron-LM core/transformer/multi_latent_attention.py: each tensor rank projects its own tokens down, with
+// sequence parallelism; what the group gathers are the narrow vectors and the rotary keys.
+void add_latent_projections(BlockBuilder& block, const Layer& layer) {
+  const LocalLayer& local = layer.local;
+  const LayerShape& shape = layer.shape;
+  const LatentAttention& latent = shape.latent;
+  const DataType type = layer.sharding.type;
+  const bool narrow_queries = latent.query_rank > 0;
+  const std::int64_t own = local.owned_tokens;
+  if (narrow_queries)
+    block.linear({.m = own, .n = latent.query_rank, .k = shape.hidden, .type = type}, InputCast::fused);
+  block.linear({.m = own, .n = latent.kv_rank + latent.rope_dim, .k = shape.hidden, .type = type},
+               InputCast::fused);
+  add(block, MemoryKernel::norm, count(own, latent.query_rank), kNorm);
+  add(block, MemoryKernel::norm, count(own, latent.kv_rank), kNorm);
+  const std::int64_t query_input = narrow_queries ? latent.query_rank : shape.hidden;
+  block.enter_tensor_region(count(local.tokens, query_input + latent.kv_rank + latent.rope_dim),
+                            TensorInput::of_matrix);
+  block.linear({.m = local.tokens, .n = local.query_width, .k = query_input, .type = type}, InputCast::fused);
+  block.linear({.m = local.tokens, .n = latent_up_width(shape, local), .k = latent.kv_rank, .type = type},
+               InputCast::fused);
+}
+}  // namespace
+
+void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
+  const LocalLayer& local = layer.local;
+  const LayerShape& shape = layer.shape;
+  const DataType type = layer.sharding.type;
+  if (shape.latent.kv_rank > 0) {
+    add_latent_projections(block, layer);
+  } else {
+    block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+    block.linear({.m = local.tokens, .n = local.qkv_width(), .k = shape.hidden, .type = type},
+                 InputCast::fused);
+  }
+  const double qkv_elements = count(local.tokens, local.qkv_width());
+  if (has_qkv_bias(shape)) add(block, MemoryKernel::residual, qkv_elements, kBias);
+  if (shape.qk_norm)
+    add(block, MemoryKernel::norm, count(local.tokens, local.query_width + local.key_width), kNorm);
+  if (shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
+  block.attention(attention_core(layer, causal));
+  block.context_exchange(local);
+  block.linear({.m = local.tokens, .n = shape.hidden, .k = local.output_width, .type = type},
+               InputCast::separate);
+}
+
+}  // namespace orrery

@@ -1,0 +1,116 @@
+#include "costmodels/layer_memory.hpp"
+
+namespace orrery {
+namespace {
+
+double attention_scores(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy) {
+  if (strategy.flash_attention) return 0.0;
+  const double element = stored_bytes(strategy.type);
+  // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits.
+  const double each = has_dropout(shape) ? 2 * element + 1 : element;
+  return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
+}
+
+// What the MLP keeps between its norm's output and its result.
+double mlp_activations(const LayerShape& shape, const LocalLayer& local, double element) {
+  const auto tokens = static_cast<double>(local.tokens);
+  if (shape.experts == 1) return element * tokens * static_cast<double>(local.up_width + local.ffn);
+  // Permuted tokens, MLP and output of each routed copy; the shared expert sees every token.
+  const auto routed = static_cast<double>(local.routed_tokens * local.experts);
+  double bytes =
+      element * routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
+  // What is projected down before the experts, and what they give before it is projected up.
+  bytes += 2 * element * static_cast<double>(local.owned_tokens * shape.expert_hidden);
+  bytes += element * tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
+  return bytes;
+}
+
+// Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
+// and V, and its output, which is the projection's input; latent attention also its two narrow vectors before
+// and after their norms. State space: the output of the first projection, which the convolution and the scan
+// start from again in their backward (mamba_ssm, MambaSplitConv1dScanCombinedFn), the scan's output before
+// and after the gated norm.
+double mixer_elements(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t elements = local.tokens * (local.qkv_width() + local.output_width);
+  if (shape.qk_norm) elements += local.tokens * (local.query_width + local.key_width);
+  elements += 2 * local.owned_tokens * (shape.latent.query_rank + shape.latent.kv_rank);
+  if (shape.has_state_space())
+    elements += local.tokens * (local.state_space.projected() + 2 * local.state_space.inner());
+  return static_cast<double>(elements);
+}
+
+// Inputs and output gradients of the matrices around attention or the state space, but for those of width
+// hidden.
+double mixer_matrices(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t elements = local.tokens * local.output_width;
+  if (shape.latent.kv_rank == 0) {
+    elements += local.tokens * local.qkv_width();
+  } else {
+    elements += local.tokens * (local.query_width + latent_up_width(shape, local));
+    elements +=
+        local.owned_tokens * (2 * (shape.latent.query_rank + shape.latent.kv_rank) + shape.latent.rope_dim);
+  }
+  if (shape.has_state_space())
+    elements += local.tokens * (local.state_space.projected() + local.state_space.inner());
+  return static_cast<double>(elements);
+}
+
+}  // namespace
+
+LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& local,
+                                   const ParallelStrategy& strategy) {
+  const double element = stored_bytes(strategy.type);
+  const double hidden = static_cast<double>(local.owned_tokens * shape.hidden);
+  const auto tokens = static_cast<double>(local.tokens);
+  LayerActivations bytes;
+  bytes.input = element * hidden;
+  // Every norm keeps its input and leaves one for the matrix behind it; parallel branches share the layer's
+  // input, and a layer of one part has but one norm. Two dropout masks of one byte.
+  const bool one_part = !shape.has_mlp() || !(shape.has_attention() || shape.has_state_space());
+  const int tensors = shape.parallel_residual || one_part ? shape.norms : shape.norms + 1;
+  bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
+  bytes.rest += element * mixer_elements(shape, local);
+  bytes.rest += mlp_activations(shape, local, element);
+  // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
+  // loss.
+  if (shape.joins_embedding) bytes.rest += 4 * element * hidden;
+  const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
+  if (logits > 0)
+    bytes.rest += 2 * element * hidden + kLogitKept * element / 2 * tokens * static_cast<double>(logits);
+  if (outside_fp8(strategy.type) != strategy.type) {
+    // Transformer Engine keeps inputs of GEMMs in 8 or 4 bits: outputs of norms and of the activation
+    // function.
+    const double saved = element - size_of(strategy.type).value();
+    bytes.rest -= saved * shape.norms * hidden;
+    if (shape.experts == 1) bytes.rest -= saved * tokens * static_cast<double>(local.ffn);
+  }
+  bytes.second_outputs =
+      element * tokens * static_cast<double>(local.output_width) +
+      element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
+  bytes.scores = attention_scores(shape, local, strategy);
+  return bytes;
+}
+
+double weight_gradient_inputs(const LayerShape& shape, const LocalLayer& local, double element) {
+  const auto tokens = static_cast<double>(local.tokens);
+  const auto hidden = static_cast<double>(local.owned_tokens * shape.hidden);
+  // Outputs of the norms; gradients of the attention block's and the MLP's result, one where they are
+  // parallel.
+  const int parts = (shape.has_attention() || shape.has_state_space() ? 1 : 0) + (shape.has_mlp() ? 1 : 0);
+  const double results = shape.parallel_residual && shape.experts == 1 ? 1.0 : parts;
+  double elements = (shape.norms + results) * hidden;
+  elements += mixer_matrices(shape, local);
+  // The projection that joins an embedding: two inputs, one gradient. The head: its input; the model's keeps
+  // its own.
+  elements += ((shape.joins_embedding ? 3.0 : 0.0) + (shape.predicted_vocabulary > 0 ? 1.0 : 0.0)) * hidden;
+  if (shape.experts == 1)
+    return element * (elements + tokens * static_cast<double>(local.up_width + local.ffn));
+  // Each routed copy has an input and a gradient of its own.
+  const auto routed = static_cast<double>(local.routed_tokens * local.experts);
+  elements += routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
+  elements += 2.0 * static_cast<double>(local.owned_tokens * shape.expert_hidden);
+  elements += tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
+  return element * elements;
+}
+
+}  // namespace orrery

@@ -1,0 +1,29 @@
+// Bytes one layer keeps of one microbatch on one GPU (SEMANTICS 8).
+#pragma once
+
+#include "costmodels/local_layer.hpp"
+#include "strategies/model.hpp"
+#include "strategies/strategy.hpp"
+
+namespace orrery {
+
+// Bytes that stay of a logit of 2 bytes until its backward: softmax in fp32 and the logit in 16 bits.
+inline constexpr double kLogitKept = 6.0;
+
+// Bytes one layer keeps for its backward, by what recomputation can drop.
+struct LayerActivations {
+  double input = 0.0;  // of the layer, all that full recomputation keeps
+  double rest = 0.0;
+  double scores = 0.0;  // softmax and dropout of unfused attention, which selective recomputation drops
+  double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
+                                // second GEMM's output
+  [[nodiscard]] double all() const { return input + rest + scores; }
+};
+
+LayerActivations layer_activations(const LayerShape&, const LocalLayer&, const ParallelStrategy&);
+
+// What the weight gradients of one layer need: the inputs and the output gradients of its matrices,
+// of `element` bytes.
+double weight_gradient_inputs(const LayerShape&, const LocalLayer&, double element);
+
+}  // namespace orrery

@@ -1,0 +1,108 @@
+#include "costmodels/layer_parts.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr Traffic kGelu{4.0, 6.0};
+constexpr Traffic kSwiglu{6.0, 10.0};  // of ffn / T, not of the doubled width
+// Tokens are copied into expert order, and back: one read and one write for each copy of a token.
+constexpr Traffic kPermute{4.0, 4.0};
+
+// TEGroupedMLP._apply_bias of Megatron-LM, one expert after another in eager kernels: each row's bias times
+// its probability in fp32 (4), added to the output (2 + 4 + 4), experts joined (4 + 4), back to 16 bits (4 +
+// 2). Backward the gradient to fp32 (2 + 4), each expert's back to 16 bits (4 + 2), joined (2 + 2), times
+// probability and times bias (4 + 4 each), both summed (4 each).
+constexpr Traffic kExpertBias{28.0, 40.0};
+// Of an element of the down GEMM's input: experts with biases are GPT-OSS's, which clamp what they activate.
+// weighted_bias_quick_geglu_impl does so in eager kernels: both halves (8), joined (8); backward 12 and 8.
+constexpr Traffic kExpertClamp{16.0, 20.0};
+
+// Of one element of the down GEMM's input.
+Traffic activation_traffic(const LayerShape& shape) {
+  const bool gated = shape.mlp == MlpKind::gated;
+  Traffic traffic = gated ? kSwiglu : kGelu;
+  if (has_mlp_bias(shape)) traffic.backward += kBias.backward * (gated ? 2 : 1);
+  return traffic;
+}
+
+// The experts of one GPU. Tokens arrive in 16 bits, whoever normed them. Fused, the kernel of the first
+// matrix activates and casts what it wrote; its backward likewise (cuDNN's grouped GEMM + SwiGLU +
+// quantisation, NVTE_CUTEDSL_FUSED_GROUPED_MLP of Transformer Engine).
+void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
+  const LayerShape& shape = layer.shape;
+  const LocalLayer& local = layer.local;
+  const DataType type = layer.sharding.type;
+  const bool fused = layer.sharding.stack.experts.fused;
+  block.begin_experts(local.experts);
+  block.linear({.m = local.routed_tokens,
+                .n = local.up_width,
+                .k = shape.routed_hidden(),
+                .batch = local.experts,
+                .type = type},
+               InputCast::separate, fused ? InputCast::fused : InputCast::separate);
+  const std::int64_t rows = local.routed_tokens * local.experts;
+  if (!fused) add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape));
+  block.linear({.m = local.routed_tokens,
+                .n = shape.routed_hidden(),
+                .k = local.ffn,
+                .batch = local.experts,
+                .type = type},
+               fused ? InputCast::fused : InputCast::separate);
+  if (!fused && has_mlp_bias(shape)) {
+    add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
+    add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
+  }
+  block.end_experts();
+}
+
+// Between the hidden state and a narrower one that experts work on; every tensor rank has the whole matrix
+// (Megatron-LM core/transformer/moe/moe_layer.py, moe_latent_size).
+struct RoutedProjection {
+  std::int64_t from, to;
+};
+void add_routed_projection(BlockBuilder& block, const Layer& layer, const RoutedProjection& projection) {
+  if (layer.shape.expert_hidden == 0) return;
+  block.linear(
+      {.m = layer.local.owned_tokens, .n = projection.to, .k = projection.from, .type = layer.sharding.type},
+      InputCast::separate);
+}
+}  // namespace
+
+void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
+  const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
+  const DataType type = layer.sharding.type;
+  block.linear({.m = rows, .n = mlp.up_width, .k = hidden, .type = type}, InputCast::fused);
+  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape));
+  block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate);
+}
+
+// Megatron-LM core/transformer/moe, all-to-all dispatcher, tensor-parallel experts, balanced routing. With
+// sequence parallelism a rank routes its own tokens and the tensor group gathers them after the exchange.
+void add_experts(BlockBuilder& block, const Layer& layer) {
+  const LayerShape& shape = layer.shape;
+  const LocalLayer& local = layer.local;
+  const auto copies = static_cast<double>(shape.experts_per_token);
+  const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
+  const double gathered =
+      count(local.tokens, shape.routed_hidden()) * (layer.sharding.sequence_parallel ? copies : 1.0);
+  block.linear({.m = local.owned_tokens,
+                .n = shape.experts,
+                .k = shape.hidden,
+                .type = outside_fp8(layer.sharding.type)},
+               InputCast::fused);
+  add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
+  add(block, MemoryKernel::copy, routed, kPermute);
+  block.expert_exchange(routed, copies);
+  block.enter_tensor_region(gathered, TensorInput::of_experts);
+  add_expert_mlp(block, layer);
+  block.leave_tensor_region(gathered);
+  block.expert_exchange(routed, copies);
+  add(block, MemoryKernel::copy, routed, kPermute);
+  add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
+  if (shape.shared_ffn == 0) return;
+  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+  add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
+  block.leave_tensor_region(layer.hidden_elements());
+}
+
+}  // namespace orrery

@@ -1,0 +1,128 @@
+// `orrery calibrate`: what it takes and refuses, and what the stack it writes does to the next prediction.
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.hpp"
+#include "tests/sim/run_program.hpp"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+// plan.yaml: GPT-2 345M on both nodes of two.yaml.
+struct PlanPlace : Workplace {
+  PlanPlace() {
+    write("plan.yaml",
+          "model: gpt2-345m\ncluster: two.yaml\ndata: 2\nmicro_batch: 2\nglobal_batch: 16\n"
+          "sequence: 1024\ntype: bf16\nnodes: [2]\nstages: [{group: 0, tensor: 1}, {group: 0, tensor: 1}]\n"
+          "parts: [[0, 12], [12, 12]]\n");
+  }
+};
+
+Json json_of(const Workplace& place, Words command) {
+  command.insert(command.end(), {"--json", "--quiet"});
+  const ProgramResult result = place.run(command);
+  CAPTURE(command, result.err);
+  REQUIRE(result.code == 0);
+  return Json::parse(result.out);
+}
+
+Words one_run(const Words& more = {}) {
+  Words words{"calibrate", "--plan", "plan.yaml", "--measured-time", "200ms"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// A run and the same without a time.
+std::string table(const std::string& time) {
+  const std::string columns =
+      "id,source_key,gpu,gpu_mem_gb,gpus_per_node,n_gpus,interconnect,framework,model,layers,hidden,heads,"
+      "vocab,seq,precision,gbs,mbs,tp,pp,vpp,dp,recompute,flash_attn,iter_time_s,status\n";
+  const std::string shape =
+      ",mine,A100,80,8,8,NVLink; 8x200 Gbps,Megatron-LM,GPT,24,1024,16,51200,1024,bf16,64,4,1,1,1,8,no,yes,";
+  return columns + "first" + shape + time + ",ok\n" + "untimed" + shape + ",ok\n";
+}
+
+double width(const Json& estimate) {
+  const Json& interval = estimate.at("interval_s");
+  return interval[1].get<double>() / interval[0].get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("calibrate refuses what it cannot fit, and says what it takes") {
+  const PlanPlace place;
+  REQUIRE(place.run(one_run({"-o", "mine.yaml"})).code == 0);
+  place.write("none-timed.csv", table(""));
+  const Words before = place.names();
+  check_refused(place.run({"calibrate"}), {"no run", "--measured FILE, or --plan FILE"});
+  check_refused(place.run({"calibrate", "--measured-time", "1s"}), {"no run"});
+  check_refused(place.run(one_run({"--measured", "none-timed.csv"})), {"both --measured and --plan"});
+  check_refused(place.run(one_run({"--plan", "plan.yaml"})), {"1 times", "each of 2 --plan"});
+  check_refused(place.run(one_run({"--measured-time", "1s"})), {"2 times", "each of 1 --plan"});
+  const auto timed = [&](const std::string& time) {
+    return place.run({"calibrate", "--plan", "plan.yaml", "--measured-time", time, "-o", "x.yaml"});
+  };
+  check_refused(timed("3"), {"--measured-time", "unit is missing"});
+  check_refused(timed("0s"), {"--measured-time", "above zero"});
+  check_refused(timed("-1s"), {"--measured-time", "negative"});
+  check_refused(timed("3GiB"), {"--measured-time", "3GiB"});
+  check_refused(place.run(one_run({"--stack", "mine.yaml"})), {"mine.yaml", "calibrated already"});
+  check_refused(place.run(one_run({"--stack", "megatron-cor"})), {"--stack", "'megatron-cor'"});
+  check_refused(place.run(one_run({"-o", "two.yaml/x"})), {"two.yaml/x"});
+  check_refused(place.run({"calibrate", "--measured", "none.csv"}), {"none.csv"});
+  const ProgramResult untimed = place.run({"calibrate", "--measured", "none-timed.csv"});
+  CHECK(untimed.code == 2);
+  CHECK(untimed.out.empty());
+  CHECK(untimed.err.find("one or more") != std::string::npos);
+  CHECK(place.names() == before);
+}
+
+TEST_CASE("calibrate says and writes the same twice") {
+  const PlanPlace place;
+  const ProgramResult first = place.run(one_run({"-o", "mine.yaml"}));
+  const std::string stack = place.read("mine.yaml");
+  const ProgramResult second = place.run(one_run({"-o", "mine.yaml"}));
+  CHECK(first.code == 0);
+  CHECK(first.out == second.out);
+  CHECK(place.read("mine.yaml") == stack);
+  CHECK(first.out.find("not determined") != std::string::npos);
+  CHECK(first.out.find("stack   mine.yaml") != std::string::npos);
+}
+
+TEST_CASE(
+    "replay and search take the stack that calibrate wrote: nearer to the run, in a narrower interval") {
+  const PlanPlace place;
+  const Json fitted = json_of(place, one_run({"-o", "mine.yaml"}));
+  REQUIRE(fitted.at("parameters").size() == 4);
+  for (const Json& parameter : fitted.at("parameters"))
+    CHECK(parameter.at("deviation").get<double>() <= parameter.at("prior_deviation").get<double>());
+  const Json run = fitted.at("runs").at(0);
+  CHECK(run.at("measured_s") == 0.2);
+  const double before = run.at("before_s"), after = run.at("after_s");
+  CHECK(std::abs(after - 0.2) < std::abs(before - 0.2));
+  // The file has six digits of each factor.
+  CHECK(json_of(place, {"replay", "--plan", "plan.yaml"}).at("estimate_s").get<double>() == Approx(before));
+  CHECK(json_of(place, {"replay", "--plan", "plan.yaml", "--stack", "mine.yaml"})
+            .at("estimate_s")
+            .get<double>() == Approx(after).epsilon(1e-5));
+  const Json published = json_of(place, small_search()).at("plans").at(0).at("estimate");
+  const Json own = json_of(place, small_search({"--stack", "mine.yaml"})).at("plans").at(0).at("estimate");
+  CHECK(width(own) < width(published));
+}
+
+TEST_CASE("calibrate leaves out rows of a table that say too little, by name") {
+  const Workplace place;
+  place.write("runs.csv", table("0.5"));
+  const ProgramResult result = place.run({"calibrate", "--measured", "runs.csv", "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(result.err.find("untimed left out: no time") != std::string::npos);
+  const Json fitted = Json::parse(result.out);
+  REQUIRE(fitted.at("runs").size() == 1);
+  CHECK(fitted.at("runs")[0].at("name") == "first");
+  CHECK(fitted.at("runs")[0].at("measured_s") == 0.5);
+}
+
+}  // namespace orrery

@@ -248,7 +248,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
 }  // namespace
 
 TEST_CASE("a search that prunes, one that does not and brute force find the same plans") {
-  std::mt19937 random(1);
+  std::mt19937 random(4);
   std::size_t pruned = 0, plans = 0;
   Fitting fitting;
   for (int i = 0; i < 20; ++i) {

@@ -92,7 +92,6 @@ TEST_CASE("a schedule that cannot be made says why") {
        "stages times microbatches is more than the messages of a schedule can count"},
       {{gpipe, eager, 2, 2, 4}, "gpipe has 1 chunk(s) a rank, not 2"},
       {{one_f_one_b, blocking, 2, 3, 4}, "1f1b has 1 chunk(s) a rank, not 3"},
-      {{interleaved, blocking, 2, 2, 4}, "interleaved is played with eager or overlapped transfers"},
       {{interleaved, eager, 2, 1, 4}, "interleaved needs 2 chunks a rank or more"},
       {{interleaved, eager, 1, 2, 4}, "interleaved needs 2 pipeline stages or more"},
       {{interleaved, eager, 4, 2, 6},

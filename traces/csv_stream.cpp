@@ -22,8 +22,7 @@ CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::mov
   }
 }
 
-CsvStream::CsvStream(Text text, std::string name)
-    : name_(std::move(name)), buffer_(text.csv), ended_(true) {
+CsvStream::CsvStream(Text text, std::string name) : name_(std::move(name)), buffer_(text.csv), ended_(true) {
   read_header();
 }
 
@@ -96,20 +95,35 @@ bool CsvStream::next_line() {
   return true;
 }
 
-// A quoted field holds commas; quotes inside quotes do not occur in these tables and stay as they are.
+// RFC 4180, but for line breaks inside quotes: a quoted field holds commas, and two quotes for one.
 void CsvStream::split() {
   fields_.clear();
+  unescaped_.clear();
   std::string_view rest = line_;
   for (;;) {
-    const bool quoted = !rest.empty() && rest.front() == '"';
-    const std::size_t close = quoted ? rest.find('"', 1) : 0;
+    const bool quoted = rest.starts_with('"');
+    std::size_t close = quoted ? rest.find('"', 1) : 0;
+    bool doubled = false;
+    while (quoted && close != std::string_view::npos && rest.substr(close + 1).starts_with('"')) {
+      doubled = true;
+      close = rest.find('"', close + 2);
+    }
     const std::size_t comma = rest.find(',', close == std::string_view::npos ? 0 : close);
     std::string_view field = rest.substr(0, comma);
     if (quoted && field.size() >= 2 && field.back() == '"') field = field.substr(1, field.size() - 2);
-    fields_.push_back(field);
+    fields_.push_back(doubled ? without_doubled_quotes(field) : field);
     if (comma == std::string_view::npos) return;
     rest.remove_prefix(comma + 1);
   }
+}
+
+std::string_view CsvStream::without_doubled_quotes(std::string_view field) {
+  std::string& kept = unescaped_.emplace_back();
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    kept += field[i];
+    if (field[i] == '"' && field.substr(i + 1).starts_with('"')) ++i;
+  }
+  return kept;
 }
 
 std::optional<double> parse_number(std::string_view field) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ class CsvStream {
   bool next_line();
   bool fill();
   void split();
+  std::string_view without_doubled_quotes(std::string_view field);
 
   std::string name_;
   void* file_ = nullptr;  // gzFile: zlib's type stays out of this header
@@ -45,6 +47,7 @@ class CsvStream {
   bool ended_ = false;
   std::string_view line_;
   std::vector<std::string_view> fields_;
+  std::deque<std::string> unescaped_;  // what fields_ shows in place of what the line says
   std::vector<std::string> header_;
 };
 

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
+#include <cstdio>
 
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
@@ -125,9 +127,7 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
 
 constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
 
-}  // namespace
-
-std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
+std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
   if (auto known = builtin_of_run(run)) {
@@ -135,7 +135,6 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
     return *std::move(known);
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  if (run.integer("n_experts").value_or(1) > 1) return Unmapped{"experts without their width"};
   const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   const Family& family = family_of(name);
@@ -155,6 +154,13 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
   if (!ffn && family.mlp == MlpKind::gated)
     assumptions.emplace_back("gated MLPs as wide as Llama's of that size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
+  if (const auto experts = run.integer("n_experts", kMostExperts).value_or(1); experts > 1) {
+    if (!ffn) return Unmapped{"experts without their width"};
+    // GShard's choice (arXiv 2006.16668), and Mixtral's.
+    assumptions.emplace_back("two experts a token, each as wide as the MLP that is printed, in every layer");
+    shape.experts = experts;
+    shape.experts_per_token = 2;
+  }
   ModelSpec model;
   model.name = name;
   model.shapes = {shape};
@@ -169,6 +175,30 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
   model.tied_embeddings = family.tied;
   model.causal = family.causal;
   model.final_norm = family.norm;
+  return model;
+}
+
+// Where the row says how large its model is, its shape must agree: some sources print a shape that is wrong
+// by their own words. Sizes in names are rounded, and may leave out or add the embedding.
+std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr double kMostOff = 1.5;
+  const auto said = run.number("params_b");
+  const double counted = static_cast<double>(total_parameters(model)) / kGiga;
+  if (!said || std::abs(std::log(counted / *said)) <= std::log(kMostOff)) return std::nullopt;
+  std::array<char, 96> text;
+  std::snprintf(text.data(), text.size(), "its shape has %.3g billion parameters, the row says %.3g", counted,
+                *said);
+  return Unmapped{text.data()};
+}
+
+}  // namespace
+
+std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
+                                               std::vector<std::string>& assumptions) {
+  auto model = shaped_model(run, assumptions);
+  if (const auto* shaped = std::get_if<ModelSpec>(&model)) {
+    if (auto trouble = disagreement(run, *shaped)) return *std::move(trouble);
+  }
   return model;
 }
 

@@ -63,6 +63,7 @@ struct FrameworkStack {
 constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"NeMo AutoModel", "nemo-automodel"},
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},

@@ -79,6 +79,41 @@ struct MappedRun {
   PriceBook* book;
 };
 
+bool has_failed(const MeasuredRun& run) {
+  const std::string status = run.text("status");
+  return status.rfind("OOM", 0) == 0 || status.rfind("failed", 0) == 0;
+}
+
+MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
+                              const ParallelStrategy& strategy) {
+  const std::vector<StageMemory> memory = fitter.memory_of(strategy);
+  MemoryVerdict worst = MemoryVerdict::fits;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const Bytes card = group_of_stage(cluster, strategy, stage).gpu.memory;
+    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)].total(), card));
+  }
+  return worst;
+}
+
+// A run that ran did fit: where its source is silent and its plan is far too big as it stands, as little is
+// recomputed as makes it fit.
+void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
+  if (has_failed(run) || plan.stack.may_drop_activations || !run.text("recompute").empty()) return;
+  StageFitter fitter(book);
+  bool recomputes = false;
+  for (ParallelStrategy& strategy : plan.strategies) {
+    const RecomputeGranularity said = strategy.recompute.granularity;
+    for (const auto granularity : {RecomputeGranularity::selective, RecomputeGranularity::full}) {
+      if (fullest_verdict(fitter, plan.cluster, strategy) != MemoryVerdict::too_big) break;
+      strategy.recompute.granularity = granularity;
+    }
+    recomputes |= strategy.recompute.granularity != said;
+  }
+  if (!recomputes) return;
+  std::erase(plan.assumptions, "no recomputation");
+  plan.assumptions.emplace_back("recomputation: as little as makes it fit");
+}
+
 Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
   const Topology topology(mapped.plan.cluster, strategy.nodes);
   const PricedPlan priced = mapped.book->price(strategy, topology);
@@ -132,7 +167,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.assumptions = mapped.plan.assumptions;
   const std::string status = run.text("status");
   result.out_of_memory = status.rfind("OOM", 0) == 0;
-  result.failed = result.out_of_memory || status.rfind("failed", 0) == 0;
+  result.failed = has_failed(run);
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
   result.measured_memory = run.number("peak_mem_gb");
   for (const ParallelStrategy& strategy : mapped.plan.strategies) {
@@ -199,6 +234,7 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       continue;
     }
     one.book = book_for(books, one.plan, layers).book.get();
+    recompute_what_must_have_been(run, *one.book, one.plan);
     for (const ParallelStrategy& strategy : one.plan.strategies) one.book->need(strategy);
     mapped.push_back(std::move(one));
   }

@@ -310,7 +310,54 @@ TEST_CASE("a run may have dropped activations its source is silent about, where 
   };
   CHECK(too_big("Megatron-Bridge 26.02", "none"));
   CHECK_FALSE(too_big("Megatron-Bridge 26.02", ""));
-  CHECK(too_big("Megatron-Core", ""));
+}
+
+TEST_CASE("a run that ran did fit: where its source is silent, as little is recomputed as makes it fit") {
+  // Layers of 2048 elements keep 34 B for each of them and of b x 32768 tokens: 24 layers of two sequences
+  // 109 GB, of 1 GB with full recomputation; 8 layers of one sequence 18 GB.
+  const auto run = [](const std::string& batch, const std::string& layers, const std::string& recompute,
+                      const std::string& status) {
+    const Validation result =
+        validate(runs_of("r,g,A100,80,8,8,,Megatron-Core,GPT," + layers + ",2048,16,51200,32768,bf16,16," +
+                         batch + ",1,1,1,8," + recompute + ",9,," + status + "\n"),
+                 costs(), {});
+    REQUIRE(result.runs.size() == 1);
+    return result.runs.front();
+  };
+  const auto assumes = [](const ValidatedRun& one, const std::string& what) {
+    return std::count(one.assumptions.begin(), one.assumptions.end(), what) == 1;
+  };
+  const ValidatedRun large = run("2", "24", "", "ok");
+  CHECK(large.verdict == MemoryVerdict::fits);
+  CHECK(large.predicted == run("2", "24", "full", "ok").predicted);
+  CHECK(large.predicted > run("2", "24", "none", "ok").predicted);
+  CHECK(assumes(large, "recomputation: as little as makes it fit"));
+  const ValidatedRun small = run("1", "8", "", "ok");
+  CHECK(small.predicted == run("1", "8", "none", "ok").predicted);
+  CHECK(assumes(small, "no recomputation"));
+  // A source's own word, and runs that did not fit, are taken as they are.
+  CHECK(run("2", "24", "none", "ok").verdict == MemoryVerdict::too_big);
+  CHECK(run("2", "24", "", "OOM").verdict == MemoryVerdict::too_big);
+}
+
+TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_experts,params_b,vocab,seq,gbs,tp,"
+      "pp\n";
+  const auto row = [&](const std::string& ffn, const std::string& billions) {
+    return parse_measured_runs(header + "a,g,H100,8,Megatron-Core,MoE,4,1024,16," + ffn + ",8," + billions +
+                                   ",50257,1024,8,1,1\n",
+                               "made-up.csv")
+        .front();
+  };
+  const MeasuredPlan plan = mapped(row("4096", ""));
+  CHECK(plan.model.layer(0).experts == 8);
+  CHECK(plan.model.layer(0).experts_per_token == 2);
+  CHECK(plan.model.layer(0).ffn == 4096);
+  CHECK(unmapped(row("", "")) == "experts without their width");
+  // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
+  CHECK_NOTHROW(mapped(row("4096", "0.3")));
+  CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
 }
 
 TEST_CASE("the replay of published plans agrees with their estimate where nothing contends") {

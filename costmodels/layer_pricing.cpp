@@ -19,8 +19,8 @@ LayerTimes part_sum(const LayerTable& table, const LayerRange& range) {
   LayerTimes sum;
   const int end = range.first + range.count;
   for (int layer = range.first; layer < end; ++layer) sum += table.layers[static_cast<std::size_t>(layer)];
-  if (range.first == 0) sum += table.embedding;
-  if (end == static_cast<int>(table.layers.size())) sum += table.head;
+  if (range.has_embedding()) sum += table.embedding;
+  if (range.has_head(static_cast<int>(table.layers.size()))) sum += table.head;
   return sum;
 }
 

@@ -200,7 +200,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
       break;
     }
   }
-  const bool embedding = range.first == 0, head = end == model_.layers.size();
+  const bool embedding = range.has_embedding(), head = range.has_head(model_.layer_count());
   if (embedding) {
     forward += cost.embedding.forward;
     backward += cost.embedding.backward;

@@ -293,8 +293,8 @@ void PriceBook::play_groups(PricedPlan& plan, const ParallelStrategy& strategy,
       const LayerRange& range = strategy.parts[static_cast<std::size_t>(part)];
       const PartLayers layers{shard(shard_key(alike, stage)),
                               runs_of(model_, range, strategy.recompute),
-                              range.first == 0,
-                              range.first + range.count == model_.layer_count(),
+                              range.has_embedding(),
+                              range.has_head(model_.layer_count()),
                               strategy.recompute.granularity == RecomputeGranularity::selective,
                               backward_of(strategy.schedule)};
       PartTimes& times = parts[static_cast<std::size_t>(part)];

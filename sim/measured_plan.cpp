@@ -88,6 +88,7 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
     result.push_back({next, count});
     next += count;
   }
+  mark_ends(result);
   return result;
 }
 

@@ -90,7 +90,9 @@ Answer check_layers(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const int layers = c.model.layer_count();
   const std::int64_t parts = std::int64_t{s.pipeline} * s.chunks;
-  if (parts > layers)
+  // The embedding and the loss can stand alone (--account-for-embedding-in-pipeline-split and its twin).
+  const int most = layers + (s.pipeline > 1 ? 2 : 0);
+  if (parts > most)
     return reason(s.pipeline, "pipeline ranks with", s.chunks, "parts each need", parts,
                   "layers; the model has", layers);
   if (static_cast<std::int64_t>(s.parts.size()) != parts)
@@ -100,7 +102,8 @@ Answer check_layers(const Case& c) {
   for (const LayerRange& part : s.parts) {
     if (part.first != next)
       return reason("a part begins at layer", part.first, "where layer", next, "is next");
-    if (part.count < 1)
+    const bool stands_alone = s.pipeline > 1 && (&part == &s.parts.front() || &part == &s.parts.back());
+    if (part.count < (stands_alone ? 0 : 1))
       return reason("the part at layer", part.first, "has", part.count, "layers; at least 1 is needed");
     next += part.count;
   }

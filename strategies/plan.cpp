@@ -138,6 +138,7 @@ void read_lists(const YamlValue& top, ParallelStrategy& strategy) {
   strategy.pipeline = static_cast<int>(strategy.stages.size());
   read_replicas(top, strategy);
   for (const YamlValue& item : top.at("parts").items()) strategy.parts.push_back(read_part(item));
+  mark_ends(strategy.parts);
   const std::int64_t parts = std::int64_t{strategy.pipeline} * strategy.chunks;
   if (parts != static_cast<std::int64_t>(strategy.parts.size()))
     top.at("parts").fail(std::to_string(parts) + " parts, one for each of the " +

@@ -2,6 +2,12 @@
 
 namespace orrery {
 
+void mark_ends(std::vector<LayerRange>& parts) {
+  if (parts.size() < 2) return;
+  if (parts.front().count == 0) parts[1].without_embedding = true;
+  if (parts.back().count == 0) parts[parts.size() - 2].without_head = true;
+}
+
 std::string_view to_text(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::gpipe:

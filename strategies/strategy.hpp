@@ -40,12 +40,23 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
-// Layers first .. first + count - 1 of the model.
+// Layers first .. first + count - 1 of the model. The first part has the embedding, the last one norm, head
+// and loss; either may have no layer beside them (Megatron-LM's --account-for-embedding-in-pipeline-split and
+// its twin for the loss).
 struct LayerRange {
   int first = 0;
   int count = 0;
+  // Its layers are the model's first, or last, and a part without layers has the embedding, or the head.
+  bool without_embedding = false, without_head = false;
+
+  [[nodiscard]] bool has_embedding() const { return first == 0 && !without_embedding; }
+  [[nodiscard]] bool has_head(int layers_of_model) const {
+    return first + count == layers_of_model && !without_head;
+  }
   bool operator==(const LayerRange&) const = default;
 };
+// Tells the parts, in model order, beside those without layers what they are without.
+void mark_ends(std::vector<LayerRange>& parts);
 
 // The GPUs of one pipeline rank (stage): in every data-parallel replica, or where replicas are unlike, in the
 // first kind of them.

@@ -56,17 +56,21 @@ TEST_CASE("the parts of a model take together what the whole model takes") {
   for (int i = 0; i < 50; ++i) {
     PartTimes sum;
     std::string cuts;
-    for (int first = 0; first < layer_count();) {
-      const int count = between(random, 1, layer_count() - first);
-      const PartTimes part = times_of({first, count});
+    std::vector<LayerRange> parts;
+    if (between(random, 0, 1) == 1) parts.push_back({0, 0});  // the embedding alone
+    for (int first = 0; first < layer_count(); first += parts.back().count)
+      parts.push_back({first, between(random, 1, layer_count() - first)});
+    if (between(random, 0, 1) == 1) parts.push_back({layer_count(), 0});  // norm, head and loss alone
+    mark_ends(parts);
+    for (const LayerRange& range : parts) {
+      const PartTimes part = times_of(range);
       sum.forward += part.forward;
       sum.backward += part.backward;
       sum.forward_tensor += part.forward_tensor;
       sum.backward_tensor += part.backward_tensor;
       sum.forward_flops += part.forward_flops;
       sum.backward_flops += part.backward_flops;
-      first += count;
-      cuts += std::to_string(count) + " ";
+      cuts += std::to_string(range.count) + " ";
     }
     INFO("layers " << cuts);
     const PartTimes whole = times_of({0, layer_count()});

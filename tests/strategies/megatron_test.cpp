@@ -153,7 +153,7 @@ TEST_CASE("layouts fold equal parts between the first and the last") {
     const char* layout;
   };
   for (const Row& row : {Row{{2}, "EttL"}, Row{{3, 5}, "Ettt|t*5L"}, Row{{3, 2, 2, 2, 1}, "Ettt|(tt|)*3,tL"},
-                         Row{{26, 26, 14, 14}, "Et*26|t*26|t*14|t*14L"},
+                         Row{{26, 26, 14, 14}, "Et*26|t*26|t*14|t*14L"}, Row{{0, 1, 1, 1, 0}, "E|(t|)*3,L"},
                          Row{{1, 4, 4, 5, 5, 6}, "Et|(t*4|)*2,(t*5|)*2,t*6L"}}) {
     const std::string layout = pipeline_layout(with_parts(row.counts));
     CHECK(layout == row.layout);

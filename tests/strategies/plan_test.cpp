@@ -64,7 +64,8 @@ ParallelStrategy random_strategy(Dice& dice) {
     strategy.stages = strategy.of_kind(0).stages;
   }
   for (int i = 0; i < strategy.part_count(); ++i)
-    strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 99)});
+    strategy.parts.push_back({dice.roll(0, 99), dice.roll(0, 9)});
+  mark_ends(strategy.parts);
   for (int i = dice.roll(0, 4); i > 0; --i) strategy.nodes.push_back(dice.roll(0, 99));
   strategy.order = static_cast<RankOrder>(dice.roll(0, 5));
   for (int i = dice.roll(0, 4); i > 0; --i) strategy.hosts.push_back(dice.roll(0, 99));
@@ -159,7 +160,7 @@ TEST_CASE("a plan that cannot run says why, with the numbers") {
       {"the stages on group slow need 32 GPUs; 3 nodes have 24", [](auto& s) { s.nodes[1] = 3; }},
       {"a part begins at layer 27 where layer 26 is next", [](auto& s) { s.parts[1].first = 27; }},
       {"the parts hold 79 layers; the model has 80", [](auto& s) { s.parts[3].count = 13; }},
-      {"has 0 layers; at least 1", [](auto& s) { s.parts[0].count = 0, s.parts[1].first = 0; }},
+      {"has 0 layers; at least 1", [](auto& s) { s.parts[1].count = 0, s.parts[2].first = 26; }},
       {"the global batch of 63 sequences is not a multiple of 2 replicas x micro batch 1",
        [](auto& s) { s.global_batch = 63; }},
       {"not a multiple of twice the 3 context-parallel ways",
@@ -184,10 +185,21 @@ TEST_CASE("more parts than layers is said so") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   const ModelSpec model = parse_model_blocks(
       "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nblocks:\n"
-      "  - {repeat: 3, hidden: 64, heads: 8, ffn: 64, mlp: gelu, norm: layer_norm}\n",
+      "  - {repeat: 1, hidden: 64, heads: 8, ffn: 64, mlp: gelu, norm: layer_norm}\n",
       "x.yaml");
   CHECK(contains(reason_of(model, strategy),
-                 "4 pipeline ranks with 1 parts each need 4 layers; the model has 3"));
+                 "4 pipeline ranks with 1 parts each need 4 layers; the model has 1"));
+}
+
+TEST_CASE("the embedding and the loss can be parts of their own, other parts have layers") {
+  const ModelSpec model = read_model("llama2-70b");
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const auto reason_with = [&](const std::vector<LayerRange>& parts) {
+    strategy.parts = parts;
+    return reason_of(model, strategy);
+  };
+  CHECK(reason_with({{0, 0}, {0, 40}, {40, 40}, {80, 0}}) == "feasible");
+  CHECK(contains(reason_with({{0, 40}, {40, 0}, {40, 20}, {60, 20}}), "has 0 layers"));
 }
 
 TEST_CASE("widths must split over the tensor ways") {

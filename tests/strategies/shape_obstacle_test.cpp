@@ -60,7 +60,8 @@ std::optional<Infeasible> thorough(const Candidate& c) {
 // Reasons of the search alone: plans that would run, and are not worth enumerating or not played.
 bool search_only(std::string_view reason) {
   return reason == "a tensor group larger than a node" || reason == "a stage does not fill nodes evenly" ||
-         reason == "sequence parallelism without tensor parallelism";
+         reason == "sequence parallelism without tensor parallelism" ||
+         reason == "more stages than layers";  // plans may have the embedding and the loss alone
 }
 
 LayerShape random_layer(std::mt19937& random) {

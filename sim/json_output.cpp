@@ -203,6 +203,7 @@ Json counts_json(const SearchSpaceCounts& counts) {
 std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   Json json;
   json["iteration_s"] = replay.iteration_s;
+  json["makespan_s"] = replay.makespan_s;
   json["estimate_s"] = replay.estimate_s;
   json["bubble_fraction"] = replay.bubble_fraction;
   json["imbalance_s"] = replay.imbalance_s;
@@ -283,9 +284,10 @@ Accounting accounting(const Json& values) {
 }  // namespace
 
 std::string to_bytes(const ReplaySummary& summary) {
-  Json json{{"iteration", summary.iteration_s},  {"estimate", summary.estimate_s},
-            {"bubble", summary.bubble_fraction}, {"imbalance", summary.imbalance_s},
-            {"elapsed", summary.elapsed_s},      {"activities", summary.activities}};
+  Json json{{"iteration", summary.iteration_s}, {"makespan", summary.makespan_s},
+            {"estimate", summary.estimate_s},   {"bubble", summary.bubble_fraction},
+            {"imbalance", summary.imbalance_s}, {"elapsed", summary.elapsed_s},
+            {"activities", summary.activities}};
   json["stages"] = Json::array();
   for (const StageAccounting& stage : summary.stages) {
     json["stages"].push_back({stage.stage, columns(stage.mean), columns(stage.maximum)});
@@ -297,6 +299,7 @@ ReplaySummary summary_from_bytes(const std::string& bytes) {
   const Json json = Json::parse(bytes);
   ReplaySummary summary;
   json.at("iteration").get_to(summary.iteration_s);
+  json.at("makespan").get_to(summary.makespan_s);
   json.at("estimate").get_to(summary.estimate_s);
   json.at("bubble").get_to(summary.bubble_fraction);
   json.at("imbalance").get_to(summary.imbalance_s);

@@ -112,6 +112,7 @@ Spread spread_of(const std::vector<double>& runs) {
 ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {
   ReplaySummary summary;
   summary.iteration_s = replay.iteration.value();
+  summary.makespan_s = replay.accounting.makespan.value();
   summary.estimate_s = replay.estimate.value();
   summary.bubble_fraction = replay.accounting.bubble_fraction;
   summary.imbalance_s = replay.imbalance.value();

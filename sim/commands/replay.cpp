@@ -76,9 +76,16 @@ Table stages_table(const std::vector<StageAccounting>& stages) {
   return table;
 }
 
+// Several iterations were played for one in the steady state.
+std::string of_all_iterations(const ReplaySummary& summary) {
+  if (summary.makespan_s < 1.001 * summary.iteration_s) return {};
+  return " in the " + milliseconds_text(Seconds(summary.makespan_s)) + " ms that were played";
+}
+
 std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
-  return facts_text(summary, timeline.ranks.size()) +
-         "\nMilliseconds of a rank, mean over the replicas; tensor, p2p, data: exposed communication;\n"
+  return facts_text(summary, timeline.ranks.size()) + "\nMilliseconds of a rank" +
+         of_all_iterations(summary) +
+         ", mean over the replicas; tensor, p2p, data: exposed communication;\n"
          "warm-up, steady, drain: bubble\n\n" +
          to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) +
          "\n" + gantt_legend(GanttLetters::microbatch);

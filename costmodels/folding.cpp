@@ -235,7 +235,7 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
       }
     }
     for (int replica = 0; replica < plan.replicas; ++replica) {
-      for (const RankGroup kind : played_groups(plan, replica, stage)) {
+      for (const RankGroup kind : {RankGroup::tensor, RankGroup::context, RankGroup::expert}) {
         for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
           for (const int from : group) {
             for (const int to : group) talk(from, to);

@@ -1,6 +1,7 @@
 // Whole plans priced from the tables of a price book.
 #include <algorithm>
 
+#include "costmodels/folding.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/stack_effects.hpp"
@@ -94,7 +95,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
   // iteration.
   if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
-  plan.transfers = transfer_times(plan, topology);
+  if (!cut_route(plan, topology)) plan.transfers = transfer_times(plan, topology);
   return plan;
 }
 

@@ -188,7 +188,10 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
   MeasuredPlan plan;
   const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
-  if (!stack) return Unmapped{"no software stack for " + run.text("framework")};
+  if (!stack) {
+    const std::string framework = run.text("framework");
+    return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
+  }
   plan.stack = *stack;
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;

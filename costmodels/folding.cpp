@@ -225,30 +225,30 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
   const auto talk = [&](int from, int to) {
     if (!obstacle && from != to) obstacle = topology.route_obstacle(from, to);
   };
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    for (int replica = 0; replica < plan.replicas; ++replica) {
+  const auto all_talk = [&](const std::vector<int>& gpus) {
+    for (const int from : gpus) {
+      for (const int to : gpus) talk(from, to);
+    }
+  };
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    std::vector<int> firsts;  // of the stages: who reduce the gradient norm
+    for (int stage = 0; stage < plan.stages(); ++stage) {
       const std::vector<int>& here = plan.lanes(replica, stage);
       const std::vector<int>& next = plan.lanes(replica, (stage + 1) % plan.stages());
       for (const LaneMessage& pair : overlaps_of_lanes(plan, stage, (stage + 1) % plan.stages())) {
         talk(here[static_cast<std::size_t>(pair.from)], next[static_cast<std::size_t>(pair.to)]);
         talk(next[static_cast<std::size_t>(pair.to)], here[static_cast<std::size_t>(pair.from)]);
       }
-    }
-    for (int replica = 0; replica < plan.replicas; ++replica) {
       for (const RankGroup kind : {RankGroup::tensor, RankGroup::context, RankGroup::expert}) {
-        for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
-          for (const int from : group) {
-            for (const int to : group) talk(from, to);
-          }
-        }
+        for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) all_talk(group);
       }
+      firsts.push_back(here.front());
     }
-    for (int lane = 0; lane < tensor_ways(plan, stage); ++lane) {
-      const std::vector<int> members = reduction_members(plan, stage, lane);
-      for (const int from : members) {
-        for (const int to : members) talk(from, to);
-      }
-    }
+    if (plan.gradient_norm) all_talk(firsts);
+  }
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (int lane = 0; lane < tensor_ways(plan, stage); ++lane)
+      all_talk(reduction_members(plan, stage, lane));
   }
   return obstacle;
 }

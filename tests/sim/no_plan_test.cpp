@@ -30,7 +30,10 @@ std::string answer_of(const Workplace& place, const Words& more) {
 std::vector<int> world_sizes(const Workplace& place, const std::string& links) {
   place.write("c.yaml", cluster_with("links: [{name: \"" + links + "\", state: down}]\n"));
   std::vector<int> sizes;
-  const Json report = run_json(place, small_search({"--cluster", "c.yaml", "--top", "100"}));
+  place.write("contexts.yaml",
+              "context_parallel_size: [1, 2, 4]\nmicro_batch_size: 1\nrecompute_granularity: none\n");
+  const Json report =
+      run_json(place, small_search({"--cluster", "c.yaml", "--top", "100", "--space", "contexts.yaml"}));
   for (const Json& plan : report.at("plans")) sizes.push_back(plan.at("strategy").at("world_size"));
   return sizes;
 }

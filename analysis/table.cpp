@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 
 #include "platforms/errors.hpp"
 
@@ -134,6 +135,13 @@ std::string to_text(const Table& table) {
   std::string text = text_line(table, titles(table), widths) + text_line(table, rule, widths);
   for (const auto& row : table.rows) text += text_line(table, row, widths);
   return text;
+}
+
+std::string fixed(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  const bool is_zero = std::string_view(text).find_first_not_of("-0.") == std::string_view::npos;
+  return text[0] == '-' && is_zero ? text + 1 : text;
 }
 
 std::string csv_cell(std::string_view cell) {

@@ -72,8 +72,8 @@ inline constexpr std::int64_t kLeastRows = 60;
 inline constexpr std::int64_t kLeastRowsOfGpu = 200;
 
 // Writes one .ubj a model and provenance.json. The same profiles and seed give the same bytes. Throws
-// InputError for unreadable profiles, for too few rows of a kind (it names the kind; a kind without any row
-// is left to the built-in models), and for a folder that cannot be written.
+// InputError for unreadable profiles, for too few rows of every kind (a kind with too few is left to the
+// built-in models, and named among what was left out), and for a folder that cannot be written.
 FitReport fit(const FitOptions&);
 
 std::string to_json(const FitReport&);  // also the content of provenance.json

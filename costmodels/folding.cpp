@@ -1,7 +1,6 @@
 #include "costmodels/folding.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -11,137 +10,6 @@
 
 namespace orrery {
 namespace {
-
-std::vector<int> count_up(int count) {
-  std::vector<int> numbers(static_cast<std::size_t>(count));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  return numbers;
-}
-
-// Of all that one tensor rank sends: where it goes, and how much of it in the collectives of its parts.
-struct TensorRankTraffic {
-  std::vector<Route> routes;
-  std::vector<Bytes> wires;
-
-  void add(const std::vector<FlowPhase>& phases) {
-    for (const FlowPhase& phase : phases) {
-      for (const Flow& flow : phase.flows) routes.push_back(flow.route);
-    }
-  }
-};
-
-// What the context and expert groups of a tensor rank play in the parts of a stage.
-void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topology& topology, int stage,
-               int tensor_rank) {
-  const int tensor = tensor_ways(plan, stage);
-  std::vector<int> lanes;
-  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor + tensor_rank);
-  for (int replica = 0; replica < plan.replicas; ++replica) {
-    for (const int index : calls_of_stage(plan, replica, stage)) {
-      const GroupCall& call = plan.calls[static_cast<std::size_t>(index)];
-      const bool is_leader = call.group != RankGroup::expert || replica % plan.expert == 0;
-      if (!is_leader) continue;
-      const std::vector<FlowPhase> phases = call_flows(plan, topology, call, replica, stage, lanes);
-      traffic.add(phases);
-      for (const FlowPhase& phase : phases) {
-        for (const Flow& flow : phase.flows) traffic.wires.push_back(flow.wire);
-      }
-    }
-  }
-}
-
-// Of a plan whose stages have equal tensor ways. In an order that is the same for all tensor ranks: rings of
-// gradients, messages, which stand for the embedding gradient too, and what parts play.
-TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
-  TensorRankTraffic traffic;
-  std::vector<Route>& routes = traffic.routes;
-  const int tensor = tensor_ways(plan, 0);
-  const int apart = plan.expert_reductions.empty() ? 1 : plan.expert;
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    const auto add_ring = [&](int first, int apart_in_ring) {
-      traffic.add(
-          collective_flows(topology, {CollectiveKind::all_reduce,
-                                      CollectiveAlgorithm::ring,
-                                      Bytes(1),
-                                      {},
-                                      reduction_members(plan, stage, tensor_rank, first, apart_in_ring)}));
-    };
-    add_ring(0, 1);
-    for (int first = 0; apart > 1 && first < apart; ++first) add_ring(first, apart);
-    add_calls(traffic, plan, topology, stage, tensor_rank);
-    for (int replica = 0; replica < plan.replicas; ++replica) {
-      for (int context = 0; context < plan.context; ++context) {
-        const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
-        const int here = plan.lanes(replica, stage)[lane];
-        const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
-        routes.push_back(topology.route(here, next));
-        routes.push_back(topology.route(next, here));
-      }
-    }
-  }
-  return traffic;
-}
-
-// Pairs every link of tensor rank 0 with one link of each other tensor rank: equal to it, in its place on
-// every route, and used by nobody else.
-class LinkPairs {
- public:
-  LinkPairs(const Topology& topology, const std::vector<Route>& first) : topology_(topology), first_(first) {
-    owner_.resize(topology.links().size());
-  }
-
-  bool add(int tensor_rank, const std::vector<Route>& routes) {
-    partner_.assign(topology_.links().size(), std::nullopt);
-    if (routes.size() != first_.size()) return false;
-    for (std::size_t i = 0; i < routes.size(); ++i) {
-      if (routes[i].count != first_[i].count) return false;
-      for (std::size_t link = 0; link < static_cast<std::size_t>(routes[i].count); ++link) {
-        if (!pair(tensor_rank, first_[i].links[link], routes[i].links[link])) return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  bool pair(int tensor_rank, int first, int link) {
-    const auto a = static_cast<std::size_t>(first);
-    const auto b = static_cast<std::size_t>(link);
-    if (!owner_[b]) owner_[b] = {tensor_rank, first};
-    if (!partner_[a]) partner_[a] = link;
-    return owner_[b] == std::pair(tensor_rank, first) && partner_[a] == link &&
-           topology_.links()[a].spec == topology_.links()[b].spec;
-  }
-
-  const Topology& topology_;
-  const std::vector<Route>& first_;
-  std::vector<std::optional<std::pair<int, int>>>
-      owner_;                                // [link]: tensor rank, and the link of rank 0 it pairs with
-  std::vector<std::optional<int>> partner_;  // [link of rank 0]: of the tensor rank being added
-};
-
-// Whether tensor rank t of every group is the GPU t places after that of tensor rank 0, in its node.
-bool side_by_side(const PricedPlan& plan, const Topology& topology) {
-  const auto tensor = static_cast<std::size_t>(tensor_ways(plan, 0));
-  for (const std::vector<int>& lanes : plan.gpus) {
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-      const int first = lanes[lane - lane % tensor];
-      if (lanes[lane] != first + static_cast<int>(lane % tensor) || !topology.same_node(first, lanes[lane]))
-        return false;
-    }
-  }
-  return true;
-}
-
-bool tensor_ranks_alike(const PricedPlan& plan, const Topology& topology) {
-  if (topology.gpus_have_own_links() && side_by_side(plan, topology)) return true;
-  const TensorRankTraffic first = tensor_rank_traffic(plan, topology, 0);
-  LinkPairs pairs(topology, first.routes);
-  for (int tensor_rank = 0; tensor_rank < tensor_ways(plan, 0); ++tensor_rank) {
-    const TensorRankTraffic traffic = tensor_rank_traffic(plan, topology, tensor_rank);
-    if (traffic.wires != first.wires || !pairs.add(tensor_rank, traffic.routes)) return false;
-  }
-  return true;
-}
 
 // Whether every route crosses the link its first GPU sends by and the one its last GPU receives by, no other.
 bool routes_are_direct(const ClusterSpec& cluster) {
@@ -297,16 +165,6 @@ class ShiftCheck {
   std::vector<int> block_of_link_, image_, preimage_, image_block_, preimage_block_;
 };
 
-bool plays_group(const PricedPlan& plan, RankGroup group) {
-  return std::any_of(plan.calls.begin(), plan.calls.end(),
-                     [&](const GroupCall& call) { return call.group == group; });
-}
-
-bool all_stages_alike(const PricedPlan& plan) {
-  return std::all_of(plan.gpus.begin(), plan.gpus.end(),
-                     [&](const auto& lanes) { return lanes.size() == plan.gpus.front().size(); });
-}
-
 // Whether every replica is of the kind of the one `period` before it and has its microbatches.
 bool repeats(const std::vector<int>& of_replica, int period) {
   for (std::size_t replica = static_cast<std::size_t>(period); replica < of_replica.size(); ++replica) {
@@ -367,37 +225,37 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
   const auto talk = [&](int from, int to) {
     if (!obstacle && from != to) obstacle = topology.route_obstacle(from, to);
   };
-  for (int stage = 0; stage < plan.stages(); ++stage) {
-    for (int replica = 0; replica < plan.replicas; ++replica) {
+  const auto all_talk = [&](const std::vector<int>& gpus) {
+    for (const int from : gpus) {
+      for (const int to : gpus) talk(from, to);
+    }
+  };
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    std::vector<int> firsts;  // of the stages: who reduce the gradient norm
+    for (int stage = 0; stage < plan.stages(); ++stage) {
       const std::vector<int>& here = plan.lanes(replica, stage);
       const std::vector<int>& next = plan.lanes(replica, (stage + 1) % plan.stages());
       for (const LaneMessage& pair : overlaps_of_lanes(plan, stage, (stage + 1) % plan.stages())) {
         talk(here[static_cast<std::size_t>(pair.from)], next[static_cast<std::size_t>(pair.to)]);
         talk(next[static_cast<std::size_t>(pair.to)], here[static_cast<std::size_t>(pair.from)]);
       }
-    }
-    for (int replica = 0; replica < plan.replicas; ++replica) {
-      for (const RankGroup kind : played_groups(plan, replica, stage)) {
-        for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) {
-          for (const int from : group) {
-            for (const int to : group) talk(from, to);
-          }
-        }
+      for (const RankGroup kind : {RankGroup::tensor, RankGroup::context, RankGroup::expert}) {
+        for (const std::vector<int>& group : group_members(plan, replica, stage, kind)) all_talk(group);
       }
+      firsts.push_back(here.front());
     }
-    for (int lane = 0; lane < tensor_ways(plan, stage); ++lane) {
-      const std::vector<int> members = reduction_members(plan, stage, lane);
-      for (const int from : members) {
-        for (const int to : members) talk(from, to);
-      }
-    }
+    if (plan.gradient_norm) all_talk(firsts);
+  }
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (int lane = 0; lane < tensor_ways(plan, stage); ++lane)
+      all_talk(reduction_members(plan, stage, lane));
   }
   return obstacle;
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
   if (plan.jitter > 0 || !plan.slowness.empty() || !in_rings(plan, topology)) return plan.replicas;
-  const bool shares_experts = !plan.expert_reductions.empty() || plays_group(plan, RankGroup::expert);
+  const bool shares_experts = !plan.expert_reductions.empty() || plays_calls(plan, RankGroup::expert);
   const int least = shares_experts ? plan.expert : 1;
   for (int period = least; period < plan.replicas; period += least) {
     if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
@@ -405,17 +263,6 @@ int folding_period(const PricedPlan& plan, const Topology& topology) {
       return period;
   }
   return plan.replicas;
-}
-
-std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
-  const int tensor = tensor_ways(plan, 0);
-  const bool is_apart = all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor);
-  if (!all_stages_alike(plan) || (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology)))) {
-    return count_up(static_cast<int>(most_lanes(plan)));
-  }
-  std::vector<int> lanes;
-  for (int context = 0; context < plan.context; ++context) lanes.push_back(context * tensor);
-  return lanes;
 }
 
 }  // namespace orrery

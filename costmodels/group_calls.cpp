@@ -121,6 +121,11 @@ std::vector<int> calls_of_stage(const PricedPlan& plan, int replica, int stage) 
   return {calls.begin(), calls.end()};
 }
 
+bool plays_calls(const PricedPlan& plan, RankGroup group) {
+  return std::any_of(plan.calls.begin(), plan.calls.end(),
+                     [&](const GroupCall& call) { return call.group == group; });
+}
+
 std::vector<RankGroup> played_groups(const PricedPlan& plan, int replica, int stage) {
   std::set<RankGroup> groups;
   for (const int call : calls_of_stage(plan, replica, stage)) groups.insert(plan.calls[index(call)].group);

@@ -23,6 +23,8 @@ bool can_contend(const Topology&, const std::vector<int>& members);
 
 // The calls that the parts of a stage play in a replica, each once, in order.
 std::vector<int> calls_of_stage(const PricedPlan&, int replica, int stage);
+// Whether any part plays calls over groups of the kind.
+bool plays_calls(const PricedPlan&, RankGroup);
 // The kinds of groups that it plays calls of there.
 std::vector<RankGroup> played_groups(const PricedPlan&, int replica, int stage);
 

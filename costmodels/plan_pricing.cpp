@@ -1,6 +1,7 @@
 // Whole plans priced from the tables of a price book.
 #include <algorithm>
 
+#include "costmodels/folding.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/stack_effects.hpp"
@@ -73,7 +74,9 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   if (!gathered_in_passes(strategy)) add_reductions(plan, strategy);
   price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
-  play_groups(plan, strategy, topology);
+  plan.gradient_norm = !validates_later(strategy.schedule);
+  const bool is_cut = cut_route(plan, topology).has_value();  // then nobody asks when messages arrive
+  if (!is_cut) play_groups(plan, strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
@@ -81,7 +84,6 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
   }
-  plan.gradient_norm = !validates_later(strategy.schedule);
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
@@ -94,7 +96,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
   // iteration.
   if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
-  plan.transfers = transfer_times(plan, topology);
+  if (!is_cut) plan.transfers = transfer_times(plan, topology);
   return plan;
 }
 

@@ -76,16 +76,12 @@ void balance(TrainingSet& set, const std::vector<std::string>& labels, float eve
     set.weights.push_back(std::min(std::pow(share / count.at(label), even), kHeaviestRow));
 }
 
-void require_rows(const TrainingSet& set) {
-  if (static_cast<std::int64_t>(set.targets.size()) < kLeastRows) {
-    throw InputError("profiles", std::to_string(set.targets.size()) + " usable rows for " + set.name,
-                     "at least " + std::to_string(kLeastRows) + "; add tables of that kind");
-  }
+bool has_too_few_rows(const TrainingSet& set) {
+  return static_cast<std::int64_t>(set.targets.size()) < kLeastRows;
 }
 
 void finish(TrainingSet& set) {
-  require_rows(set);
-  set.card.efficiency_cap = efficiency_cap(set.targets);
+  if (!set.targets.empty()) set.card.efficiency_cap = efficiency_cap(set.targets);
 }
 
 }  // namespace orrery

@@ -44,8 +44,8 @@ const GpuSpec& gpu_named(const std::string& name);
 // alike (`even` 1), but no row more than 30 times the average, since some labels have a dozen rows.
 void balance(TrainingSet&, const std::vector<std::string>& labels, float even);
 
-void require_rows(const TrainingSet&);  // throws InputError for too few
-// Checks the rows and notes the best efficiency measured.
+bool has_too_few_rows(const TrainingSet&);  // to teach a model
+// Notes the best efficiency measured, where there are rows.
 void finish(TrainingSet&);
 
 }  // namespace orrery

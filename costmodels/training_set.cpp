@@ -186,9 +186,8 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
     }
   }
   check.refuse_wrong_sources();
-  if (set.targets.empty()) return set;
+  if (has_too_few_rows(set)) return set;
   balance(set, labels, 1.0F);
-  require_rows(set);
   relate_to_paces(set, fit_paces(set.kernels));
   finish(set);
   return set;
@@ -265,7 +264,7 @@ TrainingSet transfer_set(const Profiles& profiles, Reasons& left_out) {
     add_unique(set.card.gpus, system);
   }
   check.refuse_wrong_sources();
-  if (!set.targets.empty()) finish(set);
+  finish(set);
   return set;
 }
 
@@ -284,16 +283,21 @@ TrainingSets training_sets(const Profiles& profiles, const AttentionTable& table
   TrainingSets all;
   all.sets = gemm_sets(profiles, all.left_out);
   all.sets.push_back(attention_set(profiles, table, all.left_out));
-  if (static_cast<std::int64_t>(all.sets.back().targets.size()) < kLeastRows) all.sets.pop_back();
   all.sets.push_back(kernel_set(profiles, ModelKind::kernel, all.left_out));
   all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::collective, all.left_out));
   all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
   all.sets.push_back(transfer_set(profiles, all.left_out));
-  // A table of GEMMs alone fits the GEMM models; the kinds without any row keep their built-in models.
-  std::erase_if(all.sets, [](const TrainingSet& set) { return set.targets.empty(); });
+  // A table of GEMMs alone fits the GEMM models; kinds with too few rows keep their built-in models.
+  for (const TrainingSet& set : all.sets) {
+    if (has_too_few_rows(set) && !set.targets.empty())
+      all.left_out["too few for " + set.name + ", which stay built in"] +=
+          static_cast<std::int64_t>(set.targets.size());
+  }
+  std::erase_if(all.sets, has_too_few_rows);
   if (all.sets.empty())
-    throw InputError("profiles", "no usable row", "tables that `orrery fit` can learn from");
+    throw InputError("profiles", "too few usable rows of every kind",
+                     "at least " + std::to_string(kLeastRows) + " of one that `orrery fit` can learn from");
   for (auto& set : all.sets) set.options.seed = seed;
   return all;
 }

@@ -202,6 +202,15 @@ std::optional<std::string_view> builtin_cluster(const std::string& name) {
   return std::nullopt;
 }
 
+void require_list_price(const YamlValue& groups, Pricing pricing) {
+  for (const YamlValue& group : groups.items()) {
+    if (group.find("instance") && !group.find("price")) return;
+  }
+  throw InputError("--pricing",
+                   "'" + std::string(to_text(pricing)) + "' and a cluster without a group at list price",
+                   "a group with `instance` and without `price` in " + groups.place());
+}
+
 }  // namespace
 
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::optional<Pricing> pricing) {
@@ -212,6 +221,7 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::o
   const auto name = root.find("name");
   cluster.name = name ? name->text() : "cluster";
   cluster.groups = read_groups(root.at("groups"), pricing);
+  if (pricing) require_list_price(root.at("groups"), *pricing);
   cluster.fabric = read_fabric(root, regions_of(cluster.groups));
   for (const NodeGroup& group : cluster.groups) require_room_on_leaves(cluster.fabric, group, root.place());
   cluster.contention = read_contention(root);

@@ -47,15 +47,6 @@ void write_all(int pipe, const std::string& bytes) {
   }
 }
 
-// Who ends the parent ends the child as well.
-pid_t noted_fork() {
-  const SignalsBlocked blocked;
-  const pid_t process = ::fork();
-  if (process == 0) drop_all_of_parent();
-  if (process > 0) add_child(process);
-  return process;
-}
-
 Child start(const ChildTask& task, std::size_t index) {
   int ends[2];
   if (::pipe(ends) != 0) throw Defect(std::string("pipe: ") + std::strerror(errno));

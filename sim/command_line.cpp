@@ -171,7 +171,8 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
   }
   std::cout << "Example:\n  " << impl_->example << "\n\n" << impl_->summary << "\n";
   if (!impl_->positional_help.empty()) std::cout << impl_->positional_help << "\n";
-  std::cout << "\n" << impl_->own << "\n" << impl_->common;
+  if (!impl_->own.options().empty()) std::cout << "\n" << impl_->own;
+  std::cout << "\n" << impl_->common;
   return false;
 }
 

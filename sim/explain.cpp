@@ -279,7 +279,8 @@ Explanation explain(const SearchJob& job, std::vector<Rule>& rules, const CostMo
                     const ParallelStrategy& plan, const SearchProgress& progress) {
   const PriceBook fresh = book;
   Explanation result;
-  const std::optional<Choice> choice = choice_of(plan);
+  const bool has_places = !check_places(job.model, plan, job.cluster);
+  const std::optional<Choice> choice = has_places ? choice_of(plan) : std::nullopt;
   std::vector<Change> singles, pairs;
   if (choice) {
     singles = changes_of(*choice);

@@ -2,16 +2,11 @@
 #include <array>
 #include <cmath>
 
-#include "platforms/errors.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
 namespace {
-
-bool says(const std::string& text, const char* word) {
-  return text.find(word) != std::string::npos;
-}
 
 // A node's network where the row is silent, of the vendor's reference machine (data sheets of DGX A100, H100,
 // B200 and GB200 NVL72). Of DGX-1 and the cloud's V100 machines no one kind is usual: one 100 Gb/s card.

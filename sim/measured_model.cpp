@@ -1,7 +1,6 @@
 // The model of a published run, from its printed shape or its name.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -11,11 +10,6 @@
 
 namespace orrery {
 namespace {
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // Families by a word in the model's name; the last one is what a row without such a word is.
 struct Family {

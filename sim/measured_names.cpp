@@ -12,15 +12,6 @@
 namespace orrery {
 namespace {
 
-bool says(const std::string& text, std::string_view word) {
-  return text.find(word) != std::string::npos;
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // "NVIDIA A100 80GB HBM2e": a100, 80gb.
 std::vector<std::string> card_words(const std::string& name) {
   constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",  "instinct",
@@ -116,6 +107,15 @@ std::string letters_and_digits(const std::string& name) {
 }
 
 }  // namespace
+
+bool says(const std::string& text, std::string_view word) {
+  return text.find(word) != std::string::npos;
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   std::vector<std::string> words = card_words(name);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodels/software_stack.hpp"
@@ -10,6 +11,9 @@
 #include "sim/measured_run.hpp"
 
 namespace orrery {
+
+bool says(const std::string& text, std::string_view word);  // anywhere in it
+std::string lower_case(std::string);
 
 // The card of the catalog that has every word of the name ("NVIDIA A100 80GB PCIe"), makers and kinds of
 // memory aside; `gigabytes` (0: not given) counts as one. The first of several, so SXM before PCIe. Null:

@@ -4,21 +4,15 @@
 #include <array>
 #include <cmath>
 
-#include "platforms/errors.hpp"
 #include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {
 namespace {
 
-bool says(const std::string& text, const char* word) {
-  return text.find(word) != std::string::npos;
-}
-
 std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
                                            std::vector<std::string>& assumptions) {
-  std::string text = run.text("precision");
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string text = lower_case(run.text("precision"));
   if (says(text, "fp4")) return DataType::fp4;
   if (says(text, "fp8")) return DataType::fp8;
   if (says(text, "fp16")) return DataType::fp16;
@@ -195,7 +189,10 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
   MeasuredPlan plan;
   const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
-  if (!stack) return Unmapped{"no software stack for " + run.text("framework")};
+  if (!stack) {
+    const std::string framework = run.text("framework");
+    return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
+  }
   plan.stack = *stack;
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;

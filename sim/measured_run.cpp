@@ -56,7 +56,7 @@ constexpr std::array kColumns{"id",
                               "note",
                               "stack"};
 
-std::vector<MeasuredRun> read_all(CsvStream& stream) {
+std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
   for (const char* column : kNeeded) static_cast<void>(stream.column(column));
   std::vector<std::pair<std::string, std::size_t>> columns;
   for (const char* column : kColumns) {
@@ -71,6 +71,7 @@ std::vector<MeasuredRun> read_all(CsvStream& stream) {
     }
     runs.emplace_back(std::move(cells));
   }
+  if (runs.empty()) throw InputError(name, "a header and no row", "a row for each run");
   return runs;
 }
 
@@ -112,12 +113,12 @@ std::vector<std::string> MeasuredRun::complete_from(const MeasuredRun& other) {
 
 std::vector<MeasuredRun> read_measured_runs(const std::string& path) {
   CsvStream stream(path, path);
-  return read_all(stream);
+  return read_all(stream, path);
 }
 
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name) {
   CsvStream stream(CsvStream::Text{csv}, name);
-  return read_all(stream);
+  return read_all(stream, name);
 }
 
 std::vector<MeasuredRun> classic_runs() {

@@ -30,7 +30,7 @@ class MeasuredRun {
   std::map<std::string, std::string> cells_;  // no blank ones
 };
 
-// Needs the columns id, gpu, n_gpus and source_key. Throws InputError.
+// Needs the columns id, gpu, n_gpus and source_key, and a run at least. Throws InputError.
 std::vector<MeasuredRun> read_measured_runs(const std::string& path);
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name);
 // The classics that come with Orrery: costmodels/measured/classics.csv.

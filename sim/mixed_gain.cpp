@@ -1,7 +1,6 @@
 #include "sim/mixed_gain.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
@@ -116,12 +115,6 @@ std::pair<std::size_t, std::size_t> fastest_and_slowest(const SearchJob& job) {
     if (speed(job, group) < speed(job, slowest)) slowest = group;
   }
   return {fastest, slowest};
-}
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
 }
 
 }  // namespace

@@ -8,33 +8,14 @@
 #include "platforms/errors.hpp"
 #include "sim/children.hpp"
 #include "sim/replay.hpp"
+#include "traces/span_family.hpp"
 
 namespace orrery {
 namespace {
 
 bool is_idle(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::exposed_tp:
-    case SpanKind::exposed_p2p:
-    case SpanKind::exposed_dp:
-    case SpanKind::bubble_warmup:
-    case SpanKind::bubble_steady:
-    case SpanKind::bubble_drain:
-      return true;
-    case SpanKind::forward:
-    case SpanKind::backward:
-    case SpanKind::weight_gradient:
-    case SpanKind::optimizer:
-    case SpanKind::send:
-    case SpanKind::all_reduce:
-    case SpanKind::reduce_scatter:
-    case SpanKind::all_gather:
-    case SpanKind::tensor_collective:
-    case SpanKind::context_exchange:
-    case SpanKind::expert_exchange:
-      break;
-  }
-  return false;
+  const SpanFamily family = family_of(kind);
+  return family == SpanFamily::exposed || family == SpanFamily::bubble;
 }
 
 // What a pass computes, without the collectives that are played.

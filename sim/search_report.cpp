@@ -1,17 +1,12 @@
 #include "sim/search_report.hpp"
-#include "strategies/placement.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
+#include "strategies/placement.hpp"
+
 namespace orrery {
 namespace {
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string grouped(std::size_t number) {
   std::string text = std::to_string(number);
@@ -329,9 +324,12 @@ std::string counts_text(const SearchSpaceCounts& counts) {
     text += grouped(counts.pruned) + " of them cannot be among the best whatever their memory\n" +
             "(--explain looks at them all); of the others ";
   }
-  text += grouped(counts.evaluated) + " feasible; " + grouped(counts.estimated) +
-          " played by the exact recurrence, the others cannot be among the best; " +
-          grouped(counts.operators) + " operators priced\n";
+  text += grouped(counts.evaluated) + " feasible; ";
+  if (counts.evaluated > 0) {
+    text += grouped(counts.estimated) + " played by the exact recurrence" +
+            (counts.estimated < counts.evaluated ? ", the others cannot be among the best; " : "; ");
+  }
+  text += grouped(counts.operators) + " operators priced\n";
   std::vector<std::pair<std::string, std::size_t>> reasons(counts.reasons.begin(), counts.reasons.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

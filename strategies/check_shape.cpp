@@ -1,6 +1,7 @@
 // What a strategy must satisfy before its times and memory matter. Each check is one rule with its reason.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -270,16 +271,26 @@ Answer check_switches(const Case& c) {
   return std::nullopt;
 }
 
+// In this order: later checks rely on what earlier ones established.
+Answer first_trouble(const Case& c, std::initializer_list<Answer (*)(const Case&)> checks) {
+  for (const auto check : checks)
+    if (Answer answer = check(c)) return answer;
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<Infeasible> check_places(const ModelSpec& model, const ParallelStrategy& strategy,
+                                       const ClusterSpec& cluster) {
+  return first_trouble({model, strategy, cluster},
+                       {check_sizes, check_replicas, check_devices, check_layers});
+}
 
 std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStrategy& strategy,
                                       const ClusterSpec& cluster) {
-  const Case c{model, strategy, cluster};
-  // In this order: later checks rely on what earlier ones established.
-  for (const auto check : {check_sizes, check_replicas, check_devices, check_layers, check_batch,
-                           check_schedules, check_tensor, check_experts, check_switches})
-    if (Answer answer = check(c)) return answer;
-  return std::nullopt;
+  if (Answer answer = check_places(model, strategy, cluster)) return answer;
+  return first_trouble({model, strategy, cluster},
+                       {check_batch, check_schedules, check_tensor, check_experts, check_switches});
 }
 
 }  // namespace orrery

@@ -266,8 +266,13 @@ std::vector<Setting> settings(const SearchSpace& space) {
     }
   };
   const auto add_schedule = [&](std::int64_t micro_batch, int chunks, ScheduleKind schedule) {
+    Setting setting;
+    setting.micro_batch = micro_batch;
+    setting.chunks = chunks;
+    setting.schedule = schedule;
     for (const Recompute& recompute : space.recompute) {
-      add_switches({micro_batch, chunks, schedule, recompute, false, false});
+      setting.recompute = recompute;
+      add_switches(setting);
     }
   };
   for (const std::int64_t micro_batch : space.micro_batch) {

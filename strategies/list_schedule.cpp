@@ -18,12 +18,12 @@ std::size_t at(int index) {
 // What a rank has started, by chunk, and in which order it owes weight gradients.
 struct RankState {
   std::vector<int> forwards, backwards;
-  std::vector<int> alive;                 // forward started, weight gradient not yet over
-  std::vector<std::pair<int, int>> owed;  // (chunk, microbatch) of every backward so far
-  std::size_t paid = 0;                   // of which the weight gradient has started
-  double free = 0;                        // s
-  bool was_backward = false;              // the last task that was no weight gradient
-  TaskOrder order;
+  std::vector<int> alive;                      // forward started, weight gradient not yet over
+  std::vector<std::pair<int, int>> owed = {};  // (chunk, microbatch) of every backward so far
+  std::size_t paid = 0;                        // of which the weight gradient has started
+  double free = 0;                             // s
+  bool was_backward = false;                   // the last task that was no weight gradient
+  TaskOrder order = {};
 };
 
 class ListScheduler {
@@ -36,8 +36,8 @@ class ListScheduler {
         policy_(policy),
         microbatches_(layout.shape.microbatches) {
     const auto chunks = at(layout.shape.chunks);
-    ranks_.assign(at(layout.shape.ranks),
-                  {std::vector(chunks, 0), std::vector(chunks, 0), std::vector(chunks, 0)});
+    const std::vector<int> none(chunks, 0);
+    ranks_.assign(at(layout.shape.ranks), {.forwards = none, .backwards = none, .alive = none});
     for (auto* arrivals : {&inputs_, &gradients_})
       arrivals->assign(times.parts.size(), std::vector<double>(at(microbatches_), kUnknown));
     inputs_.front().assign(at(microbatches_), 0.0);

@@ -30,5 +30,8 @@ std::string to_yaml(const Plan&);
 // Why the strategy cannot run on this model and cluster whatever its times and memory are; absent when it
 // can. The reason is a sentence with the numbers.
 std::optional<Infeasible> check_shape(const ModelSpec&, const ParallelStrategy&, const ClusterSpec&);
+// The part of it that a search never breaks, since it deals GPUs, microbatches and layers itself: stages,
+// replicas and their shares, the GPUs they stand on, the layers of each part.
+std::optional<Infeasible> check_places(const ModelSpec&, const ParallelStrategy&, const ClusterSpec&);
 
 }  // namespace orrery

@@ -10,6 +10,7 @@
 #include "traces/json_text.hpp"
 #include "traces/network_lanes.hpp"
 #include "traces/output_file.hpp"
+#include "traces/span_family.hpp"
 
 namespace orrery {
 namespace {
@@ -30,27 +31,18 @@ bool is_forward_or_backward(SpanKind kind) {
 }
 
 std::optional<NodeType> type_of(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::forward:
-    case SpanKind::backward:
-    case SpanKind::weight_gradient:
-    case SpanKind::optimizer:
+  switch (family_of(kind)) {
+    case SpanFamily::forward:
+    case SpanFamily::backward:
+    case SpanFamily::weight_gradient:
+    case SpanFamily::optimizer:
       return NodeType::compute;
-    case SpanKind::send:
+    case SpanFamily::message:
       return NodeType::send;
-    case SpanKind::all_reduce:
-    case SpanKind::reduce_scatter:
-    case SpanKind::all_gather:
-    case SpanKind::tensor_collective:
-    case SpanKind::context_exchange:
-    case SpanKind::expert_exchange:
+    case SpanFamily::collective:
       return NodeType::collective;
-    case SpanKind::exposed_tp:
-    case SpanKind::exposed_p2p:
-    case SpanKind::exposed_dp:
-    case SpanKind::bubble_warmup:
-    case SpanKind::bubble_steady:
-    case SpanKind::bubble_drain:
+    case SpanFamily::exposed:
+    case SpanFamily::bubble:
       return std::nullopt;
   }
   throw Defect("a span kind outside the enumeration");

@@ -79,19 +79,17 @@ void drop_temporary(const std::string& path) {
   drop(pending().files, path);
 }
 
-void add_child(pid_t child) {
+pid_t noted_fork() {
   const SignalsBlocked blocked;
-  pending().children.push_back(child);
+  const pid_t child = ::fork();
+  if (child == 0) pending() = {};
+  if (child > 0) pending().children.push_back(child);
+  return child;
 }
 
 void drop_child(pid_t child) {
   const SignalsBlocked blocked;
   drop(pending().children, child);
-}
-
-void drop_all_of_parent() {
-  const SignalsBlocked blocked;
-  pending() = {};
 }
 
 }  // namespace orrery

@@ -14,10 +14,10 @@ void clean_up_on_signals();
 
 void add_temporary(const std::string& path);
 void drop_temporary(const std::string& path);
-void add_child(pid_t);
+// Forks; who ends the parent ends the child as well. What the parent had to clean up is still the parent's.
+// -1: not possible (errno).
+pid_t noted_fork();
 void drop_child(pid_t);
-// In a child: what the parent had to clean up is still the parent's.
-void drop_all_of_parent();
 
 // No signal is handled in its lifetime: for a fork and the note of it.
 class SignalsBlocked {

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -37,10 +38,11 @@ void CsvStream::read_header() {
 }
 
 std::optional<std::size_t> CsvStream::find_column(std::string_view title) const {
-  for (std::size_t i = 0; i < header_.size(); ++i) {
-    if (header_[i] == title) return i;
-  }
-  return std::nullopt;
+  const auto found = std::find(header_.begin(), header_.end(), title);
+  if (found == header_.end()) return std::nullopt;
+  if (std::find(found + 1, header_.end(), title) != header_.end())
+    throw InputError(name_, "the column '" + *found + "' a second time", "each column once");
+  return found - header_.begin();
 }
 
 std::size_t CsvStream::column(const std::string& title) const {

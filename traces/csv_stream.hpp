@@ -23,7 +23,8 @@ class CsvStream {
   CsvStream& operator=(const CsvStream&) = delete;
   ~CsvStream();
 
-  // Position of a column. Throws InputError naming it.
+  // Position of a column. Both throw InputError where the title stands twice; the first one also where it
+  // does not stand at all.
   [[nodiscard]] std::size_t column(const std::string& title) const;
   [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
   [[nodiscard]] std::size_t columns() const { return header_.size(); }

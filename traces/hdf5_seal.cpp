@@ -28,15 +28,16 @@ void seal(std::string& file) {
   file += sum;
 }
 
-void unseal(std::string& file, const std::string& path) {
+bool unseal(std::string& file, const std::string& path) {
   const std::size_t length = kMark.size() + kDigits;
-  if (file.size() < length) return;
+  if (file.size() < length) return false;
   const std::size_t body = file.size() - length;
-  if (std::string_view(file).substr(body, kMark.size()) != kMark) return;
+  if (std::string_view(file).substr(body, kMark.size()) != kMark) return false;
   const std::string sum = file.substr(body + kMark.size());
   file.resize(body);
   if (checksum(file) != sum)
     throw InputError(path, "a damaged file (its checksum differs)", "an undamaged trace");
+  return true;
 }
 
 }  // namespace orrery

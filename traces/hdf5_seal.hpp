@@ -10,7 +10,8 @@ namespace orrery {
 // another program changes the file, so a changed file is read unsealed and a damaged one is not.
 void seal(std::string& file);
 
-// Removes the seal. Throws InputError naming `path` when the bytes are not those that were sealed.
-void unseal(std::string& file, const std::string& path);
+// Removes the seal; false where there is none. Throws InputError naming `path` when the bytes are not those
+// that were sealed.
+bool unseal(std::string& file, const std::string& path);
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 #include "traces/json_text.hpp"
 #include "traces/network_lanes.hpp"
 #include "traces/output_file.hpp"
+#include "traces/span_family.hpp"
 
 namespace orrery {
 namespace {
@@ -28,30 +29,21 @@ constexpr const char* kDefinitions =
 
 // Okabe and Ito's colours, idle time grey or red.
 const char* colour(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::forward:
+  switch (family_of(kind)) {
+    case SpanFamily::forward:
       return "0.00 0.45 0.70";
-    case SpanKind::backward:
+    case SpanFamily::backward:
       return "0.00 0.62 0.45";
-    case SpanKind::weight_gradient:
+    case SpanFamily::weight_gradient:
       return "0.34 0.71 0.91";
-    case SpanKind::optimizer:
+    case SpanFamily::optimizer:
       return "0.94 0.89 0.26";
-    case SpanKind::exposed_tp:
-    case SpanKind::exposed_p2p:
-    case SpanKind::exposed_dp:
+    case SpanFamily::exposed:
       return "0.84 0.37 0.00";
-    case SpanKind::bubble_warmup:
-    case SpanKind::bubble_steady:
-    case SpanKind::bubble_drain:
+    case SpanFamily::bubble:
       return "0.80 0.80 0.80";
-    case SpanKind::send:
-    case SpanKind::all_reduce:
-    case SpanKind::reduce_scatter:
-    case SpanKind::all_gather:
-    case SpanKind::tensor_collective:
-    case SpanKind::context_exchange:
-    case SpanKind::expert_exchange:
+    case SpanFamily::message:
+    case SpanFamily::collective:
       return "0.80 0.47 0.65";
   }
   throw Defect("a span kind outside the enumeration");

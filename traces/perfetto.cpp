@@ -9,36 +9,28 @@
 #include "traces/json_text.hpp"
 #include "traces/network_lanes.hpp"
 #include "traces/output_file.hpp"
+#include "traces/span_family.hpp"
 
 namespace orrery {
 namespace {
 
 // Colour names that Catapult's trace viewer and Perfetto know; idle time stands out as grey or red.
 const char* colour(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::forward:
+  switch (family_of(kind)) {
+    case SpanFamily::forward:
       return "rail_response";
-    case SpanKind::backward:
+    case SpanFamily::backward:
       return "rail_animation";
-    case SpanKind::weight_gradient:
+    case SpanFamily::weight_gradient:
       return "rail_idle";
-    case SpanKind::optimizer:
+    case SpanFamily::optimizer:
       return "rail_load";
-    case SpanKind::exposed_tp:
-    case SpanKind::exposed_p2p:
-    case SpanKind::exposed_dp:
+    case SpanFamily::exposed:
       return "bad";
-    case SpanKind::bubble_warmup:
-    case SpanKind::bubble_steady:
-    case SpanKind::bubble_drain:
+    case SpanFamily::bubble:
       return "grey";
-    case SpanKind::send:
-    case SpanKind::all_reduce:
-    case SpanKind::reduce_scatter:
-    case SpanKind::all_gather:
-    case SpanKind::tensor_collective:
-    case SpanKind::context_exchange:
-    case SpanKind::expert_exchange:
+    case SpanFamily::message:
+    case SpanFamily::collective:
       return "generic_work";
   }
   throw Defect("a span kind outside the enumeration");

@@ -87,18 +87,19 @@ function drawPareto() {
     data.points.map((point, i) => [point.label, point.hours, point.dollars, front.has(i) ? "yes" : ""]));
 }
 
-const stageLabel = stage => `stage ${stage.stage}` + (stage.gpu ? `, ${stage.gpu}` : "");
+const stageLines = stage => [`stage ${stage.stage}`, ...(stage.gpu ? [stage.gpu] : [])];
+const stageLabel = stage => stageLines(stage).join(", ");
 
 function drawStages(trace) {
-  byId("stages-box").style.height = Math.max(200, 120 + 30 * trace.stages.length) + "px";
+  byId("stages-box").style.height = 150 + 36 * trace.stages.length + "px";
   byId("stages-chart").setAttribute("aria-label", `Time of ${trace.stages.length} stages by what they do; numbers in the table`);
   setChart("stages-chart", {
     type: "bar",
-    data: { labels: trace.stages.map(stageLabel), datasets: accountingParts.map(([name, colour], part) => ({
+    data: { labels: trace.stages.map(stageLines), datasets: accountingParts.map(([name, colour], part) => ({
       label: name, backgroundColor: colour, data: trace.stages.map(stage => stage.seconds[part]),
     })) },
     options: { ...chartBasics(), indexAxis: "y",
-      scales: { x: axis("seconds", { stacked: true, max: trace.makespan }), y: axis("", { stacked: true, title: { display: false }, grid: { display: false } }) },
+      scales: { x: axis("seconds", { stacked: true, max: trace.makespan }), y: axis("", { stacked: true, title: { display: false }, grid: { display: false }, ticks: { autoSkip: false, color: cssColour("--soft") } }) },
       plugins: { legend: legend(), tooltip: { callbacks: { label: item =>
         `${item.dataset.label}: ${secondsText(item.raw)} (${number(100 * item.raw / trace.makespan, 3)} %)` } } } },
   });
@@ -118,10 +119,10 @@ function drawMemory(trace) {
     (risky.length ? ` Within the error of the count, so risky: stage ${risky.join(", ")}.` : "");
   byId("memory-chart").setAttribute("aria-label", `Memory of ${trace.memory.length} stages by what it holds; numbers in the table`);
   const capacity = { type: "line", label: "memory of the card", data: trace.memory.map(row => row.capacity), showLine: false,
-    pointStyle: "line", pointRadius: Math.min(60, 420 / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };
+    pointStyle: "line", pointRadius: Math.min(60, 0.3 * byId("memory").clientWidth / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };
   setChart("memory-chart", {
     type: "bar",
-    data: { labels: trace.memory.map(row => [`stage ${row.stage}`, row.gpu]), datasets: [capacity, ...memoryParts.map(([name, colour], part) => ({
+    data: { labels: trace.memory.map(stageLines), datasets: [capacity, ...memoryParts.map(([name, colour], part) => ({
       label: name, backgroundColor: colour, stack: "memory", maxBarThickness: 90, data: trace.memory.map(row => row.gibibytes[part]),
     }))] },
     options: { ...chartBasics(), layout: { autoPadding: false, padding: { top: 6 } },
@@ -154,8 +155,9 @@ function drawLinks(trace) {
   if (trace.links.length === 0) return;
   byId("links-note").textContent = "Share of its bandwidth that each link carries, over time; the stronger the colour, the busier." +
     (trace.links.length < trace.total_links ? ` The ${trace.links.length} busiest of ${trace.total_links} links.` : "");
-  const left = 230, height = 20, bottom = trace.links.length * height;
+  const height = 20, bottom = trace.links.length * height;
   const { context, width } = sharpContext(byId("links-canvas"), bottom + 28);
+  const left = roomForNames(context, width, trace.links.map(link => link.name));
   const end = trace.link_bin * trace.links[0].bytes.length, area = width - left - 8;
   drawTimeAxis(context, { left, width: area, top: 0, bottom }, { start: 0, end });
   trace.links.forEach((link, row) => {

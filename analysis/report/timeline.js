@@ -33,6 +33,11 @@ function sharpContext(canvas, height) {
   return { context, width };
 }
 
+// Pixels left of a chart: the widest name, but at most half of the width.
+function roomForNames(context, width, names) {
+  return Math.min(width / 2, 12 + Math.max(...names.map(name => context.measureText(name).width)));
+}
+
 // Round steps of 1, 2 or 5 times a power of ten that give about `count` ticks.
 function tickStep(range, count) {
   const power = 10 ** Math.floor(Math.log10(range / count));
@@ -60,7 +65,7 @@ class Timeline {
   constructor(canvas, info) {
     this.canvas = canvas;
     this.info = info;
-    this.left = 150;
+    this.left = 0;
     canvas.addEventListener("wheel", event => this.onWheel(event), { passive: false });
     canvas.addEventListener("pointerdown", event => { this.dragX = event.offsetX; canvas.setPointerCapture(event.pointerId); });
     canvas.addEventListener("pointerup", () => { this.dragX = undefined; });
@@ -122,6 +127,7 @@ class Timeline {
     if (!this.trace || this.trace.makespan <= 0) return;
     const rows = this.trace.rows.length, bottom = rows * this.rowHeight;
     const { context, width } = sharpContext(this.canvas, bottom + 28);
+    this.left = roomForNames(context, width, this.trace.rows);
     drawTimeAxis(context, { left: this.left, width: this.width, top: 0, bottom }, this.view);
     context.save();
     context.beginPath();

@@ -218,7 +218,8 @@ def filled(row, times):
 # ---- Without a GPU ------------------------------------------------------------------------------------------------------
 
 def invented_times(row):
-    """Times of no machine, for tests: a roofline of 100 TFLOP/s and 1 TB/s, and up to 10 % by the row's own checksum."""
+    """Times of no machine, for tests: a roofline of 100 TFLOP/s (10 in fp32), 1 TB/s and links of 100 GB/s, and up to 10 % by
+    the row's own checksum."""
     def number(column):
         return float(row[column] or 1)
     work = 2 * number("batch") * number("M") * number("N") * number("K") if row["family"] == "gemm" else 0
@@ -226,7 +227,9 @@ def invented_times(row):
         work = (4 if row["pass"] == "forward" else 10) * number("batch") * number("heads") * number("query") ** 2 * number(
             "head_dim") * (0.5 if row["causal"] else 1)
     salt = zlib.crc32("|".join(Table.key(row)).encode()) / 2 ** 32
-    middle = (5 + work / 1e8 + number("bytes") / 1e6) * (1 + 0.1 * salt)
+    rate = 1e7 if row["dtype"] == "fp32" else 1e8  # operations a microsecond
+    bandwidth = 1e5 if row["family"] == "collective" else 1e6  # bytes a microsecond
+    middle = (5 + work / rate + number("bytes") / bandwidth) * (1 + 0.1 * salt)
     return [middle * (0.98 + 0.01 * i) for i in range(5)]
 
 

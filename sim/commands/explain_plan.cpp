@@ -1,5 +1,5 @@
 // `orrery search --explain PLAN`: one plan judged by the search, in words or as JSON.
-#include <cstdio>
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -18,12 +18,6 @@ namespace orrery {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string seconds_text(Seconds time) {
   return fixed(time.value(), 4) + " s an iteration";
@@ -91,7 +85,7 @@ std::string feasible_text(const SearchJob& job, const Explanation& why) {
 std::string infeasible_text(const Explanation& why) {
   std::string text = "It is infeasible: " + why.plan.reason + "\n";
   if (why.tried.empty())
-    return text + "Its replicas or stages are unlike in ways that no change is known for.\n";
+    return text + "No change is known that makes it feasible on the same GPUs with the same batch.\n";
   const bool helps = !why.tried.front().verdict.infeasible;
   text += helps ? "What makes it feasible, on the same GPUs with the same batch, fastest first:\n"
                 : "No one or two changes on the same GPUs with the same batch make it feasible.\n";
@@ -142,6 +136,16 @@ void require_same_job(const SearchJob& job, const std::string& path, const Paral
   };
   differs("global batch", plan.global_batch, job.global_batch);
   differs("sequence", plan.sequence, job.sequence);
+  const auto groups = static_cast<std::int64_t>(job.cluster.groups.size());
+  differs("the number of node groups in `nodes`:", static_cast<std::int64_t>(plan.nodes.size()), groups);
+  const auto require_group = [&](int group) {
+    if (group >= groups)
+      throw InputError(path, "node group " + std::to_string(group),
+                       "a node group of the cluster, from 0 to " + std::to_string(groups - 1));
+  };
+  for (const StageDevices& stage : plan.stages) require_group(stage.group);
+  for (const ReplicaKind& kind : plan.replicas)
+    std::for_each(kind.groups.begin(), kind.groups.end(), require_group);
 }
 
 }  // namespace

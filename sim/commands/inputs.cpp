@@ -49,7 +49,10 @@ SoftwareStack read_stack_option(const CommandLine& line, const std::string& othe
 }
 
 ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing) {
-  return is_xml_platform(name) ? read_xml_platform(name) : read_cluster(name, pricing);
+  if (!is_xml_platform(name)) return read_cluster(name, pricing);
+  if (pricing)
+    throw InputError("--pricing", "a SimGrid platform beside it", "a cluster file: a platform has no prices");
+  return read_xml_platform(name);
 }
 
 ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name) {

@@ -44,6 +44,27 @@ std::string write_script(const std::string& folder) {
   return (fs::path(folder) / kProfileScript).string();
 }
 
+// The families and settings that the script takes, as it takes them.
+std::vector<std::string> script_options(const CommandLine& line) {
+  std::vector<std::string> words;
+  const std::vector<std::string> families{"gemm", "attention", "kernel", "collective"};
+  for (const std::string& family : line.list("only")) {
+    if (std::find(families.begin(), families.end(), family) == families.end())
+      throw InputError(line.place("only"), quote_for_message(family),
+                       "gemm, attention, kernel or collective" + did_you_mean(family, families));
+    words.push_back("--only=" + family);
+  }
+  for (const char* option : {"types", "gpu-name", "pause"}) {
+    const auto value = line.text(option);
+    if (value == "") throw InputError(line.place(option), "an empty text", "a value");
+    if (value) words.push_back("--" + std::string(option) + "=" + *value);
+  }
+  for (const char* flag : {"quiet", "dry-run"}) {
+    if (line.has(flag)) words.push_back("--" + std::string(flag));
+  }
+  return words;
+}
+
 // This process becomes the program, so that a signal ends it and leaves nothing behind.
 [[noreturn]] void become(std::vector<std::string> words) {
   std::vector<char*> arguments;
@@ -75,13 +96,7 @@ int run_profile(const Arguments& arguments) {
   const std::string folder = line.required("output");
   words.insert(words.end(), {"--output", folder});
   for (const auto& model : line.list("model")) words.push_back("--layer=" + layer_argument(model));
-  for (const auto& family : line.list("only")) words.push_back("--only=" + family);
-  for (const char* option : {"types", "gpu-name", "pause"}) {
-    if (const auto value = line.text(option)) words.push_back("--" + std::string(option) + "=" + *value);
-  }
-  for (const char* flag : {"quiet", "dry-run"}) {
-    if (line.has(flag)) words.push_back("--" + std::string(flag));
-  }
+  for (std::string& word : script_options(line)) words.push_back(std::move(word));
   words[1] = write_script(folder);
   if (line.has("script")) {
     std::cout << words[1] << "\n";

@@ -200,7 +200,7 @@ int run_replay_command(const Arguments& arguments) {
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
       .value("pricing", "KIND",
-             "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
+             "buys nodes at list price on_demand, spot or reserved_1y, whatever pricing the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
   declare_layer_profiles(line);
   declare_what_ifs(line);

@@ -9,6 +9,7 @@
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/no_plan.hpp"
 #include "sim/commands/plan_file.hpp"
 #include "sim/commands/search_options.hpp"
 #include "sim/json_output.hpp"
@@ -56,8 +57,9 @@ void declare_options(CommandLine& line) {
       .value("placement", "HOW",
              "of the best plans, before their replay: default (rank order of the plan), orders (also\n"
              "Megatron-LM's tp-pp-dp), anneal (hosts numbered anew too, by --seed)")
-      .value("pricing", "KIND",
-             "buys all nodes at list price on_demand, spot or reserved_1y, whatever the cluster file says")
+      .value(
+          "pricing", "KIND",
+          "buys nodes at list price on_demand, spot or reserved_1y, whatever pricing the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
 }
 
@@ -257,60 +259,6 @@ void print_report(const SearchReport& report, const std::string& folder,
   for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
 
-// What the cheapest and the fastest plan would take if there were no limits on money and time.
-std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostModels& costs,
-                           const CommandLine& line) {
-  job.budget = std::nullopt;
-  job.deadline = std::nullopt;
-  job.top = 1;
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
-  use_layer_profiles(line, book);
-  const SearchResult result =
-      search(job, rules, costs, book, [](const std::string&, std::size_t, std::size_t) {});
-  if (result.plans.empty()) return "";
-  const auto describe = [&](const RatedPlan& plan) {
-    char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "%.2f h", to_hours(plan.total_time));
-    std::string text = numbers;
-    if (plan.cost) {
-      std::snprintf(numbers, sizeof numbers, " and %.2f USD", plan.cost->total.value());
-      text += numbers;
-    }
-    return text + " on " + stages_text(job.cluster, plan.strategy);
-  };
-  std::string text = "without limits the fastest plan takes " + describe(result.plans.front()) + "\n";
-  const auto cheapest =
-      std::min_element(result.plans.begin(), result.plans.end(), [](const RatedPlan& a, const RatedPlan& b) {
-        return a.cost && (!b.cost || a.cost->total < b.cost->total);
-      });
-  if (cheapest->cost) text += "and the cheapest " + describe(*cheapest) + "\n";
-  return text;
-}
-
-// The rule that dropped most, where rules dropped all that was left.
-std::string blamed_rule(const SearchSpaceCounts& counts) {
-  const auto by_rule = counts.rejected.find(InfeasibleKind::rule);
-  const bool others = counts.rejected.count(InfeasibleKind::budget) > 0 || counts.evaluated > 0;
-  if (by_rule == counts.rejected.end() || others) return "";
-  const std::pair<const std::string, std::size_t>* worst = nullptr;
-  for (const auto& reason : counts.reasons) {
-    if (reason.first.rfind("rule: ", 0) == 0 && (worst == nullptr || reason.second > worst->second))
-      worst = &reason;
-  }
-  return "every plan that fits was dropped by a rule; most of them by " + worst->first.substr(6) + "\n";
-}
-
-int nothing_found(const SearchResult& result, const CommandLine& line, SearchReport& report,
-                  const std::string& advice) {
-  if (line.json()) std::cout << search_json(report);
-  std::ostream& out = line.json() ? std::cerr : std::cout;
-  out << "No feasible plan.\n" << counts_text(report.counts) << blamed_rule(report.counts) << advice;
-  const bool too_large = report.counts.rejected.count(InfeasibleKind::budget) == 0 &&
-                         report.counts.rejected.count(InfeasibleKind::rule) == 0;
-  if (result.nearest && too_large) out << "nearest to fitting: " << result.nearest->reason << "\n";
-  return 1;
-}
-
 }  // namespace
 
 void declare_search_options(CommandLine& line) {
@@ -363,19 +311,16 @@ int run_search(const Arguments& arguments) {
   report.counts = result.counts;
   report.elapsed = result.elapsed;
   report.cost_models = origin.cost_models;
-  if (result.plans.empty()) {
-    progress.clear();
-    report.total_elapsed = now() - start;
-    const bool limited = report.counts.rejected.count(InfeasibleKind::budget) > 0;
-    return nothing_found(result, line, report, limited ? without_limits(job, rules, costs, line) : "");
-  }
-
   const Seconds before_replay = now();
   report.plans = replay_plans({job, book, costs, origin, folder, line.jobs()}, std::move(result.plans),
                               report.counts, progress);
   progress.clear();
-  if (report.plans.empty())
-    return nothing_found(result, line, report, without_limits(job, rules, costs, line));
+  if (report.plans.empty()) {
+    report.total_elapsed = now() - start;
+    if (line.json()) std::cout << search_json(report);
+    (line.json() ? std::cerr : std::cout) << no_plan_text(report, result, rules, costs, line);
+    return 1;
+  }
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));
@@ -392,9 +337,10 @@ int run_search(const Arguments& arguments) {
     print_report(report, folder, launch, gaps);
   }
   if (!line.quiet()) {
-    std::fprintf(stderr, "searched in %.2f s, replayed %zu plans in %.2f s, %.2f s in all\n",
+    std::fprintf(stderr, "searched in %.2f s, replayed %zu plan%s in %.2f s, %.2f s in all\n",
                  (result.elapsed.enumerate + result.elapsed.predict + result.elapsed.estimate).value(),
-                 report.plans.size(), report.replay_elapsed.value(), report.total_elapsed.value());
+                 report.plans.size(), report.plans.size() == 1 ? "" : "s", report.replay_elapsed.value(),
+                 report.total_elapsed.value());
   }
   return 0;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 
 #include "costmodels/classics.hpp"
@@ -27,16 +28,25 @@ std::vector<MeasuredRun> runs_of(const CommandLine& line) {
   return runs;
 }
 
-std::vector<MeasuredRun> only(const std::vector<std::string>& groups, std::vector<MeasuredRun> runs) {
-  if (groups.empty()) return runs;
-  std::vector<MeasuredRun> kept;
-  for (MeasuredRun& run : runs) {
-    for (const std::string& group : groups) {
-      if (run.group() == group) kept.push_back(std::move(run));
-    }
+// The values of --group or --without, each a source_key of the runs.
+std::vector<std::string> groups_named(const CommandLine& line, const char* option,
+                                      const std::vector<MeasuredRun>& runs) {
+  std::vector<std::string> known;
+  for (const MeasuredRun& run : runs) known.push_back(run.group());
+  for (const std::string& group : line.list(option)) {
+    if (std::find(known.begin(), known.end(), group) == known.end())
+      throw InputError(line.place(option), "no run of " + quote_for_message(group),
+                       "a source_key of the table" + did_you_mean(group, known));
   }
-  if (kept.empty()) throw InputError("--group", "no run of " + groups.front(), "a source_key of the table");
-  return kept;
+  return line.list(option);
+}
+
+std::vector<MeasuredRun> only(const std::vector<std::string>& groups, std::vector<MeasuredRun> runs) {
+  const auto is_other = [&](const MeasuredRun& run) {
+    return std::find(groups.begin(), groups.end(), run.group()) == groups.end();
+  };
+  if (!groups.empty()) runs.erase(std::remove_if(runs.begin(), runs.end(), is_other), runs.end());
+  return runs;
 }
 
 std::map<std::string, LayerProfile> read_layers(const std::vector<std::string>& options) {
@@ -176,7 +186,9 @@ int run_validate(const Arguments& arguments) {
       .values("without", "NAME", "a source_key that the intervals are made without; may be repeated")
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
-  const std::vector<MeasuredRun> runs = only(line.list("group"), runs_of(line));
+  const std::vector<MeasuredRun> all_runs = runs_of(line);
+  const std::vector<std::string> without = groups_named(line, "without", all_runs);
+  const std::vector<MeasuredRun> runs = only(groups_named(line, "group", all_runs), all_runs);
   ValidationOptions options;
   if (const auto stack = line.text("stack")) options.stack = read_stack(*stack);
   options.layers = read_layers(line.list("layer-profile"));
@@ -189,7 +201,6 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   const Validation validation = validate(runs, costs, options);
-  const std::vector<std::string> without = line.list("without");
   if (const auto path = line.text("write-intervals")) {
     const auto groups = residual_groups(validation, without);
     if (groups.size() < 3)

@@ -46,6 +46,14 @@ TEST_CASE("CSV quotes what RFC 4180 wants quoted and nothing else") {
   CHECK(to_csv({{{"a"}, {"b,c"}}, {{"1", "x\"y"}}}) == "a,\"b,c\"\n1,\"x\"\"y\"\n");
 }
 
+TEST_CASE("a number that rounds to zero has no sign") {
+  CHECK(fixed(-0.0004, 3) == "0.000");
+  CHECK(fixed(-0.0006, 3) == "-0.001");
+  CHECK(fixed(-10, 0) == "-10");
+  CHECK(fixed(-1e-9, 0) == "0");
+  CHECK(fixed(2.5, 1) == "2.5");
+}
+
 TEST_CASE("a table loses columns in the order given until it fits") {
   Table table;
   table.columns = {{"a"}, {"bb"}, {"cccc", Align::right}};  // 1 + 2 + 2 + 2 + 4 = 11 columns wide

@@ -314,12 +314,6 @@ double exponent(const std::vector<std::pair<double, double>>& points) {
   return (n * xy - x * y) / (n * xx - x * x);
 }
 
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 }  // namespace
 }  // namespace orrery
 

@@ -189,11 +189,21 @@ TEST_CASE("a fit to GEMMs alone leaves the other kinds to the built-in models") 
   CHECK(mixed.digest() != CostModels::built_in().digest());
 }
 
-TEST_CASE("too few rows of a kind are refused and the kind is named") {
+TEST_CASE("a kind with too few rows stays built in and is named; too few rows of every kind are refused") {
   const InventedProfiles profiles("few");
   std::ofstream(profiles.folder / "in/kernels_long.csv")
       << "source,gpu,model,op,bytes,time_us\nown,A100,m,norm,1000000,5\n";
-  CHECK_THROWS_WITH(fit(profiles.options("out")), contains_text("1 usable rows for kernels"));
+  const FitReport report = fit(profiles.options("out"));
+  CHECK(report.left_out.at("too few for kernels, which stay built in") == 1);
+  CHECK_THAT(to_table(report), contains_text("left out, 1 rows: too few for kernels"));
+  CHECK(std::none_of(report.models.begin(), report.models.end(),
+                     [](const FittedModel& model) { return model.file == "kernels.ubj"; }));
+  const InventedProfiles bare("bare");
+  fs::remove_all(bare.folder / "in");
+  fs::create_directories(bare.folder / "in");
+  std::ofstream(bare.folder / "in/kernels_long.csv")
+      << "source,gpu,model,op,bytes,time_us\nown,A100,m,norm,1000000,5\n";
+  CHECK_THROWS_WITH(fit(bare.options("out")), contains_text("too few usable rows of every kind"));
 }
 
 namespace {

@@ -5,18 +5,10 @@
 #include "costmodels/memory.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/operators_of.hpp"
 
 namespace orrery {
 namespace {
-
-template <class Kind>
-std::vector<Kind> all_of(const std::vector<Operator>& operators) {
-  std::vector<Kind> found;
-  for (const Operator& op : operators) {
-    if (const Kind* kind = std::get_if<Kind>(&op)) found.push_back(*kind);
-  }
-  return found;
-}
 
 double gemm_flops(const PassOperators& pass) {
   double sum = 0.0;

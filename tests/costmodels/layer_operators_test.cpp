@@ -4,6 +4,7 @@
 
 #include "costmodels/local_layer.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/operators_of.hpp"
 
 namespace orrery {
 namespace {
@@ -33,15 +34,6 @@ LayerShape mixtral_layer() {
   shape.experts = 8;
   shape.experts_per_token = 2;
   return shape;
-}
-
-template <class Kind>
-std::vector<Kind> all_of(const std::vector<Operator>& operators) {
-  std::vector<Kind> found;
-  for (const Operator& op : operators) {
-    if (const Kind* kind = std::get_if<Kind>(&op)) found.push_back(*kind);
-  }
-  return found;
 }
 
 double gemm_flops(const PassOperators& pass) {

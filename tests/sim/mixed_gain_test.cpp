@@ -16,14 +16,6 @@ std::string group(const std::string& name, const std::string& gpu, const std::st
          ", gpus_per_node: 2, count: 1, nics_per_node: 2, nic_bandwidth: " + nic + ", price: 3 USD/h}\n";
 }
 
-Json run_json(const Workplace& place, Words words) {
-  words.insert(words.end(), {"--json", "--quiet"});
-  const ProgramResult result = place.run(words);
-  CAPTURE(result.err, words);
-  REQUIRE(result.code == 0);
-  return Json::parse(result.out);
-}
-
 Json gain(const Workplace& place) {
   Words words = small_search({"--cluster", "c.yaml", "--mixed", "--top", "5"});
   words.front() = "compare";

@@ -24,13 +24,10 @@ std::string nodes(const std::string& group, const std::string& cluster = "") {
 }
 
 Json found(const Workplace& place, Words more) {
-  more.insert(more.end(), {"--json", "--quiet", "--cluster", "c.yaml"});
+  more.insert(more.end(), {"--cluster", "c.yaml"});
   if (std::find(more.begin(), more.end(), "--tokens") == more.end())
     more.insert(more.end(), {"--tokens", "1G"});
-  const ProgramResult result = place.run(small_search(more));
-  CAPTURE(result.err, more);
-  REQUIRE(result.code == 0);
-  return Json::parse(result.out);
+  return run_json(place, small_search(more));
 }
 
 }  // namespace

@@ -27,14 +27,6 @@ void write_cluster(const Workplace& place, const std::string& groups) {
   place.write("c.yaml", "name: c\ngroups:\n" + groups);
 }
 
-Json run_json(const Workplace& place, Words words) {
-  words.insert(words.end(), {"--json", "--quiet"});
-  const ProgramResult result = place.run(words);
-  CAPTURE(result.err, words);
-  REQUIRE(result.code == 0);
-  return Json::parse(result.out);
-}
-
 Words search_words(Words more) {
   more.insert(more.end(), {"--cluster", "c.yaml"});
   return small_search(more);

@@ -110,6 +110,14 @@ ProgramResult Workplace::run(const std::vector<std::string>& arguments, const st
   return run_orrery(arguments, {.folder = file(""), .out_file = out_file});
 }
 
+nlohmann::json run_json(const Workplace& place, std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--json", "--quiet"});
+  const ProgramResult result = place.run(arguments);
+  CAPTURE(result.err, arguments);
+  REQUIRE(result.code == 0);
+  return nlohmann::json::parse(result.out);
+}
+
 std::vector<std::string> small_search(const std::vector<std::string>& more) {
   std::vector<std::string> arguments{"search"};
   const std::vector<std::pair<std::string, std::string>> usual{{"--model", "gpt2-345m"},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ inline const std::string kTwoNodes =
     "name: two\ngroups:\n  - {name: a100, gpu: A100-SXM4-80GB, gpus_per_node: 2, count: 2, nics_per_node: "
     "2,\n"
     "     nic_bandwidth: 200Gbps, price: 10 USD/h}\n";
+
+// What a command that must not fail prints with --json --quiet.
+nlohmann::json run_json(const Workplace&, std::vector<std::string> arguments);
 
 // "search" with the files of a Workplace and what else is given; later options are not repeated ones.
 std::vector<std::string> small_search(const std::vector<std::string>& more = {});

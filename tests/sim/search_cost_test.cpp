@@ -13,13 +13,9 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 Json found(const Workplace& place, Words more) {
-  more.insert(more.end(), {"--json", "--quiet"});
   if (std::find(more.begin(), more.end(), "--tokens") == more.end())
     more.insert(more.end(), {"--tokens", "1G"});
-  const ProgramResult result = place.run(small_search(more));
-  CAPTURE(result.err, more);
-  REQUIRE(result.code == 0);
-  return Json::parse(result.out);
+  return run_json(place, small_search(more));
 }
 
 // Fast and dear nodes beside slow and cheap ones.

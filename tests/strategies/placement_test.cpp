@@ -38,17 +38,22 @@ ClusterSpec roomy() {
   return cluster;
 }
 
-}  // namespace
-
-// 2 stages of 2 x 2 lanes and 2 replicas on one group of 16 GPUs: stage 0 takes GPUs 0-7, replica 0 the first
-// four.
-TEST_CASE("all replicas of a stage stand before the next stage, tensor ranks fastest") {
+// 2 stages of 2 x 2 lanes and 2 replicas on one group of 16 GPUs.
+ParallelStrategy two_by_two() {
   ParallelStrategy strategy;
   strategy.pipeline = 2;
   strategy.data = 2;
   strategy.context = 2;
   strategy.stages = {{0, 2}, {0, 2}};
   strategy.nodes = {2, 0};
+  return strategy;
+}
+
+}  // namespace
+
+// Stage 0 takes GPUs 0-7, replica 0 the first four.
+TEST_CASE("all replicas of a stage stand before the next stage, tensor ranks fastest") {
+  const ParallelStrategy strategy = two_by_two();
   CHECK(place(strategy, Topology(roomy(), strategy.nodes)) ==
         std::vector<std::vector<int>>{{0, 1, 2, 3}, {8, 9, 10, 11}, {4, 5, 6, 7}, {12, 13, 14, 15}});
 }
@@ -87,14 +92,9 @@ TEST_CASE("every GPU is used at most once, by a stage of its group; lanes are ne
   }
 }
 
-// The same with tp-cp-ep-pp-dp: replica 0 takes GPUs 0-7, its stage 0 the first four.
+// Replica 0 takes GPUs 0-7, its stage 0 the first four.
 TEST_CASE("in the order tp-cp-ep-pp-dp all stages of a replica stand before the next replica") {
-  ParallelStrategy strategy;
-  strategy.pipeline = 2;
-  strategy.data = 2;
-  strategy.context = 2;
-  strategy.stages = {{0, 2}, {0, 2}};
-  strategy.nodes = {2, 0};
+  ParallelStrategy strategy = two_by_two();
   strategy.order = RankOrder::cp_pp_dp;
   CHECK(place(strategy, Topology(roomy(), strategy.nodes)) ==
         std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}});

@@ -13,6 +13,7 @@
 #include "tests/traces/sample_trace.hpp"
 #include "tests/traces/scratch_folder.hpp"
 #include "traces/output_file.hpp"
+#include "traces/trial.hpp"
 
 namespace orrery {
 namespace {
@@ -151,6 +152,38 @@ TEST_CASE("a damaged trace is wrong input, never a crash") {
     INFO("seed " << seed);
     CHECK(complaint(path) != "no complaint");
   }
+}
+
+// Any HDF5 tool that changes a trace drops its seal, so damage shows only when HDF5 meets it.
+TEST_CASE("a damaged trace without a seal is read or refused, within seconds") {
+  constexpr std::size_t kSealBytes = 16;
+  const ScratchFolder folder;
+  write_trace(folder.file("whole.h5"), sample_trace());
+  std::string whole = read_text_file(folder.file("whole.h5"));
+  whole.resize(whole.size() - kSealBytes);
+  const std::string path = folder.file("damaged.h5");
+  int refused = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    std::string damaged = whole;
+    for (unsigned byte = 0; byte <= seed % 30; ++byte)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    write_file(path, damaged);
+    INFO("seed " << seed);
+    const auto start = std::chrono::steady_clock::now();
+    if (complaint(path) != "no complaint") ++refused;
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+  }
+  CHECK(refused > 20);
+}
+
+TEST_CASE("work that never ends, crashes or throws is told from work that ends") {
+  CHECK(ends_within(5, [] {}));
+  CHECK(ends_within(5, [] { throw InputError("a", "b", "c"); }));
+  CHECK_FALSE(ends_within(5, [] { std::raise(SIGKILL); }));
+  CHECK_FALSE(ends_within(1, [] {
+    for (volatile bool on = true; on;) continue;
+  }));
 }
 
 TEST_CASE("half a million spans are written in well under a second") {

@@ -43,6 +43,7 @@ struct Coarse {
   std::uint32_t family = 0;  // index into WaysCase::families
   std::uint64_t serial = 0;  // of its stage counts on these ways
   std::uint32_t counts = 0;  // index of its stage counts among those that are kept
+  bool in_whole_layers = false;  // the bound, not only by the perfect spread
   [[nodiscard]] auto place() const { return std::tuple(at, family, serial); }
 };
 
@@ -57,6 +58,14 @@ struct Refined {
 };
 
 using Played = std::variant<RatedPlan, Infeasible>;
+
+// The layers of a candidate split in some way that fits.
+struct Split {
+  ParallelStrategy plan;
+  std::vector<StageMemory> memory;
+  Seconds least;  // of an iteration
+};
+
 using Place = decltype(std::declval<Refined>().place());
 
 // Unlike replicas, with the settings that have a shape.
@@ -78,11 +87,14 @@ struct LaterOf {
   bool operator()(const Refined& a, const Refined& b) const {
     return std::pair(a.least.time, a.place()) > std::pair(b.least.time, b.place());
   }
+  bool operator()(const Coarse& a, const Coarse& b) const {
+    return std::pair(a.least_time, a.place()) > std::pair(b.least_time, b.place());
+  }
 };
 
 // Below so many candidates with a shape nothing is pruned, so that every rejection is counted.
 constexpr std::size_t kFewCandidates = 20'000;
-// Coarse candidates kept at once: 24 bytes each.
+// Coarse candidates kept at once: 40 bytes each.
 constexpr std::size_t kMostKept = 1'000'000;
 // The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
 constexpr int kMostMoved = 10;
@@ -118,9 +130,7 @@ class Searcher {
     if (pruning_) plant_seeds();
     for_each_bounded(
         pruning_ ? Counts::that_may_matter : Counts::all,
-        [&](Coarse coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound& bound) {
-          if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
-          coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+        [&](const Coarse& coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound&) {
           if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
           if (seeds_.count(coarse.place()) > 0) return;
           keep(coarse, stages);
@@ -223,22 +233,59 @@ class Searcher {
     return {coarse.least_time, coarse.least_time * rate.dollars_per_second};
   }
 
-  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, or for those that
-  // may matter and some more; its time is that of the perfect spread.
-  enum class Counts { all_of_equal_ways, all, that_may_matter };
+  // Of the families of a case.
+  const std::vector<TimeBound>& bounds_of(std::uint32_t c) {
+    if (case_bounds_.empty()) case_bounds_.resize(space_.cases.size());
+    std::vector<TimeBound>& bounds = case_bounds_[c];
+    const WaysCase& at = space_.cases[c];
+    for (std::size_t f = bounds.size(); f < at.families.size(); ++f) {
+      std::vector<Setting> settings;
+      for (const std::uint32_t index : at.families[f].settings) settings.push_back(space_.settings[index]);
+      bounds.push_back(bounds_.bound(at.ways, at.group_fits, space_.families[at.families[f].family].common,
+                                     settings));
+    }
+    return bounds;
+  }
+
+  // Multiples of their steps by 1, 2, 3, 4, 6, 8, 12, ...
+  static bool are_round(const StageCounts& stages, const StageGrid& grid) {
+    for (std::size_t group = 0; group < stages.size(); ++group) {
+      int steps = stages[group] / grid.steps[group];
+      while (steps > 3 && steps % 2 == 0) steps /= 2;
+      if (steps > 3) return false;
+    }
+    return true;
+  }
+
+  // Whether any family may matter, at a first look.
+  bool may_matter(const LeastBound& of_families, const Ways& ways, const StageCounts& stages) const {
+    const double time = of_families.spread_within(stages);
+    return best_.may_matter({time, time * least_rate(ways, stages)});
+  }
+
+  // Not above NodeRate::dollars_per_second.
+  double least_rate(const Ways& ways, const StageCounts& stages) const {
+    double dollars = 0;  // an hour
+    for (std::size_t group = 0; group < stages.size(); ++group) {
+      const NodeGroup& nodes = job_.cluster.groups[group];
+      const double used =
+          static_cast<double>(stages[group] * ways.gpus_of_stage(static_cast<int>(group))) / nodes.gpus_per_node;
+      if (used > 0 && !nodes.price) return 0;
+      if (nodes.price) dollars += used * nodes.price->value();
+    }
+    return dollars / 3600 * (1 - 1e-9);
+  }
+
+  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, for a few of those
+  // of equal tensor ways, or for those that may matter and some more; its time is that of the perfect spread.
+  enum class Counts { some_of_equal_ways, all, that_may_matter };
   template <class Visit>
   void for_each_bounded(Counts which, Visit visit) {
     for (std::uint32_t c = 0; c < space_.cases.size(); ++c) {
       progress_("bounding plans", c, space_.cases.size());
       const WaysCase& at = space_.cases[c];
-      if (which == Counts::all_of_equal_ways && !at.ways.tensors.empty()) return;  // they come last
-      std::vector<TimeBound> bounds;
-      for (const FamilyCase& family : at.families) {
-        std::vector<Setting> settings;
-        for (const std::uint32_t index : family.settings) settings.push_back(space_.settings[index]);
-        bounds.push_back(
-            bounds_.bound(at.ways, at.group_fits, space_.families[family.family].common, settings));
-      }
+      if (which == Counts::some_of_equal_ways && !at.ways.tensors.empty()) return;  // they come last
+      const std::vector<TimeBound>& bounds = bounds_of(c);
       const auto visit_families = [&](const StageCounts& stages, const std::vector<std::uint32_t>& families) {
         const auto all = static_cast<std::size_t>(std::accumulate(stages.begin(), stages.end(), 0));
         const NodeRate rate = rate_of(at.ways, stages);
@@ -246,7 +293,7 @@ class Searcher {
         counts_are_kept_ = false;
         for (const std::uint32_t f : families) {
           if (at.families[f].stages_fit[all] == 0) continue;
-          visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial, 0}, stages, rate, bounds[f]);
+          visit(Coarse{bounds[f].spread(stages) * rate.stretch, c, f, serial}, stages, rate, bounds[f]);
         }
       };
       // Of equal ways most counts would be looked at one by one after all.
@@ -256,8 +303,13 @@ class Searcher {
       }
       std::vector<std::uint32_t> all_families(bounds.size());
       std::iota(all_families.begin(), all_families.end(), 0U);
+      const StageGrid grid = stage_grid(job_.cluster, job_.space, at.ways);
+      const LeastBound of_families(bounds, groups());
       for_each_stage_counts(job_.cluster, job_.space, job_.mode, at.ways, [&](const StageCounts& stages) {
-        if (at.fits(stages)) visit_families(stages, all_families);
+        if (!at.fits(stages)) return;
+        if (which == Counts::some_of_equal_ways && !are_round(stages, grid)) return;
+        if (which == Counts::that_may_matter && !may_matter(of_families, at.ways, stages)) return;
+        visit_families(stages, all_families);
       });
     }
   }
@@ -280,7 +332,7 @@ class Searcher {
     kept_.push_back(coarse);
   }
 
-  // Good plans early, so that few candidates need to be kept: of every stretch of times the cheapest.
+  // Good plans early, so that few candidates need to be kept: of every stretch of times the cheapest of some.
   void plant_seeds() {
     if (space_.shaped < kMostKept) return;
     constexpr double kStretches = 64;  // of a factor of two
@@ -297,10 +349,10 @@ class Searcher {
     const auto stretch_of = [](const Coarse& coarse) {
       return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
     };
-    for_each_bounded(Counts::all_of_equal_ways, [&](Coarse coarse, const StageCounts& stages,
+    for_each_bounded(Counts::some_of_equal_ways, [&](Coarse coarse, const StageCounts& stages,
                                                     const NodeRate& rate, const TimeBound& bound) {
       if (beaten(stretch_of(coarse), least(coarse, rate))) return;
-      coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+      coarse = in_whole_layers(coarse, stages, rate, bound);
       const int stretch = stretch_of(coarse);
       if (beaten(stretch, least(coarse, rate)) || !may_fit(coarse, stages)) return;
       seeds[stretch] = {least(coarse, rate), coarse, stages};
@@ -325,29 +377,54 @@ class Searcher {
     return false;
   }
 
-  // Refines and plays what is kept, soonest first.
+  static Coarse in_whole_layers(Coarse coarse, const StageCounts& stages, const NodeRate& rate,
+                                const TimeBound& bound) {
+    coarse.least_time = std::max(coarse.least_time, bound.whole_layers(stages) * rate.stretch);
+    coarse.in_whole_layers = true;
+    return coarse;
+  }
+
+  // Refines and plays what is kept, soonest first. The dearer bound is asked for when a candidate is due, and
+  // may put it off.
   void work_off() {
-    std::stable_sort(kept_.begin(), kept_.end(),
-                     [](const Coarse& a, const Coarse& b) { return a.least_time < b.least_time; });
+    std::sort(kept_.begin(), kept_.end(), [](const Coarse& a, const Coarse& b) { return LaterOf()(b, a); });
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       if (i % 1024 == 0) progress_("fitting plans", i, kept_.size());
-      play_until(kept_[i].least_time);
-      refine(kept_[i]);
+      refine_until(kept_[i].least_time);
+      refine_if_due(kept_[i]);
     }
+    refine_until(std::numeric_limits<double>::infinity());
     play_until(std::numeric_limits<double>::infinity());
     kept_.clear();
     kept_counts_.clear();
     counts_are_kept_ = false;
   }
 
-  void refine(const Coarse& coarse) {
-    const StageCounts stages = stages_of(coarse);
-    const WaysCase& at = case_of(coarse);
-    const FamilyCase& family = family_at(coarse);
-    if (pruning_) {
-      if (!best_.may_matter(least(coarse, rate_of(at.ways, stages)))) return;
+  void refine_until(double least_time) {
+    while (!put_off_.empty() && put_off_.top().least_time <= least_time) {
+      const Coarse next = put_off_.top();
+      put_off_.pop();
+      refine_if_due(next);
     }
-    const std::vector<Allocation> all = orders(job_.cluster, at.ways, stages);
+  }
+
+  void refine_if_due(const Coarse& coarse) {
+    play_until(coarse.least_time);
+    const StageCounts stages = stages_of(coarse);
+    if (pruning_) {
+      const NodeRate rate = rate_of(case_of(coarse).ways, stages);
+      if (!best_.may_matter(least(coarse, rate))) return;
+      if (!coarse.in_whole_layers) {
+        put_off_.push(in_whole_layers(coarse, stages, rate, bounds_of(coarse.at)[coarse.family]));
+        return;
+      }
+    }
+    refine(coarse, stages);
+  }
+
+  void refine(const Coarse& coarse, const StageCounts& stages) {
+    const FamilyCase& family = family_at(coarse);
+    const std::vector<Allocation> all = orders(job_.cluster, case_of(coarse).ways, stages);
     for (std::uint32_t order = 0; order < all.size(); ++order) {
       for (const std::uint32_t setting : family.settings) {
         refine(all[order], {{}, coarse, order, setting}, family.microbatches);
@@ -380,23 +457,25 @@ class Searcher {
     }
     ORRERY_ENSURE(may_fit);
     if (dropped_by_rule(plan)) return;
-    const Seconds time = least_time(plan, setting);
+    const Seconds time = least_time(plan);
     const auto cost = player_.cost(plan.nodes, time);
     if (const auto obstacle = player_.limit_obstacle(plan.nodes, time, cost)) {
       reject(InfeasibleKind::budget, *obstacle);
       return;
     }
     ++result_.counts.evaluated;
-    refined.least = {player_.stretched(plan.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
+    refined.least = least(plan.nodes, time);
     refined_.push(refined);
   }
 
-  // Of the splits that are tried: the fitted one and equal layers, whether these fit or not.
-  Seconds least_time(ParallelStrategy plan, const Setting& setting) const {
-    const Seconds fitted = least_plan_time(book_, plan, setting);
-    if (plan.chunks > 1) return fitted;
-    plan.parts = equal_parts(job_.model.layer_count(), plan.part_count());
-    return std::min(fitted, least_plan_time(book_, plan, setting));
+  // Of the splits that are tried: the fitted one, and equal layers where these fit.
+  Seconds least_time(const ParallelStrategy& fitted) {
+    const Seconds least = least_plan_time(book_, fitted);
+    if (fitted.chunks > 1) return least;
+    ParallelStrategy equal = fitted;
+    equal.parts = equal_parts(job_.model.layer_count(), fitted.part_count());
+    const Seconds of_equal = least_plan_time(book_, equal);
+    return of_equal < least && fitter_.fit_equal(fitted) ? of_equal : least;
   }
 
   bool dropped_by_rule(const ParallelStrategy& strategy) {
@@ -416,25 +495,40 @@ class Searcher {
     ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
     auto fitted = fitter_.fit(plan);
-    Played played = player_.play(plan, std::move(std::get<FittedStages>(fitted).memory));
-    if (auto equal = fitter_.fit_equal(plan)) {
-      plan.parts = std::move(equal->parts);
-      played = faster(std::move(played), play_if_allowed(std::move(plan), std::move(equal->memory)));
+    auto equal = fitter_.fit_equal(plan);
+    std::optional<Split> other;
+    if (equal) {
+      other = Split{plan, std::move(equal->memory), {}};
+      other->plan.parts = std::move(equal->parts);
+      other->least = least_plan_time(book_, other->plan);
     }
-    take(std::move(played), refined.place());
+    const Seconds least = least_plan_time(book_, plan);
+    play({std::move(plan), std::move(std::get<FittedStages>(fitted).memory), least}, std::move(other),
+         refined.place());
   }
 
-  Played play_if_allowed(ParallelStrategy plan, std::vector<StageMemory> memory) {
-    if (rules_.dropping(plan) != nullptr) return Infeasible{InfeasibleKind::rule, ""};
-    return player_.play(std::move(plan), std::move(memory));
+  // Plays the two splits of a candidate that may matter, and takes the faster.
+  void play(Split fitted, std::optional<Split> equal, const Place& place) {
+    std::optional<Played> played;
+    if (!equal || may_matter(fitted.plan.nodes, fitted.least))
+      played = player_.play(std::move(fitted.plan), std::move(fitted.memory));
+    const auto* plan = played ? std::get_if<RatedPlan>(&*played) : nullptr;
+    const bool beaten = plan != nullptr && equal && plan->iteration <= equal->least;
+    if (equal && !beaten && may_matter(equal->plan.nodes, equal->least) &&
+        rules_.dropping(equal->plan) == nullptr) {
+      auto other = player_.play(std::move(equal->plan), std::move(equal->memory));
+      const auto* faster = std::get_if<RatedPlan>(&other);
+      if (faster != nullptr && (plan == nullptr || faster->iteration < plan->iteration))
+        played = std::move(other);
+    }
+    if (played) take(std::move(*played), place);
   }
 
-  // The first unless the second is a plan that is faster.
-  static Played faster(Played first, Played second) {
-    const auto* plan = std::get_if<RatedPlan>(&first);
-    const auto* other = std::get_if<RatedPlan>(&second);
-    const bool better = other != nullptr && (plan == nullptr || other->iteration < plan->iteration);
-    return better ? std::move(second) : std::move(first);
+  bool may_matter(const std::vector<int>& nodes, Seconds time) const { return best_.may_matter(least(nodes, time)); }
+
+  Least least(const std::vector<int>& nodes, Seconds time) const {
+    const auto cost = player_.cost(nodes, time);
+    return {player_.stretched(nodes, time).value(), cost ? cost->per_iteration.value() : 0};
   }
 
   void take(Played played, const Place& place) {
@@ -464,23 +558,18 @@ class Searcher {
     for (FittedCase& each : fitted) {
       if (!best_.may_matter(each.least)) continue;
       const auto at = static_cast<std::uint32_t>(space_.cases.size()) + each.at;
-      Played played = player_.play(std::move(each.mix.strategy), std::move(each.mix.memory));
-      if (auto& equal = each.equal) {
-        played =
-            faster(std::move(played), play_if_allowed(std::move(equal->strategy), std::move(equal->memory)));
-      }
-      take(std::move(played), {at, 0, 0, each.setting});
+      const auto split = [](FittedMix& mix) {
+        return Split{std::move(mix.strategy), std::move(mix.memory), mix.least};
+      };
+      play(split(each.mix), each.equal ? std::optional(split(*each.equal)) : std::nullopt,
+           {at, 0, 0, each.setting});
     }
   }
 
   void fit_mix(MixFitter& mixer, std::uint32_t at, std::uint32_t setting, std::vector<FittedCase>& all) {
     const ReplicaMix& mix = mixes_[at].mix;
-    const auto least_of = [&](Seconds time) {
-      const auto cost = player_.cost(mix.nodes, time);
-      return Least{player_.stretched(mix.nodes, time).value(), cost ? cost->per_iteration.value() : 0};
-    };
     if (pruning_ &&
-        !best_.may_matter(least_of(mixer.least_time(mix, space_.settings[setting], job_.global_batch)))) {
+        !may_matter(mix.nodes, mixer.least_time(mix, space_.settings[setting], job_.global_batch))) {
       ++result_.counts.pruned;
       return;
     }
@@ -493,10 +582,10 @@ class Searcher {
     FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
     if (dropped_by_rule(found.mix.strategy)) return;
     found.equal = mixer.fit_equal(found.mix);
-    const Seconds least = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
-    found.least = least_of(least);
-    const auto cost = player_.cost(mix.nodes, least);
-    if (const auto obstacle = player_.limit_obstacle(mix.nodes, least, cost)) {
+    const Seconds time = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
+    found.least = least(mix.nodes, time);
+    const auto cost = player_.cost(mix.nodes, time);
+    if (const auto obstacle = player_.limit_obstacle(mix.nodes, time, cost)) {
       reject(InfeasibleKind::budget, *obstacle);
       return;
     }
@@ -509,7 +598,7 @@ class Searcher {
     LayerMover mover(book_, fitter_, player_, rules_);
     for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
       Rated& rated = rated_[i];
-      rated.plan = mover.improved(std::move(rated.plan), space_.settings[std::get<3>(rated.place)]);
+      rated.plan = mover.improved(std::move(rated.plan));
       rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
     }
   }
@@ -551,10 +640,12 @@ class Searcher {
   std::size_t refined_count_ = 0;
   std::set<decltype(std::declval<Coarse>().place())> seeds_;  // worked off already
   BestPlans best_;
+  std::vector<std::vector<TimeBound>> case_bounds_;  // [case][family]
   std::vector<Coarse> kept_;
   StageCounts kept_counts_;  // of each group, for each of kept_
   bool counts_are_kept_ = false;
   std::vector<MixCase> mixes_;
+  std::priority_queue<Coarse, std::vector<Coarse>, LaterOf> put_off_;  // of kept_
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
   struct Rated {
     RatedPlan plan;

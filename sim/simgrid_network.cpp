@@ -8,7 +8,9 @@
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 
-#include <unordered_map>
+#include <algorithm>
+#include <cmath>
+#include <optional>
 #include <vector>
 
 #include "platforms/errors.hpp"
@@ -63,17 +65,31 @@ sg4::Engine& the_engine() {
   return *engine;
 }
 
+// SimGrid takes whole bytes. What is left of a flow when another joins it is not whole: SimGrid is told of
+// bandwidths and bytes times this, so that what is lost is a picosecond at 1 GB/s.
+constexpr double kPartsOfByte = 1024;
+
 }  // namespace
 
+// A flow that has its links to itself needs no model of how links are shared: a timer ends it. It becomes a
+// communication of SimGrid when another flow comes to one of its links.
 struct Network::Impl {
   struct Flow {
     Route route;
+    BytesPerSecond bandwidth;  // of the narrowest link
     Bytes bytes;
     std::uint32_t tag = 0;
-    sg4::CommPtr comm;
+    sg4::CommPtr comm;                              // while it shares links
+    simgrid::kernel::timer::Timer* ends = nullptr;  // while it has them to itself
+    double since = 0;          // s, the start of that
     double payload_share = 1;  // of the bytes
     double unrecorded = 0;     // B not yet in the recorder
     bool is_moving = false;
+  };
+  // Of a link.
+  struct Crossing {
+    int flows = 0;                      // that move
+    std::optional<std::uint32_t> alone;  // the one that has it to itself
   };
 
   std::uint32_t free_flow() {
@@ -87,15 +103,80 @@ struct Network::Impl {
   }
 
   void begin_transfer(std::uint32_t index) {
+    flows[index].unrecorded = flows[index].bytes.value();
+    flows[index].is_moving = true;
+    if (recorder != nullptr && !is_sampling) start_sampling();
+    const bool alone = enter_links(index) || is_ideal;
+    if (!alone) return share_links(index, flows[index].bytes.value());
+    Flow& flow = flows[index];
+    flow.since = sg4::Engine::get_clock();
+    flow.ends = simgrid::kernel::timer::Timer::set(flow.since + (flow.bytes / flow.bandwidth).value(),
+                                                   [this, index] { ended_alone(index); });
+  }
+
+  // Returns whether nobody else is on them; else those that were alone there share them from now on.
+  bool enter_links(std::uint32_t index) {
+    bool alone = true;
+    const Route route = flows[index].route;
+    for (int i = 0; i < route.count; ++i) {
+      Crossing& link = crossing(route, i);
+      const bool taken = link.flows++ > 0;
+      alone = alone && !taken;
+      if (is_ideal) continue;
+      if (taken && link.alone) stop_being_alone(*link.alone);
+      if (!taken) link.alone = index;
+    }
+    return alone;
+  }
+
+  void leave_links(const Route& route) {
+    for (int i = 0; i < route.count; ++i) --crossing(route, i).flows;
+  }
+
+  void stop_being_alone(std::uint32_t index) {
+    Flow& flow = flows[index];
+    clear_alone(flow.route);
+    if (flow.ends == nullptr) return;  // it has yet to begin
+    flow.ends->remove();
+    flow.ends = nullptr;
+    share_links(index, left_alone(flow));
+  }
+
+  void clear_alone(const Route& route) {
+    for (int i = 0; i < route.count; ++i) crossing(route, i).alone.reset();
+  }
+
+  Crossing& crossing(const Route& route, int i) {
+    return crossings[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])];
+  }
+
+  static double left_alone(const Flow& flow) {
+    const double moved = flow.bandwidth.value() * (sg4::Engine::get_clock() - flow.since);
+    return std::max(0.0, flow.bytes.value() - moved);
+  }
+
+  void share_links(std::uint32_t index, double bytes) {
     Flow& flow = flows[index];
     zone->set_route(flow.route);
     flow.comm = sg4::Comm::sendto_init(sender, receiver);
-    flow.comm->set_payload_size(static_cast<std::uint64_t>(flow.bytes.value()));
+    flow.comm->set_payload_size(static_cast<std::uint64_t>(std::max(1.0, std::round(bytes * kPartsOfByte))));
     flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
     flow.comm->start();
-    flow.unrecorded = flow.bytes.value();
-    flow.is_moving = true;
-    if (recorder != nullptr && !is_sampling) start_sampling();
+  }
+
+  void ended_alone(std::uint32_t index) {
+    drop_ended();
+    flows[index].ends = nullptr;
+    const std::uint32_t tag = end(index);
+    free_flows.push_back(index);
+    sink->on_event(tag);
+  }
+
+  std::uint32_t end(std::uint32_t index) {
+    flows[index].is_moving = false;
+    leave_links(flows[index].route);
+    if (recorder != nullptr) record(flows[index], 0.0);
+    return flows[index].tag;
   }
 
   // At the end of each time bin all that moves is asked how far it has come; a flow that ends says so itself.
@@ -117,7 +198,7 @@ struct Network::Impl {
     for (Flow& flow : flows) {
       if (!flow.is_moving) continue;
       is_sampling = true;
-      record(flow, flow.comm->get_remaining());
+      record(flow, flow.ends != nullptr ? left_alone(flow) : flow.comm->get_remaining() / kPartsOfByte);
     }
     ++bin;
     if (is_sampling) sample_later();
@@ -131,9 +212,7 @@ struct Network::Impl {
   void completed(const sg4::Activity& activity) {
     const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(comm_data(activity)) - 1);
     ended.push_back(index);
-    flows[index].is_moving = false;
-    if (recorder != nullptr) record(flows[index], 0.0);
-    sink->on_event(flows[index].tag);
+    sink->on_event(end(index));
   }
 
   static void* comm_data(const sg4::Activity& activity) {
@@ -155,6 +234,8 @@ struct Network::Impl {
   std::vector<Flow> flows;
   std::vector<std::uint32_t> free_flows;
   std::vector<std::uint32_t> ended;
+  std::vector<Crossing> crossings;  // [link]
+  bool is_ideal = false;            // every flow gets the whole of its links
   EventSink* sink = nullptr;
   LinkRecorder* recorder = nullptr;
   std::size_t bin = 0;  // of the recorder, now
@@ -173,10 +254,11 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   if (root != nullptr && root != zone) impl_->zone->set_parent(root->get_impl());
   impl_->sender = zone->create_host("sender", 1.0);
   impl_->receiver = zone->create_host("receiver", 1.0);
-  const bool ideal = topology.cluster().contention == Contention::ideal;
+  impl_->is_ideal = topology.cluster().contention == Contention::ideal;
+  impl_->crossings.resize(topology.links().size());
   for (const TopologyLink& link : topology.links()) {
-    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value());
-    if (ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
+    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte);
+    if (impl_->is_ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
     impl_->zone->add_link(made->seal());
   }
   zone->seal();
@@ -205,7 +287,8 @@ void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
   const std::uint32_t index = impl->free_flow();
   Impl::Flow& flow = impl->flows[index];
   flow.route = what.route;
-  flow.bytes = what.wire;
+  flow.bandwidth = what.path.bandwidth;
+  flow.bytes = Bytes(std::floor(what.wire.value()));
   flow.payload_share = what.wire.value() > 0 ? what.payload / what.wire : 1.0;
   flow.tag = tag;
   // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.

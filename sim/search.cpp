@@ -8,29 +8,19 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/pareto.hpp"
 #include "costmodels/interruptions.hpp"
-#include "sim/best_plans.hpp"
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/found_plans.hpp"
 #include "sim/layer_limits.hpp"
-#include "sim/layer_mover.hpp"
-#include "sim/mix_fitter.hpp"
+#include "sim/mix_search.hpp"
 #include "sim/plan_bound.hpp"
-#include "sim/plan_player.hpp"
 #include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {
 namespace {
-
-// What --explain counts it under.
-std::string memory_reason(const Infeasible& trouble) {
-  return trouble.reason.ends_with(to_text(MemoryVerdict::risky))
-             ? "memory risky: within the error of its count"
-             : "out of memory";
-}
 
 Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
@@ -57,31 +47,6 @@ struct Refined {
   [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
 };
 
-using Played = std::variant<RatedPlan, Infeasible>;
-
-// The layers of a candidate split in some way that fits.
-struct Split {
-  ParallelStrategy plan;
-  std::vector<StageMemory> memory;
-  Seconds least;  // of an iteration
-};
-
-using Place = decltype(std::declval<Refined>().place());
-
-// Unlike replicas, with the settings that have a shape.
-struct MixCase {
-  ReplicaMix mix;
-  std::vector<std::uint32_t> settings;
-};
-
-struct FittedCase {
-  FittedMix mix;
-  std::optional<FittedMix> equal;  // the same with equal layers
-  Least least;                     // of both
-  std::uint32_t at = 0;            // index of the MixCase
-  std::uint32_t setting = 0;
-};
-
 // Soonest first.
 struct LaterOf {
   bool operator()(const Refined& a, const Refined& b) const {
@@ -96,9 +61,6 @@ struct LaterOf {
 constexpr std::size_t kFewCandidates = 20'000;
 // Coarse candidates kept at once: 40 bytes each.
 constexpr std::size_t kMostKept = 1'000'000;
-// The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
-constexpr int kMostMoved = 10;
-
 class Searcher {
  public:
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
@@ -109,10 +71,10 @@ class Searcher {
         book_(book),
         progress_(progress),
         fitter_(book),
-        player_(job, book, fitter_),
+        found_(job, book, fitter_, rules_, result_),
+        mixes_(job, book, fitter_, found_, result_.counts),
         limits_(book, job.space.most_stages, job.global_batch),
-        bounds_(book, job.space.most_stages, job.global_batch),
-        best_(std::max(job.top, kMostMoved)) {}
+        bounds_(book, job.space.most_stages, job.global_batch) {}
 
   SearchResult run() {
     Seconds before = clock_now();
@@ -131,69 +93,31 @@ class Searcher {
     for_each_bounded(
         pruning_ ? Counts::that_may_matter : Counts::all,
         [&](const Coarse& coarse, const StageCounts& stages, const NodeRate& rate, const TimeBound&) {
-          if (pruning_ && !best_.may_matter(least(coarse, rate))) return;
+          if (pruning_ && !found_.may_matter(least(coarse, rate))) return;
           if (seeds_.count(coarse.place()) > 0) return;
           keep(coarse, stages);
           if (kept_.size() >= kMostKept) work_off();
         });
     work_off();
     result_.counts.pruned += space_.shaped - refined_count_;
-    play_mixes();
-    select(std::max(job_.top, kMostMoved));
-    move_layers();
-    select(job_.top);
-    for (Rated& rated : rated_) result_.plans.push_back(std::move(rated.plan));
+    // Mixes come after all other candidates: much is found by then.
+    mixes_.play(pruning_ ? MixSearch::Fitting::of_those_that_may_matter : MixSearch::Fitting::of_all,
+                static_cast<std::uint32_t>(space_.cases.size()));
+    result_.plans = found_.take_best();
     result_.elapsed.estimate = lap();
     return std::move(result_);
   }
 
  private:
-  void reject(InfeasibleKind kind, const std::string& reason, std::size_t count = 1) {
-    result_.counts.rejected[kind] += count;
-    result_.counts.reasons[reason] += count;
-  }
-
-  void reject(const Infeasible& trouble) {
-    const bool memory = trouble.kind == InfeasibleKind::memory;
-    reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
-  }
-
   void enumerate() {
     progress_("enumerating", 0, 1);
     space_ = candidate_space(job_);
     result_.counts.enumerated = space_.enumerated;
-    for (const auto& [obstacle, count] : space_.obstacles) reject(InfeasibleKind::shape, obstacle, count);
+    for (const auto& [obstacle, count] : space_.obstacles) found_.reject(InfeasibleKind::shape, obstacle, count);
     pruning_ = job_.pruning == Pruning::always ||
                (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
     for (const WaysCase& at : space_.cases) need_prices(at);
-    enumerate_mixes();
-  }
-
-  void enumerate_mixes() {
-    for (ReplicaMix& mix : replica_mixes(job_.cluster, job_.space, job_.mode, job_.global_batch)) {
-      MixCase at{std::move(mix), {}};
-      for (std::uint32_t index = 0; index < space_.settings.size(); ++index) {
-        const Setting& setting = space_.settings[index];
-        ++result_.counts.enumerated;
-        if (const auto obstacle =
-                mix_obstacle(job_.model, job_.cluster, at.mix, setting, job_.global_batch, job_.sequence)) {
-          reject(InfeasibleKind::shape, std::string(*obstacle));
-          continue;
-        }
-        at.settings.push_back(index);
-        book_.need(strategy_of(at.mix, setting, job_.global_batch, job_.sequence, job_.type));
-      }
-      if (at.settings.empty()) continue;
-      if (job_.may_reorder()) need_spread_rings(at.mix);
-      mixes_.push_back(std::move(at));
-    }
-  }
-
-  void need_spread_rings(const ReplicaMix& mix) {
-    for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
-      if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
-      book_.need_spread_rings(group, mix.ways.tensor, mix.ways.data * mix.ways.context);
-    }
+    mixes_.enumerate(space_.settings);
   }
 
   void need_prices(const WaysCase& at) {
@@ -260,7 +184,7 @@ class Searcher {
   // Whether any family may matter, at a first look.
   bool may_matter(const LeastBound& of_families, const Ways& ways, const StageCounts& stages) const {
     const double time = of_families.spread_within(stages);
-    return best_.may_matter({time, time * least_rate(ways, stages)});
+    return found_.may_matter({time, time * least_rate(ways, stages)});
   }
 
   // Not above NodeRate::dollars_per_second.
@@ -298,7 +222,7 @@ class Searcher {
       };
       // Of equal ways most counts would be looked at one by one after all.
       if (which == Counts::that_may_matter && !at.ways.tensors.empty()) {
-        StageBoxes(job_, at, bounds, best_).for_each(visit_families);
+        StageBoxes(job_, at, bounds, found_.best()).for_each(visit_families);
         continue;
       }
       std::vector<std::uint32_t> all_families(bounds.size());
@@ -358,7 +282,7 @@ class Searcher {
       seeds[stretch] = {least(coarse, rate), coarse, stages};
     });
     for (const auto& [stretch, seed] : seeds) {
-      if (!best_.may_matter(seed.least)) continue;
+      if (!found_.may_matter(seed.least)) continue;
       counts_are_kept_ = false;
       keep(seed.coarse, seed.stages);
       seeds_.insert(seed.coarse.place());
@@ -413,7 +337,7 @@ class Searcher {
     const StageCounts stages = stages_of(coarse);
     if (pruning_) {
       const NodeRate rate = rate_of(case_of(coarse).ways, stages);
-      if (!best_.may_matter(least(coarse, rate))) return;
+      if (!found_.may_matter(least(coarse, rate))) return;
       if (!coarse.in_whole_layers) {
         put_off_.push(in_whole_layers(coarse, stages, rate, bounds_of(coarse.at)[coarse.family]));
         return;
@@ -440,31 +364,25 @@ class Searcher {
     ++refined_count_;
     const Setting& setting = space_.settings[refined.setting];
     if (const auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) {
-      reject(InfeasibleKind::shape, std::string(*obstacle));
+      found_.reject(InfeasibleKind::shape, std::string(*obstacle));
       return;
     }
     const bool may_fit = limits_.may_fit(allocation, space_.settings[refined.setting], microbatches);
     if (!may_fit && result_.nearest) {
-      reject(InfeasibleKind::memory, "out of memory");
+      found_.reject(InfeasibleKind::memory, "out of memory");
       return;
     }
     ParallelStrategy plan = strategy(allocation, refined.setting);
     const auto fitted = fitter_.fit(plan);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
-      if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(*trouble);
+      found_.reject(*trouble);
       return;
     }
     ORRERY_ENSURE(may_fit);
-    if (dropped_by_rule(plan)) return;
+    if (found_.dropped_by_rule(plan)) return;
     const Seconds time = least_time(plan);
-    const auto cost = player_.cost(plan.nodes, time);
-    if (const auto obstacle = player_.limit_obstacle(plan.nodes, time, cost)) {
-      reject(InfeasibleKind::budget, *obstacle);
-      return;
-    }
-    ++result_.counts.evaluated;
-    refined.least = least(plan.nodes, time);
+    if (found_.beyond_limits(plan.nodes, time)) return;
+    refined.least = found_.least(plan.nodes, time);
     refined_.push(refined);
   }
 
@@ -478,15 +396,9 @@ class Searcher {
     return of_equal < least && fitter_.fit_equal(fitted) ? of_equal : least;
   }
 
-  bool dropped_by_rule(const ParallelStrategy& strategy) {
-    const Rule* rule = rules_.dropping(strategy);
-    if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
-    return rule != nullptr;
-  }
-
   void play_until(double least_time) {
     for (; !refined_.empty() && refined_.top().least.time <= least_time; refined_.pop()) {
-      if (best_.may_matter(refined_.top().least)) play(refined_.top());
+      if (found_.may_matter(refined_.top().least)) play(refined_.top());
     }
   }
 
@@ -503,126 +415,8 @@ class Searcher {
       other->least = least_plan_time(book_, other->plan);
     }
     const Seconds least = least_plan_time(book_, plan);
-    play({std::move(plan), std::move(std::get<FittedStages>(fitted).memory), least}, std::move(other),
-         refined.place());
-  }
-
-  // Plays the two splits of a candidate that may matter, and takes the faster.
-  void play(Split fitted, std::optional<Split> equal, const Place& place) {
-    std::optional<Played> played;
-    if (!equal || may_matter(fitted.plan.nodes, fitted.least))
-      played = player_.play(std::move(fitted.plan), std::move(fitted.memory));
-    const auto* plan = played ? std::get_if<RatedPlan>(&*played) : nullptr;
-    const bool beaten = plan != nullptr && equal && plan->iteration <= equal->least;
-    if (equal && !beaten && may_matter(equal->plan.nodes, equal->least) &&
-        rules_.dropping(equal->plan) == nullptr) {
-      auto other = player_.play(std::move(equal->plan), std::move(equal->memory));
-      const auto* faster = std::get_if<RatedPlan>(&other);
-      if (faster != nullptr && (plan == nullptr || faster->iteration < plan->iteration))
-        played = std::move(other);
-    }
-    if (played) take(std::move(*played), place);
-  }
-
-  bool may_matter(const std::vector<int>& nodes, Seconds time) const { return best_.may_matter(least(nodes, time)); }
-
-  Least least(const std::vector<int>& nodes, Seconds time) const {
-    const auto cost = player_.cost(nodes, time);
-    return {player_.stretched(nodes, time).value(), cost ? cost->per_iteration.value() : 0};
-  }
-
-  void take(Played played, const Place& place) {
-    const auto* trouble = std::get_if<Infeasible>(&played);
-    if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
-    if (trouble != nullptr) {
-      reject(*trouble);
-      --result_.counts.evaluated;
-      return;
-    }
-    auto& rated = std::get<RatedPlan>(played);
-    const Seconds held = player_.stretched(rated.strategy.nodes, rated.iteration);
-    best_.add({held.value(),
-               rated.cost ? rated.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
-    rated_.push_back({std::move(rated), held, place});
-  }
-
-  // Mixes of replicas come after all other candidates: much is found by then.
-  void play_mixes() {
-    MixFitter mixer(book_, fitter_);
-    std::vector<FittedCase> fitted;
-    for (std::uint32_t at = 0; at < mixes_.size(); ++at) {
-      for (const std::uint32_t setting : mixes_[at].settings) fit_mix(mixer, at, setting, fitted);
-    }
-    std::stable_sort(fitted.begin(), fitted.end(),
-                     [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
-    for (FittedCase& each : fitted) {
-      if (!best_.may_matter(each.least)) continue;
-      const auto at = static_cast<std::uint32_t>(space_.cases.size()) + each.at;
-      const auto split = [](FittedMix& mix) {
-        return Split{std::move(mix.strategy), std::move(mix.memory), mix.least};
-      };
-      play(split(each.mix), each.equal ? std::optional(split(*each.equal)) : std::nullopt,
-           {at, 0, 0, each.setting});
-    }
-  }
-
-  void fit_mix(MixFitter& mixer, std::uint32_t at, std::uint32_t setting, std::vector<FittedCase>& all) {
-    const ReplicaMix& mix = mixes_[at].mix;
-    if (pruning_ &&
-        !may_matter(mix.nodes, mixer.least_time(mix, space_.settings[setting], job_.global_batch))) {
-      ++result_.counts.pruned;
-      return;
-    }
-    auto fitted = mixer.fit(mix, space_.settings[setting], job_.global_batch);
-    if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
-      if (trouble->kind == InfeasibleKind::memory && !result_.nearest) result_.nearest = *trouble;
-      reject(*trouble);
-      return;
-    }
-    FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
-    if (dropped_by_rule(found.mix.strategy)) return;
-    found.equal = mixer.fit_equal(found.mix);
-    const Seconds time = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
-    found.least = least(mix.nodes, time);
-    const auto cost = player_.cost(mix.nodes, time);
-    if (const auto obstacle = player_.limit_obstacle(mix.nodes, time, cost)) {
-      reject(InfeasibleKind::budget, *obstacle);
-      return;
-    }
-    ++result_.counts.evaluated;
-    all.push_back(std::move(found));
-  }
-
-  // So far the splits were the better of two.
-  void move_layers() {
-    LayerMover mover(book_, fitter_, player_, rules_);
-    for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
-      Rated& rated = rated_[i];
-      rated.plan = mover.improved(std::move(rated.plan));
-      rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
-    }
-  }
-
-  // Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
-  void select(int top) {
-    std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
-      return std::pair(a.held, a.place) < std::pair(b.held, b.place);
-    });
-    std::vector<ParetoPoint> points;
-    for (const auto& [plan, held, place] : rated_) {
-      // A plan without a price is worse than any that has one: NaN keeps it off the front.
-      const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
-      points.push_back({to_hours(plan.total_time), dollars});
-    }
-    for (std::size_t i = 0; i < rated_.size(); ++i) {
-      rated_[i].plan.among_fastest = i < static_cast<std::size_t>(top);
-      rated_[i].plan.on_front = false;
-    }
-    for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
-    const auto last = std::remove_if(rated_.begin(), rated_.end(), [](const Rated& rated) {
-      return !rated.plan.among_fastest && !rated.plan.on_front;
-    });
-    rated_.erase(last, rated_.end());
+    found_.play({std::move(plan), std::move(std::get<FittedStages>(fitted).memory), least}, std::move(other),
+                refined.place());
   }
 
   const SearchJob& job_;
@@ -631,28 +425,21 @@ class Searcher {
   PriceBook& book_;
   const SearchProgress& progress_;
   StageFitter fitter_;
-  PlanPlayer player_;
+  SearchResult result_;
+  FoundPlans found_;
+  MixSearch mixes_;
   LayerLimits limits_;
   TimeBounds bounds_;
-  SearchResult result_;
   CandidateSpace space_;
   bool pruning_ = false;
   std::size_t refined_count_ = 0;
   std::set<decltype(std::declval<Coarse>().place())> seeds_;  // worked off already
-  BestPlans best_;
   std::vector<std::vector<TimeBound>> case_bounds_;  // [case][family]
   std::vector<Coarse> kept_;
   StageCounts kept_counts_;  // of each group, for each of kept_
   bool counts_are_kept_ = false;
-  std::vector<MixCase> mixes_;
   std::priority_queue<Coarse, std::vector<Coarse>, LaterOf> put_off_;  // of kept_
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
-  struct Rated {
-    RatedPlan plan;
-    Seconds held;  // for one iteration, interruptions included
-    Place place;
-  };
-  std::vector<Rated> rated_;
 };
 
 // Groups that nobody has said the price of.

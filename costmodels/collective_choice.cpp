@@ -97,7 +97,12 @@ CollectiveAlgorithm nccl_choice(const Collective& op) {
 }
 
 CollectiveAlgorithm nccl_choice(const Topology& topology, const CollectiveCall& call) {
-  return call.gpus.empty() ? CollectiveAlgorithm::ring : nccl_choice(as_operator(topology, call));
+  if (call.gpus.empty()) return CollectiveAlgorithm::ring;
+  // For the other kinds it does not matter where the members are.
+  Collective anywhere;
+  anywhere.kind = call.kind;
+  if (call.kind != CollectiveKind::all_reduce) return nccl_choice(anywhere);
+  return nccl_choice(as_operator(topology, call));
 }
 
 Collective as_operator(const Topology& topology, const CollectiveCall& call) {

@@ -1,12 +1,14 @@
 #include "costmodels/collective_phase.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace orrery {
 namespace {
 
 // Members of one node reordered so that the first few use as many NICs as there are; the first stays first.
 void spread_over_nics(const Topology& topology, Members& local) {
+  if (local.size() < 2) return;
   std::map<int, int> members_of_nic;
   std::map<int, int> turn;
   for (const int gpu : local) turn[gpu] = members_of_nic[nic_of(topology, gpu)]++;
@@ -62,11 +64,16 @@ FlowPhase PhaseBuilder::finish_after(Seconds tail) {
 
 NodeGrid by_node(const Topology& topology, const Members& gpus) {
   NodeGrid grid;
-  std::map<int, std::size_t> index;
+  constexpr std::size_t kNew = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> index;  // [node]
   for (const int gpu : gpus) {
-    const auto [at, is_new] = index.try_emplace(topology.device(gpu).node, grid.nodes.size());
-    if (is_new) grid.nodes.emplace_back();
-    grid.nodes[at->second].push_back(gpu);
+    const auto node = static_cast<std::size_t>(topology.device(gpu).node);
+    if (node >= index.size()) index.resize(node + 1, kNew);
+    if (index[node] == kNew) {
+      index[node] = grid.nodes.size();
+      grid.nodes.emplace_back();
+    }
+    grid.nodes[index[node]].push_back(gpu);
   }
   grid.heads = gpus.size();
   for (Members& local : grid.nodes) {

@@ -49,16 +49,22 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   return reduction;
 }
 
+PartReduction PriceBook::reduction(const ParallelStrategy& strategy, int part) const {
+  const LocalParameters parameters =
+      part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
+  return slowest_reduction(strategy, part, parameters.dense + parameters.expert, 1);
+}
+
 // Experts that are spread over replicas have fewer copies than the rest of a part, and a reduction of their
 // own.
 void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const LocalParameters parameters =
-        part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
     if (strategy.expert == 1) {
-      plan.reductions.push_back(slowest_reduction(strategy, part, parameters.dense + parameters.expert, 1));
+      plan.reductions.push_back(reduction(strategy, part));
       continue;
     }
+    const LocalParameters parameters =
+        part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
     plan.reductions.push_back(slowest_reduction(strategy, part, parameters.dense, 1));
     plan.expert_reductions.push_back(slowest_reduction(strategy, part, parameters.expert, strategy.expert));
   }

@@ -95,6 +95,10 @@ class PriceBook {
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 
+  // What the whole plan is priced from: the message over a boundary, and the traffic of a part of a plan that
+  // spreads no experts.
+  [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
+  [[nodiscard]] PartReduction reduction(const ParallelStrategy&, int part) const;
   // The whole plan on the topology that has the strategy's nodes.
   [[nodiscard]] PricedPlan price(const ParallelStrategy&, const Topology&) const;
   // With the microbatches of unlike replicas that make the slowest fastest (shares.hpp), by replica_paces.
@@ -133,7 +137,6 @@ class PriceBook {
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
-  [[nodiscard]] BoundaryMessage boundary(const ParallelStrategy&, int boundary) const;
   [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&) const;
   void price_kinds(const ParallelStrategy&, PricedPlan&) const;
   [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part, double parameters,

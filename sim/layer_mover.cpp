@@ -75,20 +75,20 @@ std::vector<Counts> moves(const ParallelStrategy& plan) {
 
 }  // namespace
 
-RatedPlan LayerMover::improved(RatedPlan plan, const Setting& setting) {
+RatedPlan LayerMover::improved(RatedPlan plan) {
   const ParallelStrategy& strategy = plan.strategy;
   if (strategy.pipeline == 1 || strategy.chunks > 1 || !strategy.replicas.empty()) return plan;
   estimates_left_ = kMostEstimates;
-  while (auto better = step(plan, setting)) plan = std::move(*better);
+  while (auto better = step(plan)) plan = std::move(*better);
   return plan;
 }
 
 // Those with the least bound first: no other can be faster than what is found once it is not.
-std::optional<RatedPlan> LayerMover::step(const RatedPlan& plan, const Setting& setting) {
+std::optional<RatedPlan> LayerMover::step(const RatedPlan& plan) {
   std::vector<std::pair<Seconds, ParallelStrategy>> tries;
   for (const Counts& counts : moves(plan.strategy)) {
     ParallelStrategy strategy = with_counts(plan.strategy, counts);
-    const Seconds least = least_plan_time(book_, strategy, setting);
+    const Seconds least = least_plan_time(book_, strategy);
     if (least < plan.iteration) tries.emplace_back(least, std::move(strategy));
   }
   std::stable_sort(tries.begin(), tries.end(),

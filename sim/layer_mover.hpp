@@ -3,7 +3,6 @@
 
 #include "sim/feasibility.hpp"
 #include "sim/plan_player.hpp"
-#include "strategies/enumerate.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {
@@ -19,10 +18,10 @@ class LayerMover {
   // of their own; a step moves one layer from the fullest stage of one kind to the emptiest of another or of
   // its own, or one from each of the fullest. Every plan on the way fits, and no rule drops it. At most 40
   // estimates; the plan itself where none is faster, and with virtual stages or unlike replicas.
-  RatedPlan improved(RatedPlan, const Setting&);
+  RatedPlan improved(RatedPlan);
 
  private:
-  std::optional<RatedPlan> step(const RatedPlan&, const Setting&);
+  std::optional<RatedPlan> step(const RatedPlan&);
 
   const PriceBook& book_;
   StageFitter& fitter_;

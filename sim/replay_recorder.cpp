@@ -38,6 +38,7 @@ ReplayRecorder::ReplayRecorder(const PricedPlan& plan, const Topology& topology,
     : plan_(plan),
       topology_(topology),
       flows_(flows),
+      lanes_each_(flows.lanes_each()),
       links_(topology, options.link_bins, options.expected) {}
 
 SpanRow ReplayRecorder::span(std::size_t rank, SpanKind kind) const {
@@ -58,7 +59,7 @@ void ReplayRecorder::message(std::size_t from, const Schedule& schedule, const M
   row.end = when.end;
   const int replica = static_cast<int>(from) / plan_.stages();
   const std::vector<Flow>& flows = flows_.message(replica, what.boundary, what.gradient);
-  for (const Flow& flow : flows) row.bytes += flow.payload.value() * flows_.lanes_each();
+  for (const Flow& flow : flows) row.bytes += flow.payload.value() * lanes_each_;
   add(row);
 }
 
@@ -83,22 +84,28 @@ void ReplayRecorder::call(int index, const std::vector<int>& members, const Span
 
 void ReplayRecorder::spans(const std::vector<FlowPhase>& phases, SpanRow like,
                            const std::vector<int>& members) {
+  like.stream = Stream::network;
+  for (const int member : members) {
+    SpanRow row = like;
+    row.rank = member;
+    row.stage = static_cast<std::int16_t>(member % plan_.stages());
+    row.bytes = sent_by(static_cast<std::size_t>(member), phases);
+    add(row);
+  }
+}
+
+double ReplayRecorder::sent_by(std::size_t rank, const std::vector<FlowPhase>& phases) {
+  const auto [known, is_new] = sent_.try_emplace({&phases, rank}, 0.0);
+  if (!is_new) return known->second;
   std::unordered_map<int, double> sent;  // by GPU
   for (const FlowPhase& phase : phases) {
     for (const Flow& flow : phase.flows) sent[flow.from] += flow.payload.value();
   }
-  like.stream = Stream::network;
-  for (const int member : members) {
-    const auto rank = static_cast<std::size_t>(member);
-    SpanRow row = like;
-    row.rank = member;
-    row.stage = static_cast<std::int16_t>(member % plan_.stages());
-    for (const int gpu : plan_.gpus[rank]) {
-      const auto found = sent.find(gpu);
-      if (found != sent.end()) row.bytes += found->second * flows_.lanes_each();
-    }
-    add(row);
+  for (const int gpu : plan_.gpus[rank]) {
+    const auto found = sent.find(gpu);
+    if (found != sent.end()) known->second += found->second * lanes_each_;
   }
+  return known->second;
 }
 
 Timeline ReplayRecorder::finish(const std::vector<double>& ends) {

@@ -1,6 +1,8 @@
 // Writes down what a replay does.
 #pragma once
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "costmodels/traffic.hpp"
@@ -28,11 +30,15 @@ class ReplayRecorder {
  private:
   // A span of the network stream on each member: its rank, and the bytes its GPUs send.
   void spans(const std::vector<FlowPhase>&, SpanRow like, const std::vector<int>& members);
+  double sent_by(std::size_t rank, const std::vector<FlowPhase>&);
   [[nodiscard]] RankInfo rank_info(std::size_t rank) const;
 
   const PricedPlan& plan_;
   const Topology& topology_;
   const TrafficFlows& flows_;
+  double lanes_each_;
+  // B that the GPUs of a rank send in phases. Those of a plan's flows stay where they are.
+  std::map<std::pair<const std::vector<FlowPhase>*, std::size_t>, double> sent_;
   LinkRecorder links_;
   Timeline timeline_;
 };

@@ -8,10 +8,14 @@
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 
-#include <unordered_map>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "platforms/errors.hpp"
+#include "sim/event_queue.hpp"
 #include "sim/network.hpp"
 
 namespace orrery {
@@ -63,18 +67,75 @@ sg4::Engine& the_engine() {
   return *engine;
 }
 
+// SimGrid takes whole bytes. What is left of a flow when another joins it is not whole: SimGrid is told of
+// bandwidths and bytes times this, so that what is lost is a picosecond at 1 GB/s.
+constexpr double kPartsOfByte = 1024;
+constexpr double kNoDate = std::numeric_limits<double>::infinity();
+
 }  // namespace
 
+// A flow that has its links to itself needs no model of how links are shared: it ends after its bytes over the
+// bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. While there is
+// none, events are taken from our own queue, ahead of SimGrid's clock; SimGrid is woken for the next of them,
+// or for the start of communications.
 struct Network::Impl {
   struct Flow {
     Route route;
+    BytesPerSecond bandwidth;  // of the narrowest link
     Bytes bytes;
     std::uint32_t tag = 0;
-    sg4::CommPtr comm;
-    double payload_share = 1;  // of the bytes
-    double unrecorded = 0;     // B not yet in the recorder
+    sg4::CommPtr comm;             // while it shares links
+    bool is_alone = false;         // has them to itself
+    std::uint32_t times_ended = 0;  // or ceased to be alone, whatever flow had this place
+    double since = 0;              // s, when `left` was true
+    double left = 0;               // B, of a flow that is not a communication
+    double payload_share = 1;      // of the bytes
+    double unrecorded = 0;         // B not yet in the recorder
     bool is_moving = false;
   };
+  // Of a link.
+  struct Crossing {
+    int flows = 0;                       // that move
+    std::optional<std::uint32_t> alone;  // the one that has it to itself
+  };
+
+  void handle(const TimedEvent& event) {
+    switch (event.kind) {
+      case TimedEvent::Kind::heard:
+        return sink->on_event(event.subject);
+      case TimedEvent::Kind::flow_begins:
+        return begin_transfer(event.subject);
+      case TimedEvent::Kind::flow_ends:
+        if (flows[event.subject].times_ended == event.version) ended_alone(event.subject);
+        return;
+      case TimedEvent::Kind::sample:
+        return sample();
+    }
+  }
+
+  // SimGrid was asked to call at this date.
+  void wake_up(double date) {
+    if (date == next_wake) next_wake = kNoDate;
+    const bool in_time = date >= now;  // else of a wish that an earlier one has overtaken
+    now = std::max({now, date, sg4::Engine::get_clock()});
+    drop_ended();
+    if (in_time) start_communications();
+    // As long as SimGrid has nothing to do its clock may stay behind.
+    while (!queue.empty() && (queue.next() <= now || (communications == 0 && waiting.empty()))) {
+      const TimedEvent event = queue.take();
+      now = std::max(now, event.date);
+      handle(event);
+    }
+    if (now <= sg4::Engine::get_clock()) start_communications();
+    wake_later();
+  }
+
+  void wake_later() {
+    const double date = !waiting.empty() ? now : queue.empty() ? kNoDate : queue.next();
+    if (date >= next_wake) return;
+    next_wake = date;
+    simgrid::kernel::timer::Timer::set(date, [this, date] { wake_up(date); });
+  }
 
   std::uint32_t free_flow() {
     if (!free_flows.empty()) {
@@ -88,36 +149,103 @@ struct Network::Impl {
 
   void begin_transfer(std::uint32_t index) {
     Flow& flow = flows[index];
-    zone->set_route(flow.route);
-    flow.comm = sg4::Comm::sendto_init(sender, receiver);
-    flow.comm->set_payload_size(static_cast<std::uint64_t>(flow.bytes.value()));
-    flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
-    flow.comm->start();
-    flow.unrecorded = flow.bytes.value();
+    flow.left = flow.unrecorded = flow.bytes.value();
+    flow.since = now;
     flow.is_moving = true;
     if (recorder != nullptr && !is_sampling) start_sampling();
+    flow.is_alone = enter_links(index) || is_ideal;
+    if (!flow.is_alone) return waiting.push_back(index);
+    queue.add({now + (flow.bytes / flow.bandwidth).value(), TimedEvent::Kind::flow_ends, index,
+               flow.times_ended});
+  }
+
+  // Returns whether nobody else is on them; else those that were alone there share them from now on.
+  bool enter_links(std::uint32_t index) {
+    bool alone = true;
+    const Route route = flows[index].route;
+    for (int i = 0; i < route.count; ++i) {
+      Crossing& link = crossing(route, i);
+      const bool taken = link.flows++ > 0;
+      alone = alone && !taken;
+      if (is_ideal) continue;
+      if (taken && link.alone) stop_being_alone(*link.alone);
+      if (!taken) link.alone = index;
+    }
+    return alone;
+  }
+
+  void leave_links(const Route& route) {
+    for (int i = 0; i < route.count; ++i) --crossing(route, i).flows;
+  }
+
+  void stop_being_alone(std::uint32_t index) {
+    Flow& flow = flows[index];
+    for (int i = 0; i < flow.route.count; ++i) crossing(flow.route, i).alone.reset();
+    if (!flow.is_alone) return;  // on its other links it was not, or it has yet to begin
+    flow.left = left_of(flow);
+    flow.since = now;
+    flow.is_alone = false;
+    ++flow.times_ended;
+    waiting.push_back(index);
+  }
+
+  Crossing& crossing(const Route& route, int i) {
+    return crossings[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])];
+  }
+
+  [[nodiscard]] double left_of(const Flow& flow) const {
+    if (flow.comm) return flow.comm->get_remaining() / kPartsOfByte;
+    const double moved = flow.is_alone ? flow.bandwidth.value() * (now - flow.since) : 0.0;
+    return std::max(0.0, flow.left - moved);
+  }
+
+  // Of the flows that wait for SimGrid's clock to be as late as ours.
+  void start_communications() {
+    for (const std::uint32_t index : waiting) {
+      Flow& flow = flows[index];
+      zone->set_route(flow.route);
+      flow.comm = sg4::Comm::sendto_init(sender, receiver);
+      flow.comm->set_payload_size(
+          static_cast<std::uint64_t>(std::max(1.0, std::round(flow.left * kPartsOfByte))));
+      flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::uintptr_t>(index) + 1));
+      flow.comm->start();
+      ++communications;
+    }
+    waiting.clear();
+  }
+
+  void ended_alone(std::uint32_t index) {
+    flows[index].is_alone = false;
+    const std::uint32_t tag = end(index);
+    free_flows.push_back(index);
+    sink->on_event(tag);
+  }
+
+  std::uint32_t end(std::uint32_t index) {
+    Flow& flow = flows[index];
+    flow.is_moving = false;
+    ++flow.times_ended;
+    leave_links(flow.route);
+    if (recorder != nullptr) record(flow, 0.0);
+    return flow.tag;
   }
 
   // At the end of each time bin all that moves is asked how far it has come; a flow that ends says so itself.
   void start_sampling() {
-    const double now = sg4::Engine::get_clock();
     bin = static_cast<std::size_t>(now / recorder->width());
     while (recorder->end_of(bin) <= now) ++bin;
     is_sampling = true;
     sample_later();
   }
 
-  void sample_later() {
-    simgrid::kernel::timer::Timer::set(recorder->end_of(bin), [this] { sample(); });
-  }
+  void sample_later() { queue.add({recorder->end_of(bin), TimedEvent::Kind::sample, 0, 0}); }
 
   void sample() {
-    drop_ended();
     is_sampling = false;
     for (Flow& flow : flows) {
       if (!flow.is_moving) continue;
       is_sampling = true;
-      record(flow, flow.comm->get_remaining());
+      record(flow, left_of(flow));
     }
     ++bin;
     if (is_sampling) sample_later();
@@ -130,10 +258,11 @@ struct Network::Impl {
 
   void completed(const sg4::Activity& activity) {
     const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(comm_data(activity)) - 1);
+    now = std::max(now, sg4::Engine::get_clock());
+    --communications;
     ended.push_back(index);
-    flows[index].is_moving = false;
-    if (recorder != nullptr) record(flows[index], 0.0);
-    sink->on_event(flows[index].tag);
+    sink->on_event(end(index));
+    wake_later();
   }
 
   static void* comm_data(const sg4::Activity& activity) {
@@ -152,9 +281,16 @@ struct Network::Impl {
   FlowZone* zone = nullptr;  // owned by the engine
   sg4::Host* sender = nullptr;
   sg4::Host* receiver = nullptr;
+  double now = 0;  // s
+  EventQueue queue;
+  double next_wake = kNoDate;          // s, the earliest that SimGrid knows of
+  std::vector<std::uint32_t> waiting;  // flows that share links, for SimGrid's clock
+  std::size_t communications = 0;      // under way in SimGrid
   std::vector<Flow> flows;
   std::vector<std::uint32_t> free_flows;
   std::vector<std::uint32_t> ended;
+  std::vector<Crossing> crossings;  // [link]
+  bool is_ideal = false;            // every flow gets the whole of its links
   EventSink* sink = nullptr;
   LinkRecorder* recorder = nullptr;
   std::size_t bin = 0;  // of the recorder, now
@@ -173,10 +309,11 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   if (root != nullptr && root != zone) impl_->zone->set_parent(root->get_impl());
   impl_->sender = zone->create_host("sender", 1.0);
   impl_->receiver = zone->create_host("receiver", 1.0);
-  const bool ideal = topology.cluster().contention == Contention::ideal;
+  impl_->is_ideal = topology.cluster().contention == Contention::ideal;
+  impl_->crossings.resize(topology.links().size());
   for (const TopologyLink& link : topology.links()) {
-    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value());
-    if (ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
+    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte);
+    if (impl_->is_ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
     impl_->zone->add_link(made->seal());
   }
   zone->seal();
@@ -185,15 +322,11 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
 Network::~Network() = default;
 
 double Network::now() const {
-  return sg4::Engine::get_clock();
+  return impl_->now;
 }
 
 void Network::after(double delay, std::uint32_t tag) {
-  Impl* impl = impl_.get();
-  simgrid::kernel::timer::Timer::set(now() + delay, [impl, tag] {
-    impl->drop_ended();
-    impl->sink->on_event(tag);
-  });
+  impl_->queue.add({now() + delay, TimedEvent::Kind::heard, tag, 0});
 }
 
 void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
@@ -201,16 +334,15 @@ void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
     after(what.path.latency.value(), tag);
     return;
   }
-  Impl* impl = impl_.get();
-  const std::uint32_t index = impl->free_flow();
-  Impl::Flow& flow = impl->flows[index];
+  const std::uint32_t index = impl_->free_flow();
+  Impl::Flow& flow = impl_->flows[index];
   flow.route = what.route;
-  flow.bytes = what.wire;
+  flow.bandwidth = what.path.bandwidth;
+  flow.bytes = Bytes(std::floor(what.wire.value()));
   flow.payload_share = what.wire.value() > 0 ? what.payload / what.wire : 1.0;
   flow.tag = tag;
   // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.
-  simgrid::kernel::timer::Timer::set(now() + what.path.latency.value(),
-                                     [impl, index] { impl->begin_transfer(index); });
+  impl_->queue.add({now() + what.path.latency.value(), TimedEvent::Kind::flow_begins, index, 0});
 }
 
 void Network::watch(LinkRecorder& recorder) {
@@ -221,6 +353,7 @@ void Network::run(EventSink& sink) {
   impl_->sink = &sink;
   Impl* impl = impl_.get();
   sg4::Comm::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
+  impl->wake_later();
   the_engine().run();
   impl->drop_ended();
 }

@@ -4,7 +4,6 @@
 #include <limits>
 #include <numeric>
 
-#include "costmodels/local_layer.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -116,46 +115,7 @@ ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
           .tensor_overlap = setting.tensor_overlap};
 }
 
-LayerTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
-  const NodeGroup& nodes = book.cluster().groups[static_cast<std::size_t>(group)];
-  const bool as_said = !book.cluster().network && book.cluster().links.empty();
-  const int copies = ways.data * ways.context;
-  if (!as_said || copies < 2 || ways.expert > 1 || setting.overlap_grad_reduce ||
-      splits_backward(setting.schedule)) {
-    return {};
-  }
-  const JobPrecision& precision = book.precision();
-  const LayerSplit split{.tensor = ways.tensor,
-                         .context = ways.context,
-                         .expert = ways.expert,
-                         .micro_batch = setting.micro_batch,
-                         .sequence = precision.sequence,
-                         .sequence_parallel = setting.sequence_parallel};
-  const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
-  double held = kNever;  // parameters of the smallest layer
-  for (const LayerShape& shape : book.model().shapes) {
-    const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
-    held = std::min(held, parameters.dense + parameters.expert);
-  }
-  const int each = std::min(copies, std::max(1, nodes.gpus_per_node / ways.tensor));  // copies in a node
-  const int used_nodes = (copies + each - 1) / each;
-  // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than inside
-  // one only where NICs are slower than the links there.
-  if (used_nodes == 1 && setting.order != RankOrder::cp_dp_pp) return {};
-  const auto seconds = [&](double bytes) {
-    if (used_nodes == 1) return bytes * (copies - 1) / copies / nodes.gpu_link.bandwidth.value();
-    const double out = bytes * (used_nodes - 1) / used_nodes;
-    // Each copy sends by a NIC, at the best alone; with contention, all that a node sends shares its NICs.
-    const double alone = out / (each * nodes.nic.bandwidth.value());
-    if (book.cluster().contention == Contention::ideal) return alone;
-    return std::max(alone, ways.tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
-  };
-  if (setting.distributed_optimizer)
-    return {seconds(held * gradient), seconds(held * stored_bytes(precision.type))};
-  return {seconds(held * 2 * gradient), 0};
-}
-
-TimeBound::TimeBound(const WorkRates& rates, const std::vector<LayerTraffic>& traffic,
+TimeBound::TimeBound(const WorkRates& rates, const std::vector<LeastTraffic>& traffic,
                      const Pipeline& pipeline)
     : pipeline_(pipeline) {
   std::vector<double> gathered, both;
@@ -242,6 +202,22 @@ double TimeBound::spread_within(const StageCounts& most) const {
     held += most[g] / reduced_.whole[g];
   }
   return kRounding * pipeline_.microbatches * std::max(reduced_.share / held, reduced_.largest);
+}
+
+double TimeBound::most_held(std::size_t group) const {
+  return 1 / (kRounding * pipeline_.microbatches * reduced_.share * reduced_.whole[group]);
+}
+
+LeastBound::LeastBound(const std::vector<TimeBound>& bounds, std::size_t groups) : held_(groups, 0.0) {
+  for (const TimeBound& bound : bounds) {
+    for (std::size_t g = 0; g < groups; ++g) held_[g] = std::max(held_[g], bound.most_held(g));
+  }
+}
+
+double LeastBound::spread_within(const StageCounts& most) const {
+  double held = 0;
+  for (std::size_t g = 0; g < held_.size(); ++g) held += most[g] * held_[g];
+  return kRounding / held;
 }
 
 // Stages that are at work all the time take M x share / (sum of stages / work), at the sum of their rates: a
@@ -402,13 +378,13 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
 
 TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fits, const Setting& common,
                             const std::vector<Setting>& settings) {
-  std::vector<LayerTraffic> traffic(group_fits.size());
+  std::vector<LeastTraffic> traffic(group_fits.size());
   for (std::size_t g = 0; layers_alike_ && g < traffic.size(); ++g) {
     if (group_fits[g] == 0) continue;
     traffic[g] = {kNever, kNever};
     for (const Setting& setting : settings) {
       const int group = static_cast<int>(g);
-      const LayerTraffic least = least_traffic(book_, group, ways.of_group(group), setting);
+      const LeastTraffic least = least_traffic(book_, group, ways.of_group(group), setting);
       traffic[g].reduced = std::min(traffic[g].reduced, least.reduced);
       traffic[g].gathered = std::min(traffic[g].gathered, least.gathered);
     }

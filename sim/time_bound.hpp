@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "costmodels/price_book.hpp"
+#include "sim/traffic_bound.hpp"
 #include "strategies/enumerate.hpp"
 
 namespace orrery {
-
-// Seconds of one layer, once an iteration, at least.
-struct LayerTraffic {
-  double reduced = 0;   // gradients, when a stage has done its last backward
-  double gathered = 0;  // parameters, when all stages have done all that
-};
 
 // Seconds of one microbatch through each layer; the first has the embedding with it and the last the head.
 struct BlockTimes {
@@ -58,7 +53,7 @@ class TimeBound {
     int chunks = 1;   // in equal parts
     int most_stages = 1;
   };
-  TimeBound(const WorkRates&, const std::vector<LayerTraffic>& of_groups, const Pipeline&);
+  TimeBound(const WorkRates&, const std::vector<LeastTraffic>& of_groups, const Pipeline&);
   // Seconds of an iteration at least: by spreading the model perfectly, and, dearer to ask, by whole layers.
   [[nodiscard]] double spread(const StageCounts&) const;
   [[nodiscard]] double whole_layers(const StageCounts&) const;
@@ -68,6 +63,9 @@ class TimeBound {
   // second.
   [[nodiscard]] double least_money(const StageCounts& least, const StageCounts& most,
                                    const std::vector<double>& dollars_per_second) const;
+
+  // Of the model that a stage of a group holds at most for a second of the iteration.
+  [[nodiscard]] double most_held(std::size_t group) const;
 
  private:
   // By loads that fall from stage to stage.
@@ -101,6 +99,17 @@ class TimeBound {
   std::vector<double> behind_ = {0};   // [k]: sum of 1 / weight_ of fewer than k behind
 };
 
+// Of several bounds at once, at the price of one.
+class LeastBound {
+ public:
+  LeastBound(const std::vector<TimeBound>&, std::size_t groups);
+  // Seconds; not above spread_within of any of them.
+  [[nodiscard]] double spread_within(const StageCounts& most) const;
+
+ private:
+  std::vector<double> held_;  // [group] as most_held, the most of them
+};
+
 // Times of a part that no plan with such ways beats on a group. Prices assume that all GPUs of a node use its
 // NICs; collectives that are played have those to themselves that other stages leave alone, and are not
 // counted then.
@@ -108,11 +117,6 @@ PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
 
 // Of the stages that such candidates have on a group.
 ShardKey shard_key(int group, const Ways&, const Setting&);
-
-// The least traffic of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of
-// N parts, twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts
-// are spread.
-LayerTraffic least_traffic(const PriceBook&, int group, const Ways&, const Setting&);
 
 // Makes bounds from a price book; keeps what several share.
 class TimeBounds {

@@ -11,6 +11,7 @@
 #include "sim/layer_limits.hpp"
 #include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
+#include "sim/plan_bound.hpp"
 #include "sim/search.hpp"
 #include "sim/stage_boxes.hpp"
 #include "sim/time_bound.hpp"
@@ -236,7 +237,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
   LayerMover mover(book, fitter, player, rules);
   for (std::size_t i = 0; i < std::min<std::size_t>(kMoved, best.size()); ++i) {
     const Seconds before = best[i].plan.iteration;
-    best[i].plan = mover.improved(best[i].plan, best[i].setting);
+    best[i].plan = mover.improved(best[i].plan);
     fitting.moved += best[i].plan.iteration < before ? 1 : 0;
   }
   Found found;
@@ -287,8 +288,10 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
   std::mt19937 random(2);
   std::size_t fitting = 0, dropped = 0;
+  double tightest = 0;  // of the bounds of plans whose layers are split, over their times
   for (int i = 0; i < 12; ++i) {
-    const SearchJob job = random_job(random);
+    SearchJob job = random_job(random);
+    if (i % 4 == 3) job.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v};
     INFO(describe(job));
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all
@@ -319,6 +322,14 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
       REQUIRE(least > 0);
       const double time = played(book, strategy).value();
       REQUIRE(least <= time);
+      const double split = least_plan_time(book, strategy).value();
+      REQUIRE(split <= time);
+      tightest = std::max(tightest, split / time);
+      if (const auto equal = fitter.fit_equal(strategy)) {
+        ParallelStrategy even = strategy;
+        even.parts = equal->parts;
+        REQUIRE(least_plan_time(book, even) <= played(book, even));
+      }
       // Of any box of counts that this one is in.
       StageCounts fewest = stages, most = stages;
       std::vector<double> rates;
@@ -344,6 +355,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
   }
   CHECK(fitting > 500);
   CHECK(dropped > 10);
+  CHECK(tightest > 0.99);
 }
 
 TEST_CASE("stage counts that a search leaves out in boxes could not matter") {
@@ -402,12 +414,18 @@ TEST_CASE("the bound spreads the model and then counts whole layers") {
   pipeline.layers = 6;
   pipeline.most_stages = 4;
   pipeline.schedule = ScheduleKind::zb_h1;
-  const std::vector<LayerTraffic> none(2);
+  const std::vector<LeastTraffic> none(2);
   const TimeBound bound(rates, none, pipeline);
   CHECK(bound.spread({1, 1}) == Approx(40));
   CHECK(bound.whole_layers({1, 1}) == Approx(40));
   CHECK(bound.spread({1, 2}) == Approx(30));
   CHECK(bound.whole_layers({1, 2}) == Approx(40));
+  // Of this bound and one where the other kind of stage is the fast one: as if both were, 6 / 2 = 3 s.
+  WorkRates other = rates;
+  std::swap(other.blocks[0], other.blocks[1]);
+  std::swap(other.layer[0], other.layer[1]);
+  CHECK(LeastBound({bound, TimeBound(other, none, pipeline)}, 2).spread_within({1, 1}) == Approx(30));
+  CHECK(LeastBound({bound}, 2).spread_within({1, 2}) == Approx(30));
   // A reduction of 5 s a layer is half a second more a microbatch on each: 1.5 s and 2.5 s.
   // 6 / (1 / 1.5 + 1 / 2.5) = 5.625 s; 3 and 2 layers within 5 s are 5, so 4 x 1.5 = 6 s.
   const TimeBound reduced(rates, {{5, 0}, {5, 0}}, pipeline);

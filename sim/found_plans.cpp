@@ -1,0 +1,137 @@
+#include "sim/found_plans.hpp"
+
+#include <algorithm>
+
+#include "analysis/pareto.hpp"
+#include "sim/layer_mover.hpp"
+
+namespace orrery {
+namespace {
+
+// The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
+constexpr int kMostMoved = 10;
+
+// What --explain counts it under.
+std::string memory_reason(const Infeasible& trouble) {
+  return trouble.reason.ends_with(to_text(MemoryVerdict::risky))
+             ? "memory risky: within the error of its count"
+             : "out of memory";
+}
+
+}  // namespace
+
+FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter& fitter, RuleBook& rules,
+                       SearchResult& result)
+    : job_(job),
+      book_(book),
+      fitter_(fitter),
+      rules_(rules),
+      result_(result),
+      player_(job, book, fitter),
+      best_(std::max(job.top, kMostMoved)) {}
+
+void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::size_t count) {
+  result_.counts.rejected[kind] += count;
+  result_.counts.reasons[reason] += count;
+}
+
+void FoundPlans::reject(const Infeasible& trouble) {
+  const bool memory = trouble.kind == InfeasibleKind::memory;
+  if (memory && !result_.nearest) result_.nearest = trouble;
+  reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
+}
+
+bool FoundPlans::dropped_by_rule(const ParallelStrategy& strategy) {
+  const Rule* rule = rules_.dropping(strategy);
+  if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
+  return rule != nullptr;
+}
+
+bool FoundPlans::beyond_limits(const std::vector<int>& nodes, Seconds least) {
+  const auto obstacle = player_.limit_obstacle(nodes, least, player_.cost(nodes, least));
+  if (obstacle)
+    reject(InfeasibleKind::budget, *obstacle);
+  else
+    ++result_.counts.evaluated;
+  return obstacle.has_value();
+}
+
+Least FoundPlans::least(const std::vector<int>& nodes, Seconds time) const {
+  const auto cost = player_.cost(nodes, time);
+  return {player_.stretched(nodes, time).value(), cost ? cost->per_iteration.value() : 0};
+}
+
+void FoundPlans::play(Split fitted, std::optional<Split> equal, const CandidatePlace& place) {
+  std::optional<std::variant<RatedPlan, Infeasible>> played;
+  if (!equal || may_matter(fitted.plan.nodes, fitted.least))
+    played = player_.play(std::move(fitted.plan), std::move(fitted.memory));
+  const auto* plan = played ? std::get_if<RatedPlan>(&*played) : nullptr;
+  const bool beaten = plan != nullptr && equal && plan->iteration <= equal->least;
+  if (equal && !beaten && may_matter(equal->plan.nodes, equal->least) &&
+      rules_.dropping(equal->plan) == nullptr) {
+    auto other = player_.play(std::move(equal->plan), std::move(equal->memory));
+    const auto* faster = std::get_if<RatedPlan>(&other);
+    if (faster != nullptr && (plan == nullptr || faster->iteration < plan->iteration))
+      played = std::move(other);
+  }
+  if (played) take(std::move(*played), place);
+}
+
+void FoundPlans::take(std::variant<RatedPlan, Infeasible> played, const CandidatePlace& place) {
+  const auto* trouble = std::get_if<Infeasible>(&played);
+  if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
+  if (trouble != nullptr) {
+    reject(*trouble);
+    --result_.counts.evaluated;
+    return;
+  }
+  auto& rated = std::get<RatedPlan>(played);
+  const Seconds held = player_.stretched(rated.strategy.nodes, rated.iteration);
+  best_.add({held.value(),
+             rated.cost ? rated.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
+  rated_.push_back({std::move(rated), held, place});
+}
+
+std::vector<RatedPlan> FoundPlans::take_best() {
+  select(std::max(job_.top, kMostMoved));
+  move_layers();
+  select(job_.top);
+  std::vector<RatedPlan> plans;
+  for (Rated& rated : rated_) plans.push_back(std::move(rated.plan));
+  rated_.clear();
+  return plans;
+}
+
+// So far the splits were the better of two.
+void FoundPlans::move_layers() {
+  LayerMover mover(book_, fitter_, player_, rules_);
+  for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
+    Rated& rated = rated_[i];
+    rated.plan = mover.improved(std::move(rated.plan));
+    rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
+  }
+}
+
+// Keeps the fastest and the front, fastest first; equal times stay in the order of enumeration.
+void FoundPlans::select(int top) {
+  std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
+    return std::pair(a.held, a.place) < std::pair(b.held, b.place);
+  });
+  std::vector<ParetoPoint> points;
+  for (const auto& [plan, held, place] : rated_) {
+    // A plan without a price is worse than any that has one: NaN keeps it off the front.
+    const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
+    points.push_back({to_hours(plan.total_time), dollars});
+  }
+  for (std::size_t i = 0; i < rated_.size(); ++i) {
+    rated_[i].plan.among_fastest = i < static_cast<std::size_t>(top);
+    rated_[i].plan.on_front = false;
+  }
+  for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
+  const auto last = std::remove_if(rated_.begin(), rated_.end(), [](const Rated& rated) {
+    return !rated.plan.among_fastest && !rated.plan.on_front;
+  });
+  rated_.erase(last, rated_.end());
+}
+
+}  // namespace orrery

@@ -1,0 +1,79 @@
+#include "sim/mix_search.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+MixSearch::MixSearch(const SearchJob& job, PriceBook& book, StageFitter& fitter, FoundPlans& found,
+                     SearchSpaceCounts& counts)
+    : job_(job), book_(book), mixer_(book, fitter), found_(found), counts_(counts) {}
+
+void MixSearch::enumerate(std::vector<Setting> settings) {
+  settings_ = std::move(settings);
+  for (ReplicaMix& mix : replica_mixes(job_.cluster, job_.space, job_.mode, job_.global_batch)) {
+    MixCase at{std::move(mix), {}};
+    for (std::uint32_t index = 0; index < settings_.size(); ++index) {
+      const Setting& setting = settings_[index];
+      ++counts_.enumerated;
+      if (const auto obstacle =
+              mix_obstacle(job_.model, job_.cluster, at.mix, setting, job_.global_batch, job_.sequence)) {
+        found_.reject(InfeasibleKind::shape, std::string(*obstacle));
+        continue;
+      }
+      at.settings.push_back(index);
+      book_.need(strategy_of(at.mix, setting, job_.global_batch, job_.sequence, job_.type));
+    }
+    if (at.settings.empty()) continue;
+    if (job_.may_reorder()) need_spread_rings(at.mix);
+    cases_.push_back(std::move(at));
+  }
+}
+
+void MixSearch::need_spread_rings(const ReplicaMix& mix) {
+  for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
+    if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
+    book_.need_spread_rings(group, mix.ways.tensor, mix.ways.data * mix.ways.context);
+  }
+}
+
+void MixSearch::play(Fitting which, std::uint32_t first) {
+  std::vector<FittedCase> fitted;
+  for (std::uint32_t at = 0; at < cases_.size(); ++at) {
+    for (const std::uint32_t setting : cases_[at].settings) {
+      if (auto found = fit(which, at, setting)) fitted.push_back(std::move(*found));
+    }
+  }
+  std::stable_sort(fitted.begin(), fitted.end(),
+                   [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
+  const auto split = [](FittedMix& mix) {
+    return Split{std::move(mix.strategy), std::move(mix.memory), mix.least};
+  };
+  for (FittedCase& each : fitted) {
+    if (!found_.may_matter(each.least)) continue;
+    found_.play(split(each.mix), each.equal ? std::optional(split(*each.equal)) : std::nullopt,
+                {first + each.at, 0, 0, each.setting});
+  }
+}
+
+std::optional<MixSearch::FittedCase> MixSearch::fit(Fitting which, std::uint32_t at, std::uint32_t setting) {
+  const ReplicaMix& mix = cases_[at].mix;
+  if (which == Fitting::of_those_that_may_matter &&
+      !found_.may_matter(mix.nodes, mixer_.least_time(mix, settings_[setting], job_.global_batch))) {
+    ++counts_.pruned;
+    return std::nullopt;
+  }
+  auto fitted = mixer_.fit(mix, settings_[setting], job_.global_batch);
+  if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
+    found_.reject(*trouble);
+    return std::nullopt;
+  }
+  FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
+  if (found_.dropped_by_rule(found.mix.strategy)) return std::nullopt;
+  found.equal = mixer_.fit_equal(found.mix);
+  const Seconds time = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
+  found.least = found_.least(mix.nodes, time);
+  if (found_.beyond_limits(mix.nodes, time)) return std::nullopt;
+  return found;
+}
+
+}  // namespace orrery

@@ -1,0 +1,113 @@
+#include "sim/traffic_bound.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "costmodels/local_layer.hpp"
+#include "costmodels/memory.hpp"
+
+namespace orrery {
+namespace {
+
+// Flows carry whole bytes.
+constexpr double kWholeBytes = 1 - 1e-6;
+
+// Whether links are those that groups say.
+bool as_catalogued(const ClusterSpec& cluster) {
+  return !cluster.network && cluster.links.empty();
+}
+
+// The copies of a stage's parameters, one a replica and context rank.
+struct StageCopies {
+  const NodeGroup& nodes;
+  int count = 1;
+  int tensor = 1;
+  RankOrder order = RankOrder::cp_dp_pp;
+  Contention contention = Contention::shared;
+
+  // Of one vector that all copies hold, once over the network at least.
+  [[nodiscard]] double seconds(double bytes, const TransferEfficiency& efficiency) const {
+    const int each = std::min(count, std::max(1, nodes.gpus_per_node / tensor));  // copies in a node
+    const int used_nodes = (count + each - 1) / each;
+    if (used_nodes == 1) {
+      // In another rank order fewer copies are in a node: across nodes that takes longer, but longer than
+      // inside one only where NICs are slower than the links there.
+      if (order != RankOrder::cp_dp_pp) return 0;
+      return bytes * (count - 1) / count / nodes.gpu_link.bandwidth.value() / efficiency.inside;
+    }
+    const double out = bytes * (used_nodes - 1) / used_nodes / efficiency.between;
+    // Each copy sends by a NIC, at the best alone; with contention, all that a node sends shares its NICs.
+    const double alone = out / (each * nodes.nic.bandwidth.value());
+    if (contention == Contention::ideal) return alone;
+    return std::max(alone, tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
+  }
+};
+
+}  // namespace
+
+LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
+  const int count = ways.data * ways.context;
+  if (!as_catalogued(book.cluster()) || count < 2 || ways.expert > 1 || setting.overlap_grad_reduce ||
+      splits_backward(setting.schedule)) {
+    return {};
+  }
+  const JobPrecision& precision = book.precision();
+  const LayerSplit split{.tensor = ways.tensor,
+                         .context = ways.context,
+                         .expert = ways.expert,
+                         .micro_batch = setting.micro_batch,
+                         .sequence = precision.sequence,
+                         .sequence_parallel = setting.sequence_parallel};
+  const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
+  double held = std::numeric_limits<double>::infinity();  // parameters of the smallest layer
+  for (const LayerShape& shape : book.model().shapes) {
+    const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
+    held = std::min(held, parameters.dense + parameters.expert);
+  }
+  const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(group)], count, ways.tensor,
+                           setting.order, book.cluster().contention};
+  if (!setting.distributed_optimizer) return {copies.seconds(held * 2 * gradient, {}), 0};
+  return {copies.seconds(held * gradient, {}), copies.seconds(held * stored_bytes(precision.type), {})};
+}
+
+LeastTraffic least_traffic(const PriceBook& book, const ParallelStrategy& plan, int part) {
+  const int count = plan.data * plan.context;
+  if (!as_catalogued(book.cluster()) || count < 2 || plan.expert > 1 || plan.overlap_grad_reduce ||
+      splits_backward(plan.schedule) || gathered_in_passes(plan)) {
+    return {};
+  }
+  const StageDevices& devices = plan.stages[static_cast<std::size_t>(plan.rank_of_part(part))];
+  const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(devices.group)], count,
+                           devices.tensor, plan.order, book.cluster().contention};
+  const PartReduction reduction = book.reduction(plan, part);
+  const double rounds = plan.distributed_optimizer ? 1 : 2;
+  return {kWholeBytes * copies.seconds(rounds * reduction.gradients.value(), reduction.efficiency),
+          kWholeBytes * copies.seconds(reduction.gathered.value(), reduction.gather_efficiency)};
+}
+
+double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int boundary) {
+  const int before = plan.rank_of_part(boundary), after = plan.rank_of_part(boundary + 1);
+  if (!as_catalogued(book.cluster()) || before == after) return 0;
+  const StageDevices& from = plan.stages[static_cast<std::size_t>(before)];
+  const StageDevices& to = plan.stages[static_cast<std::size_t>(after)];
+  const NodeGroup& here = book.cluster().groups[static_cast<std::size_t>(from.group)];
+  const NodeGroup& there = book.cluster().groups[static_cast<std::size_t>(to.group)];
+  const BoundaryMessage message = book.boundary(plan, boundary);
+  // The largest of the flows of a lane.
+  const double share = message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
+  const double bytes = kWholeBytes * message.bytes.value() * share;
+  const double between =
+      bytes / message.efficiency.between / std::min(here.nic.bandwidth, there.nic.bandwidth).value() +
+      (here.nic.latency + there.nic.latency).value();
+  // Stages that fill whole nodes between them are never on one.
+  const bool apart = plan.order == RankOrder::cp_dp_pp || plan.order == RankOrder::dp_cp_pp;
+  if (from.group != to.group ||
+      (apart && std::min(from.tensor, to.tensor) * plan.context * plan.data >= here.gpus_per_node)) {
+    return between;
+  }
+  const double inside =
+      bytes / message.efficiency.inside / here.gpu_link.bandwidth.value() + 2 * here.gpu_link.latency.value();
+  return std::min(between, inside);
+}
+
+}  // namespace orrery

@@ -80,7 +80,8 @@ Table runs_table(const Validation& validation) {
                    {"error %", Align::right},
                    {"range s", Align::right},
                    {"GiB", Align::right},
-                   {"predicted GiB", Align::right}};
+                   {"predicted GiB", Align::right},
+                   {"figure"}};
   for (const ValidatedRun& run : validation.runs) {
     const std::string range = run.high > run.low ? fixed(run.low, 3) + "-" + fixed(run.high, 3) : "";
     table.rows.push_back(
@@ -89,7 +90,8 @@ Table runs_table(const Validation& validation) {
          : run.failed ? "failed"
                       : "",
          fixed(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
-         range, run.measured_memory ? fixed(*run.measured_memory, 1) : "", fixed(run.predicted_memory, 1)});
+         range, run.measured_memory ? fixed(*run.measured_memory, 1) : "", fixed(run.predicted_memory, 1),
+         run.measured_memory ? std::string(to_text(run.memory_figure)) : ""});
   }
   return table;
 }
@@ -218,6 +220,7 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
                             {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
                             {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
                             {"predicted_gib", run.predicted_memory},
+                            {"memory_figure", to_text(run.memory_figure)},
                             {"memory", to_text(run.verdict)},
                             {"assumptions", run.assumptions}});
   }

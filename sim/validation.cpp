@@ -147,7 +147,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   // What no other run of its GPU tells of: matrices in 4 bits, other kernels that were never measured,
   // another program beside Megatron's in the same tables.
-  if (mapped.plan.strategies.front().type == DataType::fp4) {
+  if (result.trust.four_bits) {
     result.kind += " fp4";
   } else if (result.trust.new_kernels) {
     result.kind += " new kernels";

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
@@ -15,123 +17,71 @@ namespace orrery {
 namespace {
 
 constexpr std::string_view kTable = "fitted/intervals.yaml";
-constexpr std::size_t kLeastGroups = 3;
-constexpr double kPriorFreedom = 2;  // assumption: what the scale of all families is worth beside one's own
-
-struct Coarseness {
-  bool host, gpu, kernels, experts;  // still told apart
-};
-constexpr Coarseness kSteps[] = {{true, true, true, true},
-                                 {false, true, true, true},
-                                 {false, false, true, true},
-                                 {false, false, false, true},
-                                 {false, false, false, false}};
-
-bool alike(const RunKind& a, const RunKind& b, const Coarseness& step) {
-  return (!step.host || a.host_bound == b.host_bound) && (!step.gpu || a.measured_gpu == b.measured_gpu) &&
-         (!step.kernels || a.new_kernels == b.new_kernels) && (!step.experts || a.experts == b.experts);
+// What decides the error of a run, each adding a variance of its own to that of all runs.
+constexpr std::size_t kSources = 6;
+using Variances = std::array<double, kSources>;
+std::array<bool, kSources> sources_of(const RunKind& kind) {
+  return {true, !kind.measured_gpu, kind.experts, kind.new_kernels, kind.four_bits, kind.host_bound};
 }
 
-// A group whose runs are of several kinds is one group where these count together.
-ResidualGroup together(const ResidualGroup& a, const ResidualGroup& b) {
-  ResidualGroup sum = a;
-  sum.runs += b.runs;
-  const double n = a.runs, m = b.runs;
-  sum.mean = (n * a.mean + m * b.mean) / (n + m);
-  const double squares =
-      (n - 1) * a.variance + (m - 1) * b.variance + n * m / (n + m) * (a.mean - b.mean) * (a.mean - b.mean);
-  sum.variance = squares / (n + m - 1);
+double total(const Variances& of_source, const RunKind& kind) {
+  const auto sources = sources_of(kind);
+  double sum = 0;
+  for (std::size_t i = 0; i < kSources; ++i) sum += sources[i] ? of_source[i] : 0;
   return sum;
 }
 
-std::vector<ResidualGroup> groups_like(const std::vector<ResidualGroup>& all, const RunKind& kind) {
-  std::vector<ResidualGroup> groups;
-  for (const Coarseness& step : kSteps) {
-    groups.clear();
-    for (const ResidualGroup& group : all) {
-      if (!alike(group.kind, kind, step)) continue;
-      const auto same =
-          std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return one.name == group.name; });
-      if (same == groups.end()) {
-        groups.push_back(group);
-      } else {
-        *same = together(*same, group);
+double mean_square(const ResidualGroup& group) {
+  return group.mean * group.mean + group.variance * (group.runs - 1) / group.runs;
+}
+
+// Rows of one name are one group, which counts once: each row by its share of the runs.
+std::vector<double> shares(const std::vector<ResidualGroup>& groups) {
+  std::map<std::string, double> runs;
+  for (const ResidualGroup& group : groups) runs[group.name] += group.runs;
+  std::vector<double> shares;
+  for (const ResidualGroup& group : groups) shares.push_back(group.runs / runs[group.name]);
+  return shares;
+}
+
+constexpr double kLeastVariance = 4e-4;  // of runs in a group, 2 %: the same run again
+
+// Variance components by expectation and maximisation (Dempster, Laird and Rubin 1977): the residual of a
+// group is a sum of independent normal ones, whose expected squares given the sum make the next variances. A
+// source of error has besides one group's weight of a variance like that of all runs: where no group tells of
+// it, it doubles theirs.
+Variances components(const std::vector<ResidualGroup>& groups) {
+  constexpr int kMostSteps = 500;
+  constexpr double kSettled = 1e-10, kPriorGroups = 1;
+  const std::vector<double> weights = shares(groups);
+  Variances variance;
+  variance.fill(0.01);
+  for (int step = 0; step < kMostSteps; ++step) {
+    Variances sums{}, counts{};
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const double all = total(variance, groups[g].kind), square = std::max(mean_square(groups[g]), 1e-6);
+      const auto sources = sources_of(groups[g].kind);
+      for (std::size_t i = 0; i < kSources; ++i) {
+        if (!sources[i]) continue;
+        const double part = variance[i] / all;
+        sums[i] += weights[g] * (part * part * square + variance[i] * (1 - part));
+        counts[i] += weights[g];
       }
     }
-    if (groups.size() >= kLeastGroups) break;
+    const Variances before = variance;
+    variance[0] = sums[0] / counts[0];
+    for (std::size_t i = 1; i < kSources; ++i)
+      variance[i] = (sums[i] + kPriorGroups * variance[0]) / (counts[i] + kPriorGroups);
+    double change = 0;
+    for (std::size_t i = 0; i < kSources; ++i)
+      change = std::max(change, std::abs(variance[i] / before[i] - 1));
+    if (change < kSettled) break;
   }
-  return groups;
+  return variance;
 }
 
-double mean_bias(const std::vector<ResidualGroup>& groups) {
-  double sum = 0;
-  for (const ResidualGroup& group : groups) sum += group.mean;
-  return sum / static_cast<double>(groups.size());
-}
-
-double squares(const std::vector<ResidualGroup>& groups) {
-  const double mean = mean_bias(groups);
-  double sum = 0;
-  for (const ResidualGroup& group : groups) sum += (group.mean - mean) * (group.mean - mean);
-  return sum;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
-
-// Variance of biases inside families, which one wild group does not decide: the median of squared deviations
-// over that of chi-square with one degree of freedom. Of all groups where families have no two.
-double robust_variance(const std::vector<ResidualGroup>& groups) {
-  std::map<std::string, std::vector<ResidualGroup>> families;
-  for (const ResidualGroup& group : groups) families[group.kind.family].push_back(group);
-  std::vector<double> inside, all;
-  const auto add = [](const std::vector<ResidualGroup>& from, std::vector<double>& to) {
-    const double mean = mean_bias(from), n = static_cast<double>(from.size());
-    for (const ResidualGroup& group : from)
-      to.push_back((group.mean - mean) * (group.mean - mean) * n / (n - 1));
-  };
-  for (const auto& [name, family] : families) {
-    if (family.size() > 1) add(family, inside);
-  }
-  if (groups.size() > 1) add(groups, all);
-  constexpr double kMedianChiSquare = 0.4549;
-  constexpr std::size_t kEnough = 4;
-  const std::vector<double>& deviations = inside.size() >= kEnough ? inside : all;
-  return deviations.empty() ? 0 : median(deviations) / kMedianChiSquare;
-}
-
-struct Spread {
-  double variance = 0, freedom = 0;
-};
-
-// Satterthwaite's degrees of freedom of a sum.
-Spread sum_of(const Spread& a, const Spread& b) {
-  const double total = a.variance + b.variance;
-  double share = a.variance * a.variance / a.freedom;
-  if (b.freedom > 0) share += b.variance * b.variance / b.freedom;
-  return {total, share > 0 ? total * total / share : a.freedom};
-}
-
-// Of runs around the bias of their group, groups counting alike. A group of hundreds says no more of the
-// scatter of another than one of twenty.
-Spread inside_groups(const std::vector<ResidualGroup>& groups) {
-  constexpr int kMost = 20;
-  Spread spread;
-  for (const ResidualGroup& group : groups) {
-    spread.variance += group.variance / static_cast<double>(groups.size());
-    spread.freedom += std::min(group.runs, kMost) - 1;
-  }
-  return spread;
-}
-
-Spread between_groups(const std::vector<ResidualGroup>& used, double prior, double prior_freedom) {
-  const double n = static_cast<double>(used.size());
-  const double freedom = prior_freedom + n - 1;
-  if (freedom <= 0) return {prior, 1};
-  return {(prior_freedom * prior + squares(used)) / freedom * (1 + 1 / n), freedom};
+double normal_below(double z) {
+  return 0.5 * std::erfc(-z / std::sqrt(2.0));
 }
 
 std::string signed_percent(double factor) {
@@ -146,56 +96,114 @@ RunKind read_kind(const YamlValue& row) {
   kind.measured_gpu = row.at("measured_gpu").boolean();
   kind.experts = row.at("experts").boolean();
   kind.new_kernels = row.at("new_kernels").boolean();
+  kind.four_bits = row.at("four_bits").boolean();
   kind.host_bound = row.at("host_bound").boolean();
   return kind;
 }
 
 }  // namespace
 
-double student_95(double freedom) {
-  constexpr double z = 1.6448536269514722;
-  // Exact for 1 (a Cauchy variable) and 2, straight between; from 3 on Cornish and Fisher's expansion.
-  constexpr double kOne = 6.313751514675043, kTwo = 2.919985580355516;
-  if (freedom <= 1) return kOne;
-  if (freedom < 2) return kOne + (freedom - 1) * (kTwo - kOne);
-  const auto expansion = [](double n) {
-    const double z2 = z * z;
-    return z * (1 + (z2 + 1) / (4 * n) + ((5 * z2 + 16) * z2 + 3) / (96 * n * n) +
-                (((3 * z2 + 19) * z2 + 17) * z2 - 15) / (384 * n * n * n));
-  };
-  if (freedom < 3) return kTwo + (freedom - 2) * (expansion(3) - kTwo);
-  return expansion(freedom);
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups) : groups_(std::move(groups)) {
+  if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
+  variance_ = components(groups_);
+  multiplier_ = calibrated_multiplier();
 }
 
-TimeBand band_of(const std::vector<ResidualGroup>& all, const RunKind& kind) {
-  const std::vector<ResidualGroup> groups = groups_like(all, kind);
-  if (groups.empty()) throw InputError("intervals", "no group of runs", "at least one");
-  std::vector<ResidualGroup> family;
-  for (const ResidualGroup& group : groups) {
-    if (group.kind.family == kind.family) family.push_back(group);
+bool IntervalModel::seen(const std::string& family) const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [&](const ResidualGroup& group) { return group.kind.family == family; });
+}
+
+double IntervalModel::centre(const RunKind& kind) const {
+  constexpr double kPriorGroups = 2;  // assumption: families without a bias of their own that are worth it
+  const std::vector<double> weights = shares(groups_);
+  double sum = 0, count = kPriorGroups;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const RunKind& own = groups_[g].kind;
+    if (own.family != kind.family || own.experts != kind.experts) continue;
+    sum += weights[g] * groups_[g].mean;
+    count += weights[g];
   }
-  const bool seen = !family.empty();
-  const std::vector<ResidualGroup>& used = seen ? family : groups;
-  const double prior = robust_variance(groups);
-  const Spread between = between_groups(used, prior, seen ? kPriorFreedom : 0);
-  const Spread inside = inside_groups(used);
-  const Spread spread = sum_of(between, inside);
-  const double half = student_95(spread.freedom) * std::sqrt(spread.variance), centre = mean_bias(used);
-  TimeBand band{std::exp(-centre - half), std::exp(-centre + half),
-                std::sqrt(between.variance + centre * centre), std::sqrt(inside.variance), to_text(kind)};
-  const std::string count =
-      std::to_string(used.size()) + (used.size() == 1 ? " group of runs" : " groups of runs");
-  band.basis += seen ? "; " + kind.family + " seen in " + count
-                     : "; " + kind.family + " not seen, by " + count + " of others";
-  band.basis += ": " + signed_percent(band.low) + " " + signed_percent(band.high);
+  return sum / count;
+}
+
+double IntervalModel::deviation(const RunKind& kind) const {
+  return std::sqrt(total(variance_, kind) + (seen(kind.family) ? 0 : variance_[0]));
+}
+
+// Each group against the model that the others make, its runs taken for normal: half-widths, in deviations of
+// that model, that hold them. The mean over groups of the share held is to be 0.9 (k + 1) / k.
+double IntervalModel::calibrated_multiplier() const {
+  struct Held {
+    double weight, mean, deviation;  // of runs in deviations of the others' model
+  };
+  std::vector<Held> all;
+  std::set<std::string> names;
+  const std::vector<double> weights = shares(groups_);
+  for (const ResidualGroup& group : groups_) names.insert(group.name);
+  constexpr double kLevel = 0.9, kMost = 20, kNormal = 1.6449;
+  if (names.size() < 2) return kNormal;
+  for (const std::string& name : names) {
+    IntervalModel others;
+    for (const ResidualGroup& group : groups_) {
+      if (group.name != name) others.groups_.push_back(group);
+    }
+    others.variance_ = components(others.groups_);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].name != name) continue;
+      const double scale = others.deviation(groups_[g].kind);
+      all.push_back({weights[g], (groups_[g].mean - others.centre(groups_[g].kind)) / scale,
+                     std::sqrt(std::max(groups_[g].variance, kLeastVariance)) / scale});
+    }
+  }
+  const double k = static_cast<double>(names.size()), wanted = std::min(0.999, kLevel * (k + 1) / k);
+  double low = 0, high = kMost;
+  for (int step = 0; step < 60; ++step) {
+    const double half = (low + high) / 2;
+    double held = 0;
+    for (const Held& one : all)
+      held += one.weight / k *
+              (normal_below((half - one.mean) / one.deviation) -
+               normal_below((-half - one.mean) / one.deviation));
+    (held < wanted ? low : high) = half;
+  }
+  return high;
+}
+
+TimeBand IntervalModel::band(const RunKind& kind) const {
+  constexpr double kMostHalf = 10;  // a factor of 22,000: nothing is known
+  const double all = deviation(kind), half = std::min(multiplier_ * all, kMostHalf);
+  const double middle = centre(kind);
+  const std::vector<double> weights = shares(groups_);
+  double inside = 0, squares = 0;
+  std::set<std::string> names, of_family;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    inside += weights[g] * std::max(groups_[g].variance, kLeastVariance);
+    squares += weights[g] * std::max(mean_square(groups_[g]), kLeastVariance);
+    names.insert(groups_[g].name);
+    if (groups_[g].kind.family == kind.family) of_family.insert(groups_[g].name);
+  }
+  const double share = std::min(1.0, inside / squares);
+  TimeBand band{std::exp(-middle - half), std::exp(-middle + half), all * std::sqrt(1 - share),
+                all * std::sqrt(share), to_text(kind)};
+  band.basis += of_family.empty()
+                    ? "; " + kind.family + " not seen, by "
+                    : "; " + kind.family + " seen in " + std::to_string(of_family.size()) + " of ";
+  band.basis += std::to_string(names.size()) + (names.size() == 1 ? " group of runs: " : " groups of runs: ");
+  band.basis += signed_percent(band.low) + " " + signed_percent(band.high);
   return band;
+}
+
+TimeBand band_of(const RunKind& kind) {
+  static const IntervalModel model(built_in_residuals());
+  return model.band(kind);
 }
 
 std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file) {
   std::vector<ResidualGroup> groups;
   for (const YamlValue& row : YamlValue::parse(yaml, file).at("groups").items()) {
-    row.allow_keys({"name", "source", "family", "measured_gpu", "experts", "new_kernels", "host_bound",
-                    "runs", "mean", "variance"});
+    row.allow_keys({"name", "source", "family", "measured_gpu", "experts", "new_kernels", "four_bits",
+                    "host_bound", "runs", "mean", "variance"});
     groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
                       static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
                       row.at("variance").number(0, 100)});
@@ -215,7 +223,8 @@ std::string to_yaml(const std::vector<ResidualGroup>& groups, const std::vector<
     text += "  - {name: '" + group.name + "', source: '" + group.source + "', family: " + group.kind.family +
             ", measured_gpu: " + truth(group.kind.measured_gpu) + ", experts: " + truth(group.kind.experts) +
             ", new_kernels: " + truth(group.kind.new_kernels) +
-            ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
+            ", four_bits: " + truth(group.kind.four_bits) + ", host_bound: " + truth(group.kind.host_bound) +
+            ",\n     " + numbers;
   }
   return text;
 }

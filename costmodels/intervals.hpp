@@ -1,6 +1,7 @@
 // Where the true time of a plan lies, from how far predictions of published runs of its kind were off.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,16 +30,32 @@ struct TimeBand {
   std::string basis;  // "measured GPU, dense; megatron-core seen in 3 groups: -12 % +9 %"
 };
 
-// Holds nine runs in ten of a group that is none of these, if groups and the runs in one scatter normally: a
-// one-way random-effects model, Student's t with Satterthwaite's degrees of freedom. Groups are those of the
-// same kind; where there are fewer than three, host-bound and other groups count together, then GPUs measured
-// and extrapolated, then kernels measured and not, then dense models and experts. Of these, groups of the same stack family give the centre
-// and, with a robust scale of all as a prior of two degrees of freedom, the spread; without any, all groups
-// do.
-TimeBand band_of(const std::vector<ResidualGroup>&, const RunKind&);
+// Intervals that hold nine runs in ten of a group that is none of these, groups counting alike. The variance
+// of a residual is a sum over what makes a run hard to predict, for each source of error one component: any
+// run, an extrapolated GPU, experts, kernels never measured, 4 bits, a host-bound pass; a family of programs
+// never seen counts as much as any run. Intervals lie around the bias of the family, dense models and experts
+// apart, shrunk towards none, and are so many deviations wide that groups left out one by one are held:
+// conformal over groups (Dunn, Wasserman and Ramdas, arXiv 1809.07441, pooled), so that none need be normal.
+class IntervalModel {
+ public:
+  // Throws InputError where there is no group.
+  explicit IntervalModel(std::vector<ResidualGroup>);
+  [[nodiscard]] TimeBand band(const RunKind&) const;
 
-// Quantile 0.95 of Student's t with `freedom` (> 0) degrees of freedom.
-double student_95(double freedom);
+ private:
+  IntervalModel() = default;
+  [[nodiscard]] bool seen(const std::string& family) const;
+  [[nodiscard]] double centre(const RunKind&) const;  // of ln(predicted / measured)
+  [[nodiscard]] double deviation(const RunKind&) const;
+  [[nodiscard]] double calibrated_multiplier() const;
+
+  std::vector<ResidualGroup> groups_;
+  std::array<double, 6> variance_ = {};
+  double multiplier_ = 0;
+};
+
+// By the groups that come with Orrery.
+TimeBand band_of(const RunKind&);
 
 // The groups that `orrery validate --write-intervals` wrote. Throws InputError.
 std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file);

@@ -1,12 +1,10 @@
 // Bytes one GPU of a stage holds (SEMANTICS 8).
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "costmodels/local_layer.hpp"
 #include "costmodels/software_stack.hpp"
-#include "platforms/cluster.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
 #include "strategies/schedule.hpp"
@@ -14,6 +12,8 @@
 
 namespace orrery {
 
+// Three figures, in the order of what counts them: tensors (torch.cuda.max_memory_allocated), what PyTorch
+// holds of the card for them (max_memory_reserved), and all that nvidia-smi sees.
 struct StageMemory {
   Bytes weights;
   Bytes gradients;
@@ -21,10 +21,14 @@ struct StageMemory {
   Bytes activations;    // at the peak: sum over chunks of per-microbatch bytes x microbatches alive
   Bytes logits;         // last stage
   Bytes communication;  // buffers of collectives and transfers
-  Bytes reserve;        // CUDA context, NCCL, allocator slack: a stated rule
-  [[nodiscard]] Bytes total() const {
-    return weights + gradients + optimizer + activations + logits + communication + reserve;
+  Bytes cached;         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
+  Bytes communicators;  // of NCCL, where the cluster is known (communicator_bytes)
+  Bytes context;        // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
+  [[nodiscard]] Bytes allocated() const {
+    return weights + gradients + optimizer + activations + logits + communication;
   }
+  [[nodiscard]] Bytes reserved() const { return allocated() + cached; }
+  [[nodiscard]] Bytes total() const { return reserved() + communicators + context; }  // on the card
   // In the memory of the node, for each GPU, and in no sum of the above: what is offloaded of the optimizer.
   Bytes host = {};
   bool operator==(const StageMemory&) const = default;
@@ -68,25 +72,5 @@ StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, c
 // In the state that needs the most.
 StageMemory peak_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<AliveState>&,
                         const SoftwareStack& = {});
-
-// [group of the cluster]: `host` of the GPUs of the node that has the most of it; memory [kind * P + stage].
-std::vector<Bytes> fullest_hosts(const ParallelStrategy&, const ClusterSpec&,
-                                 const std::vector<StageMemory>&);
-// What of a node's memory a plan may use. The rest is the system's, the data loaders' and the page cache's:
-// an assumption.
-Bytes usable_host_memory(Bytes of_node);
-
-// What of a card's memory a plan may use, the reserve of StageMemory included: 0.83 of a 16 GiB card, which
-// keeps 45 of the 47 trials that ran on T4 cards in AMP's homogeneous set (arXiv 2210.07297) and none of the
-// 5 that failed; 0.91 from 80 GiB on and straight in between, which are assumptions. Published peaks on 32 GB
-// cards lie 4 to 10 GB above the counted bytes: a plan close to the limit is a risk, not a promise.
-Bytes usable_memory(Bytes card);
-
-// Whether a GPU that is counted to need so many bytes can train. The share of a card that is kept free is the
-// error allowed for in the count, so it is as likely to be too much by as much: `fits` up to usable_memory,
-// `too_big` where even a count that is that far too high does not fit the card, `risky` between.
-enum class MemoryVerdict { fits, risky, too_big };
-MemoryVerdict memory_verdict(Bytes needed, Bytes card);
-std::string_view to_text(MemoryVerdict);  // "fits", "risky", "too big"
 
 }  // namespace orrery

@@ -7,6 +7,7 @@ namespace orrery {
 std::string to_text(const RunKind& kind) {
   return std::string(kind.measured_gpu ? "measured GPU" : "extrapolated GPU") +
          (kind.experts ? ", experts" : ", dense") + (kind.new_kernels ? ", unmeasured kernels" : "") +
+         (kind.four_bits ? ", 4 bits" : "") +
          (kind.host_bound ? ", host-bound" : "");
 }
 
@@ -15,10 +16,10 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
   kind.family = book.stack().family;
   const auto& shapes = book.model().shapes;
   kind.experts = std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
-  kind.new_kernels =
-      strategy.type == DataType::fp4 || std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& one) {
-        return one.has_state_space() || one.latent.kv_rank > 0;
-      });
+  kind.new_kernels = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& one) {
+    return one.has_state_space() || one.latent.kv_rank > 0;
+  });
+  kind.four_bits = strategy.type == DataType::fp4;
   int host_bound = 0, parts = 0;
   for (int replica = 0; replica < strategy.kinds(); ++replica) {
     const ParallelStrategy alike = strategy.of_kind(replica);

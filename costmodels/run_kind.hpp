@@ -10,7 +10,8 @@ namespace orrery {
 struct RunKind {
   bool measured_gpu = true;  // GEMMs of every GPU's chip were measured; else they are extrapolated
   bool experts = false;      // a mixture of experts
-  bool new_kernels = false;  // 4-bit matrices, state spaces, latent attention: none of theirs was measured
+  bool new_kernels = false;  // state spaces, latent attention: none of theirs was measured
+  bool four_bits = false;    // nor were matrices in 4 bits
   bool host_bound = false;   // in most parts the host launches kernels more slowly than the GPU runs them
   std::string family;        // of software stacks: runs of it may have been validated
   bool operator==(const RunKind&) const = default;

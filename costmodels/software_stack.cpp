@@ -138,7 +138,10 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "kernel_gap",
                   "logit_peak",
                   "saved_inputs",
-                  "memory_reserve"});
+                  "memory_reserve",
+                  "cached_share",
+                  "channel_connections",
+                  "memory_figure"});
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
                              {{"flash", AttentionKernel::flash},
@@ -173,6 +176,14 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
       {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
       stack.saved_inputs);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
+  read_number(map, "cached_share", 0, 10, stack.cached_share);
+  if (const auto connections = map.find("channel_connections"))
+    stack.channel_connections = static_cast<int>(connections->integer(1, 8));
+  read_word<MemoryFigure>(map, "memory_figure",
+                          {{"allocated", MemoryFigure::allocated},
+                           {"reserved", MemoryFigure::reserved},
+                           {"card", MemoryFigure::card}},
+                          stack.memory_figure);
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
   if (const auto network = map.find("network")) read_network(*network, stack.network);
@@ -232,6 +243,18 @@ const SoftwareStack& preset(const std::string& name, const std::string& place) {
 }
 
 }  // namespace
+
+std::string_view to_text(MemoryFigure figure) {
+  switch (figure) {
+    case MemoryFigure::allocated:
+      return "allocated";
+    case MemoryFigure::reserved:
+      return "reserved";
+    case MemoryFigure::card:
+      return "card";
+  }
+  ORRERY_ENSURE(false);
+}
 
 std::vector<std::string> builtin_stack_names() {
   std::vector<std::string> names;

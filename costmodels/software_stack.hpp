@@ -42,6 +42,11 @@ enum class ContextExchange { ring, gathered };
 // memory (DeepSpeed's --checkpoint-in-cpu).
 enum class SavedInputs { gpu, tensor_ranks, host };
 
+// What its reports call memory: the peak of tensors; with what PyTorch's allocator keeps besides; or all that
+// nvidia-smi sees on the card.
+enum class MemoryFigure { allocated, reserved, card };
+std::string_view to_text(MemoryFigure);  // "allocated", "reserved", "card"
+
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
@@ -122,7 +127,14 @@ struct SoftwareStack {
   std::optional<double>
       logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
   SavedInputs saved_inputs = SavedInputs::gpu;
-  Bytes memory_reserve{1e9};  // CUDA context, NCCL's channels and library workspaces of one GPU
+  Bytes memory_reserve{1e9};  // CUDA context, its kernels and library workspaces of one GPU
+  // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
+  // (activations, logits, buffers): weights, gradients and states come once and stay.
+  double cached_share = 0.1;
+  // Of NCCL, each with its buffers: the ring alone where connections wait for their first use (from NCCL 2.22
+  // on); before, the tree's parent and child too.
+  int channel_connections = 1;
+  MemoryFigure memory_figure = MemoryFigure::card;
   SelectiveRecompute selective = SelectiveRecompute::attention;
   ExpertCost experts;
   std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before

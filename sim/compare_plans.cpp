@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
+#include "costmodels/card_memory.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
@@ -111,6 +112,7 @@ void add_stage(Facts& facts, const PlanSide& side, const StageAccounting& times)
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) layers += strategy.part(times.stage, chunk).count;
   facts.count("layers", layers);
   facts.count("memory, GiB", to_gibibytes(side.memory[at].total()));
+  facts.count("memory allocated, GiB", to_gibibytes(side.memory[at].allocated()));
   facts.count("memory usable, GiB", to_gibibytes(usable_memory(gpu.memory)));
   add_times(facts, times.mean);
 }

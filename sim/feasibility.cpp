@@ -159,12 +159,19 @@ const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& 
       .first->second;
 }
 
+StageMemory StageFitter::peak(const ParallelStrategy& alike, int stage,
+                              const std::vector<AliveState>& states) const {
+  StageMemory memory = peak_memory(book_.model(), alike, stage, states, book_.stack());
+  memory.communicators = communicator_bytes(book_.model(), alike, stage, book_.cluster(), book_.stack());
+  return memory;
+}
+
 std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy) {
   std::vector<StageMemory> memory;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage)
-      memory.push_back(peak_memory(book_.model(), alike, stage, alive(alike, stage), book_.stack()));
+      memory.push_back(peak(alike, stage, alive(alike, stage)));
   }
   return memory;
 }
@@ -176,8 +183,7 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      memory.push_back(
-          peak_memory(book_.model(), alike, stage, alive_states(programs.of(replica), stage), book_.stack()));
+      memory.push_back(peak(alike, stage, alive_states(programs.of(replica), stage)));
     }
     replica += strategy.replicas_of_kind(kind);
   }
@@ -208,13 +214,13 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const Bytes needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)].total();
+      const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
       const GpuSpec& gpu = group_of_stage(book_.cluster(), alike, stage).gpu;
       const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
       if (verdict <= worst) continue;
       worst = verdict;
       trouble = Infeasible{InfeasibleKind::memory,
-                           "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed) +
+                           "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed.total()) +
                                " of the " + gibibytes_text(usable_memory(gpu.memory)) + " usable on " +
                                gpu.name + ": " + std::string(to_text(verdict))};
     }
@@ -228,8 +234,7 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
   while (too_many - fits > 1) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
-    const StageMemory memory =
-        peak_memory(book_.model(), strategy, stage, alive(strategy, stage), book_.stack());
+    const StageMemory memory = peak(strategy, stage, alive(strategy, stage));
     (memory.total() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;

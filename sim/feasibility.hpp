@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "costmodels/memory.hpp"
+#include "costmodels/card_memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/partition.hpp"
@@ -56,6 +56,8 @@ class StageFitter {
   std::vector<LayerRange> fastest_split(const ParallelStrategy&, const std::vector<int>& most_layers);
   const PrefixTimes& layer_times(const ShardKey&, const Recompute&);
   const std::vector<AliveState>& alive(const ParallelStrategy&, int stage);
+  // Of one GPU of a stage of equal replicas, communicators included.
+  StageMemory peak(const ParallelStrategy&, int stage, const std::vector<AliveState>&) const;
   int most_layers(ParallelStrategy, int stage);
   Bytes capacity(const ParallelStrategy&, int stage) const;
 

@@ -29,8 +29,22 @@ std::vector<ResidualGroup> groups_but(const std::vector<ResidualGroup>& all, con
   return kept;
 }
 
-bool holds(const TimeBand& band, const ValidatedRun& run) {
-  return *run.measured >= run.predicted * band.low && *run.measured <= run.predicted * band.high;
+// Shares of the runs that their bands hold, and how good these are, runs counting alike.
+IntervalQuality quality(const std::vector<ResidualGroup>& groups,
+                        const std::vector<const ValidatedRun*>& runs) {
+  constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
+  const IntervalModel model(groups);
+  IntervalQuality mean;
+  for (const ValidatedRun* run : runs) {
+    const TimeBand band = model.band(run->trust);
+    const double low = -std::log(band.high), high = -std::log(band.low), value = residual(*run);
+    const double outside = std::max({low - value, value - high, 0.0});
+    const double n = static_cast<double>(runs.size());
+    mean.inside += (outside == 0) / n;
+    mean.width += (high - low) / n;
+    mean.score += (high - low + kOutside * outside) / n;
+  }
+  return mean;
 }
 
 }  // namespace
@@ -77,21 +91,9 @@ std::vector<Coverage> coverage_of(const Validation& validation, const std::vecto
     const auto no_group = groups_but(all, [&](const ResidualGroup& one) { return one.name == name; });
     const auto no_source =
         groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; });
-    const auto share = [&](const std::vector<ResidualGroup>& groups) {
-      double inside = 0;
-      std::vector<std::pair<RunKind, TimeBand>> bands;
-      for (const ValidatedRun* run : own) {
-        auto known = std::find_if(bands.begin(), bands.end(),
-                                  [&](const auto& one) { return one.first == run->trust; });
-        if (known == bands.end())
-          known = bands.insert(bands.end(), {run->trust, band_of(groups, run->trust)});
-        inside += holds(known->second, *run);
-      }
-      return inside / static_cast<double>(own.size());
-    };
     const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
-    rows.push_back(
-        {name, own.size(), used, share(no_group), share(no_source), band_of(no_group, own.front()->trust)});
+    rows.push_back({name, own.size(), used, quality(no_group, own), quality(no_source, own),
+                    IntervalModel(no_group).band(own.front()->trust)});
   }
   return rows;
 }

@@ -12,13 +12,20 @@ namespace orrery {
 // One for each source, GPU and kind of its runs with a measured time; sources in `without` are left out.
 std::vector<ResidualGroup> residual_groups(const Validation&, const std::vector<std::string>& without = {});
 
+// Of 90 % intervals for ln(predicted / measured) of some runs.
+struct IntervalQuality {
+  double inside = 0;  // share of the runs
+  double width = 0;   // mean, in logarithms
+  double score = 0;   // mean width + 20 x distance of a run outside (Gneiting and Raftery 2007, equation 43)
+};
+
 struct Coverage {
   std::string name;  // source and GPU
   std::size_t runs = 0;
-  bool used = true;       // the intervals of others are made with it
-  double inside = 0;      // share of its runs in the interval made without this group
-  double source_out = 0;  // without any group of its source
-  TimeBand band;          // of its first run, without this group
+  bool used = true;            // the intervals of others are made with it
+  IntervalQuality group_out;   // of intervals made without this group
+  IntervalQuality source_out;  // without any group of its source
+  TimeBand band;               // of its first run, without this group
 };
 // Of every group of the validation. The intervals come from the other groups; where those are fewer than
 // three, from the table that comes with Orrery.

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "costmodels/card_memory.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
@@ -33,8 +34,16 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
 }
 
 std::string_view verdict_of(const ClusterSpec& cluster, const ParallelStrategy& of_kind, int stage,
-                            Bytes needed) {
+                            const StageMemory& needed) {
   return to_text(memory_verdict(needed, group_of_stage(cluster, of_kind, stage).gpu.memory));
+}
+
+// Of one GPU of a stage: on the card in all, and of that what its tensors take and what PyTorch reserves.
+void add_memory(Json& row, const StageMemory& memory) {
+  row["memory_gib"] = to_gibibytes(memory.total());
+  row["memory_allocated_gib"] = to_gibibytes(memory.allocated());
+  row["memory_reserved_gib"] = to_gibibytes(memory.reserved());
+  if (memory.host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(memory.host);
 }
 
 // A row a stage; of unlike replicas, those of the first kind, then those of the next.
@@ -62,9 +71,8 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
       row["replicas"] = plan.strategy.replicas_of_kind(kind);
       row["microbatches"] = alike.microbatches();
     }
-    row["memory_gib"] = to_gibibytes(plan.memory[at].total());
-    row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at].total());
-    if (plan.memory[at].host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(plan.memory[at].host);
+    add_memory(row, plan.memory[at]);
+    row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at]);
     stages.push_back(std::move(row));
   }
   return stages;
@@ -76,12 +84,11 @@ Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
   for (std::size_t at = 0; at < memory.size(); ++at) {
     const int kind = static_cast<int>(at) / strategy.pipeline,
               stage = static_cast<int>(at) % strategy.pipeline;
-    const Bytes needed = memory[at].total();
-    rows.push_back({{"stage", stage},
-                    {"kind", kind},
-                    {"memory_gib", to_gibibytes(needed)},
-                    {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, needed)}});
-    if (memory[at].host > Bytes(0)) rows.back()["host_memory_gib"] = to_gibibytes(memory[at].host);
+    Json row{{"stage", stage},
+             {"kind", kind},
+             {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, memory[at])}};
+    add_memory(row, memory[at]);
+    rows.push_back(std::move(row));
   }
   return rows;
 }

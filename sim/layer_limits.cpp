@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "costmodels/memory.hpp"
+#include "costmodels/card_memory.hpp"
 
 namespace orrery {
 

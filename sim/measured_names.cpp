@@ -79,9 +79,10 @@ constexpr std::array kLikenesses{
 // none.
 int year_of(const std::string& source) {
   std::smatch found;
-  static const std::regex arxiv(R"((\d\d)\d\d\.\d{4,5})"), year(R"(\b20[12]\d\b)");
+  static const std::regex arxiv(R"((\d\d)\d\d\.\d{4,5})"),
+      year(R"((?:^|\D)(20[12]\d)(?:\D|(?:0[1-9]|1[0-2])(?:\D|$)|$))");
   if (std::regex_search(source, found, arxiv)) return 2000 + std::stoi(found[1]);
-  return std::regex_search(source, found, year) ? std::stoi(found[0]) : 0;
+  return std::regex_search(source, found, year) ? std::stoi(found[1]) : 0;
 }
 
 // A row that says neither year nor a later feature is taken for one of the first.
@@ -162,6 +163,9 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
       says(run.text("optimizer_sharding"), "ZeRO-3"))
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return read_stack(bridge_recipe(run));
+  constexpr int kCompiledLoss = 2025;  // of torchtitan
+  if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
+    return read_stack("torchtitan-2025");
   for (const FrameworkStack& known : kFrameworks) {
     if (framework.starts_with(known.start)) return read_stack(known.stack);
   }

@@ -65,7 +65,7 @@ MachineFactors sensitivities(const PriceBook& book, const ParallelStrategy& stra
 TimeBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
   if (const auto& known = book.stack().calibrated)
     return calibrated_band(*known, sensitivities(book, strategy, costs));
-  return band_of(built_in_residuals(), kind_of(book, strategy));
+  return band_of(kind_of(book, strategy));
 }
 
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "analysis/statistics.hpp"
+#include "costmodels/card_memory.hpp"
 #include "costmodels/egress.hpp"
 #include "costmodels/energy.hpp"
 #include "platforms/errors.hpp"
@@ -41,11 +42,11 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   row.activations_peak = memory.activations;
   row.logits = memory.logits;
   row.communication = memory.communication;
-  row.reserve = memory.reserve;
+  row.reserve = memory.total() - memory.allocated();
   const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
   row.capacity = gpu.memory;
   row.gpu = gpu.name;
-  row.verdict = to_text(memory_verdict(memory.total(), gpu.memory));
+  row.verdict = to_text(memory_verdict(memory, gpu.memory));
   return row;
 }
 

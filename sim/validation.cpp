@@ -5,9 +5,9 @@
 #include <map>
 #include <memory>
 
+#include "costmodels/card_memory.hpp"
 #include "costmodels/estimate.hpp"
 #include "costmodels/layer_pricing.hpp"
-#include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "platforms/errors.hpp"
 #include "sim/children.hpp"
@@ -121,9 +121,33 @@ Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, 
   return estimate_iteration(priced, make_programs(priced), topology);
 }
 
+// Which of the three figures a row holds: as it says, or as its program's reports do.
+MemoryFigure figure_of(const MappedRun& mapped) {
+  const std::string said = mapped.run->text("peak_mem_figure");
+  if (said.empty()) return mapped.plan.stack.memory_figure;
+  for (const MemoryFigure figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::card}) {
+    if (said == to_text(figure)) return figure;
+  }
+  throw InputError("run " + mapped.run->id() + ", peak_mem_figure", quote_for_message(said),
+                   "allocated, reserved or card");
+}
+
+Bytes counted(const StageMemory& memory, MemoryFigure figure) {
+  switch (figure) {
+    case MemoryFigure::allocated:
+      return memory.allocated();
+    case MemoryFigure::reserved:
+      return memory.reserved();
+    case MemoryFigure::card:
+      return memory.total();
+  }
+  ORRERY_ENSURE(false);
+}
+
 // Bytes of the fullest stage, and the verdict of the one that fits its card least.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
+  result.memory_figure = figure_of(mapped);
   StageFitter fitter(*mapped.book);
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
   // Too much is what does not fit even if all that the source may have left unsaid was recomputed.
@@ -134,8 +158,9 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const auto at = static_cast<std::size_t>(stage);
     const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
-    result.predicted_memory = std::max(result.predicted_memory, to_gibibytes(memory[at].total()));
-    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at].total(), card));
+    result.predicted_memory =
+        std::max(result.predicted_memory, to_gibibytes(counted(memory[at], result.memory_figure)));
+    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at], card));
   }
 }
 
@@ -157,7 +182,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   // What no other run of its GPU tells of: matrices in 4 bits, other kernels that were never measured,
   // another program beside Megatron's in the same tables.
-  if (mapped.plan.strategies.front().type == DataType::fp4) {
+  if (result.trust.four_bits) {
     result.kind += " fp4";
   } else if (result.trust.new_kernels) {
     result.kind += " new kernels";

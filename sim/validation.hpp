@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analysis/statistics.hpp"
+#include "costmodels/card_memory.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/intervals.hpp"
-#include "costmodels/memory.hpp"
 #include "sim/measured_plan.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -38,9 +38,10 @@ struct ValidatedRun {
   TimeBand band;    // by the table that comes with Orrery, or of the calibrated stack
   std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
-  double predicted = 0, low = 0, high = 0;      // s
-  std::optional<double> measured_memory;        // GiB, of the fullest GPU
-  double predicted_memory = 0;                  // GiB
+  double predicted = 0, low = 0, high = 0;          // s
+  std::optional<double> measured_memory;            // GiB, of the fullest GPU
+  MemoryFigure memory_figure = MemoryFigure::card;  // which one its source reports
+  double predicted_memory = 0;                      // GiB, of that figure
   bool failed = false;                          // out of memory, or stopped for a reason nobody wrote down
   bool out_of_memory = false;                   // of those, the ones of which the source says so
   MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage

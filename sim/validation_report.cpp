@@ -76,7 +76,8 @@ Table runs_table(const Validation& validation) {
                    {"error %", Align::right},
                    {"range s", Align::right},
                    {"GiB", Align::right},
-                   {"predicted GiB", Align::right}};
+                   {"predicted GiB", Align::right},
+                   {"figure"}};
   for (const ValidatedRun& run : validation.runs) {
     const std::string range = run.high > run.low ? known(run.low, 3) + "-" + known(run.high, 3) : "";
     table.rows.push_back(
@@ -85,28 +86,45 @@ Table runs_table(const Validation& validation) {
          : run.failed ? "failed"
                       : "",
          known(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
-         range, run.measured_memory ? known(*run.measured_memory, 1) : "", known(run.predicted_memory, 1)});
+         range, run.measured_memory ? known(*run.measured_memory, 1) : "", known(run.predicted_memory, 1),
+         run.measured_memory ? std::string(to_text(run.memory_figure)) : ""});
   }
   return table;
 }
 
+// The mean of groups used, each counting once.
+IntervalQuality mean_of(const std::vector<Coverage>& coverage, IntervalQuality Coverage::*which) {
+  IntervalQuality sum;
+  double groups = 0;
+  for (const Coverage& one : coverage) {
+    if (!one.used) continue;
+    ++groups;
+    for (double IntervalQuality::*part :
+         {&IntervalQuality::inside, &IntervalQuality::width, &IntervalQuality::score})
+      sum.*part += (one.*which).*part;
+  }
+  for (double IntervalQuality::*part :
+       {&IntervalQuality::inside, &IntervalQuality::width, &IntervalQuality::score})
+    sum.*part /= groups;
+  return sum;
+}
+
 Table coverage_table(const std::vector<Coverage>& coverage) {
   Table table;
-  table.columns = {{"group"},
-                   {"runs", Align::right},
-                   {"inside %", Align::right},
-                   {"source out %", Align::right},
-                   {"its first run's interval"}};
-  double inside = 0, source_out = 0, groups = 0;
-  for (const Coverage& one : coverage) {
-    table.rows.push_back({one.name, std::to_string(one.runs), known(100 * one.inside, 0),
-                          known(100 * one.source_out, 0), one.band.basis});
-    inside += one.used ? one.inside : 0;
-    source_out += one.used ? one.source_out : 0;
-    groups += one.used;
-  }
-  table.rows.push_back(
-      {"mean of groups used", "", known(100 * inside / groups, 0), known(100 * source_out / groups, 0), ""});
+  table.columns = {{"group"}};
+  for (const char* title : {"runs", "inside %", "width", "score", "source out %", "width", "score"})
+    table.columns.push_back({title, Align::right});
+  table.columns.push_back({"its first run's interval"});
+  const auto add = [&](const std::string& name, const std::string& runs, const IntervalQuality& group_out,
+                       const IntervalQuality& source_out, const std::string& basis) {
+    table.rows.push_back({name, runs, known(100 * group_out.inside, 0), known(group_out.width, 2),
+                          known(group_out.score, 2), known(100 * source_out.inside, 0),
+                          known(source_out.width, 2), known(source_out.score, 2), basis});
+  };
+  for (const Coverage& one : coverage)
+    add(one.name, std::to_string(one.runs), one.group_out, one.source_out, one.band.basis);
+  add("mean of groups used", "", mean_of(coverage, &Coverage::group_out),
+      mean_of(coverage, &Coverage::source_out), "");
   return table;
 }
 
@@ -133,8 +151,9 @@ std::string validation_text(const Validation& validation, RunRows rows,
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
   if (!coverage.empty())
     text +=
-        "\nRuns inside the 90 % interval that was made without their group, and without all of its "
-        "source\n\n" +
+        "\nRuns inside the 90 % interval that was made without their group, and without all of its source; "
+        "width: of\n"
+        "ln(predicted / measured); score: width and 20 x the distance of runs outside\n\n" +
         to_text(coverage_table(coverage));
   std::map<std::string, std::size_t> assumed, skipped;
   for (const ValidatedRun& run : validation.runs) {
@@ -197,8 +216,12 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
   for (const Coverage& one : coverage)
     json["intervals"].push_back({{"group", one.name},
                                  {"rows", one.runs},
-                                 {"inside", one.inside},
-                                 {"inside_source_out", one.source_out},
+                                 {"inside", one.group_out.inside},
+                                 {"inside_source_out", one.source_out.inside},
+                                 {"width", one.group_out.width},
+                                 {"interval_score", one.group_out.score},
+                                 {"width_source_out", one.source_out.width},
+                                 {"interval_score_source_out", one.source_out.score},
                                  {"factors", {one.band.low, one.band.high}},
                                  {"basis", one.band.basis}});
   json["runs"] = Json::array();
@@ -214,6 +237,7 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
                             {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
                             {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
                             {"predicted_gib", run.predicted_memory},
+                            {"memory_figure", to_text(run.memory_figure)},
                             {"memory", to_text(run.verdict)},
                             {"assumptions", run.assumptions}});
   }

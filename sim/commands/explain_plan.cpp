@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
+#include "costmodels/card_memory.hpp"
 #include "sim/children.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"
@@ -28,8 +29,8 @@ std::string seconds_text(Seconds time) {
 Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vector<StageAccounting>& times) {
   Table table;
   for (const char* name :
-       {"stage", "gpu", "layers", "weights", "gradients", "optimizer", "activations", "other", "GiB in all",
-        "usable", "compute s", "tensor s", "p2p s", "data s", "bubble s"}) {
+       {"stage", "gpu", "layers", "weights", "gradients", "optimizer", "activations", "other", "allocated",
+        "reserved", "GiB on card", "usable", "compute s", "tensor s", "p2p s", "data s", "bubble s"}) {
     table.columns.push_back({name, Align::right});
   }
   const ParallelStrategy& strategy = plan.strategy;
@@ -42,8 +43,9 @@ Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vect
     std::vector<std::string> row{std::to_string(stage), gpu.name, std::to_string(layers)};
     const StageMemory& memory = plan.memory[at];
     const Bytes named = memory.weights + memory.gradients + memory.optimizer + memory.activations;
-    for (const Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations,
-                             memory.total() - named, memory.total(), usable_memory(gpu.memory)})
+    for (const Bytes part :
+         {memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.allocated() - named,
+          memory.allocated(), memory.reserved(), memory.total(), usable_memory(gpu.memory)})
       row.push_back(fixed(to_gibibytes(part), 1));
     if (strategy.replicas.empty() && at < times.size()) {
       const Accounting& mean = times[at].mean;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "costmodels/card_memory.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/placement.hpp"
@@ -10,14 +11,15 @@
 namespace orrery {
 namespace {
 
-void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage, Bytes needed) {
+void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage,
+                  const StageMemory& needed) {
   const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
   const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
   if (verdict == MemoryVerdict::fits) return;
   const char* outcome =
       verdict == MemoryVerdict::risky ? "risky: it may run out of memory" : "it would run out of memory";
   std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
-               to_text(needed).c_str(), to_text(usable_memory(gpu.memory)).c_str(), gpu.name.c_str(),
+               to_text(needed.total()).c_str(), to_text(usable_memory(gpu.memory)).c_str(), gpu.name.c_str(),
                outcome);
 }
 
@@ -32,8 +34,9 @@ std::vector<StageMemory> stage_memories(const PriceBook& book, const ParallelStr
     const ParallelStrategy alike = strategy.of_kind(kind);
     const auto profiled = profiled_memory(book, alike, profiles);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const StageMemory& counted = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      warn_if_full(book, alike, stage, profiled[static_cast<std::size_t>(stage)].value_or(counted.total()));
+      StageMemory needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
+      if (const auto own = profiled[static_cast<std::size_t>(stage)]) needed = StageMemory{.context = *own};
+      warn_if_full(book, alike, stage, needed);
     }
   }
   return memory;

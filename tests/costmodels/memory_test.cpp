@@ -3,44 +3,13 @@
 #include <random>
 
 #include "costmodels/local_layer.hpp"
-#include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/gpt_plans.hpp"
 
 namespace orrery {
 namespace {
 
 constexpr double kMicroBatch = 2, kSequence = 2048, kHidden = 6144, kHeads = 48;
-
-// A GPT without embedding: what Korthikanti et al. count for a layer is all there is.
-ModelSpec gpt_layers(int layers) {
-  ModelSpec model;
-  model.shapes = {{.hidden = 6144, .heads = 48, .kv_heads = 48, .head_dim = 128, .ffn = 4 * 6144}};
-  model.layers.assign(static_cast<std::size_t>(layers), 0);
-  model.default_sequence = 2048;
-  return model;
-}
-
-struct Ways {
-  int tensor = 1, pipeline = 1, data = 1, chunks = 1;
-};
-
-ParallelStrategy spread(const ModelSpec& model, Ways ways) {
-  ParallelStrategy strategy;
-  strategy.pipeline = ways.pipeline;
-  strategy.data = ways.data;
-  strategy.chunks = ways.chunks;
-  strategy.micro_batch = 2;
-  strategy.sequence = 2048;
-  strategy.stages.assign(static_cast<std::size_t>(ways.pipeline),
-                         StageDevices{.group = 0, .tensor = ways.tensor});
-  const int parts = strategy.part_count();
-  for (int part = 0, first = 0; part < parts; ++part) {
-    const int count = model.layer_count() / parts + (part < model.layer_count() % parts ? 1 : 0);
-    strategy.parts.push_back({.first = first, .count = count});
-    first += count;
-  }
-  return strategy;
-}
 
 double parameters_of_all_stages(const ModelSpec& model, const ParallelStrategy& strategy) {
   double sum = 0.0;
@@ -194,22 +163,6 @@ TEST_CASE("an offloaded optimizer leaves the GPU and fills the host") {
   CHECK((plain.total() - quarter.total()).value() == Approx(12 * shard / 4));
 }
 
-// Three stages of 2 x 2 GPUs on nodes of 8: stage 0 and 1 on the first, stage 2 on half of the second; with
-// stages before replicas, ranks 0 to 5 are replica 0 and two of the next six share its node.
-TEST_CASE("host memory is that of the node that holds the most") {
-  const ModelSpec model = gpt_layers(3);
-  ParallelStrategy strategy = spread(model, {.tensor = 2, .pipeline = 3, .data = 2});
-  ClusterSpec cluster;
-  cluster.groups.resize(1);
-  std::vector<StageMemory> memory(3);
-  memory[0].host = Bytes(1);
-  memory[1].host = Bytes(10);
-  memory[2].host = Bytes(100);
-  CHECK(fullest_hosts(strategy, cluster, memory) == std::vector{Bytes(400)});
-  strategy.order = RankOrder::cp_pp_dp;
-  CHECK(fullest_hosts(strategy, cluster, memory) == std::vector{Bytes(2 * 111 + 2 * 1)});
-}
-
 // Four gathered tensors without, ten with (Transformer Engine's initialize_ub); in 8 bits six of these are
 // half as big.
 TEST_CASE("user buffers of overlapped tensor collectives take the place of gathered tensors") {
@@ -276,13 +229,6 @@ TEST_CASE("keys and values that a context group gathers are all there, for every
   CHECK(stage_memory(model, strategy, 0, {1}, stack).communication.value() == Approx(4 * 4 * block));
 }
 
-TEST_CASE("the reserve of a GPU is the stack's") {
-  const ModelSpec model = gpt_layers(4);
-  SoftwareStack stack;
-  stack.memory_reserve = Bytes(3e9);
-  CHECK(stage_memory(model, spread(model, {}), 0, {1}, stack).reserve == Bytes(3e9));
-}
-
 TEST_CASE("saved inputs of recomputed layers may be spread over the tensor ranks, or leave the GPU") {
   const ModelSpec model = gpt_layers(4);
   ParallelStrategy strategy = spread(model, {.tensor = 4});
@@ -345,28 +291,6 @@ TEST_CASE("activations are those of each chunk times its microbatches alive") {
   CHECK(stage_memory(model, strategy, 1, {3, 2}).activations.value() == Approx((3 * 2 + 2 * 1) * layer));
 }
 
-TEST_CASE("Llama-2 70B does not fit on 8 A100 of 80 GB and fits on 64") {
-  const ModelSpec model = read_model("llama2-70b");
-  const Bytes usable = usable_memory(gibibytes(80));
-  const auto largest = [&](int pipeline) {
-    ParallelStrategy strategy = spread(model, {.tensor = 8, .pipeline = pipeline});
-    strategy.micro_batch = 1;
-    strategy.sequence = 4096;
-    strategy.sequence_parallel = true;
-    Bytes most;
-    for (int stage = 0; stage < pipeline; ++stage) {
-      // 1f1b keeps P - s microbatches at stage s (SEMANTICS 1).
-      most = std::max(most, stage_memory(model, strategy, stage, {pipeline - stage}).total());
-    }
-    return most;
-  };
-  // 69e9 parameters x 18 B are 1242e9 B: 155e9 B on each of 8, 19.4e9 B on each of 64.
-  CHECK(largest(1) > Bytes(155e9));
-  CHECK(largest(1) > usable);
-  CHECK(largest(8) > Bytes(19.4e9));
-  CHECK(largest(8) < usable);
-}
-
 TEST_CASE(
     "routed tokens are kept on the way to the experts and back, the MLP between them once for each copy") {
   ModelSpec model = gpt_layers(1);
@@ -380,25 +304,6 @@ TEST_CASE(
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
   strategy.expert = 4;  // as many tokens come as go
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
-}
-
-TEST_CASE("on AMP's 16 T4 the data-parallel GPT-2 trains with one sequence a GPU and fails with two") {
-  // arXiv 2210.07297, src/results/homogeneous_results.txt: 24 layers, 1024 wide, vocabulary 52256, dp 16.
-  ModelSpec model;
-  model.shapes = {{.hidden = 1024, .heads = 16, .kv_heads = 16, .head_dim = 64, .ffn = 4096}};
-  model.layers.assign(24, 0);
-  model.vocabulary = 52256;
-  model.hidden = 1024;
-  model.learned_positions = 1024;
-  model.tied_embeddings = true;
-  ParallelStrategy strategy = spread(model, {.data = 16});
-  strategy.sequence = 1024;
-  strategy.flash_attention = false;
-  strategy.type = DataType::fp16;
-  strategy.micro_batch = 1;
-  CHECK(stage_memory(model, strategy, 0, {1}).total() < usable_memory(gibibytes(16)));
-  strategy.micro_batch = 2;
-  CHECK(stage_memory(model, strategy, 0, {1}).total() > usable_memory(gibibytes(16)));
 }
 
 TEST_CASE("recomputation never needs more memory, nor does sequence parallelism keep more activations") {
@@ -439,24 +344,6 @@ TEST_CASE("recomputation never needs more memory, nor does sequence parallelism 
                           .layers = pick({1, 2, 5})};
     CHECK(stage_memory(model, strategy, stage, alive).total() <= whole * rounding);
   }
-}
-
-TEST_CASE("larger cards are usable to a larger share") {
-  CHECK(usable_memory(gibibytes(16)).value() == Approx(0.83 * 16 * kGibi));
-  CHECK(usable_memory(gibibytes(48)).value() == Approx(0.87 * 48 * kGibi));  // half way
-  CHECK(usable_memory(gibibytes(80)).value() == Approx(0.91 * 80 * kGibi));
-  CHECK(usable_memory(gibibytes(192)).value() == Approx(0.91 * 192 * kGibi));
-}
-
-TEST_CASE("what the error of the count leaves open is risky: neither safe nor too big") {
-  // 0.83 of 16 GiB allows for a count that is 1 / 0.83 - 1 = 20.5 % low; one that is as much high fits up to
-  // 16 / (1 - 0.205) = 20.1 GiB.
-  const Bytes card = gibibytes(16);
-  CHECK(memory_verdict(gibibytes(13.2), card) == MemoryVerdict::fits);
-  CHECK(memory_verdict(gibibytes(13.4), card) == MemoryVerdict::risky);
-  CHECK(memory_verdict(gibibytes(20.1), card) == MemoryVerdict::risky);
-  CHECK(memory_verdict(gibibytes(20.2), card) == MemoryVerdict::too_big);
-  CHECK(to_text(memory_verdict(gibibytes(15), card)) == "risky");
 }
 
 }  // namespace orrery

@@ -124,8 +124,10 @@ void stack(std::string_view yaml) {
 void intervals(std::string_view yaml) {
   read_or_refuse([&] {
     const std::vector<ResidualGroup> groups = parse_residual_groups(yaml, "fuzz.yaml");
+    if (groups.empty()) return;
+    const IntervalModel model(groups);
     for (const ResidualGroup& group : groups) {
-      const TimeBand band = band_of(groups, group.kind);
+      const TimeBand band = model.band(group.kind);
       require(band.low > 0 && band.low <= band.high, "an interval has two ends");
     }
     require(parse_residual_groups(to_yaml(groups, {}), "again.yaml").size() == groups.size(),

@@ -72,6 +72,16 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
 }
 
+TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {
+  const auto of = [](const char* source) {
+    return stack({{"framework", "torchtitan"}, {"gpu", "H100"}, {"source", source}});
+  };
+  CHECK(of("benchmarks/llama3_h100_202412_torchtitan.md") == "torchtitan");
+  CHECK(of("benchmarks/llama3_8b_h200_2025-06_torchtitan.md") == "torchtitan-2025");
+  CHECK(of("arXiv 2410.06511") == "torchtitan");
+  CHECK(of("report 120259") == "torchtitan");  // no year
+}
+
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");

@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "costmodels/layer_memory.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/stage_parts.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+namespace {
+
+// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and
+// its gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax
+// in fp32, which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds
+// about 6).
+constexpr double kLogitPeak = 14.0, kFusedLogitPeak = 6.0;
+// What stays of a logit from its backward to its weight gradient: the gradient in 16 bits.
+constexpr double kLogitGradient = 2.0;
+
+// Of the input of a recomputed layer. With sequence parallelism every tensor rank holds its own part anyway.
+double share_on_gpu(SavedInputs saved, const LayerSplit& split) {
+  switch (saved) {
+    case SavedInputs::gpu:
+      return 1.0;
+    case SavedInputs::tensor_ranks:
+      return split.sequence_parallel ? 1.0 : 1.0 / split.tensor;
+    case SavedInputs::host:
+      return 0.0;
+  }
+  ORRERY_ENSURE(false);
+}
+
+// `uniform` keeps the input of each group of layers; `block` recomputes the first layers, each on its own,
+// and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
+// _checkpointed_forward).
+PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split, SavedInputs saved) {
+  const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
+  const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
+  const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
+  const double kept_share = share_on_gpu(saved, split);
+  PartActivations bytes;
+  double brought_back = 0.0;  // by the group the layer belongs to
+  int position = 0;
+  for_each_run(model, range, [&](const LayerShape& shape, int layers) {
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    for (const int end = position + layers; position < end; ++position) {
+      if (position >= recomputed_layers) {
+        bytes.kept += one.all();
+        continue;
+      }
+      const bool first_of_group = position % group == 0;
+      if (first_of_group) bytes.kept += one.input * kept_share;
+      brought_back = first_of_group ? one.all() - one.input : brought_back + one.all();
+      bytes.recomputed = std::max(bytes.recomputed, brought_back);
+    }
+  });
+  return bytes;
+}
+
+PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
+                               const LayerRange& range, const LayerSplit& split, const SoftwareStack& stack) {
+  if (strategy.recompute.granularity == RecomputeGranularity::full) {
+    return full_recompute(model, strategy, range, split, stack.saved_inputs);
+  }
+  const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
+  PartActivations bytes;
+  for_each_run(model, range, [&](const LayerShape& shape, int layers) {
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    double dropped = selective ? one.scores : 0.0;
+    if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
+      dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
+    }
+    bytes.kept += layers * (one.all() - dropped);
+    bytes.recomputed = std::max(bytes.recomputed, dropped);
+  });
+  return bytes;
+}
+
+// Local tokens of the embedding and the head.
+LocalLayer boundary_tokens(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  return local_layer(LayerShape{.hidden = model.hidden}, layer_split(model, strategy, stage));
+}
+
+// Of one element of a gathered tensor. Transformer Engine has ten buffers of that size, one a matrix and pass
+// (initialize_ub, transformer_engine/pytorch/module/base.py), six of them in 8 bits where the matrices are.
+double user_buffer_bytes(DataType type) {
+  const double wide = stored_bytes(type);
+  return type == DataType::fp8 || type == DataType::fp4 ? 6 + 4 * wide : 10 * wide;
+}
+
+}  // namespace
+
+LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
+                       int for_weights, const SoftwareStack& stack) {
+  if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
+  const int tensor = strategy.tensor(stage);
+  const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
+  const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
+  const double scale = stored_bytes(strategy.type) / 2.0;
+  const bool fused = stack.cross_entropy == CrossEntropyKernel::fused;
+  const double peak = stack.logit_peak.value_or(fused ? kFusedLogitPeak : kLogitPeak);
+  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * kLogitGradient;
+  return {scale * logits * waiting, alive > 0 ? scale * logits * peak : 0.0};
+}
+
+PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                 int chunk, const SoftwareStack& stack) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
+  const bool embedding = chunk == 0 && holds_embedding(model, stage);
+  const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
+  if (!embedding && !head) return bytes;
+  const auto hidden =
+      static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
+  // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
+  if (embedding && model.learned_positions > 0) bytes.kept += hidden;
+  // Inputs of the final norm and of the output matrix.
+  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
+  return bytes;
+}
+
+Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                          const SoftwareStack& stack) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double gathered = 0.0, message = 0.0, keys_values = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
+      const LocalLayer local = local_layer(shape, split);
+      gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
+      message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
+      const std::int64_t width =
+          stack.repeated_keys ? local.query_width + local.output_width : local.key_width + local.value_width;
+      keys_values = std::max(keys_values, static_cast<double>(local.tokens * width));
+    });
+  }
+  double elements = 0.0, user_buffers = 0.0;
+  if (split.sequence_parallel && split.tensor > 1) {
+    if (strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
+      user_buffers = user_buffer_bytes(strategy.type) * gathered;
+    else
+      elements += 4 * gathered;
+  }
+  if (strategy.pipeline > 1) elements += 2 * message;
+  const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
+  if (split.context > 1) elements += blocks * keys_values;
+  return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
+}
+
+Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+  return Bytes(part_activations(model, strategy, stage, chunk, {}).kept);
+}
+
+Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  const double element = stored_bytes(strategy.type);
+  double bytes = 0.0;
+  for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+    bytes += layers * weight_gradient_inputs(shape, local_layer(shape, split), element);
+  });
+  const auto hidden =
+      static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
+  // The gradient of the embedding; the input of the output matrix.
+  if (chunk == 0 && holds_embedding(model, stage)) bytes += element * hidden;
+  if (chunk == strategy.chunks - 1 && holds_head(model, strategy, stage)) bytes += element * hidden;
+  return Bytes(bytes);
+}
+
+}  // namespace orrery

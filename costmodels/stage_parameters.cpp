@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "costmodels/memory.hpp"
+#include "costmodels/stage_parts.hpp"
+
+namespace orrery {
+namespace {
+
+double word_table(const ModelSpec& model, int tensor) {
+  return static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor * model.hidden);
+}
+
+// Embedding of the first stage and head of the last one.
+double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const int tensor = strategy.tensor(stage);
+  double sum = 0.0;
+  if (holds_embedding(model, stage)) {
+    sum += word_table(model, tensor) + static_cast<double>(model.learned_positions * model.hidden);
+  }
+  if (holds_embedding(model, stage) && model.embedding_norm) {
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
+  }
+  if (holds_head(model, strategy, stage)) {
+    sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
+    const bool shares_table = model.tied_embeddings && holds_embedding(model, stage);
+    if (!shares_table) sum += word_table(model, tensor);
+  }
+  return sum;
+}
+
+LocalParameters chunk_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                 int chunk) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  LocalParameters sum;
+  for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+    const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+    sum.dense += layers * one.dense;
+    sum.expert += layers * one.expert;
+  });
+  return sum;
+}
+
+}  // namespace
+
+LocalParameters stage_split_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  LocalParameters sum{.dense = boundary_parameters(model, strategy, stage), .expert = 0.0};
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    const LocalParameters one = chunk_parameters(model, strategy, stage, chunk);
+    sum.dense += one.dense;
+    sum.expert += one.expert;
+  }
+  return sum;
+}
+
+double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double most = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
+      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+      most = std::max(most, one.dense + one.expert);
+    });
+  }
+  return most;
+}
+
+double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
+  if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
+  const double copies = static_cast<double>(strategy.data) * strategy.context;
+  const double expert_copies = std::max(1.0, copies / strategy.expert);
+  return parameters.dense / copies + parameters.expert / expert_copies;
+}
+
+double stage_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+  return parameters.dense + parameters.expert;
+}
+
+LocalParameters part_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                                int chunk) {
+  LocalParameters sum = chunk_parameters(model, strategy, stage, chunk);
+  // What lies before the layers belongs to the first part of the stage, what comes after them to its last.
+  const int keeper = holds_head(model, strategy, stage) ? strategy.chunks - 1 : 0;
+  if (chunk == keeper) sum.dense += boundary_parameters(model, strategy, stage);
+  return sum;
+}
+
+double optimizer_shard_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  return optimizer_shard(strategy, stage_split_parameters(model, strategy, stage));
+}
+
+}  // namespace orrery

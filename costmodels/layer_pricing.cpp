@@ -1,5 +1,7 @@
 #include "costmodels/layer_pricing.hpp"
 
+#include <algorithm>
+
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -13,6 +15,71 @@ double ratio(const PassCost& predicted, Seconds measured) {
 // What was predicted as nothing has no proportion to be split in: all of it is compute.
 void add_unpredicted(PassCost& pass, Seconds measured) {
   if ((pass.compute + pass.communication).value() <= 0) pass.compute = measured;
+}
+
+// A measured time beside its prediction and what the host needs for it.
+struct Timed {
+  Seconds measured, predicted, host;
+
+  [[nodiscard]] Seconds floor() const { return std::min(host, measured); }
+  // Of the GPU over its prediction.
+  [[nodiscard]] double pace() const {
+    const double pace = measured / predicted;
+    return measured > host ? pace : std::min(pace, 1.0);
+  }
+  // The time of other work of its kind that is predicted to take `then`.
+  [[nodiscard]] Seconds of(Seconds then) const { return std::max(then * pace(), floor()); }
+};
+
+Seconds time_of(const PassCost& pass) {
+  return pass.compute + pass.communication;
+}
+
+Seconds host_of(Seconds layer, const PassCost& pass, const HostCost& host) {
+  return layer + host.collective * pass.calls;
+}
+
+// Of another size than `measured`: what is not predicted is a cost of each call.
+Seconds collectives_of(Seconds measured, Seconds predicted, Seconds then) {
+  if (measured < predicted) return measured * (then / predicted);
+  return measured - predicted + then;
+}
+
+struct MeasuredPasses {
+  Seconds forward, backward;
+};
+
+// Of a block whose forward was timed with and without tensor ways, and its backward not.
+MeasuredPasses apart_from_collectives(const BlockPrediction& predicted, const LayerTimes& times) {
+  const BlockCost& asked = predicted.asked;
+  const Seconds forward_host = host_of(predicted.host.forward, asked.forward, predicted.host);
+  const Timed whole{times.whole.value_or(times.forward), predicted.whole.forward.compute, forward_host};
+  const Seconds there = whole.of(predicted.measured.forward.compute);
+  const double fits = std::min(1.0, times.forward / there);
+  const Seconds collectives =
+      collectives_of(times.forward - there * fits, predicted.measured.forward.communication,
+                     asked.forward.communication);
+  const double repeats = asked.forward.calls > 0 ? asked.backward.calls / asked.forward.calls : 0.0;
+  const Seconds backward_host = host_of(predicted.host.backward, asked.backward, predicted.host);
+  const double of_host = forward_host.value() > 0 ? whole.floor() / forward_host : 0.0;
+  return {whole.of(asked.forward.compute) * fits + collectives,
+          std::max(asked.backward.compute * whole.pace(), backward_host * of_host) * fits +
+              collectives * repeats};
+}
+
+MeasuredPasses passes_of(const BlockPrediction& predicted, const LayerTimes& times) {
+  if (time_of(predicted.measured.forward).value() <= 0 || time_of(predicted.measured.backward).value() <= 0) {
+    const Seconds forward = times.forward * predicted.sequences;
+    return {forward, times.backward ? *times.backward * predicted.sequences : forward * 2};
+  }
+  if (!times.backward) return apart_from_collectives(predicted, times);
+  const auto pass = [&](Seconds measured, PassCost BlockCost::*which, Seconds layer) {
+    const Timed timed{measured, time_of(predicted.measured.*which),
+                      host_of(layer, predicted.measured.*which, predicted.host)};
+    return timed.of(time_of(predicted.asked.*which));
+  };
+  return {pass(times.forward, &BlockCost::forward, predicted.host.forward),
+          pass(*times.backward, &BlockCost::backward, predicted.host.backward)};
 }
 
 LayerTimes part_sum(const LayerTable& table, const LayerRange& range) {
@@ -35,12 +102,13 @@ LayerTable measured_layers(const LayerProfile& profile, const ModelSpec& model, 
   return layer_times(profile, {model.name, group.gpu.name, model.layer_count(), key.tensor, key.micro_batch});
 }
 
-BlockCost as_measured(const BlockCost& predicted, const LayerTimes& times) {
-  BlockCost layer =
-      scaled(predicted, ratio(predicted.forward, times.forward), ratio(predicted.backward, times.backward));
-  add_unpredicted(layer.forward, times.forward);
-  add_unpredicted(layer.backward, times.backward);
-  return layer;
+BlockCost as_measured(const BlockPrediction& predicted, const LayerTimes& times) {
+  const auto [forward, backward] = passes_of(predicted, times);
+  const BlockCost& asked = predicted.asked;
+  BlockCost block = scaled(asked, ratio(asked.forward, forward), ratio(asked.backward, backward));
+  add_unpredicted(block.forward, forward);
+  add_unpredicted(block.backward, backward);
+  return block;
 }
 
 std::vector<std::optional<Bytes>> profiled_memory(const PriceBook& book, const ParallelStrategy& strategy,

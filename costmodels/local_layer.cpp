@@ -21,12 +21,16 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
   local.owned_tokens = split.sequence_parallel ? divide_up(local.tokens, split.tensor) : local.tokens;
   local.attended_tokens =
       shape.attention_window > 0 ? std::min(shape.attention_window, local.sequence) : local.sequence;
-  local.heads = divide_up(shape.heads, split.tensor);
-  local.kv_heads = divide_up(shape.kv_heads, split.tensor);
-  local.query_width = local.heads * shape.head_dim;
-  local.key_width = local.kv_heads * shape.head_dim;
-  local.value_width = local.kv_heads * shape.value_width();
-  local.output_width = local.heads * shape.value_width();
+  const int head_ways = shape.splits_head_width ? 1 : split.tensor;
+  const int width_ways = shape.splits_head_width ? split.tensor : 1;
+  local.heads = divide_up(shape.heads, head_ways);
+  local.kv_heads = divide_up(shape.kv_heads, head_ways);
+  local.head_dim = divide_up(shape.head_dim, width_ways);
+  local.value_dim = divide_up(shape.value_width(), width_ways);
+  local.query_width = local.heads * local.head_dim;
+  local.key_width = local.kv_heads * local.head_dim;
+  local.value_width = local.kv_heads * local.value_dim;
+  local.output_width = local.heads * local.value_dim;
   local.state_space = shape.state_space;
   local.state_space.heads = divide_up(shape.state_space.heads, split.tensor);
   local.state_space.groups = divide_up(shape.state_space.groups, split.tensor);

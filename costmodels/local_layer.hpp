@@ -33,6 +33,8 @@ struct LocalLayer {
   std::int64_t owned_tokens = 0;     // rows of norms and residuals: tokens / tensor with sequence parallelism
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;      // replicated where there are fewer than tensor ranks
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
   std::int64_t query_width = 0;   // heads x head_dim
   std::int64_t key_width = 0;     // of K
   std::int64_t value_width = 0;   // of V

@@ -20,6 +20,18 @@ double switched_overlap(bool on, const SoftwareStack& stack) {
   return stack.tensor_overlap > 0 ? stack.tensor_overlap : 1.0;
 }
 
+// The shard whose times a table has: another microbatch, maybe.
+ShardKey as_timed(ShardKey key, const LayerTable& table) {
+  key.micro_batch = table.micro_batch;
+  return key;
+}
+
+ShardKey without_tensor_ways(ShardKey key) {
+  key.tensor = 1;
+  key.sequence_parallel = false;
+  return key;
+}
+
 }  // namespace
 
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
@@ -106,33 +118,67 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   return asked;
 }
 
+// Predicted, of one shard.
+struct BlockSums {
+  std::vector<BlockCost> shapes;
+  BlockCost embedding, head;
+};
+
+void PriceBook::need_measured() {
+  for (const auto& [key, cost] : shards_) {
+    if (const auto table = measured_table(key)) measured_tables_.emplace(key, *table);
+  }
+  for (const auto& [key, table] : measured_tables_) {
+    need(as_timed(key, table));
+    need(without_tensor_ways(as_timed(key, table)));
+  }
+}
+
 void PriceBook::sum_layers(const std::vector<AskedShard>& asked) {
+  std::map<ShardKey, BlockSums> predicted;
   auto next = asked.begin();
   for (auto& [key, cost] : shards_) {
     const AskedShard& shard = *next++;
-    const std::optional<LayerTable> measured = measured_table(key);
-    std::vector<BlockCost> shapes;
+    BlockSums& sums = predicted[key];
     for (const AskedBlock& block : shard.shapes) {
-      shapes.push_back(block.cost());
+      sums.shapes.push_back(block.cost());
       cost.shape_pieces.push_back(block.pieces());
     }
-    cost.embedding = shard.embedding.cost();
+    sums.embedding = cost.embedding = shard.embedding.cost();
     cost.embedding_pieces = shard.embedding.pieces();
-    cost.head = shard.head.cost();
+    sums.head = cost.head = shard.head.cost();
     cost.head_pieces = shard.head.pieces();
     cost.before.assign(1, BlockCost{});
-    for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-      const BlockCost& layer = shapes[static_cast<std::size_t>(model_.layers[i])];
-      BlockCost sum = cost.before.back();
-      sum += measured ? as_measured(layer, measured->layers[i]) : layer;
-      cost.before.push_back(sum);
+    for (const int shape : model_.layers) {
+      cost.before.push_back(cost.before.back());
+      cost.before.back() += sums.shapes[static_cast<std::size_t>(shape)];
     }
-    if (!measured) continue;
-    cost.embedding = as_measured(cost.embedding, measured->embedding);
-    cost.head = as_measured(cost.head, measured->head);
-    cost.extrapolated = false;
-    cost.measured = true;
   }
+  for (const auto& [key, cost] : shards_) {
+    if (const auto table = measured_tables_.find(key); table != measured_tables_.end())
+      take_measured(key, table->second, predicted);
+  }
+}
+
+void PriceBook::take_measured(const ShardKey& key, const LayerTable& table,
+                              const std::map<ShardKey, BlockSums>& predicted) {
+  const BlockSums& asked = predicted.at(key);
+  const BlockSums& timed = predicted.at(as_timed(key, table));
+  const BlockSums& whole = predicted.at(without_tensor_ways(as_timed(key, table)));
+  const double sequences = static_cast<double>(key.micro_batch) / static_cast<double>(table.micro_batch);
+  const HostCost& host = precision_.stack.host;
+  ShardCost& cost = shards_.at(key);
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    const auto shape = static_cast<std::size_t>(model_.layers[i]);
+    cost.before[i + 1] = cost.before[i];
+    cost.before[i + 1] += as_measured(
+        {asked.shapes[shape], timed.shapes[shape], whole.shapes[shape], host, sequences}, table.layers[i]);
+  }
+  cost.embedding =
+      as_measured({asked.embedding, timed.embedding, whole.embedding, host, sequences}, table.embedding);
+  cost.head = as_measured({asked.head, timed.head, whole.head, host, sequences}, table.head);
+  cost.extrapolated = false;
+  cost.measured = true;
 }
 
 void PriceBook::use_layers(int group, LayerProfile profile) {
@@ -147,6 +193,7 @@ std::optional<LayerTable> PriceBook::measured_table(const ShardKey& key) const {
 
 std::size_t PriceBook::predict(const CostModels& models) {
   ORRERY_ENSURE(optimizers_.empty());  // once
+  need_measured();
   PriceBatch batch;
   auto layers = ask_layers(batch);  // the answers arrive in these
   auto rings = ask_rings(batch);

@@ -64,6 +64,7 @@ struct JobPrecision {
 
 class PriceBatch;
 struct AskedShard;
+struct BlockSums;
 struct SizeSeries;
 
 class PriceBook {
@@ -133,7 +134,9 @@ class PriceBook {
   std::map<PathKey, SizeSeries> ask_paths(PriceBatch&) const;
   std::vector<std::vector<Seconds>> ask_optimizers(PriceBatch&) const;  // [group][size]
   [[nodiscard]] std::optional<LayerTable> measured_table(const ShardKey&) const;
+  void need_measured();  // shards as they were measured, beside those that are asked for
   void sum_layers(const std::vector<AskedShard>&);
+  void take_measured(const ShardKey&, const LayerTable&, const std::map<ShardKey, BlockSums>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
@@ -153,6 +156,7 @@ class PriceBook {
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
   std::map<int, LayerProfile> measured_;  // by group
+  std::map<ShardKey, LayerTable> measured_tables_;  // of the shards that were asked for
   std::map<RingKey, SizeTable> rings_;    // efficiency by bytes
   std::map<PathKey, SizeTable> paths_;    // efficiency by bytes
   std::vector<SizeTable> optimizers_;     // [group] seconds by parameters

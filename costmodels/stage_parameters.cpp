@@ -13,7 +13,7 @@ double word_table(const ModelSpec& model, int tensor) {
 // Embedding of the first stage and head of the last one.
 double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
   const int tensor = strategy.tensor(stage);
-  double sum = 0.0;
+  double sum = stage == 0 ? static_cast<double>(model.input_parameters) : 0.0;
   if (holds_embedding(model, stage)) {
     sum += word_table(model, tensor) + static_cast<double>(model.learned_positions * model.hidden);
   }

@@ -90,7 +90,7 @@ std::int64_t active_layer_parameters(const LayerShape& shape) {
 }
 
 std::int64_t embedding_parameters(const ModelSpec& model) {
-  std::int64_t count = (model.vocabulary + model.learned_positions) * model.hidden;
+  std::int64_t count = (model.vocabulary + model.learned_positions) * model.hidden + model.input_parameters;
   if (model.embedding_norm) count += norm_parameters(model.final_norm, model.hidden);
   return count;
 }

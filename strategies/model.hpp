@@ -69,6 +69,8 @@ struct LayerShape {
   // head.
   bool joins_embedding = false;           // two norms and a projection from 2 x hidden before the layer
   std::int64_t predicted_vocabulary = 0;  // a norm, the logits and their loss after the layer; 0: none
+  // Tensor ranks have all heads, each a share of their width, and so all attention scores (AMP's TransGAN).
+  bool splits_head_width = false;
   std::int64_t sequence = 0;  // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
   std::int64_t attention_window =
       0;  // attention stays within blocks of this many tokens; 0: the whole sequence
@@ -88,6 +90,9 @@ struct ModelSpec {
   std::int64_t vocabulary = 0;         // 0: no embedding and no head
   std::int64_t hidden = 0;             // of embedding and head
   std::int64_t learned_positions = 0;  // rows of the learned position table; 0: none
+  // Ahead of the first layer and in no table (TransGAN's projection of its noise), on every tensor rank: kept,
+  // reduced and stepped; its time is nothing.
+  std::int64_t input_parameters = 0;
   std::int64_t default_sequence = 0;   // the context length the model was published with
   bool tied_embeddings = false;
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
@@ -114,7 +119,7 @@ std::string read_model_text(const std::string& path_or_name);
 std::int64_t layer_parameters(const LayerShape&);
 std::int64_t active_layer_parameters(
     const LayerShape&);                               // touched by one token (experts_per_token of experts)
-std::int64_t embedding_parameters(const ModelSpec&);  // word and position tables, and their norm (BLOOM)
+std::int64_t embedding_parameters(const ModelSpec&);  // all ahead of the first layer: tables, a norm (BLOOM)
 std::int64_t head_parameters(const ModelSpec&);       // final norm, and the output matrix where not tied
 std::int64_t total_parameters(const ModelSpec&);
 

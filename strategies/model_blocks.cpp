@@ -96,7 +96,8 @@ LayerShape read_block(const YamlValue& block) {
                     "shared_ffn",  "expert_hidden",
                     "router_bias", "value_dim",
                     "latent",      "state_space",
-                    "sequence",    "attention_window"});
+                    "sequence",    "attention_window",
+                    "splits_head_width"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
   const auto space = block.find("state_space");
@@ -117,6 +118,7 @@ LayerShape read_block(const YamlValue& block) {
   shape.qk_norm = boolean_or(block, "qk_norm", false);
   shape.rotary = boolean_or(block, "rotary", false);
   shape.parallel_residual = boolean_or(block, "parallel_residual", false);
+  shape.splits_head_width = boolean_or(block, "splits_head_width", false);
   shape.sequence = integer_or(block, "sequence", 0, kMostSequence);
   shape.attention_window = integer_or(block, "attention_window", 0, kMostSequence);
   read_experts(block, shape);
@@ -137,7 +139,7 @@ void read_blocks(const YamlValue& blocks, ModelSpec& model) {
 
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
-  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "tied_embeddings",
+  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters", "tied_embeddings",
                   "causal", "final_norm", "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
@@ -145,6 +147,7 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   model.vocabulary = integer_or(top, "vocabulary", 0, kMostVocabulary);
   model.hidden = top.at("hidden").integer(1, kMostHidden);
   model.learned_positions = integer_or(top, "learned_positions", 0, kMostSequence);
+  model.input_parameters = integer_or(top, "input_parameters", 0, kMostInputParameters);
   model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
   model.causal = boolean_or(top, "causal", true);
   read_blocks(top.at("blocks"), model);

@@ -14,5 +14,6 @@ inline constexpr std::int64_t kMostFfn = 1 << 19;
 inline constexpr std::int64_t kMostExperts = 1 << 12;
 inline constexpr std::int64_t kMostVocabulary = 1 << 26;
 inline constexpr std::int64_t kMostSequence = 1 << 27;
+inline constexpr std::int64_t kMostInputParameters = std::int64_t{1} << 40;
 
 }  // namespace orrery

@@ -31,7 +31,7 @@ Seconds total(const LayerTable& table) {
   LayerTimes sum = table.embedding;
   sum += table.head;
   for (const LayerTimes& layer : table.layers) sum += layer;
-  return sum.forward + sum.backward;
+  return sum.forward + sum.backward.value_or(Seconds(0));
 }
 
 bool same_question(const LayerTable& a, const LayerTable& b) {
@@ -72,18 +72,13 @@ std::string measured(const LayerProfile& profile) {
   return text;
 }
 
-LayerTimes scaled(LayerTimes times, double factor) {
-  times.forward *= factor;
-  times.backward *= factor;
-  return times;
-}
-
 }  // namespace
 
 LayerTimes& LayerTimes::operator+=(const LayerTimes& other) {
   forward += other.forward;
-  backward += other.backward;
+  if (other.backward) backward = backward.value_or(Seconds(0)) + *other.backward;
   if (other.memory) memory = memory.value_or(Bytes(0)) + *other.memory;
+  if (other.whole) whole = whole.value_or(Seconds(0)) + *other.whole;
   return *this;
 }
 
@@ -125,14 +120,6 @@ LayerTable layer_times(const LayerProfile& profile, const LayerQuery& query) {
                      "a plan of what was measured: " + measured(profile));
   }
   LayerTable table = *best;
-  const auto time_of = [&](std::int64_t sequences) {
-    return table.fixed + (1 - table.fixed) * static_cast<double>(sequences);
-  };
-  const double factor = time_of(query.micro_batch) / time_of(table.micro_batch);
-  table.micro_batch = query.micro_batch;
-  table.embedding = scaled(table.embedding, factor);
-  table.head = scaled(table.head, factor);
-  for (LayerTimes& layer : table.layers) layer = scaled(layer, factor);
   if (table.layers.size() == 1)
     table.layers.assign(static_cast<std::size_t>(query.layers), table.layers.front());
   return table;

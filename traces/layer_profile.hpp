@@ -13,8 +13,9 @@ namespace orrery {
 // One microbatch on one GPU; tensor-parallel communication is inside.
 struct LayerTimes {
   Seconds forward;
-  Seconds backward;
+  std::optional<Seconds> backward;  // absent where forwards alone were timed
   std::optional<Bytes> memory;  // one GPU holds for the layer in training, where it was measured
+  std::optional<Seconds> whole = {};  // the forward without tensor ways, where that was measured too
   LayerTimes& operator+=(const LayerTimes&);
   bool operator==(const LayerTimes&) const = default;
 };
@@ -23,9 +24,6 @@ struct LayerTable {
   std::string model, gpu;  // as the source names them; may be empty
   int tensor = 1;
   std::int64_t micro_batch = 1;  // sequences
-  // Share of the time of a microbatch of one sequence that does not grow with it: t(b) = t(1) (fixed + (1 -
-  // fixed) b).
-  double fixed = 0;
   LayerTimes embedding, head;
   std::vector<LayerTimes> layers;  // a single one: all layers of the model are like it
   bool operator==(const LayerTable&) const = default;
@@ -44,12 +42,8 @@ struct LayerProfile {
 // * Aceso (microsoft/SuperScaler): <model>_mbs<b>_tp<t>_algo<a>.csv, operators of one GPT layer in
 //   microseconds; of several algorithms the one with the least sum.
 // * AMP (DachengLi1/AMP): CSV with model, gpu, tp, layer_index, time_s_raw: forward seconds of one sequence
-//   by its pseudo-layers. A backward computes twice what a forward does and has as many collectives: what a
-//   layer takes beyond its share of the layer of tp 1, where the file has that, counts once in it (AMP itself
-//   takes it three times in all). Small microbatches are less efficient: 0.3 of a sequence's time is fixed,
-//   as Aceso's V100 profile has it at hidden 1024 (1, 0.87, 0.74, 0.70 of it a sequence at 1, 2, 4, 8;
-//   FIDELITY B 7). The rows between the layers of TransGAN (upsampling, below 4 % of the sum) are left out,
-//   as AMP leaves them out.
+//   by its pseudo-layers, each awaited by the host (deepspeed/runtime/pipe/module.py). The rows between the
+//   layers of TransGAN (upsampling, below 4 % of the sum) are left out, as AMP leaves them out.
 // The first and the last layer of Metis and Sailor are embedding and head. Throws InputError.
 LayerProfile read_layer_profile(const std::string& path);
 
@@ -62,10 +56,9 @@ struct AmpRows {
 std::vector<AmpRows> read_amp_rows(const std::string& path);
 
 // The table for so many ways and so many layers (or alike), whose microbatch is the largest not above
-// `micro_batch`, else the smallest; its times are scaled to `micro_batch` by the number of sequences and the
-// table's fixed share (0, an assumption, but for AMP). Where the profile has several models or kinds of GPU,
-// that of the same name up to the first blank or dash ("V100"); "GPT-2 (24 layers)" is gpt2 too. Throws
-// InputError that says what was measured.
+// `micro_batch`, else the smallest. Where the profile has several models or kinds of GPU, that of the same
+// name up to the first blank or dash ("V100"); "GPT-2 (24 layers)" is gpt2 too. Throws InputError that says
+// what was measured.
 struct LayerQuery {
   std::string model, gpu;
   int layers = 0;

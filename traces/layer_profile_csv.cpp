@@ -52,8 +52,7 @@ std::vector<LayerTable> aceso_table(const std::string& path, CsvStream& rows) {
     const double there = time_field(path, row, fields[forward], kAcesoFailed);
     const double back = time_field(path, row, fields[backward], kAcesoFailed);
     if (std::max(there, back) >= kAcesoFailed) return {};  // a configuration that did not run
-    block.forward += Seconds(there * kMicro);
-    block.backward += Seconds(back * kMicro);
+    block += {Seconds(there * kMicro), Seconds(back * kMicro), std::nullopt};
   }
   if (table.layers.front().forward.value() <= 0)
     throw InputError(path, "no operators of a layer", "rows enc-...");
@@ -70,18 +69,15 @@ std::vector<std::pair<std::size_t, std::size_t>> amp_blocks(const std::string& p
                    "gpt2 (2 rows, its layers, 4 rows) or transgan (56 rows)");
 }
 
-constexpr double kAmpFixed = 0.3;  // layer_profile.hpp
-
 // `whole`: the same rows without tensor ways, where they were measured.
 LayerTimes amp_times(const AmpRows& rows, const AmpRows* whole, std::size_t row) {
-  const double forward = rows.forward[row];
-  const double compute = whole == nullptr ? forward : std::min(forward, whole->forward[row] / rows.tensor);
-  return {Seconds(forward), Seconds(forward + compute), std::nullopt};
+  LayerTimes times{Seconds(rows.forward[row]), std::nullopt, std::nullopt};
+  if (whole != nullptr && rows.tensor > 1) times.whole = Seconds(whole->forward[row]);
+  return times;
 }
 
 LayerTable amp_table(const std::string& path, const AmpRows& rows, const AmpRows* whole) {
   LayerTable table;
-  table.fixed = kAmpFixed;
   table.model = rows.model;
   table.gpu = rows.gpu;
   table.tensor = rows.tensor;

@@ -63,6 +63,19 @@ TEST_CASE("one GPU alone holds every parameter of each kind of layer") {
   }
 }
 
+TEST_CASE("tensor ranks that split the width of heads hold the scores of all, and as many parameters as others") {
+  LayerShape shape = read_model("transgan").layer(0);
+  REQUIRE(shape.splits_head_width);
+  const LayerSplit halves{.tensor = 2, .sequence = 81};
+  const LocalLayer wide = local_layer(shape, halves);
+  shape.splits_head_width = false;
+  const LocalLayer usual = local_layer(shape, halves);
+  CHECK(wide.heads == 2 * usual.heads);
+  CHECK(usual.head_dim == 2 * wide.head_dim);
+  CHECK(wide.qkv_width() == usual.qkv_width());
+  CHECK(local_parameters(shape, wide) == local_parameters(shape, usual));
+}
+
 TEST_CASE("latent attention: tensor ranks project their own tokens down once and share the heads") {
   const ModelSpec model = read_model("deepseek-v3");
   const double tokens = 4096, h = 7168, heads = 128;

@@ -86,7 +86,9 @@ TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of
     CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));
   const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
   CHECK(ethernet.stack.network.collectives == 1.0);
-  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() == Approx(50e9 / 8 * 0.6 / 0.85));
+  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() == Approx(5e9 / 0.85));  // what sockets get through
+  CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
+        Approx(10e9 / 8 * 0.92 / 0.85));
 }
 
 TEST_CASE("rows that cannot be expressed say why") {

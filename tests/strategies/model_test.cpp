@@ -196,5 +196,7 @@ TEST_CASE("layers of unequal sequence count their own tokens and windows") {
   };
   const double expected = 12 * layer(1024, 81, 81) + 12 * layer(16, 82944, 324);
   CHECK(model_flops(model, 1, 81, AttentionCounting::full) == Approx(expected));
-  CHECK(total_parameters(model) == gpt_layers(1024, 12) + gpt_layers(16, 12) + 0);
+  // The input projection from 512 numbers, with its bias, and a position table.
+  const std::int64_t input = (512 + 1 + 1) * 81 * 1024;
+  CHECK(total_parameters(model) == gpt_layers(1024, 12) + gpt_layers(16, 12) + input);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/time_bound.hpp"
+#include "sim/priced_bounds.hpp"
 
 namespace orrery {
 namespace {

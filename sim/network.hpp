@@ -1,4 +1,4 @@
-// The event engine of a replay: a clock, timers, and flows that share links. Played by SimGrid.
+// The event engine of a replay: a clock, timers, and flows that share links. SimGrid plays those that do.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "costmodels/memory.hpp"
-#include "sim/time_bound.hpp"
+#include "sim/priced_bounds.hpp"
 #include "sim/traffic_bound.hpp"
 #include "strategies/pipeline_time.hpp"
 
@@ -33,7 +33,8 @@ BoundStage bound_stage(const PriceBook& book, const ParallelStrategy& plan, int 
     }
     here.work.forward += work.forward;
     here.work.whole += work.whole;
-    const LeastTraffic traffic = least_traffic(book, plan, part_of(plan.schedule, plan.pipeline, stage, chunk));
+    const LeastTraffic traffic =
+        least_traffic(book, plan, part_of(plan.schedule, plan.pipeline, stage, chunk));
     here.traffic.reduced += traffic.reduced;
     here.traffic.gathered += traffic.gathered;
   }
@@ -54,7 +55,8 @@ bool as_before(const PriceBook& book, const ParallelStrategy& plan, int stage) {
     const LayerRange& before = plan.part(stage - 1, chunk);
     if (here.count != before.count) return false;
     const auto shapes = book.model().layers.begin();
-    if (!std::equal(shapes + here.first, shapes + here.first + here.count, shapes + before.first)) return false;
+    if (!std::equal(shapes + here.first, shapes + here.first + here.count, shapes + before.first))
+      return false;
   }
   return true;
 }
@@ -64,7 +66,8 @@ std::vector<double> transfers(const PriceBook& book, const ParallelStrategy& pla
   std::vector<double> times;
   for (int stage = 0; stage + 1 < plan.pipeline; ++stage) {
     const auto s = static_cast<std::size_t>(stage);
-    const bool known = stage > 0 && plan.stages[s + 1] == plan.stages[s] && plan.stages[s] == plan.stages[s - 1];
+    const bool known =
+        stage > 0 && plan.stages[s + 1] == plan.stages[s] && plan.stages[s] == plan.stages[s - 1];
     times.push_back(known ? times.back() : least_transfer(book, plan, stage));
   }
   times.push_back(0);

@@ -16,7 +16,7 @@
 #include "sim/mix_search.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/stage_boxes.hpp"
-#include "sim/time_bound.hpp"
+#include "sim/priced_bounds.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {
@@ -113,7 +113,8 @@ class Searcher {
     progress_("enumerating", 0, 1);
     space_ = candidate_space(job_);
     result_.counts.enumerated = space_.enumerated;
-    for (const auto& [obstacle, count] : space_.obstacles) found_.reject(InfeasibleKind::shape, obstacle, count);
+    for (const auto& [obstacle, count] : space_.obstacles)
+      found_.reject(InfeasibleKind::shape, obstacle, count);
     pruning_ = job_.pruning == Pruning::always ||
                (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
     for (const WaysCase& at : space_.cases) need_prices(at);
@@ -165,8 +166,8 @@ class Searcher {
     for (std::size_t f = bounds.size(); f < at.families.size(); ++f) {
       std::vector<Setting> settings;
       for (const std::uint32_t index : at.families[f].settings) settings.push_back(space_.settings[index]);
-      bounds.push_back(bounds_.bound(at.ways, at.group_fits, space_.families[at.families[f].family].common,
-                                     settings));
+      bounds.push_back(
+          bounds_.bound(at.ways, at.group_fits, space_.families[at.families[f].family].common, settings));
     }
     return bounds;
   }
@@ -192,16 +193,17 @@ class Searcher {
     double dollars = 0;  // an hour
     for (std::size_t group = 0; group < stages.size(); ++group) {
       const NodeGroup& nodes = job_.cluster.groups[group];
-      const double used =
-          static_cast<double>(stages[group] * ways.gpus_of_stage(static_cast<int>(group))) / nodes.gpus_per_node;
+      const double used = static_cast<double>(stages[group] * ways.gpus_of_stage(static_cast<int>(group))) /
+                          nodes.gpus_per_node;
       if (used > 0 && !nodes.price) return 0;
       if (nodes.price) dollars += used * nodes.price->value();
     }
     return dollars / 3600 * (1 - 1e-9);
   }
 
-  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, for a few of those
-  // of equal tensor ways, or for those that may matter and some more; its time is that of the perfect spread.
+  // Calls visit(coarse, stages, rate of its nodes, bound) for every candidate with a shape, for a few of
+  // those of equal tensor ways, or for those that may matter and some more; its time is that of the perfect
+  // spread.
   enum class Counts { some_of_equal_ways, all, that_may_matter };
   template <class Visit>
   void for_each_bounded(Counts which, Visit visit) {
@@ -274,7 +276,7 @@ class Searcher {
       return static_cast<int>(std::floor(kStretches * std::log2(coarse.least_time)));
     };
     for_each_bounded(Counts::some_of_equal_ways, [&](Coarse coarse, const StageCounts& stages,
-                                                    const NodeRate& rate, const TimeBound& bound) {
+                                                     const NodeRate& rate, const TimeBound& bound) {
       if (beaten(stretch_of(coarse), least(coarse, rate))) return;
       coarse = in_whole_layers(coarse, stages, rate, bound);
       const int stretch = stretch_of(coarse);
@@ -434,7 +436,7 @@ class Searcher {
   bool pruning_ = false;
   std::size_t refined_count_ = 0;
   std::set<decltype(std::declval<Coarse>().place())> seeds_;  // worked off already
-  std::vector<std::vector<TimeBound>> case_bounds_;  // [case][family]
+  std::vector<std::vector<TimeBound>> case_bounds_;           // [case][family]
   std::vector<Coarse> kept_;
   StageCounts kept_counts_;  // of each group, for each of kept_
   bool counts_are_kept_ = false;

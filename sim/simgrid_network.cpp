@@ -74,23 +74,23 @@ constexpr double kNoDate = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-// A flow that has its links to itself needs no model of how links are shared: it ends after its bytes over the
-// bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. While there is
-// none, events are taken from our own queue, ahead of SimGrid's clock; SimGrid is woken for the next of them,
-// or for the start of communications.
+// A flow that has its links to itself needs no model of how links are shared: it ends after its bytes over
+// the bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. While
+// there is none, events are taken from our own queue, ahead of SimGrid's clock; SimGrid is woken for the next
+// of them, or for the start of communications.
 struct Network::Impl {
   struct Flow {
     Route route;
     BytesPerSecond bandwidth;  // of the narrowest link
     Bytes bytes;
     std::uint32_t tag = 0;
-    sg4::CommPtr comm;             // while it shares links
-    bool is_alone = false;         // has them to itself
+    sg4::CommPtr comm;              // while it shares links
+    bool is_alone = false;          // has them to itself
     std::uint32_t times_ended = 0;  // or ceased to be alone, whatever flow had this place
-    double since = 0;              // s, when `left` was true
-    double left = 0;               // B, of a flow that is not a communication
-    double payload_share = 1;      // of the bytes
-    double unrecorded = 0;         // B not yet in the recorder
+    double since = 0;               // s, when `left` was true
+    double left = 0;                // B, of a flow that is not a communication
+    double payload_share = 1;       // of the bytes
+    double unrecorded = 0;          // B not yet in the recorder
     bool is_moving = false;
   };
   // Of a link.
@@ -155,8 +155,8 @@ struct Network::Impl {
     if (recorder != nullptr && !is_sampling) start_sampling();
     flow.is_alone = enter_links(index) || is_ideal;
     if (!flow.is_alone) return waiting.push_back(index);
-    queue.add({now + (flow.bytes / flow.bandwidth).value(), TimedEvent::Kind::flow_ends, index,
-               flow.times_ended});
+    queue.add(
+        {now + (flow.bytes / flow.bandwidth).value(), TimedEvent::Kind::flow_ends, index, flow.times_ended});
   }
 
   // Returns whether nobody else is on them; else those that were alone there share them from now on.

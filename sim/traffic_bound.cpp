@@ -94,7 +94,8 @@ double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int b
   const NodeGroup& there = book.cluster().groups[static_cast<std::size_t>(to.group)];
   const BoundaryMessage message = book.boundary(plan, boundary);
   // The largest of the flows of a lane.
-  const double share = message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
+  const double share =
+      message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
   const double bytes = kWholeBytes * message.bytes.value() * share;
   const double between =
       bytes / message.efficiency.between / std::min(here.nic.bandwidth, there.nic.bandwidth).value() +

@@ -14,7 +14,7 @@
 #include "sim/plan_bound.hpp"
 #include "sim/search.hpp"
 #include "sim/stage_boxes.hpp"
-#include "sim/time_bound.hpp"
+#include "sim/priced_bounds.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/random_schedule.hpp"
 

@@ -1,0 +1,50 @@
+// Bounds on time from a price book: what layers and parts take at least.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "costmodels/price_book.hpp"
+#include "sim/time_bound.hpp"
+#include "strategies/enumerate.hpp"
+
+namespace orrery {
+
+// Seconds of one microbatch through each layer; the first has the embedding with it and the last the head.
+struct BlockTimes {
+  std::vector<double> forward, backward;
+};
+
+// Times of a part that no plan with such ways beats on a group. Prices assume that all GPUs of a node use its
+// NICs; collectives that are played have those to themselves that other stages leave alone, and are not
+// counted then.
+PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
+
+// Of the stages that such candidates have on a group.
+ShardKey shard_key(int group, const Ways&, const Setting&);
+
+// Makes bounds from a price book; keeps what several share.
+class TimeBounds {
+ public:
+  TimeBounds(const PriceBook& book, int most_stages, std::int64_t global_batch);
+  // `settings`: those that the bound is for; they differ from `common` in switches alone.
+  TimeBound bound(const Ways&, const std::vector<char>& group_fits, const Setting& common,
+                  const std::vector<Setting>& settings);
+
+ private:
+  // The shards of its groups, those that fit, and what is recomputed.
+  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, RecomputeGranularity>;
+  using BlockKey = std::pair<ShardKey, RecomputeGranularity>;
+  const BlockTimes& blocks(const ShardKey&, const Ways& of_group, Recompute);
+  const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
+
+  const PriceBook& book_;
+  int most_stages_;
+  bool layers_alike_;
+  std::int64_t global_batch_;
+  std::map<RateKey, WorkRates> rates_;
+  std::map<BlockKey, BlockTimes> blocks_;
+};
+
+}  // namespace orrery

@@ -115,7 +115,7 @@ bool IntervalModel::seen(const std::string& family) const {
 }
 
 double IntervalModel::centre(const RunKind& kind) const {
-  constexpr double kPriorGroups = 2;  // assumption: families without a bias of their own that are worth it
+  constexpr double kPriorGroups = 2;  // assumption: that there is no bias is worth two groups
   const std::vector<double> weights = shares(groups_);
   double sum = 0, count = kPriorGroups;
   for (std::size_t g = 0; g < groups_.size(); ++g) {

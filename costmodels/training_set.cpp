@@ -289,15 +289,18 @@ TrainingSets training_sets(const Profiles& profiles, const AttentionTable& table
   all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
   all.sets.push_back(transfer_set(profiles, all.left_out));
   // A table of GEMMs alone fits the GEMM models; kinds with too few rows keep their built-in models.
+  std::string few;
   for (const TrainingSet& set : all.sets) {
-    if (has_too_few_rows(set) && !set.targets.empty())
-      all.left_out["too few for " + set.name + ", which stay built in"] +=
-          static_cast<std::int64_t>(set.targets.size());
+    if (!has_too_few_rows(set) || set.targets.empty()) continue;
+    all.left_out["too few for " + set.name + ", which stay built in"] +=
+        static_cast<std::int64_t>(set.targets.size());
+    few += (few.empty() ? "" : ", ") + std::to_string(set.targets.size()) + " usable rows for " + set.name;
   }
   std::erase_if(all.sets, has_too_few_rows);
-  if (all.sets.empty())
-    throw InputError("profiles", "too few usable rows of every kind",
-                     "at least " + std::to_string(kLeastRows) + " of one that `orrery fit` can learn from");
+  if (all.sets.empty()) {
+    throw InputError("profiles", few.empty() ? "no usable row" : few,
+                     "at least " + std::to_string(kLeastRows) + " of one kind; add tables of it");
+  }
   for (auto& set : all.sets) set.options.seed = seed;
   return all;
 }

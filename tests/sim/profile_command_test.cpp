@@ -112,7 +112,7 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({"--gpu-name=H100"}, "another folder");
   refused({"--types=fp4"}, "--types fp4");
   refused({"--pause=-1"}, "0 to 60 seconds");
-  refused({"--only=everything"}, "invalid choice");
+  refused({"--only=everything"}, "--only: found 'everything'");
   refused({"--model=no-such-model"}, "no-such-model");
   refused({"--python=no-such-program"}, "no program 'no-such-program'");
   std::ofstream(folder + "/orrery_profile.csv") << "a,b\n1,2\n";

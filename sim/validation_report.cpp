@@ -12,12 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string known(double value, int digits) {
-  return std::isfinite(value) ? fixed(value, digits) : "-";
-}
-
 std::string percent(double fraction) {
-  return known(100 * fraction, 1);
+  return fixed(100 * fraction, 1);
 }
 std::string signed_percent(double fraction) {
   return (fraction > 0 ? "+" : "") + percent(fraction);
@@ -33,7 +29,7 @@ Table groups_table(const Validation& validation) {
     if (all.runs == 0) return;
     table.rows.push_back({name, std::to_string(all.runs), percent(all.errors.mean),
                           percent(all.errors.median), percent(all.errors.p90), percent(all.errors.maximum),
-                          signed_percent(all.errors.bias), known(all.spearman, 3),
+                          signed_percent(all.errors.bias), fixed(all.spearman, 3),
                           all.sets > 0 ? percent(all.mean_regret) : "-", std::to_string(all.sets)});
   };
   for (const std::string& group : groups_of(validation)) {
@@ -78,14 +74,14 @@ Table runs_table(const Validation& validation) {
                    {"GiB", Align::right},
                    {"predicted GiB", Align::right}};
   for (const ValidatedRun& run : validation.runs) {
-    const std::string range = run.high > run.low ? known(run.low, 3) + "-" + known(run.high, 3) : "";
+    const std::string range = run.high > run.low ? fixed(run.low, 3) + "-" + fixed(run.high, 3) : "";
     table.rows.push_back(
         {run.id,
-         run.measured ? known(*run.measured, 4)
+         run.measured ? fixed(*run.measured, 4)
          : run.failed ? "failed"
                       : "",
-         known(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
-         range, run.measured_memory ? known(*run.measured_memory, 1) : "", known(run.predicted_memory, 1)});
+         fixed(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
+         range, run.measured_memory ? fixed(*run.measured_memory, 1) : "", fixed(run.predicted_memory, 1)});
   }
   return table;
 }
@@ -99,14 +95,14 @@ Table coverage_table(const std::vector<Coverage>& coverage) {
                    {"its first run's interval"}};
   double inside = 0, source_out = 0, groups = 0;
   for (const Coverage& one : coverage) {
-    table.rows.push_back({one.name, std::to_string(one.runs), known(100 * one.inside, 0),
-                          known(100 * one.source_out, 0), one.band.basis});
+    table.rows.push_back({one.name, std::to_string(one.runs), fixed(100 * one.inside, 0),
+                          fixed(100 * one.source_out, 0), one.band.basis});
     inside += one.used ? one.inside : 0;
     source_out += one.used ? one.source_out : 0;
     groups += one.used;
   }
   table.rows.push_back(
-      {"mean of groups used", "", known(100 * inside / groups, 0), known(100 * source_out / groups, 0), ""});
+      {"mean of groups used", "", fixed(100 * inside / groups, 0), fixed(100 * source_out / groups, 0), ""});
   return table;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 
@@ -138,6 +139,7 @@ std::string to_text(const Table& table) {
 }
 
 std::string fixed(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
   char text[48];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   const bool is_zero = std::string_view(text).find_first_not_of("-0.") == std::string_view::npos;

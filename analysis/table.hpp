@@ -30,7 +30,7 @@ std::vector<std::string> narrow(Table&, std::size_t width, const std::vector<std
 // RFC 4180 with a header; lines end in "\n", which every reader of CSV takes, rather than "\r\n".
 std::string to_csv(const Table&);
 
-// With `digits` decimals; what rounds to zero has no sign.
+// With `digits` decimals; what rounds to zero has no sign. "-" where there is no number.
 std::string fixed(double value, int digits);
 
 // The cell as RFC 4180 writes it: quoted where it holds a comma, a quote or a line break.

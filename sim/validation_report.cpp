@@ -12,12 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string known(double value, int digits) {
-  return std::isfinite(value) ? fixed(value, digits) : "-";
-}
-
 std::string percent(double fraction) {
-  return known(100 * fraction, 1);
+  return fixed(100 * fraction, 1);
 }
 std::string signed_percent(double fraction) {
   return (fraction > 0 ? "+" : "") + percent(fraction);
@@ -33,7 +29,7 @@ Table groups_table(const Validation& validation) {
     if (all.runs == 0) return;
     table.rows.push_back({name, std::to_string(all.runs), percent(all.errors.mean),
                           percent(all.errors.median), percent(all.errors.p90), percent(all.errors.maximum),
-                          signed_percent(all.errors.bias), known(all.spearman, 3),
+                          signed_percent(all.errors.bias), fixed(all.spearman, 3),
                           all.sets > 0 ? percent(all.mean_regret) : "-", std::to_string(all.sets)});
   };
   for (const std::string& group : groups_of(validation)) {
@@ -79,14 +75,14 @@ Table runs_table(const Validation& validation) {
                    {"predicted GiB", Align::right},
                    {"figure"}};
   for (const ValidatedRun& run : validation.runs) {
-    const std::string range = run.high > run.low ? known(run.low, 3) + "-" + known(run.high, 3) : "";
+    const std::string range = run.high > run.low ? fixed(run.low, 3) + "-" + fixed(run.high, 3) : "";
     table.rows.push_back(
         {run.id,
-         run.measured ? known(*run.measured, 4)
+         run.measured ? fixed(*run.measured, 4)
          : run.failed ? "failed"
                       : "",
-         known(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
-         range, run.measured_memory ? known(*run.measured_memory, 1) : "", known(run.predicted_memory, 1),
+         fixed(run.predicted, 4), run.measured ? signed_percent(run.predicted / *run.measured - 1) : "",
+         range, run.measured_memory ? fixed(*run.measured_memory, 1) : "", fixed(run.predicted_memory, 1),
          run.measured_memory ? std::string(to_text(run.memory_figure)) : ""});
   }
   return table;
@@ -117,9 +113,9 @@ Table coverage_table(const std::vector<Coverage>& coverage) {
   table.columns.push_back({"its first run's interval"});
   const auto add = [&](const std::string& name, const std::string& runs, const IntervalQuality& group_out,
                        const IntervalQuality& source_out, const std::string& basis) {
-    table.rows.push_back({name, runs, known(100 * group_out.inside, 0), known(group_out.width, 2),
-                          known(group_out.score, 2), known(100 * source_out.inside, 0),
-                          known(source_out.width, 2), known(source_out.score, 2), basis});
+    table.rows.push_back({name, runs, fixed(100 * group_out.inside, 0), fixed(group_out.width, 2),
+                          fixed(group_out.score, 2), fixed(100 * source_out.inside, 0),
+                          fixed(source_out.width, 2), fixed(source_out.score, 2), basis});
   };
   for (const Coverage& one : coverage)
     add(one.name, std::to_string(one.runs), one.group_out, one.source_out, one.band.basis);

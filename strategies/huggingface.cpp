@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "platforms/errors.hpp"
-#include "strategies/model_limits.hpp"
 
 namespace orrery {
 namespace {
@@ -75,18 +74,6 @@ ModelSpec model_from_config(const JsonConfig& config) {
   }
   ModelSpec model = family->read(config);
   model.name = name_of(config);
-  return model;
-}
-
-ModelSpec rms_norm_frame(const JsonConfig& config) {
-  const std::string type = config.text("model_type");
-  ModelSpec model;
-  model.hidden = config.integer("hidden_size", {1, kMostHidden});
-  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
-  model.tied_embeddings =
-      config.find_boolean("tie_word_embeddings").value_or(type == "gemma" || type == "gemma2");
-  model.final_norm = NormKind::rms_norm;
   return model;
 }
 

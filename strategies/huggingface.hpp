@@ -14,9 +14,7 @@ namespace orrery {
 ModelSpec model_from_config(const JsonConfig&);
 std::vector<std::string> huggingface_model_types();
 
-// Shared by the families: all of a model with RMSNorm but its layers; then `count` layers more, reusing the
-// shape when it is there already.
-ModelSpec rms_norm_frame(const JsonConfig&);
+// Shared by the families. Appends `count` layers, reusing the shape when it is there already.
 void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 
 // The families, one file each.

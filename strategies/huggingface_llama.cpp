@@ -47,6 +47,18 @@ LayerShape llama_shape(const JsonConfig& config) {
   return shape;
 }
 
+ModelSpec llama_frame(const JsonConfig& config) {
+  const std::string type = config.text("model_type");
+  ModelSpec model;
+  model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
+  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.tied_embeddings =
+      config.find_boolean("tie_word_embeddings").value_or(type == "gemma" || type == "gemma2");
+  model.final_norm = NormKind::rms_norm;
+  return model;
+}
+
 LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
   const bool mixtral = config.text("model_type") == "mixtral";
   const std::string key = mixtral ? "num_local_experts" : "num_experts";
@@ -61,14 +73,14 @@ LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
 }  // namespace
 
 ModelSpec read_llama_like(const JsonConfig& config) {
-  ModelSpec model = rms_norm_frame(config);
+  ModelSpec model = llama_frame(config);
   append_layers(model, llama_shape(config), config.integer("num_hidden_layers", {1, kMostLayers}));
   return model;
 }
 
 // Layer i has experts when it is not in mlp_only_layers and i + 1 is a multiple of decoder_sparse_step.
 ModelSpec read_mixture(const JsonConfig& config) {
-  ModelSpec model = rms_norm_frame(config);
+  ModelSpec model = llama_frame(config);
   const LayerShape dense = llama_shape(config);
   const LayerShape sparse = with_experts(config, dense);
   const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});

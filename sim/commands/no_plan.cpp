@@ -64,14 +64,13 @@ std::string without_limits(SearchJob job, std::vector<Rule>& rules, const CostMo
 
 // The rule that dropped most, where rules dropped all that was left.
 std::string blamed_rule(const SearchSpaceCounts& counts) {
-  const auto by_rule = counts.rejected.find(InfeasibleKind::rule);
-  const bool others = counts.rejected.count(InfeasibleKind::budget) > 0 || counts.evaluated > 0;
-  if (by_rule == counts.rejected.end() || others) return "";
+  if (counts.rejected.count(InfeasibleKind::budget) > 0) return "";
   const std::pair<const std::string, std::size_t>* worst = nullptr;
   for (const auto& reason : counts.reasons) {
     if (reason.first.rfind("rule: ", 0) == 0 && (worst == nullptr || reason.second > worst->second))
       worst = &reason;
   }
+  if (worst == nullptr) return "";
   return "every plan that fits was dropped by a rule; most of them by " + worst->first.substr(6) + "\n";
 }
 

@@ -1,5 +1,7 @@
 #include "analysis/table.hpp"
 
+#include <cmath>
+
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 
@@ -46,7 +48,8 @@ TEST_CASE("CSV quotes what RFC 4180 wants quoted and nothing else") {
   CHECK(to_csv({{{"a"}, {"b,c"}}, {{"1", "x\"y"}}}) == "a,\"b,c\"\n1,\"x\"\"y\"\n");
 }
 
-TEST_CASE("a number that rounds to zero has no sign") {
+TEST_CASE("a number that rounds to zero has no sign, and what is no number is a dash") {
+  CHECK(fixed(std::nan(""), 2) == "-");
   CHECK(fixed(-0.0004, 3) == "0.000");
   CHECK(fixed(-0.0006, 3) == "-0.001");
   CHECK(fixed(-10, 0) == "-10");

@@ -98,11 +98,10 @@ CollectiveAlgorithm nccl_choice(const Collective& op) {
 
 CollectiveAlgorithm nccl_choice(const Topology& topology, const CollectiveCall& call) {
   if (call.gpus.empty()) return CollectiveAlgorithm::ring;
-  // For the other kinds it does not matter where the members are.
-  Collective anywhere;
+  if (call.kind == CollectiveKind::all_reduce) return nccl_choice(as_operator(topology, call));
+  Collective anywhere;  // where its members are does not matter
   anywhere.kind = call.kind;
-  if (call.kind != CollectiveKind::all_reduce) return nccl_choice(anywhere);
-  return nccl_choice(as_operator(topology, call));
+  return nccl_choice(anywhere);
 }
 
 Collective as_operator(const Topology& topology, const CollectiveCall& call) {

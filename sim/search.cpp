@@ -15,8 +15,8 @@
 #include "sim/layer_limits.hpp"
 #include "sim/mix_search.hpp"
 #include "sim/plan_bound.hpp"
-#include "sim/stage_boxes.hpp"
 #include "sim/priced_bounds.hpp"
+#include "sim/stage_boxes.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {

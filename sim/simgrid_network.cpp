@@ -312,9 +312,8 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   impl_->is_ideal = topology.cluster().contention == Contention::ideal;
   impl_->crossings.resize(topology.links().size());
   for (const TopologyLink& link : topology.links()) {
-    sg4::Link* made = zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte);
-    if (impl_->is_ideal) made->set_sharing_policy(sg4::Link::SharingPolicy::FATPIPE);
-    impl_->zone->add_link(made->seal());
+    if (impl_->is_ideal) break;  // nobody shares them
+    impl_->zone->add_link(zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte)->seal());
   }
   zone->seal();
 }

@@ -4,12 +4,16 @@
 #include <limits>
 
 #include "costmodels/collective_choice.hpp"
+#include "costmodels/message_sharing.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+// How often messages are timed again beside those that the pass before found on their links.
+constexpr int kSharingPasses = 4;
 
 Seconds duration(const PartTimes& part, StepKind kind) {
   switch (kind) {
@@ -48,6 +52,7 @@ struct RankState {
 };
 
 struct CollectiveState {
+  bool entered = false;     // by any member
   std::size_t missing = 0;  // members that have not entered, and collectives that run before it
   double start = 0;
   double end = kUnknown;
@@ -67,27 +72,42 @@ class Recurrence {
   Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
              const TrafficFlows& flows)
       : plan_(plan), programs_(programs), topology_(topology), flows_(flows) {
-    ranks_.resize(static_cast<std::size_t>(flows.ranks()));
-    std::size_t messages = 0;
     for (int replica = 0; replica < flows.replicas(); ++replica) {
-      first_message_.push_back(messages);
-      messages += static_cast<std::size_t>(programs.of(replica).message_count());
+      first_message_.push_back(messages_);
+      messages_ += static_cast<std::size_t>(programs.of(replica).message_count());
     }
     const int boundaries = programs.programs.front().boundaries();
     transfers_.resize(static_cast<std::size_t>(flows.replicas() * boundaries * 2));
+    uses_.resize(transfers_.size());
     for (int boundary = 0; boundary < boundaries; ++boundary) {
       for (const bool gradient : {false, true}) time_messages(boundary, gradient);
     }
-    posted_.assign(messages, kUnknown);
-    arrival_.assign(messages, kUnknown);
-    collectives_.resize(static_cast<std::size_t>(flows.instances()));
-    durations_.assign(collectives_.size(), kUnknown);
-    ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
-    calls_.resize(plan.calls.empty() ? 0 : ranks_.size());
-    call_times_.resize(calls_.size() * plan.calls.size(), kUnknown);
+    durations_.assign(static_cast<std::size_t>(flows.instances()), kUnknown);
+    const std::size_t callers = plan.calls.empty() ? 0 : static_cast<std::size_t>(flows.ranks());
+    call_times_.resize(callers * plan.calls.size(), kUnknown);
+    if (topology.cluster().contention == Contention::shared && !topology.gpus_have_own_links())
+      starts_.resize(messages_);
   }
 
+  // Of the passes that share links the one that takes least: starts that an earlier pass found too close together
+  // make the next one too slow, whose starts are then apart.
   Estimate run() {
+    Estimate result = pass();
+    for (int i = 0; i < kSharingPasses && time_beside_others(); ++i) {
+      const Estimate shared = pass();
+      if (i == 0 || shared.makespan < result.makespan) result = shared;
+    }
+    return result;
+  }
+
+ private:
+  Estimate pass() {
+    ranks_.assign(static_cast<std::size_t>(flows_.ranks()), {});
+    posted_.assign(messages_, kUnknown);
+    arrival_.assign(messages_, kUnknown);
+    collectives_.assign(durations_.size(), {});
+    ends_.assign(static_cast<std::size_t>(plan_.iterations), 0.0);
+    calls_.assign(plan_.calls.empty() ? 0 : ranks_.size(), {});
     for (int rank = 0; rank < flows_.ranks(); ++rank) {
       ready_.push_back(rank);
       while (!ready_.empty()) {
@@ -104,7 +124,74 @@ class Recurrence {
     return {Seconds(makespan), steady_iteration(ends_)};
   }
 
- private:
+  // Times every message of the last pass beside those of other boundaries that were under way then. False when
+  // none took longer for it.
+  bool time_beside_others() {
+    if (starts_.empty()) return false;
+    message_times_.resize(messages_);
+    bool longer = false;
+    std::vector<int> together;
+    for (int replica = 0; replica < flows_.replicas(); ++replica) {
+      if (first_sender(replica) < replica) continue;
+      if (plan_.replicas_drift) {
+        longer |= time_messages_of({replica});
+      } else {
+        together.push_back(replica);
+      }
+    }
+    if (!together.empty()) longer |= time_messages_of(together);
+    copy_to_replicas_in_step();
+    return longer;
+  }
+
+  // Of replicas whose messages may meet; whether any does.
+  bool time_messages_of(const std::vector<int>& replicas) {
+    std::vector<SentMessage> sent;
+    std::vector<std::size_t> indices;  // of `sent`, in starts_
+    for (const int replica : replicas) {
+      const std::size_t first = first_message_[static_cast<std::size_t>(replica)];
+      for (int id = 0; id < programs_.of(replica).message_count(); ++id) {
+        indices.push_back(first + static_cast<std::size_t>(id));
+        sent.push_back({starts_[indices.back()], static_cast<int>(transfer_index(replica, id))});
+      }
+    }
+    const std::vector<double> beside = durations_beside_others(uses_, sent);
+    constexpr double kRounding = 1e-9;
+    bool longer = false;
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      const double alone = transfers_[static_cast<std::size_t>(sent[i].kind)];
+      const bool meets = beside[i] > alone * (1 + kRounding);
+      longer |= meets;
+      message_times_[indices[i]] = meets ? beside[i] : alone;
+    }
+    return longer;
+  }
+
+  void copy_to_replicas_in_step() {
+    for (int replica = 0; replica < flows_.replicas(); ++replica) {
+      const auto from = first_message_[static_cast<std::size_t>(first_sender(replica))];
+      const auto to = first_message_[static_cast<std::size_t>(replica)];
+      if (from == to) continue;
+      const auto count = static_cast<std::ptrdiff_t>(programs_.of(replica).message_count());
+      const auto begin = message_times_.begin() + static_cast<std::ptrdiff_t>(from);
+      std::copy(begin, begin + count, message_times_.begin() + static_cast<std::ptrdiff_t>(to));
+    }
+  }
+
+  // Of those that send at the same time as a replica, itself among them.
+  int first_sender(int replica) const {
+    int first = 0;
+    while (!sends_with(replica, first)) ++first;
+    return first;
+  }
+  bool sends_with(int a, int b) const { return plan_.replicas_drift ? a == b : in_step(a, b); }
+
+  std::size_t transfer_index(int replica, MessageId id) const {
+    const Message what = programs_.of(replica).message(id);
+    return static_cast<std::size_t>((replica * programs_.of(replica).boundaries() + what.boundary) * 2 +
+                                    (what.gradient ? 1 : 0));
+  }
+
   int stage_of(int rank) const { return rank % plan_.stages(); }
   int replica_of(int rank) const { return rank / plan_.stages(); }
   const Schedule& schedule(int rank) const { return programs_.of(replica_of(rank)); }
@@ -315,20 +402,21 @@ class Recurrence {
 
   void arrive(int rank, MessageId id, double start, int waiting_stage) {
     const int replica = replica_of(rank);
-    const Message what = schedule(rank).message(id);
-    const auto transfer = static_cast<std::size_t>(
-        (replica * schedule(rank).boundaries() + what.boundary) * 2 + (what.gradient ? 1 : 0));
-    arrival_[message_index(rank, id)] = start + transfers_[transfer];
+    const std::size_t index = message_index(rank, id);
+    if (!starts_.empty()) starts_[index] = start;
+    arrival_[index] =
+        start + (message_times_.empty() ? transfers_[transfer_index(replica, id)] : message_times_[index]);
     ready_.push_back(replica * plan_.stages() + waiting_stage);
   }
 
   void enter(int rank, int id) {
     RankState& at = state(rank);
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    if (collective.start == 0 && collective.missing == 0 &&
-        durations_[static_cast<std::size_t>(id)] == kUnknown) {
+    if (!collective.entered) {
+      collective.entered = true;
       collective.missing = flows_.members(id).size();
-      durations_[static_cast<std::size_t>(id)] = time_of(id);
+      double& duration = durations_[static_cast<std::size_t>(id)];
+      if (duration == kUnknown) duration = time_of(id);
     }
     if (at.last_collective >= 0) {
       CollectiveState& before = collectives_[static_cast<std::size_t>(at.last_collective)];
@@ -364,11 +452,16 @@ class Recurrence {
   void time_messages(int boundary, bool gradient) {
     const int boundaries = programs_.programs.front().boundaries();
     for (int first = 0; first < flows_.replicas(); ++first) {
-      const std::vector<int> replicas = in_step_with(first);
-      if (replicas.front() < first) continue;
+      if (first_sender(first) < first) continue;
+      std::vector<int> replicas;
+      for (int other = first; other < flows_.replicas(); ++other) {
+        if (sends_with(first, other)) replicas.push_back(other);
+      }
       std::vector<const std::vector<Flow>*> sets;
       for (const int replica : replicas) sets.push_back(&flows_.message(replica, boundary, gradient));
       const std::vector<Seconds> times = each_together(topology_, sets);
+      const int kind = (first * boundaries + boundary) * 2 + (gradient ? 1 : 0);
+      uses_[static_cast<std::size_t>(kind)] = uses_of(topology_, sets);
       for (std::size_t i = 0; i < replicas.size(); ++i) {
         transfers_[static_cast<std::size_t>((replicas[i] * boundaries + boundary) * 2 + (gradient ? 1 : 0))] =
             times[i].value();
@@ -430,7 +523,11 @@ class Recurrence {
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<double>
       transfers_;  // [(replica * boundaries + boundary) * 2 + gradient], s: rails differ by way
+  std::vector<std::vector<LinkUse>> uses_;  // likewise, of the first of replicas in step with all of them
+  std::size_t messages_ = 0;
   std::vector<double> posted_, arrival_;  // [message], s
+  std::vector<double> starts_;            // [message], s; empty where every GPU has its own links
+  std::vector<double> message_times_;     // [message], s; empty before any met another
   std::vector<CollectiveState> collectives_;
   std::vector<double> durations_;   // [collective], s
   std::vector<CallState> calls_;    // [leader]

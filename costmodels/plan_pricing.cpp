@@ -14,6 +14,7 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   const StageDevices& to = strategy.stages[static_cast<std::size_t>(strategy.rank_of_part(boundary + 1))];
   BoundaryMessage message;
   message.in_shards = precision_.stack.scatter_gather || strategy.sequence_parallel;
+  message.whole_gradients = precision_.stack.whole_gradient_messages && !strategy.sequence_parallel;
   message.bytes = boundary_message(model_, strategy, before.first + before.count - 1);
   if (precision_.stack.scatter_gather && !strategy.sequence_parallel) {
     message.bytes = message.bytes / from.tensor;

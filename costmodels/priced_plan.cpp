@@ -109,7 +109,9 @@ std::vector<LaneMessage> overlaps_of_lanes(const PricedPlan& plan, int first_sta
 std::vector<LaneMessage> lane_messages(const PricedPlan& plan, int boundary, bool gradient) {
   const int before = plan.rank_of_part(boundary), after = plan.rank_of_part(boundary + 1);
   std::vector<LaneMessage> messages;
-  if (plan.boundaries[static_cast<std::size_t>(boundary)].in_shards) {
+  const BoundaryMessage& kind = plan.boundaries[static_cast<std::size_t>(boundary)];
+  const bool whole_again = kind.in_shards && kind.whole_gradients && gradient;
+  if (kind.in_shards && !whole_again) {
     messages = overlaps_of_lanes(plan, before, after);
     for (LaneMessage& message : messages) {
       if (gradient) std::swap(message.from, message.to);
@@ -120,7 +122,7 @@ std::vector<LaneMessage> lane_messages(const PricedPlan& plan, int boundary, boo
   const int receivers = tensor_ways(plan, gradient ? before : after);
   for (int lane = 0; lane < plan.context * receivers; ++lane) {
     const int tensor_rank = lane % receivers * senders / receivers;
-    messages.push_back({lane / receivers * senders + tensor_rank, lane, 1});
+    messages.push_back({lane / receivers * senders + tensor_rank, lane, whole_again ? double(receivers) : 1.0});
   }
   return messages;
 }

@@ -57,6 +57,7 @@ struct BoundaryMessage {
   TransferEfficiency efficiency;
   // Each lane has its share of the message (sequence parallelism, scatter and gather), not all of it.
   bool in_shards = false;
+  bool whole_gradients = false;  // `in_shards` holds for activations alone
 };
 
 // What one lane sends to a lane of the next stage, or of the stage before: `share` of BoundaryMessage::bytes.
@@ -119,6 +120,8 @@ struct PricedPlan {
   // A factor on the durations of each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<double> slowness;
   int slow_from = 0;
+  // Replicas are not in step: messages of one never meet those of another. Of estimates; a replay plays noise.
+  bool replicas_drift = false;
   // Log-normal noise of every duration: deviation of its logarithm, and what draws it.
   double jitter = 0.0;
   std::uint64_t seed = 1;

@@ -118,6 +118,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "context_exchange",
                   "repeated_keys",
                   "scatter_gather",
+                  "whole_gradient_messages",
                   "embedding_counts",
                   "flash_attention",
                   "sequence_parallel",
@@ -199,6 +200,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
   read_switch(map, "scatter_gather", stack.scatter_gather);
+  read_switch(map, "whole_gradient_messages", stack.whole_gradient_messages);
   read_switch(map, "embedding_counts", stack.embedding_counts);
   read_switch(map, "flash_attention", stack.flash_attention);
   read_switch(map, "sequence_parallel", stack.sequence_parallel);

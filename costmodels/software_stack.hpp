@@ -141,6 +141,7 @@ struct SoftwareStack {
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks
+  bool whole_gradient_messages = false;  // but not on the way back
   bool embedding_counts = false;      // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.
   bool flash_attention = true;

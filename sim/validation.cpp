@@ -90,7 +90,7 @@ MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
   MemoryVerdict worst = MemoryVerdict::fits;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const Bytes card = group_of_stage(cluster, strategy, stage).gpu.memory;
-    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)].total(), card));
+    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)], card));
   }
   return worst;
 }
@@ -114,11 +114,22 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   plan.assumptions.emplace_back("recomputation: as little as makes it fit");
 }
 
-Seconds iteration_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
+// The least and the most it can be. Replicas that share network cards are in lockstep on paper only: of n flows
+// that share a card evenly, one that starts before the others is done (n - 1) times as long before them. With
+// 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48 s, with 1 % 1.41;
+// in lockstep 1.62, without the other replicas' messages 1.32 s.
+std::vector<Seconds> iterations_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
   const Topology topology(mapped.plan.cluster, strategy.nodes);
-  const PricedPlan priced = mapped.book->price(strategy, topology);
-  if (replayed) return run_replay(priced, topology, {0, Folding::on}).iteration;
-  return estimate_iteration(priced, make_programs(priced), topology);
+  PricedPlan priced = mapped.book->price(strategy, topology);
+  if (replayed) return {run_replay(priced, topology, {0, Folding::on}).iteration};
+  const PlanPrograms programs = make_programs(priced);
+  std::vector<Seconds> seconds{estimate_iteration(priced, programs, topology)};
+  const NodeGroup& group = mapped.plan.cluster.groups.front();
+  if (group.nics_per_node < group.gpus_per_node && strategy.data > 1 && strategy.pipeline > 1) {
+    priced.replicas_drift = true;
+    seconds.push_back(estimate_iteration(priced, programs, topology));
+  }
+  return seconds;
 }
 
 // Which of the three figures a row holds: as it says, or as its program's reports do.
@@ -196,9 +207,11 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
   result.measured_memory = run.number("peak_mem_gb");
   for (const ParallelStrategy& strategy : mapped.plan.strategies) {
-    const double seconds = iteration_of(mapped, strategy, replayed).value();
-    result.low = result.low > 0 ? std::min(result.low, seconds) : seconds;
-    result.high = std::max(result.high, seconds);
+    for (const Seconds time : iterations_of(mapped, strategy, replayed)) {
+      const double seconds = time.value();
+      result.low = result.low > 0 ? std::min(result.low, seconds) : seconds;
+      result.high = std::max(result.high, seconds);
+    }
   }
   result.predicted = std::sqrt(result.low * result.high);
   judge_memory(mapped, result);

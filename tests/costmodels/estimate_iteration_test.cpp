@@ -95,6 +95,17 @@ TEST_CASE("replicas that differ in their links are played each on its own") {
   CHECK(estimate_iteration(plan, programs, topology).value() == Approx(15e-3 + 4 * inside).epsilon(1e-12));
 }
 
+TEST_CASE("replicas in step share a card, replicas that drift do not meet on it") {
+  PricedPlan plan = plan_of(2, 4, 2);
+  plan.gpus = {{0}, {2}, {1}, {3}};
+  const Topology topology = test::flat_topology({.nodes = 2, .gpus_per_node = 2, .nics_per_node = 1});
+  const PlanPrograms programs = make_programs(plan);
+  const double both = 2 * 16.0 / (50 * 1024) + 2e-6;
+  CHECK(estimate_iteration(plan, programs, topology).value() == Approx(15e-3 + 4 * both).epsilon(1e-12));
+  plan.replicas_drift = true;
+  CHECK(estimate_iteration(plan, programs, topology).value() == Approx(15e-3 + 4 * kMessage).epsilon(1e-12));
+}
+
 TEST_CASE("a program that waits for itself is our mistake, not a time") {
   PricedPlan plan = plan_of(2, 1, 1);
   PlanPrograms programs = make_programs(plan);

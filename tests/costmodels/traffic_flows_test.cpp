@@ -212,6 +212,16 @@ TEST_CASE("shards go where they are needed, whatever the tensor ways of the two 
         std::vector<std::string>{"4-8: 40", "4-9: 20", "5-9: 20", "5-10: 40"});
 }
 
+TEST_CASE("activations in shards may come back as whole gradients, one to every lane") {
+  PricedPlan plan = unequal_plan();
+  for (BoundaryMessage& boundary : plan.boundaries) boundary.in_shards = boundary.whole_gradients = true;
+  const Case c(plan);
+  CHECK(sent(c.flows.message(0, 0, false)) ==
+        std::vector<std::string>{"0-4: 60", "1-4: 60", "2-5: 60", "3-5: 60"});
+  CHECK(sent(c.flows.message(0, 0, true)) ==
+        std::vector<std::string>{"4-0: 240", "4-1: 240", "5-2: 240", "5-3: 240"});
+}
+
 TEST_CASE("a hop that leaves the folded replicas ends where one enters them") {
   PricedPlan plan = full_plan(1, 4, 1, 8);  // replica r is node r
   plan.algorithm = CollectiveAlgorithm::ring;

@@ -49,6 +49,32 @@ test::PlayedTimes milliseconds_of(const PricedPlan& plan) {
 
 }  // namespace
 
+TEST_CASE("messages of neighbouring boundaries that meet on a card are estimated nearly as they are replayed") {
+  // Four stages on two nodes by turns: forward of the first boundary and gradient of the second leave by one card.
+  NodeGroup group;
+  group.name = "g";
+  group.gpus_per_node = 2;
+  group.nics_per_node = 1;
+  group.count = {2, 2};
+  group.nic = {gigabytes_per_second(1), Seconds(0)};
+  group.gpu_link = {gigabytes_per_second(100), Seconds(0)};
+  ClusterSpec cluster;
+  cluster.groups = {group};
+  const Topology topology(cluster, {2});
+  PricedPlan plan;
+  PartTimes part;
+  part.forward = milliseconds(1);
+  part.backward = milliseconds(2);
+  plan.parts.assign(4, part);
+  plan.boundaries.assign(3, {Bytes(1e6), {}});  // 1 ms alone
+  plan.gpus = {{0}, {2}, {1}, {3}};
+  for (const TransferMode mode : {TransferMode::eager, TransferMode::blocking}) {
+    plan.schedule = {ScheduleKind::one_f_one_b, mode, 4, 1, 16};
+    CHECK(test::estimated(plan, topology).makespan ==
+          Approx(test::replayed(plan, topology).makespan).epsilon(0.03));
+  }
+}
+
 // Backward in two pieces of 2 ms; the first bucket is on its way for 1 ms, the second for 1 ms after the
 // second piece.
 TEST_CASE("a bucket hides under what is left of the last backward") {

@@ -409,7 +409,8 @@ int folding_period(const PricedPlan& plan, const Topology& topology) {
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
   const int tensor = tensor_ways(plan, 0);
-  const bool is_apart = all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor);
+  const bool joined = plan.expert_lanes > 1 && plays_group(plan, RankGroup::expert);
+  const bool is_apart = all_stages_alike(plan) && !plays_group(plan, RankGroup::tensor) && !joined;
   if (!all_stages_alike(plan) || (tensor > 1 && !(is_apart && tensor_ranks_alike(plan, topology)))) {
     return count_up(static_cast<int>(most_lanes(plan)));
   }

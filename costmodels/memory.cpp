@@ -122,7 +122,7 @@ double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& 
 double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
   if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
   const double copies = static_cast<double>(strategy.data) * strategy.context;
-  const double expert_copies = std::max(1.0, copies / strategy.expert);
+  const double expert_copies = std::max(1.0, copies / strategy.replicas_sharing_experts());
   return parameters.dense / copies + parameters.expert / expert_copies;
 }
 
@@ -181,7 +181,7 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    double dropped = selective ? one.scores : 0.0;
+    double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
     if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
     }
@@ -254,7 +254,7 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
   }
   double elements = 0.0, user_buffers = 0.0;
   if (split.sequence_parallel && split.tensor > 1) {
-    if (strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
+    if (user_buffers_take(strategy.type) && strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
       user_buffers = user_buffer_bytes(strategy.type) * gathered;
     else
       elements += 4 * gathered;

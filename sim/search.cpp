@@ -198,7 +198,8 @@ class Searcher {
       book_.need_rings(group, tensor, members, at.ways.expert);
       // Experts of each tensor rank's own are shared by fewer replicas.
       const auto& choices = job_.space.expert_tensor;
-      const bool own = std::any_of(choices.begin(), choices.end(), [](const auto& ways) { return ways == 1; });
+      const bool own =
+          std::any_of(choices.begin(), choices.end(), [](const auto& ways) { return ways == 1; });
       if (own && at.ways.expert % tensor == 0)
         book_.need_rings(group, tensor, members, at.ways.expert / tensor);
       if (job_.may_reorder())

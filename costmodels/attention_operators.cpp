@@ -35,17 +35,20 @@ void add_latent_projections(BlockBuilder& block, const Layer& layer) {
   const bool narrow_queries = latent.query_rank > 0;
   const std::int64_t own = local.owned_tokens;
   if (narrow_queries)
-    block.linear({.m = own, .n = latent.query_rank, .k = shape.hidden, .type = type}, InputCast::fused);
+    block.linear({.m = own, .n = latent.query_rank, .k = shape.hidden, .type = type},
+                 InputCast::ungathered_after_norm);
   block.linear({.m = own, .n = latent.kv_rank + latent.rope_dim, .k = shape.hidden, .type = type},
-               InputCast::fused);
+               InputCast::ungathered_after_norm);
+  block.enter(RecomputeModule::mla_up_proj);  // until rope
   add(block, MemoryKernel::norm, count(own, latent.query_rank), kNorm);
   add(block, MemoryKernel::norm, count(own, latent.kv_rank), kNorm);
   const std::int64_t query_input = narrow_queries ? latent.query_rank : shape.hidden;
   block.enter_tensor_region(count(local.tokens, query_input + latent.kv_rank + latent.rope_dim),
                             TensorInput::of_matrix);
-  block.linear({.m = local.tokens, .n = local.query_width, .k = query_input, .type = type}, InputCast::fused);
+  block.linear({.m = local.tokens, .n = local.query_width, .k = query_input, .type = type},
+               InputCast::after_norm);
   block.linear({.m = local.tokens, .n = latent_up_width(shape, local), .k = latent.kv_rank, .type = type},
-               InputCast::fused);
+               InputCast::after_norm);
 }
 }  // namespace
 
@@ -58,17 +61,19 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   } else {
     block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     block.linear({.m = local.tokens, .n = local.qkv_width(), .k = shape.hidden, .type = type},
-                 InputCast::fused);
+                 InputCast::after_norm);
   }
   const double qkv_elements = count(local.tokens, local.qkv_width());
   if (has_qkv_bias(shape)) add(block, MemoryKernel::residual, qkv_elements, kBias);
   if (shape.qk_norm)
     add(block, MemoryKernel::norm, count(local.tokens, local.query_width + local.key_width), kNorm);
   if (shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
+  block.enter(RecomputeModule::core_attn);
   block.attention(attention_core(layer, causal));
   block.context_exchange(local);
+  block.enter(std::nullopt);
   block.linear({.m = local.tokens, .n = shape.hidden, .k = local.output_width, .type = type},
-               InputCast::separate);
+               InputCast::separate, InputCast::own_tokens);
 }
 
 }  // namespace orrery

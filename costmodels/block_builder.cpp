@@ -3,7 +3,42 @@
 #include <algorithm>
 #include <cmath>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
+
+namespace {
+
+// What a cast moves of an element, next to nothing of which are the scales of blocks (1 B for 16 or 32).
+// Written by rows and by columns. Delayed: Transformer Engine's cast_transpose. Tensorwise: read once more
+// for the largest element, unless the norm found it (normalization.cpp, FUSED_NORM_AMAX_FP8). NVFP4: read
+// once more for the largest element of its rows and of its columns' Hadamard transform
+// (nvte_hadamard_transform_amax).
+double cast_bytes(DataType type, InputCast cast, Fp8Recipe recipe) {
+  if (type == DataType::fp4) return 2.0 + 2.0 + 2 * (0.5 + 1.0 / 16);
+  const bool normed = cast == InputCast::after_norm || cast == InputCast::ungathered_after_norm;
+  switch (recipe) {
+    case Fp8Recipe::delayed:
+      return normed ? 0.0 : 2.0 + 2.0;
+    case Fp8Recipe::tensorwise:
+      return normed ? 2.0 + 2.0 : 2.0 + 2.0 + 2.0;
+    case Fp8Recipe::mxfp8:
+      return 2.0 + 2 * (1.0 + 1.0 / 32);
+  }
+  ORRERY_ENSURE(false);
+}
+
+// Kernels that scale blocks reach 0.61 of B300's bandwidth (Transformer Engine's GEMM profiling tutorial as
+// in platforms/catalog/gpus.yaml: with its casts a layer takes 1.82 ms more in MXFP8 and 2.69 ms in NVFP4,
+// least squares over forward, input and weight gradients 0.82 and 1.05 ps an element of activations), where
+// a copy is taken to reach 0.75.
+constexpr double kBlockScaling = 0.75 / 0.61;
+
+bool scales_blocks(DataType type, Fp8Recipe recipe) {
+  return type == DataType::fp4 || recipe == Fp8Recipe::mxfp8;
+}
+
+}  // namespace
 
 BlockBuilder::BlockBuilder(const Sharding& sharding)
     : sharding_(sharding), element_(stored_bytes(sharding.type)) {}
@@ -15,6 +50,15 @@ void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) 
       kernel == MemoryKernel::norm ? stack.norm.value_or(stack.elementwise) : stack.elementwise;
   const auto direction = &pass == &out_.backward ? Direction::backward : Direction::forward;
   pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), fusion, direction});
+}
+
+void BlockBuilder::cast(PassOperators& pass, InputCast cast, DataType type, double elements) const {
+  if (cast == InputCast::none || outside_fp8(type) == type) return;
+  const Fp8Recipe recipe = sharding_.stack.fp8_recipe;
+  const bool own = cast == InputCast::after_norm || cast == InputCast::own_tokens;
+  if (own && sharding_.sequence_parallel) elements /= sharding_.tensor;
+  push(pass, MemoryKernel::copy,
+       cast_bytes(type, cast, recipe) * (scales_blocks(type, recipe) ? kBlockScaling : 1.0) * elements);
 }
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
@@ -31,22 +75,10 @@ void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, d
   pass.places.push_back({group.kind, pass.compute.size(), group.beside});
 }
 
-void BlockBuilder::linear(const Gemm& forward, InputCast cast, InputCast gradient_cast) {
+void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast gradient_cast) {
   const Gemm& f = forward;
-  const double batch = static_cast<double>(f.batch);
-  // An fp8 cast reads 2 bytes and writes the value and its transpose (Transformer Engine's cast_transpose).
-  // NVFP4 is scaled by the largest element of the whole tensor, so that each is read twice, and by no kernel
-  // before it (arXiv 2509.25149, section 2 and appendix B).
-  const bool fp4 = f.type == DataType::fp4;
-  const double cast_bytes = (fp4 ? 4.0 : 2.0) + 2 * size_of(f.type).value();
-  if (fp4 || f.type == DataType::fp8) {
-    if (fp4 || cast == InputCast::separate) {
-      push(out_.forward, MemoryKernel::copy, cast_bytes * batch * static_cast<double>(f.m * f.k));
-    }
-    if (gradient_cast == InputCast::separate) {
-      push(out_.backward, MemoryKernel::copy, cast_bytes * batch * static_cast<double>(f.m * f.n));
-    }
-  }
+  cast(out_.forward, input_cast, f.type, static_cast<double>(f.batch * f.m * f.k));
+  cast(out_.backward, gradient_cast, f.type, static_cast<double>(f.batch * f.m * f.n));
   out_.forward.compute.push_back(f);
   const Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
   const Gemm weights{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
@@ -85,7 +117,6 @@ void BlockBuilder::attention(const Attention& forward) {
   Attention backward = forward;
   backward.direction = Direction::backward;
   out_.forward.compute.push_back(forward);
-  out_.attention_core.push_back(forward);
   out_.backward.compute.push_back(backward);
 }
 
@@ -126,7 +157,6 @@ void BlockBuilder::ring_exchange(double key_value_elements, double query_element
   // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
   const double merged = 10.0 * (ranks - 1) * query_elements;
   push(out_.forward, MemoryKernel::copy, merged);
-  out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
 }
 
 // Counted in torch/distributed/tensor/experimental/_attention.py, whose causal steps are equally long.
@@ -147,7 +177,6 @@ void BlockBuilder::gathered_exchange(double key_value_elements, double query_ele
   constexpr double kCast = 6.0;  // of the first output to fp32, and of the merged one back
   const double merged = (kMerge * (ranks - 1) + 2 * kCast) * query_elements;
   push(out_.forward, MemoryKernel::copy, merged);
-  out_.attention_core.push_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(merged)});
   // Each step adds gradients in 16 bits to fp32 sums (10), copies those of keys and values together (8), and
   // where it touched half of them copies all (8).
   constexpr double kQueryGradient = 10.0 * 0.75 + 8.0 / 2, kKeyGradient = 10.0 * 0.75 + 8.0 + 8.0 / 2;
@@ -180,7 +209,9 @@ void BlockBuilder::leave_tensor_region(double elements) {
 }
 
 void BlockBuilder::expert_exchange(double elements, double copies) {
-  const Group group{RankGroup::expert, sharding_.expert, sharding_.tensor * sharding_.context};
+  // Neighbours stand side by side where expert ways go over the tensor ranks first.
+  const int stride = splits_experts(sharding_) ? sharding_.tensor * sharding_.context : 1;
+  const Group group{RankGroup::expert, sharding_.expert, stride};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
   if (sharding_.stack.experts.deduplicated) {
     // Nodes, or in one node GPUs, that a token's copies reach, were experts drawn at random, over copies.
@@ -198,6 +229,20 @@ void BlockBuilder::begin_experts(std::int64_t count) {
 
 void BlockBuilder::end_experts() {
   for (PassOperators* pass : {&out_.forward, &out_.backward}) pass->experts.end = pass->compute.size();
+}
+
+std::optional<RecomputeModule> BlockBuilder::enter(std::optional<RecomputeModule> module) {
+  const std::size_t compute = out_.forward.compute.size(), calls = out_.forward.communication.size();
+  std::optional<RecomputeModule> before;
+  if (open_module_) {
+    before = open_module_->module;
+    open_module_->end = compute;
+    open_module_->end_call = calls;
+    out_.modules.push_back(*open_module_);
+  }
+  open_module_.reset();
+  if (module) open_module_ = ModuleSection{*module, compute, compute, calls, calls};
+  return before;
 }
 
 void BlockBuilder::accumulate_gradients(double parameters) {

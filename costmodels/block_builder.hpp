@@ -7,9 +7,11 @@
 
 namespace orrery {
 
-// Whether the kernel before a GEMM already writes its input in fp8, and whether the one before it in the
-// backward writes the gradient of its output so.
-enum class InputCast { fused, separate };
+// Who casts what a GEMM multiplies to 8 or 4 bits: its input, and in the backward the gradient of its output.
+// The norm before it, where the recipe lets it, or a kernel of its own; both on a rank's own tokens, before
+// the tensor group gathers them, or of tokens that are not gathered. A kernel of its own on all tokens, or on
+// the rank's own. None: the GEMM before it writes 8 bits.
+enum class InputCast { after_norm, ungathered_after_norm, separate, own_tokens, none };
 // Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
 // the weights, or tokens on their way to experts.
 enum class TensorInput { of_matrix, of_experts };
@@ -22,7 +24,7 @@ class BlockBuilder {
   explicit BlockBuilder(const Sharding& sharding);
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
-  void linear(const Gemm& forward, InputCast cast, InputCast gradient_cast = InputCast::separate);
+  void linear(const Gemm& forward, InputCast input_cast, InputCast gradient_cast = InputCast::separate);
   // A product of two activations: backward the gradients of both, in the type of the product.
   void product(const Gemm& forward, Recomputed recomputed);
   // Bytes for each element of 16 bits; other types are scaled.
@@ -40,6 +42,8 @@ class BlockBuilder {
   // What is added between the two is launched for each of `count` experts.
   void begin_experts(std::int64_t count);
   void end_experts();
+  // What is added to the forward from here on belongs to this module, or to none. Returns the one before.
+  std::optional<RecomputeModule> enter(std::optional<RecomputeModule>);
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);
 
@@ -49,7 +53,10 @@ class BlockBuilder {
   // A forward-only all-reduce over the tensor group.
   void reduce_statistic(double bytes);
 
-  [[nodiscard]] BlockOperators take() { return std::move(out_); }
+  [[nodiscard]] BlockOperators take() {
+    enter(std::nullopt);
+    return std::move(out_);
+  }
 
  private:
   // `stride`: distance between neighbours of the group in rank order. `beside`: see CallPlace.
@@ -60,6 +67,7 @@ class BlockBuilder {
     double beside = 0.0;
   };
   void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
+  void cast(PassOperators& pass, InputCast, DataType, double elements) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
   // Elements of one rank's keys and values, and of its queries.
   void ring_exchange(double key_value_elements, double query_elements);
@@ -77,6 +85,7 @@ class BlockBuilder {
   double element_;  // bytes
   BlockOperators out_;
   std::optional<AsyncGradient> async_gradient_;
+  std::optional<ModuleSection> open_module_;
 };
 
 }  // namespace orrery

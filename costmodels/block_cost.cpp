@@ -27,8 +27,17 @@ BlockCost& BlockCost::operator+=(const BlockCost& other) {
   forward += other.forward;
   backward += other.backward;
   weight_gradient += other.weight_gradient;
-  attention_core += other.attention_core;
+  for (std::size_t i = 0; i < modules.size(); ++i) modules[i] += other.modules[i];
   return *this;
+}
+
+PassCost repeated_between(const BlockCost& before, const BlockCost& after, const RecomputeModules& modules) {
+  PassCost sum;
+  for (const RecomputeModule module : kRecomputeModules) {
+    if (!modules.repeats(module)) continue;
+    sum += after.modules[index_of(module)] - before.modules[index_of(module)];
+  }
+  return sum;
 }
 
 BlockCost scaled(BlockCost block, double forward, double backward) {
@@ -37,7 +46,7 @@ BlockCost scaled(BlockCost block, double forward, double backward) {
     pass.communication *= factor;
   };
   scale(block.forward, forward);
-  scale(block.attention_core, forward);
+  for (PassCost& module : block.modules) scale(module, forward);
   scale(block.backward, backward);
   scale(block.weight_gradient, backward);
   return block;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "platforms/units.hpp"
+#include "strategies/recompute.hpp"
 
 namespace orrery {
 
@@ -24,10 +25,12 @@ struct BlockCost {
   // Of `backward`, what a schedule that splits it runs apart; its communication is what is hidden under it,
   // which such a schedule exposes.
   PassCost weight_gradient;
-  PassCost attention_core;  // repeated by selective recomputation
+  OfModules<PassCost> modules = {};  // of the forward, what selective recomputation of each repeats
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };
+// What recomputing these modules adds to the backward of what lies between two sums of layers.
+PassCost repeated_between(const BlockCost& before, const BlockCost& after, const RecomputeModules&);
 // The same work in other times.
 BlockCost scaled(BlockCost, double forward, double backward);
 

@@ -66,7 +66,9 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
   const int tensor = count / plan.context;
   const int first = replica / plan.expert * plan.expert;
   const bool over_tensor = kind == RankGroup::tensor;
-  const int groups = over_tensor ? plan.context : kind == RankGroup::context ? tensor : count;
+  const int groups = over_tensor                  ? plan.context
+                     : kind == RankGroup::context ? tensor
+                                                  : count / plan.expert_lanes;
   std::vector<std::vector<int>> members(index(groups));
   for (int lane = 0; lane < count; ++lane) {
     switch (kind) {
@@ -77,11 +79,13 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
         members[index(lane % tensor)].push_back(lanes[index(lane)]);
         break;
       case RankGroup::expert:
-        for (int other = first; other < first + plan.expert; ++other) {
-          members[index(lane)].push_back(plan.lanes(other, stage)[index(lane)]);
-        }
         break;
     }
+  }
+  if (kind != RankGroup::expert) return members;
+  for (int other = first; other < first + plan.expert; ++other) {
+    for (int lane = 0; lane < count; ++lane)
+      members[index(lane / plan.expert_lanes)].push_back(plan.lanes(other, stage)[index(lane)]);
   }
   return members;
 }
@@ -95,7 +99,7 @@ int group_size(const PricedPlan& plan, int stage, RankGroup kind) {
     case RankGroup::expert:
       break;
   }
-  return plan.expert;
+  return plan.expert * plan.expert_lanes;
 }
 
 bool can_contend(const Topology& topology, const std::vector<int>& members) {

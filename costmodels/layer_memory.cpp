@@ -11,6 +11,14 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
 }
 
+// Outputs of what activates in the experts, and all that the expert which every token visits keeps.
+double expert_activation(const LocalLayer& local, double element) {
+  return element * static_cast<double>(local.routed_tokens * local.experts * local.ffn);
+}
+double shared_expert(const LocalLayer& local, double element) {
+  return element * static_cast<double>(local.tokens * (local.shared_up_width + local.shared_ffn));
+}
+
 // What the MLP keeps between its norm's output and its result.
 double mlp_activations(const LayerShape& shape, const LocalLayer& local, double element) {
   const auto tokens = static_cast<double>(local.tokens);
@@ -21,8 +29,7 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, double 
       element * routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
   // What is projected down before the experts, and what they give before it is projected up.
   bytes += 2 * element * static_cast<double>(local.owned_tokens * shape.expert_hidden);
-  bytes += element * tokens * static_cast<double>(local.shared_up_width + local.shared_ffn);
-  return bytes;
+  return bytes + shared_expert(local, element);
 }
 
 // Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
@@ -55,10 +62,43 @@ double mixer_matrices(const LayerShape& shape, const LocalLayer& local) {
   return static_cast<double>(elements);
 }
 
+// Each keeps its input; norms, activations and projections up whose output is discarded are made again before
+// the matrix or the attention behind them (Megatron-LM core/tensor_parallel/random.py,
+// CheckpointWithoutOutput).
+void set_modules(LayerActivations& bytes, const LayerShape& shape, const LocalLayer& local, DataType type) {
+  const double element = stored_bytes(type);
+  const auto drop = [&](RecomputeModule module) -> double& { return bytes.modules[index_of(module)]; };
+  drop(RecomputeModule::core_attn) = bytes.scores;
+  const bool latent = shape.latent.kv_rank > 0, experts = shape.experts > 1;
+  // Of GEMM inputs that are kept in 8 or 4 bits no more than that is dropped.
+  const double kept = outside_fp8(type) == type ? element : size_of(type).value();
+  drop(RecomputeModule::layernorm) =
+      kept * ((latent ? 1 : 0) + (experts ? 1 : 0)) * static_cast<double>(local.owned_tokens * shape.hidden);
+  if (latent)
+    drop(RecomputeModule::mla_up_proj) = element * static_cast<double>(local.tokens * local.qkv_width());
+  if (!shape.has_mlp()) return;
+  const double mlp = mlp_activations(shape, local, element);
+  if (!experts) {
+    drop(RecomputeModule::mlp) = mlp - (element - kept) * static_cast<double>(local.tokens * local.ffn);
+    return;
+  }
+  drop(RecomputeModule::moe) = mlp;
+  drop(RecomputeModule::moe_act) = expert_activation(local, element);
+  drop(RecomputeModule::shared_experts) = shared_expert(local, element);
+}
+
 }  // namespace
+
+double dropped_by(const LayerActivations& bytes, const RecomputeModules& modules) {
+  double sum = 0.0;
+  for (const RecomputeModule module : kRecomputeModules)
+    if (modules.repeats(module)) sum += bytes.modules[index_of(module)];
+  return sum;
+}
 
 LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& local,
                                    const ParallelStrategy& strategy) {
+  const DataType type = shape.sixteen_bit ? outside_fp8(strategy.type) : strategy.type;
   const double element = stored_bytes(strategy.type);
   const double hidden = static_cast<double>(local.owned_tokens * shape.hidden);
   const auto tokens = static_cast<double>(local.tokens);
@@ -77,10 +117,10 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
   if (logits > 0)
     bytes.rest += 2 * element * hidden + kLogitKept * element / 2 * tokens * static_cast<double>(logits);
-  if (outside_fp8(strategy.type) != strategy.type) {
+  if (outside_fp8(type) != type) {
     // Transformer Engine keeps inputs of GEMMs in 8 or 4 bits: outputs of norms and of the activation
     // function.
-    const double saved = element - size_of(strategy.type).value();
+    const double saved = element - size_of(type).value();
     bytes.rest -= saved * shape.norms * hidden;
     if (shape.experts == 1) bytes.rest -= saved * tokens * static_cast<double>(local.ffn);
   }
@@ -88,6 +128,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
       element * tokens * static_cast<double>(local.output_width) +
       element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
   bytes.scores = attention_scores(shape, local, strategy);
+  set_modules(bytes, shape, local, type);
   return bytes;
 }
 

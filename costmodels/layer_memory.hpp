@@ -14,13 +14,17 @@ inline constexpr double kLogitKept = 6.0;
 struct LayerActivations {
   double input = 0.0;  // of the layer, all that full recomputation keeps
   double rest = 0.0;
-  double scores = 0.0;  // softmax and dropout of unfused attention, which selective recomputation drops
+  double scores = 0.0;          // softmax and dropout of unfused attention
   double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
                                 // second GEMM's output
+  // What selective recomputation of each module drops: the scores, or of `rest`.
+  OfModules<double> modules = {};
   [[nodiscard]] double all() const { return input + rest + scores; }
 };
 
 LayerActivations layer_activations(const LayerShape&, const LocalLayer&, const ParallelStrategy&);
+
+double dropped_by(const LayerActivations&, const RecomputeModules&);
 
 // What the weight gradients of one layer need: the inputs and the output gradients of its matrices,
 // of `element` bytes.

@@ -50,7 +50,7 @@ void add_prediction(BlockBuilder& block, const Layer& layer, std::int64_t vocabu
   block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   block.linear(
       {.m = layer.local.tokens, .n = logits, .k = layer.shape.hidden, .type = outside_fp8(sharding.type)},
-      InputCast::fused);
+      InputCast::after_norm);
   const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;
   add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits),
       fused ? kLossFused : kLossSeparate);
@@ -69,7 +69,7 @@ void add_joined_embedding(BlockBuilder& block, const Layer& layer) {
                 .n = layer.local.joined_width,
                 .k = 2 * shape.hidden,
                 .type = layer.sharding.type},
-               InputCast::fused);
+               InputCast::after_norm);
   block.leave_tensor_region(layer.hidden_elements());
 }
 
@@ -83,12 +83,15 @@ LayerSplit split_of(const Sharding& sharding) {
   return {.tensor = sharding.tensor,
           .context = sharding.context,
           .expert = sharding.expert,
+          .expert_tensor = sharding.expert_tensor,
           .micro_batch = sharding.micro_batch,
           .sequence = sharding.sequence,
           .sequence_parallel = sharding.sequence_parallel};
 }
 
-BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& sharding) {
+BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& of_model) {
+  Sharding sharding = of_model;
+  if (shape.sixteen_bit) sharding.type = outside_fp8(sharding.type);
   const Layer layer = layer_of(shape, sharding);
   const LocalLayer& local = layer.local;
   const bool dense = shape.experts == 1;
@@ -98,19 +101,25 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   if (shape.joins_embedding) add_joined_embedding(block, layer);
   const bool mixes = shape.has_attention() || shape.has_state_space();
   const int after_mixer = !mixes ? shape.norms : shape.has_mlp() ? shape.norms / 2 : 0;
+  if (shape.latent.kv_rank > 0) block.enter(RecomputeModule::layernorm);
   add_norms(block, layer, shape.norms - after_mixer);
+  block.enter(std::nullopt);
   if (mixes) {
     if (shape.has_attention()) add_attention(block, layer, causal);
     if (shape.has_state_space()) add_state_space(block, layer);
     if (!together) block.leave_tensor_region(layer.hidden_elements());
     add_residual(block, layer, bias_if(has_projection_bias(shape)));
   }
+  if (!dense) block.enter(RecomputeModule::layernorm);
   add_norms(block, layer, after_mixer);
+  block.enter(std::nullopt);
   if (shape.has_mlp()) {
     if (dense) {
+      block.enter(RecomputeModule::mlp);
       if (!together) block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
       add_mlp(block, layer, {.up_width = local.up_width, .ffn = local.ffn});
       block.leave_tensor_region(layer.hidden_elements());
+      block.enter(std::nullopt);
     } else {
       add_experts(block, layer);
     }

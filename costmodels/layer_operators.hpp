@@ -18,8 +18,9 @@ struct Sharding {
   int tensor = 1;
   int context = 1;
   int expert = 1;
-  std::int64_t micro_batch = 1;  // sequences
-  std::int64_t sequence = 0;     // tokens a sequence, before the context split
+  std::optional<int> expert_tensor = {};  // tensor ways of experts: 1, or absent: `tensor`
+  std::int64_t micro_batch = 1;           // sequences
+  std::int64_t sequence = 0;              // tokens a sequence, before the context split
   bool sequence_parallel = false;
   AttentionKernel attention = AttentionKernel::flash;
   DataType type = DataType::bf16;
@@ -32,6 +33,10 @@ struct Sharding {
 };
 
 LayerSplit split_of(const Sharding&);
+// Whether the tensor ranks of a stage share each expert; else each has experts of its own.
+inline bool splits_experts(const Sharding& sharding) {
+  return sharding.expert_tensor.value_or(sharding.tensor) == sharding.tensor;
+}
 
 // Where a collective stands among the compute operators of its pass.
 struct CallPlace {
@@ -52,13 +57,22 @@ struct ExpertSection {
 // Forward and backward of one microbatch. `communication` are the collectives over the tensor, context and
 // expert group that some of the compute waits for; `compute` is everything else. Both passes list operators
 // in the order of the forward; a backward runs from the end to the start of its list. Recomputation repeats
-// parts of `forward`: full all of it, selective `attention_core`. Bytes of memory-bound operators are the
-// least their kernel can move; how near to the data-sheet bandwidth that gets is the cost models' to say.
+// parts of `forward`: full all of it, selective the sections of its modules. Bytes of memory-bound operators
+// are the least their kernel can move; how near to the data-sheet bandwidth that gets is the cost models' to
+// say.
 struct PassOperators {
   std::vector<Operator> compute;
   std::vector<Operator> communication;
   std::vector<CallPlace> places;  // of each of `communication`
   ExpertSection experts = {};     // empty in a dense layer
+};
+// Compute operators of a forward, from `first` to before `end`, and the collectives among them, that belong
+// to a module of selective recomputation.
+struct ModuleSection {
+  RecomputeModule module = RecomputeModule::core_attn;
+  std::size_t first = 0, end = 0;
+  std::size_t first_call = 0, end_call = 0;
+  bool operator==(const ModuleSection&) const = default;
 };
 struct BlockOperators {
   PassOperators forward;
@@ -67,7 +81,7 @@ struct BlockOperators {
   // their addition to the running sum, the embedding's gradient. Norms, attention and recomputation stay
   // where they are.
   std::vector<std::size_t> weight_gradient;
-  std::vector<Operator> attention_core;
+  std::vector<ModuleSection> modules;  // of the forward, in its order
 };
 
 BlockOperators layer_operators(const LayerShape&, bool causal, const Sharding&);

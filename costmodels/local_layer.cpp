@@ -8,6 +8,7 @@ LayerSplit layer_split(const ModelSpec& model, const ParallelStrategy& strategy,
   return {.tensor = strategy.tensor(stage),
           .context = strategy.context,
           .expert = strategy.expert,
+          .expert_tensor = strategy.expert_tensor,
           .micro_batch = strategy.micro_batch,
           .sequence = strategy.sequence > 0 ? strategy.sequence : model.default_sequence,
           .sequence_parallel = strategy.sequence_parallel};
@@ -44,7 +45,12 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
   if (shape.experts > 1) {
     local.experts = divide_up(shape.experts, split.expert);
     // The expert group brings `expert` microbatches together and spreads their assignments over all experts.
-    local.routed_tokens = divide_up(local.tokens * split.expert * shape.experts_per_token, shape.experts);
+    // Tensor ranks that have experts of their own bring their own tokens.
+    const int tensor = split.expert_tensor.value_or(split.tensor);
+    local.ffn = divide_up(shape.ffn, tensor);
+    local.up_width = matrices * local.ffn;
+    const std::int64_t brought = tensor < split.tensor ? local.owned_tokens : local.tokens;
+    local.routed_tokens = divide_up(brought * split.expert * shape.experts_per_token, shape.experts);
   }
   return local;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "platforms/gpu.hpp"
 #include "platforms/units.hpp"
@@ -15,8 +16,9 @@ struct LayerSplit {
   int tensor = 1;
   int context = 1;
   int expert = 1;
-  std::int64_t micro_batch = 1;  // sequences
-  std::int64_t sequence = 0;     // tokens, before the context split
+  std::optional<int> expert_tensor = {};  // tensor ways of experts: 1, or absent: `tensor`
+  std::int64_t micro_batch = 1;           // sequences
+  std::int64_t sequence = 0;              // tokens, before the context split
   bool sequence_parallel = false;
   bool operator==(const LayerSplit&) const = default;
 };

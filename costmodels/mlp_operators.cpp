@@ -39,19 +39,20 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
                 .k = shape.routed_hidden(),
                 .batch = local.experts,
                 .type = type},
-               InputCast::separate, fused ? InputCast::fused : InputCast::separate);
+               InputCast::separate, fused ? InputCast::none : InputCast::separate);
   const std::int64_t rows = local.routed_tokens * local.experts;
+  block.enter(RecomputeModule::moe_act);
   if (!fused) add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape));
+  if (!fused && has_mlp_bias(shape)) add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
+  block.enter(RecomputeModule::moe);
   block.linear({.m = local.routed_tokens,
                 .n = shape.routed_hidden(),
                 .k = local.ffn,
                 .batch = local.experts,
                 .type = type},
-               fused ? InputCast::fused : InputCast::separate);
-  if (!fused && has_mlp_bias(shape)) {
-    add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
+               fused ? InputCast::none : InputCast::separate);
+  if (!fused && has_mlp_bias(shape))
     add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
-  }
   block.end_experts();
 }
 
@@ -71,38 +72,43 @@ void add_routed_projection(BlockBuilder& block, const Layer& layer, const Routed
 void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
   const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
   const DataType type = layer.sharding.type;
-  block.linear({.m = rows, .n = mlp.up_width, .k = hidden, .type = type}, InputCast::fused);
+  block.linear({.m = rows, .n = mlp.up_width, .k = hidden, .type = type}, InputCast::after_norm);
   add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape));
-  block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate);
+  block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
+               InputCast::own_tokens);
 }
 
-// Megatron-LM core/transformer/moe, all-to-all dispatcher, tensor-parallel experts, balanced routing. With
-// sequence parallelism a rank routes its own tokens and the tensor group gathers them after the exchange.
+// Megatron-LM core/transformer/moe, all-to-all dispatcher, balanced routing. With sequence parallelism a rank
+// routes its own tokens; where the tensor group splits experts it gathers them after the exchange.
 void add_experts(BlockBuilder& block, const Layer& layer) {
   const LayerShape& shape = layer.shape;
   const LocalLayer& local = layer.local;
+  const Sharding& sharding = layer.sharding;
   const auto copies = static_cast<double>(shape.experts_per_token);
   const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
   const double gathered =
-      count(local.tokens, shape.routed_hidden()) * (layer.sharding.sequence_parallel ? copies : 1.0);
-  block.linear({.m = local.owned_tokens,
-                .n = shape.experts,
-                .k = shape.hidden,
-                .type = outside_fp8(layer.sharding.type)},
-               InputCast::fused);
+      count(local.tokens, shape.routed_hidden()) * (sharding.sequence_parallel ? copies : 1.0);
+  const bool split = splits_experts(sharding);
+  block.enter(RecomputeModule::moe);
+  block.linear(
+      {.m = local.owned_tokens, .n = shape.experts, .k = shape.hidden, .type = outside_fp8(sharding.type)},
+      InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
   add(block, MemoryKernel::copy, routed, kPermute);
   block.expert_exchange(routed, copies);
-  block.enter_tensor_region(gathered, TensorInput::of_experts);
+  if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   add_expert_mlp(block, layer);
-  block.leave_tensor_region(gathered);
+  if (split) block.leave_tensor_region(gathered);
   block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
-  if (shape.shared_ffn == 0) return;
-  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
-  add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
-  block.leave_tensor_region(layer.hidden_elements());
+  if (shape.shared_ffn > 0) {
+    block.enter(RecomputeModule::shared_experts);
+    block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+    add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
+    block.leave_tensor_region(layer.hidden_elements());
+  }
+  block.enter(std::nullopt);
 }
 
 }  // namespace orrery

@@ -190,10 +190,11 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     auto& choice = choices[2 * static_cast<std::size_t>(queries[i].gpu) + (fp32 ? 1 : 0)];
     if (!choice) choice = gemm_model(gpu, real->type);
     const ModelCard& card = models_[choice->model].card;
-    // 8 and 4 bits that were not measured take the 16-bit model's efficiency, 4 bits as far below it as 8
-    // bits are.
+    // 8 and 4 bits that were not measured take the 16-bit model's efficiency, as far below it as the GPU's
+    // shares say.
     const bool known = card.has_configuration(std::string(to_text(real->type)));
     const bool scaled = (real->type == DataType::fp8 || real->type == DataType::fp4) && !known;
+    const double share = real->type == DataType::fp4 ? gpu.fp4_share : gpu.fp8_share;
     const auto learned = scaled ? matrix_peak(gpu, DataType::bf16) : real;
     const auto [asked, inside] = question(*gemm, learned->type, card);
     const auto timed = card.framework ? TimedAs::framework : TimedAs::kernel;
@@ -201,7 +202,7 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     GemmBatch& batch = batches[choice->model];
     batch.features.add(gemm_features(asked, gpu, learned->speed, timed, kind));
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
-    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / gpu.fp8_share : 1.0),
+    batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / share : 1.0),
                           card.passes.of(gemm->pass),
                           !choice->measured || !inside || !(sixteen_bit || fp32 || known)});
   }

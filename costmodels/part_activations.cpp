@@ -66,7 +66,7 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
-    double dropped = selective ? one.scores : 0.0;
+    double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
     if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
     }
@@ -135,7 +135,7 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
   }
   double elements = 0.0, user_buffers = 0.0;
   if (split.sequence_parallel && split.tensor > 1) {
-    if (strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
+    if (user_buffers_take(strategy.type) && strategy.tensor_overlap.value_or(stack.tensor_overlap > 0))
       user_buffers = user_buffer_bytes(strategy.type) * gathered;
     else
       elements += 4 * gathered;

@@ -96,6 +96,38 @@ PassCost cost_of(const PassOperators& operators, const PassTimes& times) {
   return cost;
 }
 
+Pass module_pass(const BlockOperators& block, const PassTimes& forward, RecomputeModule module) {
+  Pass pass;
+  for (const ModuleSection& section : block.modules) {
+    const bool inside =
+        section.module == RecomputeModule::moe_act || section.module == RecomputeModule::shared_experts;
+    if (section.module != module && !(inside && module == RecomputeModule::moe)) continue;
+    PassOperators& out = pass.operators;
+    const std::size_t shift = out.compute.size();
+    for (std::size_t i = section.first; i < section.end; ++i) {
+      out.compute.push_back(block.forward.compute[i]);
+      pass.times.compute.push_back(forward.compute[i]);
+    }
+    // What the attention core exchanges hides under it.
+    if (module == RecomputeModule::core_attn) continue;
+    for (std::size_t i = section.first_call; i < section.end_call; ++i) {
+      CallPlace place = block.forward.places[i];
+      place.after = place.after - section.first + shift;
+      out.communication.push_back(block.forward.communication[i]);
+      out.places.push_back(place);
+      pass.times.communication.push_back(forward.communication[i]);
+    }
+    const ExpertSection& experts = block.forward.experts;
+    if (module != RecomputeModule::moe || experts.count == 0) continue;
+    out.experts.count = experts.count;
+    if (experts.first >= section.first && experts.first < section.end)
+      out.experts.first = experts.first - section.first + shift;
+    if (experts.end > section.first && experts.end <= section.end)
+      out.experts.end = experts.end - section.first + shift;
+  }
+  return pass;
+}
+
 Pass without(const Pass& pass, const std::vector<std::size_t>& compute) {
   Pass rest{{{}, pass.operators.communication, pass.operators.places}, {{}, pass.times.communication}};
   const auto is_left_out = [&](std::size_t index) {

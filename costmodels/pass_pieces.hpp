@@ -45,13 +45,18 @@ struct BlockPieces {
   std::vector<PassPiece> forward;
   std::vector<PassPiece> backward;
   std::vector<PassPiece> input_gradient;  // the backward of schedules that run weight gradients apart
-  Work attention_core;                    // repeated by selective recomputation
+  // Of the forward, what selective recomputation of each module repeats: of the attention core the work,
+  // right before its backward; of the others pieces, before the layer's.
+  Work attention_core;
+  OfModules<std::vector<PassPiece>> modules;
 };
 
 struct Pass {
   PassOperators operators;
   PassTimes times;
 };
+// Of a block's forward what recomputing a module repeats; experts as a whole with all that belongs to them.
+Pass module_pass(const BlockOperators&, const PassTimes& forward, RecomputeModule);
 // The pass without some of its compute operators.
 Pass without(const Pass&, const std::vector<std::size_t>& compute);
 

@@ -60,14 +60,15 @@ PartReduction PriceBook::reduction(const ParallelStrategy& strategy, int part) c
 // own.
 void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
   for (int part = 0; part < strategy.part_count(); ++part) {
-    if (strategy.expert == 1) {
+    const int sharing = strategy.replicas_sharing_experts();
+    if (sharing == 1) {
       plan.reductions.push_back(reduction(strategy, part));
       continue;
     }
     const LocalParameters parameters =
         part_parameters(model_, strategy, strategy.rank_of_part(part), part / strategy.pipeline);
     plan.reductions.push_back(slowest_reduction(strategy, part, parameters.dense, 1));
-    plan.expert_reductions.push_back(slowest_reduction(strategy, part, parameters.expert, strategy.expert));
+    plan.expert_reductions.push_back(slowest_reduction(strategy, part, parameters.expert, sharing));
   }
 }
 
@@ -77,7 +78,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
                    static_cast<int>(strategy.microbatches())};
   plan.replicas = strategy.data;
   plan.context = strategy.context;
-  plan.expert = strategy.expert;
+  plan.expert = strategy.replicas_sharing_experts();
+  plan.expert_lanes = strategy.expert / plan.expert;
   if (!gathered_in_passes(strategy)) add_reductions(plan, strategy);
   price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);

@@ -8,7 +8,7 @@ namespace orrery {
 BlockCost AskedBlock::cost() const {
   BlockCost cost{cost_under(operators.forward, forward, PassOrder::forward, sharding),
                  cost_under(operators.backward, backward, PassOrder::backward, sharding), weight_gradient(),
-                 selective_repeats(operators, forward, attention_core, sharding)};
+                 module_costs(operators, forward, sharding)};
   cost.forward.weights = gather + gathering_host(sharding, weights.gather.size());
   cost.backward.weights = cost.forward.weights + reduce + gathering_host(sharding, weights.reduce.size());
   return cost;
@@ -27,12 +27,20 @@ PassCost AskedBlock::weight_gradient() const {
 }
 
 BlockPieces AskedBlock::pieces() const {
-  const PassCost repeats = selective_repeats(operators, forward, attention_core, sharding);
   const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
-  return {pieces_under(operators.forward, forward, PassOrder::forward, sharding),
-          pieces_under(operators.backward, backward, PassOrder::backward, sharding),
-          pieces_under(rest.operators, rest.times, PassOrder::backward, sharding),
-          {repeats.compute, repeats.flops}};
+  BlockPieces pieces{pieces_under(operators.forward, forward, PassOrder::forward, sharding),
+                     pieces_under(operators.backward, backward, PassOrder::backward, sharding),
+                     pieces_under(rest.operators, rest.times, PassOrder::backward, sharding),
+                     {},
+                     {}};
+  const PassCost core = module_costs(operators, forward, sharding)[index_of(RecomputeModule::core_attn)];
+  pieces.attention_core = {core.compute, core.flops};
+  for (const RecomputeModule module : kRecomputeModules) {
+    if (module == RecomputeModule::core_attn) continue;
+    const Pass pass = module_pass(operators, forward, module);
+    pieces.modules[index_of(module)] = pieces_under(pass.operators, pass.times, PassOrder::forward, sharding);
+  }
+  return pieces;
 }
 
 void PriceBatch::add(int group, const Operator& op, Seconds* seconds, bool* extrapolated, double factor) {
@@ -59,7 +67,6 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   add_pass(
       group, block->operators.backward, &block->backward, extrapolated,
       {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time, stack.network});
-  add_pass(group, {block->operators.attention_core, {}, {}}, &block->attention_core, extrapolated, forward);
   for (const Operator& op : block->weights.gather)
     add(group, op, &block->gather, extrapolated, forward.of(op));
   for (const Operator& op : block->weights.reduce)

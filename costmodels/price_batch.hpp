@@ -20,7 +20,7 @@ struct AskedBlock {
   BlockOperators operators;
   Sharding sharding;
   WeightTraffic weights;
-  PassTimes forward = {}, backward = {}, attention_core = {};
+  PassTimes forward = {}, backward = {};
   Seconds gather = {}, reduce = {};
 
   [[nodiscard]] BlockCost cost() const;

@@ -66,8 +66,8 @@ void PriceBook::need(const ParallelStrategy& strategy) {
     const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
     const int members = strategy.data * strategy.context;
     need_rings(group, ring_lanes(strategy, stage, 1, gpus), members);
-    if (strategy.expert > 1)
-      need_rings(group, ring_lanes(strategy, stage, strategy.expert, gpus), members / strategy.expert);
+    const int sharing = strategy.replicas_sharing_experts();
+    if (sharing > 1) need_rings(group, ring_lanes(strategy, stage, sharing, gpus), members / sharing);
   }
 }
 
@@ -77,6 +77,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.tensor = key.tensor;
   sharding.context = key.context;
   sharding.expert = key.expert;
+  sharding.expert_tensor = key.expert_tensor;
   sharding.micro_batch = key.micro_batch;
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
@@ -85,6 +86,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.stack = precision_.stack;
   if (key.tensor_overlap)
     sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);
+  if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;
   sharding.sharded = key.sharded;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
@@ -110,6 +112,7 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
       const LocalParameters parameters = local_parameters(shape, local_layer(shape, split_of(split)));
       asked.back().shapes.push_back(
           block(layer_operators(shape, model_.causal, split), parameters.dense + parameters.expert));
+      if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
     for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
     batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);
@@ -236,7 +239,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     case RecomputeGranularity::none:
       break;
     case RecomputeGranularity::selective:
-      backward += cost.before[end].attention_core - cost.before[first].attention_core;
+      backward += repeated_between(cost.before[first], cost.before[end], recompute.modules);
       break;
     case RecomputeGranularity::full: {
       const int repeated =
@@ -296,6 +299,7 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           devices.tensor,
           strategy.context,
           strategy.expert,
+          strategy.expert_tensor,
           strategy.micro_batch,
           strategy.sequence_parallel,
           gathered_in_passes(strategy) ? strategy.data * strategy.context : 1,

@@ -27,6 +27,7 @@ struct ShardKey {
   int tensor = 1;
   int context = 1;
   int expert = 1;
+  std::optional<int> expert_tensor = {};  // as in ParallelStrategy
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
   int sharded = 1;  // replicas over which weights are sharded and gathered in every pass

@@ -178,7 +178,7 @@ struct PartLayers {
   const ShardCost& cost;
   std::vector<LayerRun> runs;
   bool has_embedding, has_head;
-  bool repeats_attention;  // by selective recomputation
+  Recompute recompute;
   Backward pass;
 
   [[nodiscard]] const BlockPieces& layer(const LayerRun& run) const {
@@ -203,7 +203,13 @@ void write_backward(PieceWriter& pieces, const PartLayers& part) {
     const BlockPieces& layer = part.layer(*run);
     for_each_block(run->layers, [&](int layers) {
       if (run->is_repeated) pieces.add(layer.forward, layers);
-      pieces.add(part.backward(layer), layers, part.repeats_attention ? layer.attention_core : Work{});
+      const bool selective = part.recompute.granularity == RecomputeGranularity::selective;
+      for (const RecomputeModule module : kRecomputeModules) {
+        if (selective && part.recompute.modules.repeats(module))
+          pieces.add(layer.modules[index_of(module)], layers);
+      }
+      const bool core = selective && part.recompute.modules.repeats(RecomputeModule::core_attn);
+      pieces.add(part.backward(layer), layers, core ? layer.attention_core : Work{});
     });
   }
   if (part.has_embedding) pieces.add(part.backward(part.cost.embedding_pieces), 1);
@@ -295,7 +301,7 @@ void PriceBook::play_groups(PricedPlan& plan, const ParallelStrategy& strategy,
                               runs_of(model_, range, strategy.recompute),
                               range.has_embedding(),
                               range.has_head(model_.layer_count()),
-                              strategy.recompute.granularity == RecomputeGranularity::selective,
+                              strategy.recompute,
                               backward_of(strategy.schedule)};
       PartTimes& times = parts[static_cast<std::size_t>(part)];
       set_pieces(times, layers, calls, played);

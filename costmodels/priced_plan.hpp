@@ -96,6 +96,7 @@ struct PricedPlan {
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
   int expert = 1;                           // replicas in a row that share one set of experts
+  int expert_lanes = 1;                     // of their tensor ranks, that have experts of their own each
   // P * v, or empty: of the experts, reduced over every `expert`-th replica after those of all replicas.
   std::vector<PartReduction> expert_reductions = {};
   std::vector<GroupCall> calls = {};   // what the pieces of parts play

@@ -53,7 +53,8 @@ StatedRate read_rate(const YamlValue& map) {
 
 void read_experts(const YamlValue& map, ExpertCost& experts) {
   map.allow_keys({"deduplicated", "dispatch", "overlap", "forward", "backward", "forward_casts",
-                  "backward_casts", "fused"});
+                  "backward_casts", "layer_forward", "layer_backward", "layer_forward_casts",
+                  "layer_backward_casts", "fused"});
   read_switch(map, "deduplicated", experts.deduplicated);
   if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
   read_number(map, "overlap", 0, 1, experts.overlap);
@@ -61,6 +62,10 @@ void read_experts(const YamlValue& map, ExpertCost& experts) {
   read_time(map, "backward", experts.backward);
   read_time(map, "forward_casts", experts.forward_casts);
   read_time(map, "backward_casts", experts.backward_casts);
+  read_time(map, "layer_forward", experts.layer_forward);
+  read_time(map, "layer_backward", experts.layer_backward);
+  read_time(map, "layer_forward_casts", experts.layer_forward_casts);
+  read_time(map, "layer_backward_casts", experts.layer_backward_casts);
   read_switch(map, "fused", experts.fused);
 }
 
@@ -105,6 +110,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "norm",
                   "cross_entropy",
                   "dropout",
+                  "fp8_recipe",
                   "host",
                   "backward_gemm",
                   "gradient",
@@ -157,6 +163,10 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
       stack.cross_entropy);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
+  read_word<Fp8Recipe>(
+      map, "fp8_recipe",
+      {{"delayed", Fp8Recipe::delayed}, {"tensorwise", Fp8Recipe::tensorwise}, {"mxfp8", Fp8Recipe::mxfp8}},
+      stack.fp8_recipe);
   if (const auto host = map.find("host")) read_host(*host, stack.host);
   read_word<SelectiveRecompute>(map, "selective",
                                 {{"attention", SelectiveRecompute::attention},

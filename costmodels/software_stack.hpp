@@ -16,6 +16,12 @@ namespace orrery {
 // compiled together (--cross-entropy-loss-fusion, as the recipes of Megatron-Core and NeMo set it).
 enum class CrossEntropyKernel { fused, separate };
 
+// How 8-bit matrices are scaled (Megatron-LM --fp8-recipe), which decides what casting to 8 bits moves.
+// Delayed: by earlier steps, so that the kernel before a matrix writes 8 bits. Tensorwise: by the largest
+// element of the tensor itself, which that kernel can find but not scale by. Mxfp8: by blocks of 32, of rows
+// and of columns, from 16 bits.
+enum class Fp8Recipe { delayed, tensorwise, mxfp8 };
+
 // Whether GPT-like models (biases everywhere) train with dropout; Llama and later never do.
 enum class Dropout { of_model, off };
 
@@ -70,6 +76,8 @@ struct ExpertCost {
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
   // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
   Seconds forward, backward, forward_casts, backward_casts;
+  // The same once a layer, however many experts a GPU has.
+  Seconds layer_forward, layer_backward, layer_forward_casts, layer_backward_casts;
   bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
   bool operator==(const ExpertCost&) const = default;
 };
@@ -103,6 +111,7 @@ struct SoftwareStack {
   std::optional<Fusion> norm;  // absent: as `elementwise`
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   Dropout dropout = Dropout::of_model;
+  Fp8Recipe fp8_recipe = Fp8Recipe::delayed;
   HostCost host;
   double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
   NetworkShare network;

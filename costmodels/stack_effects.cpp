@@ -46,19 +46,28 @@ Seconds hidden_exchange(const OverlapTimes& times, const SoftwareStack& stack) {
   return std::min(times.expert * stack.experts.overlap, times.compute);
 }
 
-// What the GPU waits for the host between the kernels of experts.
-Seconds expert_stall(const PassOperators& operators, const PassTimes& times, Seconds launch) {
-  Seconds busy;
-  for (std::size_t i = operators.experts.first; i < operators.experts.end; ++i) busy += times.compute[i];
-  return std::max(Seconds(0), launch * static_cast<double>(operators.experts.count) - busy);
+// Of the host for the experts of a GPU.
+Seconds expert_launch(int experts, PassOrder order, const Sharding& sharding) {
+  const ExpertCost& cost = sharding.stack.experts;
+  const bool casts = outside_fp8(sharding.type) != sharding.type;
+  const bool forward = order == PassOrder::forward;
+  Seconds each = forward ? cost.forward : cost.backward;
+  Seconds layer = forward ? cost.layer_forward : cost.layer_backward;
+  if (casts) {
+    each += forward ? cost.forward_casts : cost.backward_casts;
+    layer += forward ? cost.layer_forward_casts : cost.layer_backward_casts;
+  }
+  return layer + each * experts;
 }
 
-// Of the host for one expert.
-Seconds expert_launch(PassOrder order, const Sharding& sharding) {
-  const ExpertCost& cost = sharding.stack.experts;
-  const bool casts = sharding.type == DataType::fp8 || sharding.type == DataType::fp4;
-  return order == PassOrder::forward ? cost.forward + (casts ? cost.forward_casts : Seconds(0))
-                                     : cost.backward + (casts ? cost.backward_casts : Seconds(0));
+// What the GPU waits for the host between the kernels of experts.
+Seconds expert_stall(const PassOperators& operators, const PassTimes& times, PassOrder order,
+                     const Sharding& sharding) {
+  const ExpertSection& experts = operators.experts;
+  if (experts.count == 0) return Seconds(0);
+  Seconds busy;
+  for (std::size_t i = experts.first; i < experts.end; ++i) busy += times.compute[i];
+  return std::max(Seconds(0), expert_launch(experts.count, order, sharding) - busy);
 }
 
 // Of the matrices that a forward multiplies by.
@@ -82,7 +91,7 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
                     const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
   cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
-  cost.compute += expert_stall(operators, times, expert_launch(order, sharding));
+  cost.compute += expert_stall(operators, times, order, sharding);
   const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
   cost.communication += exposed_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack) -
                         sums.tensor + sums.slowdown;
@@ -124,20 +133,35 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   return pieces;
 }
 
-PassCost selective_repeats(const BlockOperators& block, const PassTimes& forward,
-                           const PassTimes& attention_core, const Sharding& sharding) {
-  if (sharding.stack.selective == SelectiveRecompute::attention) {
-    return cost_of({block.attention_core, {}, {}}, attention_core);
-  }
+namespace {
+
+// torchtitan's policy: half of the matrices and every kernel between, the attention's output is kept.
+PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward) {
   PassCost cost;
   for (std::size_t i = 0; i < block.forward.compute.size(); ++i) {
     const Operator& op = block.forward.compute[i];
-    if (std::holds_alternative<Attention>(op)) continue;  // its output is kept
+    if (std::holds_alternative<Attention>(op)) continue;
     const double share = std::holds_alternative<Gemm>(op) ? 0.5 : 1.0;
     cost.compute += forward.compute[i] * share;
     cost.flops += flops_of(op) * share;
   }
   return cost;
+}
+
+}  // namespace
+
+OfModules<PassCost> module_costs(const BlockOperators& block, const PassTimes& forward,
+                                 const Sharding& sharding) {
+  OfModules<PassCost> costs;
+  if (sharding.stack.selective == SelectiveRecompute::every_second_gemm) {
+    costs[index_of(RecomputeModule::core_attn)] = every_second_gemm(block, forward);
+    return costs;
+  }
+  for (const RecomputeModule module : kRecomputeModules) {
+    const Pass pass = module_pass(block, forward, module);
+    costs[index_of(module)] = cost_under(pass.operators, pass.times, PassOrder::forward, sharding);
+  }
+  return costs;
 }
 
 double KernelFactors::of(const Operator& op) const {

@@ -15,9 +15,9 @@ PassCost cost_under(const PassOperators&, const PassTimes&, PassOrder, const Sha
 // The pass in pieces. A collective has its share of the compute that the stack runs beside its kind.
 std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
 
-// What selective recomputation repeats, by the stack's policy.
-PassCost selective_repeats(const BlockOperators&, const PassTimes& forward, const PassTimes& attention_core,
-                           const Sharding&);
+// What selective recomputation of each module repeats; a stack with a policy of its own has all of it in the
+// attention core's place.
+OfModules<PassCost> module_costs(const BlockOperators&, const PassTimes& forward, const Sharding&);
 
 // Times of a stack's kernels over those of the kernels that were measured, and of its collectives over those
 // expected.

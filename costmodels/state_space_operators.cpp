@@ -43,13 +43,14 @@ void add_state_space(BlockBuilder& block, const Layer& layer) {
   const DataType type = layer.sharding.type;
   block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   block.linear({.m = local.tokens, .n = space.projected(), .k = shape.hidden, .type = type},
-               InputCast::fused);
+               InputCast::after_norm);
   block.context_heads_exchange(count(local.tokens, space.projected()));
   add(block, MemoryKernel::copy, count(local.tokens, space.convolved()), kConvolution);
   add_scan(block, layer, local.tokens);
   add(block, MemoryKernel::norm, count(local.tokens, space.inner()), kGatedNorm);
   block.context_heads_exchange(count(local.tokens, space.inner()));
-  block.linear({.m = local.tokens, .n = shape.hidden, .k = space.inner(), .type = type}, InputCast::separate);
+  block.linear({.m = local.tokens, .n = shape.hidden, .k = space.inner(), .type = type}, InputCast::separate,
+               InputCast::own_tokens);
 }
 
 }  // namespace orrery

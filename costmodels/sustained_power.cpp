@@ -27,10 +27,13 @@ Seconds measured_duration(const Gemm& gemm, const GpuSpec& gpu, Seconds alone) {
 // matrix units busy, which is too little to reach the power limit (assumption).
 double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   if (const auto* attention = std::get_if<Attention>(&op)) {
-    return attention->kernel == AttentionKernel::flash ? gpu.sustained : 1.0;
+    return attention->kernel == AttentionKernel::flash ? std::min(1.0, gpu.sustained) : 1.0;
   }
   const auto* gemm = std::get_if<Gemm>(&op);
   if (gemm == nullptr) return 1.0;
+  // What a GPU gains on predictions learned from others is no loss under power that longer kernels have
+  // taken.
+  if (gpu.sustained > 1) return gpu.sustained;
   constexpr double kFull = 1e-3, kGone = 4e-3;  // s: around the 2 ms of FIDELITY B 3 (assumption)
   const double position =
       std::log(measured_duration(*gemm, gpu, alone).value() / kFull) / std::log(kGone / kFull);

@@ -150,8 +150,10 @@ bool all_stages_alike(const PricedPlan& plan) {
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
   const int tensor = tensor_ways(plan, 0);
+  const bool exchange_tokens = plan.expert_lanes > 1 && plays_calls(plan, RankGroup::expert);
   const auto first_stands_for_all = [&] {
-    return tensor == 1 || (!plays_calls(plan, RankGroup::tensor) && tensor_ranks_alike(plan, topology));
+    return tensor == 1 || (!plays_calls(plan, RankGroup::tensor) && !exchange_tokens &&
+                           tensor_ranks_alike(plan, topology));
   };
   if (!all_stages_alike(plan) || !first_stands_for_all()) {
     return count_up(static_cast<int>(most_lanes(plan)));

@@ -65,6 +65,7 @@ std::string gpu_map(const GpuSpec& gpu) {
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
   if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
   if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + exact_number(gpu.fp8_share);
+  if (gpu.fp4_share != GpuSpec().fp4_share) out += ", fp4_share: " + exact_number(gpu.fp4_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
   out += host_text(gpu.host, ", ");
   if (gpu.idle_power) out += ", idle_power: " + to_exact_text(*gpu.idle_power);

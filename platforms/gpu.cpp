@@ -129,8 +129,8 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "fp8_share", "power_limit", "idle_power", "source", "pcie", "host_memory",
-                  "host_memory_bandwidth", "host_link_bandwidth",
+                  "sustained", "fp8_share", "fp4_share", "power_limit", "idle_power", "source", "pcie",
+                  "host_memory", "host_memory_bandwidth", "host_link_bandwidth",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;
@@ -147,8 +147,9 @@ GpuSpec parse_gpu(const YamlValue& map) {
   gpu.multiprocessors = static_cast<int>(map.at("multiprocessors").integer(1, kMostMultiprocessors));
   gpu.l2_cache = map.at("l2_cache").positive_quantity<Bytes>();
   if (const auto power = map.find("power")) gpu.power = power->quantity<Watts>();
-  if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.0);
+  if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.5);
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
+  if (const auto share = map.find("fp4_share")) gpu.fp4_share = share->number(0.1, 1.0);
   if (const auto idle = map.find("idle_power")) gpu.idle_power = idle->quantity<Watts>();
   if (const auto limit = map.find("power_limit")) gpu.power_limit = limit->positive_quantity<Watts>();
   gpu.host = read_host(map);

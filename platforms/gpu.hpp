@@ -36,11 +36,13 @@ struct GpuSpec {
   int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
   Bytes l2_cache;
   Watts power;  // thermal design power
-  // Speed of matrix units that lasts under power, over that of short kernels in a benchmark.
+  // Speed of matrix units that lasts under power, over that of short kernels in a benchmark; of a chip whose
+  // GEMMs were not measured one by one, over what is predicted of them, which may be below what lasts.
   double sustained = 1.0;
   // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
   double fp8_share = 0.883;
+  double fp4_share = 0.88;           // likewise of 4-bit GEMMs: B200's, platforms/catalog/gpus.yaml
   std::optional<Watts> power_limit;  // set by the owner, below `power`
   std::optional<Watts>
       idle_power;      // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)

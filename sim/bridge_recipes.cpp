@@ -9,6 +9,7 @@ namespace orrery {
 namespace {
 
 constexpr const char* kFlex = "megatron-bridge";
+constexpr const char* kFlexEager = "megatron-bridge-eager";
 constexpr const char* kFlexOverlap = "megatron-bridge-overlap";
 constexpr const char* kAllToAll = "megatron-bridge-alltoall";
 constexpr const char* kAllToAllOverlap = "megatron-bridge-alltoall-overlap";
@@ -39,6 +40,7 @@ constexpr std::array kRecipes{
     Recipe{"25.11", "DeepSeekV3", "B200", kAllToAll},
     Recipe{"26.02", "Qwen3_235B", "B300", kAllToAllOverlap},
     Recipe{"26.02.01", "GPT OSS", "H100 GB200 GB300", kAllToAll},
+    Recipe{"26.02.01", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
     Recipe{"26.02.01", "", "", kFlex},
     Recipe{"26.02", "GPT OSS", "", kAllToAll},
     Recipe{"26.02", "Qwen3", "B200", kAllToAll},
@@ -46,9 +48,16 @@ constexpr std::array kRecipes{
     Recipe{"26.04.01", "GPT OSS", "GB200", kAllToAllOverlap},
     Recipe{"26.04.01", "GPT OSS", "B200", kAllToAll},
     Recipe{"26.04.01", "DeepSeekV3", "B200", kFlexOverlap},
+    Recipe{"26.02", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
     Recipe{"26.04.01", "Qwen3_235B", "B300", kFlex},
     Recipe{"26.04", "GPT OSS", "H100 GB300", kAllToAll},
     Recipe{"26.04", "Qwen3_235B", "B200 B300", kAllToAll},
+    Recipe{"26.04", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
+    Recipe{"26.04", "Qwen3_30B", "H100", kFlexEager},
+    Recipe{"26.06", "Qwen3_30B", "H100", kFlexEager},
+    Recipe{"26.06", "DeepSeekV3", "B200 B300", kFlexEager},
+    Recipe{"26.06", "Nemotron_3_Super", "B200", kFlexEager, "MXFP8"},
+    Recipe{"26.04", "Nemotron_3_Super", "B200", kFlexEager, "MXFP8"},
     Recipe{"26.06", "GPT OSS", "GB200 GB300", kGraphs, "MXFP8"},
     Recipe{"26.06", "Qwen3_235B", "GB200 GB300", kGraphs, "MXFP8"},
     Recipe{"26.06", "Qwen3_30B", "GB200 GB300 B300", kGraphs, "MXFP8"},
@@ -58,24 +67,101 @@ constexpr std::array kRecipes{
     Recipe{"26.08", "DeepSeekV3", "GB200 GB300", kGraphs, "MXFP8"},
 };
 
+// Of recompute_modules in the same files, read later too. The first that fits.
+using enum RecomputeModule;
+struct RecomputeRecipe {
+  std::string_view release, model, gpus, precision;
+  RecomputeModules modules;
+};
+constexpr RecomputeModules kNothing(std::initializer_list<RecomputeModule>{});
+constexpr std::array kRecomputes{
+    RecomputeRecipe{"25", "GPT OSS", "H100 B200 GB200", "", {layernorm, moe_act}},
+    RecomputeRecipe{"26", "GPT OSS", "H100 B200 GB200", "BF16", {layernorm, moe_act}},
+    RecomputeRecipe{"26", "GPT OSS", "H100 B200", "", {layernorm, moe_act}},
+    RecomputeRecipe{"25", "DeepSeekV3", "GB300", "", {moe_act}},
+    RecomputeRecipe{"2", "DeepSeekV3", "H100", "", {mla_up_proj, mlp}},
+    RecomputeRecipe{"26.04", "DeepSeekV3", "GB200", "", {mlp}},
+    RecomputeRecipe{"26.06", "DeepSeekV3", "GB300", "", kNothing},
+    RecomputeRecipe{"26.08", "DeepSeekV3", "GB300", "", kNothing},
+    RecomputeRecipe{"2", "DeepSeekV3", "", "", {mla_up_proj}},
+    RecomputeRecipe{"26", "Kimi", "H100", "", {mla_up_proj, mlp}},
+    RecomputeRecipe{"26", "Kimi", "", "", {mla_up_proj}},
+    RecomputeRecipe{"26", "Nemotron_3_Nano", "H100", "BF16", {moe, layernorm}},
+    RecomputeRecipe{"26", "Nemotron_3_Nano", "H100", "", {moe, layernorm, core_attn, moe_act}},
+    RecomputeRecipe{"26", "Nemotron_3_Super", "B300", "NVFP4", {moe_act, layernorm}},
+    RecomputeRecipe{"26", "Nemotron_3_Super", "B200", "MXFP8", {moe_act, layernorm}},
+};
+
 bool is_word_in(std::string_view words, std::string_view word) {
   const std::string padded = " " + std::string(words) + " ";
   return padded.find(" " + std::string(word) + " ") != std::string::npos;
 }
 
-}  // namespace
+constexpr std::string_view kName = "Megatron-Bridge ";
 
-const char* bridge_recipe(const MeasuredRun& run) {
-  constexpr std::string_view kName = "Megatron-Bridge ";
+// The first row of a table that fits a run; null: none.
+template <class Row, std::size_t Count>
+const Row* row_of(const std::array<Row, Count>& rows, const MeasuredRun& run) {
   const std::string framework = run.text("framework"), model = run.text("model"), gpu = run.text("gpu"),
                     precision = run.text("precision");
-  if (framework.size() <= kName.size()) return kFlex;
+  if (framework.size() <= kName.size()) return nullptr;
   const std::string_view release = std::string_view(framework).substr(kName.size());
-  const auto found = std::find_if(kRecipes.begin(), kRecipes.end(), [&](const Recipe& recipe) {
-    return release.starts_with(recipe.release) && model.starts_with(recipe.model) &&
-           precision.starts_with(recipe.precision) && (recipe.gpus.empty() || is_word_in(recipe.gpus, gpu));
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+    return release.starts_with(row.release) && model.starts_with(row.model) &&
+           precision.starts_with(row.precision) && (row.gpus.empty() || is_word_in(row.gpus, gpu));
   });
-  return found == kRecipes.end() ? kFlex : found->stack;
+  return found == rows.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+bool is_bridge(const MeasuredRun& run) {
+  return run.text("framework").starts_with(kName);
+}
+
+// FP8 without more is current scaling (fp8_cs; scripts/performance/utils/precision.py).
+SoftwareStack bridge_stack(const MeasuredRun& run) {
+  const Recipe* recipe = row_of(kRecipes, run);
+  SoftwareStack stack = read_stack(recipe == nullptr ? kFlex : recipe->stack);
+  const std::string precision = run.text("precision");
+  const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");
+  stack.fp8_recipe = blocks ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;
+  return stack;
+}
+
+// All recipes of Llama 3 70B and 3.1 405B without pipeline stages, v0.2.0 to v0.5.0.
+bool bridge_shards_weights(const MeasuredRun& run) {
+  const std::string model = run.text("model");
+  return is_bridge(run) && run.integer("pp") == 1 &&
+         (model.starts_with("LLAMA3_70B") || model.starts_with("LLAMA3.1_405B"));
+}
+
+std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun& run) {
+  const RecomputeRecipe* recipe = row_of(kRecomputes, run);
+  return recipe == nullptr || recipe->modules.empty() ? std::nullopt : std::optional(recipe->modules);
+}
+
+// Nemotron 3 Super in NVFP4 (nemotron_3_super_bf16_with_nvfp4_mixed, configs/nemotronh/te_quant.cfg): the
+// first and the last 14 layers, attention, and what predicts further tokens. Its projections to the narrower
+// state of experts, in 16 bits too, and the state space's last matrix, in 8, are not told apart.
+void keep_sixteen_bits(const MeasuredRun& run, ModelSpec& model) {
+  if (!is_bridge(run) || run.text("precision") != "NVFP4") return;
+  if (!run.text("model").starts_with("Nemotron_3_Super")) return;
+  constexpr int kAtEnd = 14;
+  const auto predicts = [&](int shape) {
+    return model.shapes[static_cast<std::size_t>(shape)].predicts_more();
+  };
+  const auto first_prediction = std::find_if(model.layers.begin(), model.layers.end(), predicts);
+  const auto count = first_prediction - model.layers.begin();
+  for (std::ptrdiff_t i = 0; i < std::ssize(model.layers); ++i) {
+    int& layer = model.layers[static_cast<std::size_t>(i)];
+    LayerShape shape = model.shapes[static_cast<std::size_t>(layer)];
+    if (i > 0 && i < count - kAtEnd && !shape.has_attention()) continue;
+    shape.sixteen_bit = true;
+    const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);
+    layer = static_cast<int>(known - model.shapes.begin());
+    if (known == model.shapes.end()) model.shapes.push_back(shape);
+  }
 }
 
 }  // namespace orrery

@@ -46,7 +46,7 @@ std::optional<Choice> choice_of(const ParallelStrategy& plan) {
   Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
                 {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
                  plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
-                 plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload,
+                 plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload, plan.expert_tensor,
                  plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved},
                 {}};
   if (!plan.replicas.empty()) {
@@ -75,7 +75,21 @@ struct Change {
   Choice choice;
 };
 
-void add_switches(std::vector<Change>& changes, const Choice& from) {
+// Of latent attention and experts: what costs little time and what frees most.
+std::vector<RecomputeModules> worth_recomputing(const ModelSpec& model) {
+  const auto any = [&](auto has) { return std::any_of(model.shapes.begin(), model.shapes.end(), has); };
+  const bool latent = any([](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
+  const bool experts = any([](const LayerShape& shape) { return shape.experts > 1; });
+  std::vector<RecomputeModules> sets;
+  RecomputeModules cheap({RecomputeModule::layernorm});
+  if (latent) cheap.add(RecomputeModule::mla_up_proj);
+  if (experts) cheap.add(RecomputeModule::moe_act);
+  if (latent || experts) sets.push_back(cheap);
+  if (experts) sets.push_back({RecomputeModule::layernorm, RecomputeModule::moe});
+  return sets;
+}
+
+void add_switches(std::vector<Change>& changes, const Choice& from, const ModelSpec& model) {
   const auto add = [&](const std::string& name, auto edit) {
     Change change{name, from};
     edit(change.choice.setting);
@@ -86,6 +100,12 @@ void add_switches(std::vector<Change>& changes, const Choice& from) {
     if (now.recompute.granularity >= granularity) continue;
     add("recompute_granularity " + std::string(to_text(granularity)), [&](Setting& setting) {
       setting.recompute = {granularity, RecomputeMethod::uniform, 1};
+    });
+  }
+  for (const RecomputeModules& modules : worth_recomputing(model)) {
+    if (now.recompute.granularity == RecomputeGranularity::full || now.recompute.modules == modules) continue;
+    add("recompute_modules " + to_text(modules), [&](Setting& setting) {
+      setting.recompute = {RecomputeGranularity::selective, RecomputeMethod::uniform, 1, modules};
     });
   }
   if (!now.distributed_optimizer)
@@ -127,18 +147,18 @@ void add_ways(std::vector<Change>& changes, const Choice& from) {
   }
 }
 
-std::vector<Change> changes_of(const Choice& from) {
+std::vector<Change> changes_of(const Choice& from, const ModelSpec& model) {
   std::vector<Change> changes;
-  add_switches(changes, from);
+  add_switches(changes, from, model);
   if (!from.mix) add_ways(changes, from);
   return changes;
 }
 
 // A pair may change one thing twice: the second change then stands beside the first in its name.
-std::vector<Change> pairs_of(const std::vector<Change>& singles) {
+std::vector<Change> pairs_of(const std::vector<Change>& singles, const ModelSpec& model) {
   std::vector<Change> pairs;
   for (std::size_t i = 0; i < singles.size(); ++i) {
-    const std::vector<Change> next = changes_of(singles[i].choice);
+    const std::vector<Change> next = changes_of(singles[i].choice, model);
     for (const Change& second : next) {
       const auto known = std::find_if(singles.begin(), singles.end(),
                                       [&](const Change& single) { return single.name == second.name; });
@@ -283,8 +303,8 @@ Explanation explain(const SearchJob& job, std::vector<Rule>& rules, const CostMo
   const std::optional<Choice> choice = has_places ? choice_of(plan) : std::nullopt;
   std::vector<Change> singles, pairs;
   if (choice) {
-    singles = changes_of(*choice);
-    pairs = pairs_of(singles);
+    singles = changes_of(*choice, job.model);
+    pairs = pairs_of(singles, job.model);
   }
   Judge judge(job, rules, book);
   const auto shape = check_shape(job.model, plan, job.cluster);

@@ -59,20 +59,20 @@ int StageFitter::counted_repeats(const Recompute& recompute) const {
 // are is not known yet.
 const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute& recompute) {
   const bool counted = counted_repeats(recompute) > 0;
-  auto found = layer_times_.find({key, recompute.granularity, counted});
+  auto found = layer_times_.find({key, recompute.of_layer(), counted});
   if (found != layer_times_.end()) return found->second;
   const ShardCost& cost = book_.shard(key);
   PrefixTimes times{{0.0}, {0.0}, {0.0}};
+  const Recompute every{.granularity = recompute.granularity, .modules = recompute.modules};
   for (int layer = 0; layer < book_.model().layer_count(); ++layer) {
     const PartTimes plain = book_.part_times(cost, {layer, 1}, {});
-    const PartTimes repeated = book_.part_times(cost, {layer, 1}, {recompute.granularity});
+    const PartTimes repeated = book_.part_times(cost, {layer, 1}, every);
     const PartTimes& one = counted ? plain : repeated;
     times.forward.push_back(times.forward.back() + one.forward.value());
     times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
     times.repeat.push_back(times.repeat.back() + (repeated.backward - plain.backward).value());
   }
-  return layer_times_.emplace(std::tuple(key, recompute.granularity, counted), std::move(times))
-      .first->second;
+  return layer_times_.emplace(std::tuple(key, recompute.of_layer(), counted), std::move(times)).first->second;
 }
 
 std::vector<LayerRange> StageFitter::fastest_split(const ParallelStrategy& strategy,
@@ -142,6 +142,8 @@ const std::vector<LayerRange>& StageFitter::known_split(const ParallelStrategy& 
                                 strategy.flash_attention ? 1 : 0,
                                 strategy.tensor_overlap ? 1 + *strategy.tensor_overlap : 0,
                                 static_cast<std::int64_t>(strategy.recompute.granularity),
+                                strategy.recompute.modules.code(),
+                                strategy.expert_tensor.value_or(0),
                                 static_cast<std::int64_t>(strategy.recompute.method),
                                 strategy.recompute.layers};
   for (auto stage = strategy.stages.begin(); stage != strategy.stages.end();) {

@@ -66,7 +66,7 @@ class StageFitter {
 
   const PriceBook& book_;
   bool layers_alike_;
-  std::map<std::tuple<ShardKey, RecomputeGranularity, int>, PrefixTimes> layer_times_;
+  std::map<std::tuple<ShardKey, Recompute::OfLayer, int>, PrefixTimes> layer_times_;
   struct AliveKey {
     ScheduleKind kind;
     TransferMode transfers;

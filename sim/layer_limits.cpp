@@ -51,7 +51,8 @@ const LayerLimits::Limits& LayerLimits::limits(const Allocation& allocation, con
                 setting.flash_attention,
                 setting.tensor_overlap,
                 setting.optimizer_offload,
-                setting.recompute.granularity};
+                setting.expert_tensor,
+                setting.recompute.of_layer()};
   const auto found = limits_.find(key);
   if (found != limits_.end()) return found->second;
   return limits_.emplace(key, probe(allocation, setting, group)).first->second;
@@ -63,7 +64,8 @@ LayerLimits::Limits LayerLimits::probe(const Allocation& allocation, const Setti
   middle.runs = {{group, 3}};
   ParallelStrategy strategy =
       strategy_of(middle, setting, global_batch_, book_.precision().sequence, book_.precision().type);
-  strategy.recompute = {setting.recompute.granularity, RecomputeMethod::uniform, 1};
+  strategy.recompute = {setting.recompute.granularity, RecomputeMethod::uniform, 1,
+                        setting.recompute.modules};
   const auto bytes = [&](int layers, int alive) {
     strategy.parts.assign(3, {0, layers});
     return stage_memory(book_.model(), strategy, 1, {alive}, book_.stack()).total().value();

@@ -26,7 +26,7 @@ class LayerLimits {
     std::vector<std::int64_t> sum;  // [a]: of most[1] to most[a]
   };
   using Key = std::tuple<int, int, int, int, int, std::int64_t, bool, bool, bool, std::optional<bool>, double,
-                         RecomputeGranularity>;
+                         std::optional<int>, Recompute::OfLayer>;
   const Limits& limits(const Allocation&, const Setting&, int group);
   [[nodiscard]] Limits probe(const Allocation&, const Setting&, int group) const;
 

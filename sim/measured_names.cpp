@@ -162,7 +162,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
       says(run.text("optimizer_sharding"), "ZeRO-3"))
     return read_stack("megatron-deepspeed-zero3");
-  if (framework.starts_with("Megatron-Bridge")) return read_stack(bridge_recipe(run));
+  if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   constexpr int kCompiledLoss = 2025;  // of torchtitan
   if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
     return read_stack("torchtitan-2025");

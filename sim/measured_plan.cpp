@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/bridge_recipes.hpp"
 #include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
 
@@ -28,7 +29,15 @@ Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumpt
   const std::string text = run.text("recompute");
   if (text.rfind("full", 0) == 0) recompute.granularity = RecomputeGranularity::full;
   if (text.rfind("selective", 0) == 0) recompute.granularity = RecomputeGranularity::selective;
-  if (text.empty()) assumptions.emplace_back("no recomputation");
+  if (!text.empty()) return recompute;
+  const auto modules = bridge_recomputes(run);
+  if (modules) {
+    recompute.granularity = RecomputeGranularity::selective;
+    recompute.modules = *modules;
+    assumptions.push_back("recomputes " + to_text(*modules) + ", as its recipe");
+  } else {
+    assumptions.emplace_back("no recomputation");
+  }
   return recompute;
 }
 
@@ -150,12 +159,15 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelSt
   const std::string sharding = run.text("optimizer_sharding");
   strategy.sequence_parallel =
       strategy.tensor(0) > 1 && said_or(run.text("sequence_parallel"), stack.sequence_parallel);
-  const bool sharded = stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO-3");
+  const bool sharded =
+      stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO-3") || bridge_shards_weights(run);
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer = sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1");
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
+  // All recipes of experts (expert_tensor_parallel_size).
+  if (is_bridge(run) && strategy.expert > 1 && strategy.sequence_parallel) strategy.expert_tensor = 1;
   strategy.flash_attention = said_or(run.text("flash_attn"), stack.flash_attention);
 }
 
@@ -197,6 +209,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));
+  keep_sixteen_bits(run, plan.model);
   if (const auto sequence = run.integer("seq")) plan.model.default_sequence = *sequence;
   auto cluster = cluster_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;

@@ -70,7 +70,7 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     PassCost backward = cost.before[i + 1].backward - cost.before[i].backward;
     if (recompute.granularity == RecomputeGranularity::full) backward += forward;
     if (recompute.granularity == RecomputeGranularity::selective)
-      backward += cost.before[i + 1].attention_core - cost.before[i].attention_core;
+      backward += repeated_between(cost.before[i], cost.before[i + 1], recompute.modules);
     for (const BlockCost* end :
          {layer == 0 ? &cost.embedding : nullptr, layer == layers - 1 ? &cost.head : nullptr}) {
       if (end == nullptr) continue;
@@ -109,6 +109,7 @@ ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
           .tensor = ways.tensor_of(group),
           .context = ways.context,
           .expert = ways.expert,
+          .expert_tensor = setting.expert_tensor,
           .micro_batch = setting.micro_batch,
           .sequence_parallel = setting.sequence_parallel,
           .flash_attention = setting.flash_attention,
@@ -125,7 +126,7 @@ TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t glob
 const BlockTimes& TimeBounds::blocks(const ShardKey& shard, const Ways& of_group, Recompute recompute) {
   // How many layers `block` repeats depends on how many there are in a part.
   if (recompute.method == RecomputeMethod::block) recompute = {};
-  const BlockKey key{shard, recompute.granularity};
+  const BlockKey key{shard, recompute.of_layer()};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
   return blocks_.emplace(key, block_times(book_, shard, of_group, recompute)).first->second;
@@ -136,8 +137,8 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
   std::vector<ShardKey> shards;
   for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) shards.push_back(shard_key(g, ways, setting));
   const RateKey key{shards, group_fits,
-                    setting.recompute.method == RecomputeMethod::block ? RecomputeGranularity::none
-                                                                       : setting.recompute.granularity};
+                    setting.recompute.method == RecomputeMethod::block ? Recompute{}.of_layer()
+                                                                       : setting.recompute.of_layer()};
   const auto found = rates_.find(key);
   if (found != rates_.end()) return found->second;
   WorkRates& rates = rates_[key];

@@ -34,8 +34,8 @@ class TimeBounds {
 
  private:
   // The shards of its groups, those that fit, and what is recomputed.
-  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, RecomputeGranularity>;
-  using BlockKey = std::pair<ShardKey, RecomputeGranularity>;
+  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, Recompute::OfLayer>;
+  using BlockKey = std::pair<ShardKey, Recompute::OfLayer>;
   const BlockTimes& blocks(const ShardKey&, const Ways& of_group, Recompute);
   const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
 

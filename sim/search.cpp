@@ -129,7 +129,14 @@ class Searcher {
         book_.need(shard_key(group, at.ways, setting));
       }
       const int tensor = at.ways.tensor_of(group);
-      book_.need_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
+      const int members = at.ways.data * at.ways.context;
+      book_.need_rings(group, tensor, members, at.ways.expert);
+      // Experts of each tensor rank's own are shared by fewer replicas.
+      const auto& choices = job_.space.expert_tensor;
+      const bool own =
+          std::any_of(choices.begin(), choices.end(), [](const auto& ways) { return ways == 1; });
+      if (own && at.ways.expert % tensor == 0)
+        book_.need_rings(group, tensor, members, at.ways.expert / tensor);
       if (job_.may_reorder())
         book_.need_spread_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
     }

@@ -53,12 +53,19 @@ std::string recompute_text(const Recompute& recompute) {
                                                              : std::string(to_text(recompute.granularity));
 }
 
+std::string plus_between(std::string words) {
+  std::replace(words.begin(), words.end(), ' ', '+');
+  return words;
+}
+
 std::string switches_text(const ParallelStrategy& strategy) {
   std::string text;
   const bool usual =
       strategy.schedule == ScheduleKind::one_f_one_b || strategy.schedule == ScheduleKind::interleaved;
   if (!usual) text += std::string(to_text(strategy.schedule)) + " ";
   if (strategy.expert > 1) text += "ep" + std::to_string(strategy.expert) + " ";
+  if (strategy.expert_tensor && *strategy.expert_tensor != strategy.tensor(0))
+    text += "et" + std::to_string(*strategy.expert_tensor) + " ";
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.overlap_grad_reduce) text += "og ";
@@ -75,6 +82,9 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (!strategy.hosts.empty()) text += "ho ";
   if (strategy.recompute.granularity != RecomputeGranularity::none) {
     text += "re-" + std::string(to_text(strategy.recompute.granularity));
+    const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
+    if (selective && strategy.recompute.modules != RecomputeModules())
+      text += ":" + plus_between(to_text(strategy.recompute.modules));
     if (strategy.recompute.method == RecomputeMethod::block)
       text += ":" + std::to_string(strategy.recompute.layers);
     text += " ";

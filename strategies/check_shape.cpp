@@ -239,12 +239,33 @@ Answer check_tensor(const Case& c) {
   return std::nullopt;
 }
 
+// Tensor ranks with experts of their own: Megatron-LM has other splits too, and asserts sequence parallelism.
+Answer check_expert_tensor(const ParallelStrategy& s) {
+  if (!s.expert_tensor) return std::nullopt;
+  const int tensor = s.tensor(0), ways = *s.expert_tensor;
+  for (const StageDevices& stage : s.stages) {
+    if (stage.tensor != tensor)
+      return reason("expert_tensor is given for stages of", tensor, "and", stage.tensor, "tensor ways");
+  }
+  if (ways == tensor) return std::nullopt;
+  if (ways != 1)
+    return reason("expert_tensor is", ways, "and must be 1 or the", tensor, "tensor-parallel ways");
+  if (!s.sequence_parallel)
+    return reason("experts of each tensor rank's own need sequence parallelism over the", tensor,
+                  "tensor-parallel ways");
+  if (s.expert % tensor != 0)
+    return reason(s.expert, "expert-parallel ways are not a multiple of the", tensor,
+                  "tensor ranks that have experts of their own");
+  return std::nullopt;
+}
+
 Answer check_experts(const Case& c) {
   const ParallelStrategy& s = c.strategy;
+  if (Answer answer = check_expert_tensor(s)) return answer;
   if (s.expert == 1) return std::nullopt;
-  if (s.data % s.expert != 0)
-    return reason(s.expert, "expert-parallel ways do not divide the", s.data,
-                  "replicas they are spread over");
+  const int sharing = s.replicas_sharing_experts();
+  if (s.data % sharing != 0)
+    return reason(sharing, "expert-parallel ways do not divide the", s.data, "replicas they are spread over");
   bool any = false;
   for (const LayerShape& shape : c.model.shapes) {
     if (shape.experts == 1) continue;
@@ -256,12 +277,29 @@ Answer check_experts(const Case& c) {
   return std::nullopt;
 }
 
+// What Megatron-LM asserts of the modules it recomputes (core/transformer/transformer_config.py).
+Answer check_recompute(const Case& c) {
+  const Recompute& recompute = c.strategy.recompute;
+  if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
+  const auto any = [&](auto has) { return std::any_of(c.model.shapes.begin(), c.model.shapes.end(), has); };
+  const bool latent = any([](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
+  const bool experts = any([](const LayerShape& shape) { return shape.experts > 1; });
+  if (recompute.modules.empty()) return reason("selective recomputation of no module");
+  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !latent)
+    return reason("mla_up_proj is recomputed in a model without latent attention");
+  if (recompute.modules.has(RecomputeModule::moe_act) && !experts)
+    return reason("moe_act is recomputed in a model without experts");
+  return std::nullopt;
+}
+
 // What Megatron-LM asserts of its switches (megatron/training/arguments.py): the offloaded optimizer is built
 // on the precision-aware one, and that on the distributed one.
 Answer check_switches(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   const bool split =
       std::any_of(s.stages.begin(), s.stages.end(), [](const StageDevices& d) { return d.tensor > 1; });
+  if (s.tensor_overlap == true && !user_buffers_take(s.type))
+    return reason("tensor_overlap is on in fp4, which user buffers do not hold");
   if (s.tensor_overlap == true && !(s.sequence_parallel && split))
     return reason("tensor_overlap is on without sequence parallelism over tensor-parallel ways");
   if (s.optimizer_offload < 0 || s.optimizer_offload > 1)
@@ -290,7 +328,7 @@ std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStra
                                       const ClusterSpec& cluster) {
   if (Answer answer = check_places(model, strategy, cluster)) return answer;
   return first_trouble({model, strategy, cluster},
-                       {check_batch, check_schedules, check_tensor, check_experts, check_switches});
+                       {check_batch, check_schedules, check_tensor, check_experts, check_recompute, check_switches});
 }
 
 }  // namespace orrery

@@ -234,7 +234,10 @@ std::vector<Setting> settings(const SearchSpace& space) {
       setting.overlap_p2p = transfers;
       for (const double share : space.optimizer_offload) {
         setting.optimizer_offload = share;
-        all.push_back(setting);
+        for (const std::optional<int> experts : space.expert_tensor) {
+          setting.expert_tensor = experts;
+          all.push_back(setting);
+        }
       }
     }
   };
@@ -305,6 +308,15 @@ Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t se
   return std::nullopt;
 }
 
+Obstacle expert_tensor_obstacle(const Ways& ways, const Setting& setting) {
+  if (!setting.expert_tensor || *setting.expert_tensor == ways.tensor) return std::nullopt;
+  if (*setting.expert_tensor != 1) return "expert_tensor_parallel_size neither 1 nor the tensor ways";
+  if (!ways.tensors.empty()) return "expert_tensor_parallel_size with unequal tensor ways";
+  if (!setting.sequence_parallel) return "expert_tensor_parallel_size 1 without sequence parallelism";
+  if (ways.expert % ways.tensor != 0) return "expert ways not a multiple of the tensor ways";
+  return std::nullopt;
+}
+
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
   if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
@@ -318,6 +330,7 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
     return "tp_comm_overlap without sequence parallelism";
   if (setting.optimizer_offload > 0 && !setting.distributed_optimizer)
     return "optimizer_cpu_offload without the distributed optimizer";
+  if (auto obstacle = expert_tensor_obstacle(ways, setting)) return obstacle;
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
     if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
@@ -377,6 +390,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.data = allocation.data;
   strategy.context = allocation.context;
   strategy.expert = allocation.expert;
+  strategy.expert_tensor = setting.expert_tensor;
   strategy.chunks = setting.chunks;
   strategy.micro_batch = setting.micro_batch;
   strategy.global_batch = global_batch;

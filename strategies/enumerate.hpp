@@ -62,9 +62,10 @@ struct Setting {
   bool overlap_param_gather = false;
   RankOrder order = RankOrder::cp_dp_pp;
   bool flash_attention = true;
-  std::optional<bool> tensor_overlap;  // as in ParallelStrategy
-  double optimizer_offload = 0.0;      // likewise
-  bool overlap_p2p = true;             // of the interleaved schedule; the others have transfers of their own
+  std::optional<bool> tensor_overlap;     // as in ParallelStrategy
+  double optimizer_offload = 0.0;         // likewise
+  std::optional<int> expert_tensor = {};  // likewise
+  bool overlap_p2p = true;  // of the interleaved schedule; the others have transfers of their own
 };
 
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways

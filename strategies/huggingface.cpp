@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "platforms/errors.hpp"
+#include "strategies/model_limits.hpp"
 
 namespace orrery {
 namespace {
@@ -74,6 +75,16 @@ ModelSpec model_from_config(const JsonConfig& config) {
   }
   ModelSpec model = family->read(config);
   model.name = name_of(config);
+  return model;
+}
+
+ModelSpec modern_frame(const JsonConfig& config) {
+  ModelSpec model;
+  model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
+  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
+  model.final_norm = NormKind::rms_norm;
   return model;
 }
 

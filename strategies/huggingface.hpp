@@ -17,6 +17,9 @@ std::vector<std::string> huggingface_model_types();
 // Shared by the families. Appends `count` layers, reusing the shape when it is there already.
 void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 
+// What a model since Llama has beside its layers, whose embeddings are not tied unless it says so.
+ModelSpec modern_frame(const JsonConfig&);
+
 // The families, one file each.
 ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, glm4
 ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe

@@ -49,12 +49,7 @@ LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
 // Of the layers after the first `first_k_dense_replace`, every `moe_layer_freq`-th has experts
 // (modeling_deepseek.py).
 ModelSpec read_deepseek(const JsonConfig& config) {
-  ModelSpec model;
-  model.hidden = config.integer("hidden_size", {1, kMostHidden});
-  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
-  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
-  model.final_norm = NormKind::rms_norm;
+  ModelSpec model = modern_frame(config);
   const LayerShape dense = dense_shape(config);
   const LayerShape sparse = with_experts(config, dense);
   const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});

@@ -49,13 +49,9 @@ LayerShape llama_shape(const JsonConfig& config) {
 
 ModelSpec llama_frame(const JsonConfig& config) {
   const std::string type = config.text("model_type");
-  ModelSpec model;
-  model.hidden = config.integer("hidden_size", {1, kMostHidden});
-  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  ModelSpec model = modern_frame(config);
   model.tied_embeddings =
       config.find_boolean("tie_word_embeddings").value_or(type == "gemma" || type == "gemma2");
-  model.final_norm = NormKind::rms_norm;
   return model;
 }
 

@@ -91,12 +91,7 @@ void append_prediction(const JsonConfig& config, ModelSpec& model, std::int64_t 
 }  // namespace
 
 ModelSpec read_nemotron_h(const JsonConfig& config) {
-  ModelSpec model;
-  model.hidden = config.integer("hidden_size", {1, kMostHidden});
-  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
-  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
-  model.final_norm = NormKind::rms_norm;
+  ModelSpec model = modern_frame(config);
   const std::string key = "hybrid_override_pattern";
   const std::string pattern = config.text(key);
   const auto layers = config.integer("num_hidden_layers", {1, kMostLayers});

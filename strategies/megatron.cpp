@@ -54,6 +54,11 @@ Argument granularity(const Strategy& s) {
   return text(to_text(s.recompute.granularity));
 }
 
+Argument modules(const Strategy& s) {
+  const bool selective = s.recompute.granularity == RecomputeGranularity::selective;
+  return selective ? text(to_text(s.recompute.modules)) : Argument(kNone);
+}
+
 Argument layers_of_virtual_stage(const Strategy& s) {
   return number_or_none(s.chunks > 1 && equal_parts(s), s.parts.empty() ? 0 : s.parts.front().count);
 }
@@ -73,6 +78,7 @@ std::vector<ArgumentRow> strategy_rows() {
       {"pipeline_model_parallel_size", [](M, S s) { return number(s.pipeline); }},
       {"context_parallel_size", [](M, S s) { return number(s.context); }},
       {"expert_model_parallel_size", [](M, S s) { return number(s.expert); }},
+      {"expert_tensor_parallel_size", [](M, S s) { return number(s.tensor_of_experts(0)); }},
       {"num_virtual_stages_per_pipeline_rank", [](M, S s) { return number_or_none(s.chunks > 1, s.chunks); }},
       {"num_layers_per_virtual_pipeline_stage", [](M, S s) { return layers_of_virtual_stage(s); }},
       {"pipeline_model_parallel_layout", [](M, S s) { return layout(s); }},
@@ -93,6 +99,7 @@ std::vector<ArgumentRow> strategy_rows() {
       {"fp8_format", [](M, S s) { return s.type == DataType::fp8 ? text("hybrid") : Argument(kNone); }},
       {"fp4_format", [](M, S s) { return s.type == DataType::fp4 ? text("e2m1") : Argument(kNone); }},
       {"recompute_granularity", [](M, S s) { return granularity(s); }},
+      {"recompute_modules", [](M, S s) { return modules(s); }},
       {"recompute_method",
        [](M, S s) { return is_full(s) ? text(to_text(s.recompute.method)) : Argument(kNone); }},
       {"recompute_num_layers", [](M, S s) { return number_or_none(is_full(s), s.recompute.layers); }},
@@ -304,15 +311,15 @@ ModelSpec example_model(bool hybrid) {
   return model;
 }
 
-// Every argument has a value in one of these: an interleaved plan in 8 bits, and an uneven one of a hybrid
-// model in 4.
+// Every argument has a value in one of these: an interleaved plan in 8 bits, fully recomputed, and an uneven
+// one of a hybrid model in 4.
 ArgumentTable example_of(bool uneven) {
   const ModelSpec model = example_model(uneven);
   ParallelStrategy strategy;
   strategy.pipeline = 2;
   strategy.chunks = uneven ? 1 : 2;
   strategy.type = uneven ? DataType::fp4 : DataType::fp8;
-  strategy.recompute.granularity = RecomputeGranularity::full;
+  strategy.recompute.granularity = uneven ? RecomputeGranularity::selective : RecomputeGranularity::full;
   strategy.optimizer_offload = 0.5;
   strategy.stages.resize(2);
   if (uneven)

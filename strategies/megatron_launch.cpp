@@ -53,6 +53,8 @@ bool is_none(const ArgumentTable& table, std::string_view name) {
 bool is_written(const ArgumentTable& table, std::string_view name) {
   if (std::find(kDerived.begin(), kDerived.end(), name) != kDerived.end()) return false;
   if (name == "num_query_groups") return is_true(table, "group_query_attention");
+  if (name == "expert_tensor_parallel_size")
+    return value_of(table, name) != value_of(table, "tensor_model_parallel_size");
   if (name == "overlap_p2p_comm") return !is_none(table, "num_virtual_stages_per_pipeline_rank");
   if (name == "add_qkv_bias") return !is_true(table, "add_bias_linear");
   // Megatron-LM turns it off, with a warning, where there is nothing to split.
@@ -88,6 +90,9 @@ std::string number_text(double value) {
 std::string command_line_flag(std::string_view name, const Argument& argument) {
   if (const bool* value = std::get_if<bool>(&argument)) return boolean_flag(name, *value);
   if (const double* value = std::get_if<double>(&argument)) return flag_of(name) + " " + number_text(*value);
+  // Several words, each a value.
+  if (name == "recompute_modules" && std::holds_alternative<std::string>(argument))
+    return flag_of(name) + " " + std::get<std::string>(argument);
   if (const std::string* value = std::get_if<std::string>(&argument))
     return flag_of(name) + " " + quoted(*value);
   return {};

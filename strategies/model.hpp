@@ -61,9 +61,9 @@ struct LayerShape {
   std::int64_t experts_per_token = 1;
   std::int64_t expert_hidden = 0;  // width at which tokens visit experts, projected down and up again around
                                    // them (Nemotron-3 Super); 0: hidden
-  bool router_bias = false;     // one for each expert, that balances their load (DeepSeek-V3)
-  std::int64_t shared_ffn = 0;  // width of the expert every token visits; 0: none
-  bool shared_gate = false;     // a learned scalar gate on that expert (Qwen2-MoE)
+  bool router_bias = false;        // one for each expert, that balances their load (DeepSeek-V3)
+  std::int64_t shared_ffn = 0;     // width of the expert every token visits; 0: none
+  bool shared_gate = false;        // a learned scalar gate on that expert (Qwen2-MoE)
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): the first layer of a depth joins the
   // hidden state with the embedding of the next token, the last one predicts through the model's own norm and
   // head.
@@ -74,6 +74,9 @@ struct LayerShape {
   std::int64_t sequence = 0;  // tokens of this layer where layers differ (TransGAN); 0: the model's sequence
   std::int64_t attention_window =
       0;  // attention stays within blocks of this many tokens; 0: the whole sequence
+  // Its matrices stay in 16 bits where others are multiplied in 8 or 4 (Megatron-LM
+  // --first-last-layers-bf16, --num-layers-at-end-in-bf16).
+  bool sixteen_bit = false;
   [[nodiscard]] bool has_attention() const { return heads > 0; }
   [[nodiscard]] bool has_state_space() const { return state_space.heads > 0; }
   [[nodiscard]] bool predicts_more() const { return joins_embedding || predicted_vocabulary > 0; }

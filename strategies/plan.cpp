@@ -34,6 +34,7 @@ const std::vector<std::string> kKeys{"model",
                                      "data",
                                      "context",
                                      "expert",
+                                     "expert_tensor",
                                      "chunks",
                                      "micro_batch",
                                      "sequence",
@@ -77,12 +78,24 @@ void read_choice(const YamlValue& map, const std::string& key, const std::array<
   value = choices[entry->one_of(names)];
 }
 
+// Megatron-LM's default needs no word.
+std::string modules_to_yaml(const Recompute& recompute) {
+  if (recompute.modules == RecomputeModules()) return "";
+  std::string list;
+  for (const RecomputeModule module : kRecomputeModules) {
+    if (!recompute.modules.has(module)) continue;
+    list += (list.empty() ? "" : ", ") + std::string(to_text(module));
+  }
+  return ", modules: [" + list + "]";
+}
+
 Recompute read_recompute(const YamlValue& map) {
-  map.allow_keys({"granularity", "method", "layers"});
+  map.allow_keys({"granularity", "method", "layers", "modules"});
   Recompute recompute;
   read_choice(map, "granularity", kGranularities, recompute.granularity);
   read_choice(map, "method", kMethods, recompute.method);
   read_integer(map, "layers", kMostWays, recompute.layers);
+  if (const auto modules = map.find("modules")) recompute.modules = read_recompute_modules(*modules);
   return recompute;
 }
 
@@ -243,6 +256,8 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_integer(top, "micro_batch", kMostSequences, strategy.micro_batch);
   strategy.global_batch = top.at("global_batch").integer(1, kMostSequences);
   strategy.sequence = top.at("sequence").integer(1, kMostTokens);
+  if (const auto ways = top.find("expert_tensor"))
+    strategy.expert_tensor = static_cast<int>(ways->integer(1, kMostWays));
   read_choice(top, "type", kTypes, strategy.type);
   read_choice(top, "schedule", kSchedules, strategy.schedule);
   read_choice(top, "transfers", kTransfers, strategy.transfers);
@@ -266,6 +281,7 @@ std::string to_yaml(const Plan& plan) {
   return line("model", quoted(plan.model)) + line("cluster", quoted(plan.cluster)) +
          (plan.stack.empty() ? std::string() : line("stack", quoted(plan.stack))) +
          line("data", strategy.data) + line("context", strategy.context) + line("expert", strategy.expert) +
+         (strategy.expert_tensor ? line("expert_tensor", *strategy.expert_tensor) : std::string()) +
          line("chunks", strategy.chunks) + line("micro_batch", strategy.micro_batch) +
          line("global_batch", strategy.global_batch) + line("sequence", strategy.sequence) +
          line("type", to_text(strategy.type)) + line("schedule", to_text(strategy.schedule)) +
@@ -281,7 +297,8 @@ std::string to_yaml(const Plan& plan) {
          yes_or_no("fully_sharded", strategy.fully_sharded) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +
-         ", layers: " + std::to_string(recompute.layers) + "}\n" + lists_to_yaml(strategy);
+         ", layers: " + std::to_string(recompute.layers) + modules_to_yaml(recompute) + "}\n" +
+         lists_to_yaml(strategy);
 }
 
 }  // namespace orrery

@@ -82,17 +82,20 @@ std::vector<int> read_layer_counts(const YamlValue& value) {
   return counts;
 }
 
-// Every granularity; `full` by every method with every number of layers. `uniform` recomputes all layers
-// whatever their number, so that none of it is left to choose: groups of one.
+// Every granularity; `selective` of every set of modules, `full` by every method with every number of layers.
+// `uniform` recomputes all layers whatever their number, so that none of it is left to choose: groups of one.
 std::vector<Recompute> recomputes(const std::vector<RecomputeGranularity>& granularities,
+                                  const std::vector<RecomputeModules>& modules,
                                   const std::vector<RecomputeMethod>& methods,
                                   const std::vector<int>& layers) {
   std::vector<Recompute> all;
   for (const RecomputeGranularity granularity : granularities) {
-    if (granularity != RecomputeGranularity::full) {
-      all.push_back({granularity, RecomputeMethod::uniform, 1});
-      continue;
+    if (granularity == RecomputeGranularity::none) all.push_back({});
+    if (granularity == RecomputeGranularity::selective) {
+      for (const RecomputeModules& set : modules)
+        all.push_back({granularity, RecomputeMethod::uniform, 1, set});
     }
+    if (granularity != RecomputeGranularity::full) continue;
     for (const RecomputeMethod method : methods) {
       for (const int count : layers)
         all.push_back({granularity, method, method == RecomputeMethod::uniform ? std::max(1, count) : count});
@@ -105,19 +108,25 @@ void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
   const auto given = root.find("recompute_granularity");
   const auto method = root.find("recompute_method");
   const auto layers = root.find("recompute_num_layers");
-  if (!given && !method && !layers) return;
+  const auto modules = root.find("recompute_modules");
+  if (!given && !method && !layers && !modules) return;
   std::vector<RecomputeGranularity> granularities{RecomputeGranularity::none, RecomputeGranularity::full};
   if (given) read_items(*given, granularities, read_granularity);
   const bool full = std::count(granularities.begin(), granularities.end(), RecomputeGranularity::full) > 0;
   for (const auto& key : {method, layers}) {
     if (key && !full) key->fail("recompute_granularity with `full` beside it");
   }
+  const bool selective =
+      std::count(granularities.begin(), granularities.end(), RecomputeGranularity::selective) > 0;
+  if (modules && !selective) modules->fail("recompute_granularity with `selective` beside it");
+  std::vector<RecomputeModules> sets{RecomputeModules()};
+  if (modules) read_items(*modules, sets, read_recompute_modules);
   const std::vector<int> counts = layers ? read_layer_counts(*layers) : std::vector<int>{1};
   // Only `block` has anything for auto to choose.
   std::vector<RecomputeMethod> methods{counts.front() == 0 ? RecomputeMethod::block
                                                            : RecomputeMethod::uniform};
   if (method) read_items(*method, methods, read_method);
-  list = recomputes(granularities, methods, counts);
+  list = recomputes(granularities, sets, methods, counts);
 }
 
 // What is offloaded is so in each of the shares; by default, as in Megatron-LM, as a whole.
@@ -152,11 +161,13 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   root.allow_keys({"tensor_model_parallel_size",
                    "context_parallel_size",
                    "expert_model_parallel_size",
+                   "expert_tensor_parallel_size",
                    "num_virtual_stages_per_pipeline_rank",
                    "micro_batch_size",
                    "pipeline_model_parallel_size",
                    "schedule",
                    "recompute_granularity",
+                   "recompute_modules",
                    "recompute_method",
                    "recompute_num_layers",
                    "sequence_parallel",
@@ -178,6 +189,8 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   if (const auto mix = root.find("mix_replicas")) space.mix_replicas = mix->boolean();
   read_list(root, "context_parallel_size", space.context, ways);
   read_list(root, "expert_model_parallel_size", space.expert, ways);
+  read_list(root, "expert_tensor_parallel_size", space.expert_tensor,
+            [&](const YamlValue& item) { return std::optional<int>(ways(item)); });
   read_list(root, "num_virtual_stages_per_pipeline_rank", space.chunks, ways);
   read_list(root, "micro_batch_size", space.micro_batch,
             [](const YamlValue& item) { return item.integer(1, kMostWays); });

@@ -19,7 +19,8 @@ struct SearchSpace {
   bool mix_replicas = true;  // whether whole replicas may be on unlike GPUs (replica_mixes.hpp)
   std::vector<int> context{1, 2, 4};
   std::vector<int> expert{1};
-  std::vector<int> chunks{1, 2, 4};  // above 1: the interleaved schedule
+  std::vector<std::optional<int>> expert_tensor{std::nullopt};  // absent: as the stage's tensor ways
+  std::vector<int> chunks{1, 2, 4};                             // above 1: the interleaved schedule
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
   std::int64_t most_gpus = 1'000'000'000;  // of all groups together
@@ -41,6 +42,7 @@ struct SearchSpace {
 };
 
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
+// expert_tensor_parallel_size, recompute_modules (each item a module or a list: those of one plan),
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
 // most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
 // range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),

@@ -1,5 +1,7 @@
 #include "strategies/strategy.hpp"
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 
 void mark_ends(std::vector<LayerRange>& parts) {
@@ -36,28 +38,6 @@ std::string_view to_text(TransferMode mode) {
       return "blocking";
     case TransferMode::overlapped:
       return "overlapped";
-  }
-  return "";
-}
-
-std::string_view to_text(RecomputeGranularity granularity) {
-  switch (granularity) {
-    case RecomputeGranularity::none:
-      return "none";
-    case RecomputeGranularity::selective:
-      return "selective";
-    case RecomputeGranularity::full:
-      return "full";
-  }
-  return "";
-}
-
-std::string_view to_text(RecomputeMethod method) {
-  switch (method) {
-    case RecomputeMethod::uniform:
-      return "uniform";
-    case RecomputeMethod::block:
-      return "block";
   }
   return "";
 }

@@ -1,6 +1,7 @@
 // How training is split: one candidate of the search, in Megatron-LM's terms.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,18 +10,22 @@
 
 #include "platforms/gpu.hpp"
 #include "strategies/model.hpp"
+#include "strategies/recompute.hpp"
 
 namespace orrery {
 
+// User buffers, beside whose transfers matrices are multiplied, hold 16 or 8 bits (Transformer Engine,
+// UserBufferQuantizationMode); recipes in NVFP4 turn --tp-comm-overlap off (Megatron-Bridge v0.2.0 to v0.5.0,
+// scripts/performance/configs/llama).
+constexpr bool user_buffers_take(DataType type) {
+  return type != DataType::fp4;
+}
+
 enum class ScheduleKind { gpipe, one_f_one_b, interleaved, zb_h1, zb_h2, zb_v, from_file };
 enum class TransferMode { eager, blocking, overlapped };  // SEMANTICS 2
-enum class RecomputeGranularity { none, selective, full };
-enum class RecomputeMethod { uniform, block };
 
 std::string_view to_text(ScheduleKind);  // "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "file"
 std::string_view to_text(TransferMode);
-std::string_view to_text(RecomputeGranularity);
-std::string_view to_text(RecomputeMethod);
 
 // The model part that is chunk `chunk` of pipeline rank `rank`. Parts go round the ranks chunk after chunk, c
 // P + s; in zb-v they go down and come back: s, then 2 P - 1 - s.
@@ -30,15 +35,6 @@ constexpr int part_of(ScheduleKind kind, int ranks, int rank, int chunk) {
 constexpr int rank_holding(ScheduleKind kind, int ranks, int part) {
   return kind == ScheduleKind::zb_v && (part / ranks) % 2 == 1 ? ranks - 1 - part % ranks : part % ranks;
 }
-
-struct Recompute {
-  RecomputeGranularity granularity = RecomputeGranularity::none;
-  RecomputeMethod method = RecomputeMethod::uniform;
-  // full only. block: the first `layers` layers of each part are recomputed. uniform: all are, in groups of
-  // `layers`.
-  int layers = 1;
-  bool operator==(const Recompute&) const = default;
-};
 
 // Layers first .. first + count - 1 of the model. The first part has the embedding, the last one norm, head
 // and loss; either may have no layer beside them (Megatron-LM's --account-for-embedding-in-pipeline-split and
@@ -83,10 +79,14 @@ enum class RankOrder { cp_dp_pp, cp_pp_dp, dp_cp_pp, dp_pp_cp, pp_cp_dp, pp_dp_c
 std::string_view to_text(RankOrder);  // "tp-cp-ep-dp-pp", ...
 
 struct ParallelStrategy {
-  int pipeline = 1;                // P: pipeline ranks
-  int data = 1;                    // D: data-parallel replicas of the pipeline
-  int context = 1;                 // context-parallel ways
-  int expert = 1;                  // expert-parallel ways, within data
+  int pipeline = 1;  // P: pipeline ranks
+  int data = 1;      // D: data-parallel replicas of the pipeline
+  int context = 1;   // context-parallel ways
+  int expert = 1;    // expert-parallel ways
+  // Tensor ways of experts (Megatron-LM --expert-tensor-parallel-size): 1, or absent: those of the stage.
+  // Where 1 splits none of a stage's tensor ranks, expert ways go over tensor ranks first, then over
+  // replicas.
+  std::optional<int> expert_tensor;
   int chunks = 1;                  // v: model parts a pipeline rank holds (virtual stages)
   std::int64_t micro_batch = 1;    // sequences
   std::int64_t global_batch = 1;   // sequences an iteration
@@ -130,6 +130,11 @@ struct ParallelStrategy {
   }
   [[nodiscard]] int rank_of_part(int part) const { return rank_holding(schedule, pipeline, part); }
   [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
+  [[nodiscard]] int tensor_of_experts(int stage) const { return expert_tensor.value_or(tensor(stage)); }
+  // Neighbouring replicas that share one set of experts.
+  [[nodiscard]] int replicas_sharing_experts() const {
+    return std::max(1, expert / (tensor(0) / tensor_of_experts(0)));
+  }
   // GPUs that hold one replica of one stage.
   [[nodiscard]] int gpus_of_stage(int stage) const { return tensor(stage) * context; }
   [[nodiscard]] int gpus() const;  // of the whole job

@@ -132,6 +132,8 @@ const std::vector<Switch>& switches() {
        [](MeasuredPlan& plan) {
          ExpertCost& experts = plan.stack.experts;
          experts.forward = experts.backward = experts.forward_casts = experts.backward_casts = Seconds(0);
+         experts.layer_forward = experts.layer_backward = Seconds(0);
+         experts.layer_forward_casts = experts.layer_backward_casts = Seconds(0);
        }},
       {"no fused kernels of experts", [](MeasuredPlan& plan) { plan.stack.experts.fused = false; }},
       {"no sustained-power factor",

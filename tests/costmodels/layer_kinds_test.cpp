@@ -5,28 +5,17 @@
 #include "costmodels/memory.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
-#include "tests/costmodels/operators_of.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
 
 namespace orrery {
 namespace {
 
-double gemm_flops(const PassOperators& pass) {
-  double sum = 0.0;
-  for (const Gemm& gemm : all_of<Gemm>(pass.compute)) sum += flops_of(gemm).value();
-  return sum;
-}
+using test::all_of, test::copied_bytes, test::gemm_flops;
 
 double collective_bytes(const PassOperators& pass, CollectiveKind kind) {
   double sum = 0.0;
   for (const Collective& call : all_of<Collective>(pass.communication))
     if (call.kind == kind) sum += call.bytes.value();
-  return sum;
-}
-
-double copied_bytes(const PassOperators& pass) {
-  double sum = 0.0;
-  for (const MemoryBound& op : all_of<MemoryBound>(pass.compute))
-    if (op.kernel == MemoryKernel::copy) sum += op.bytes.value();
   return sum;
 }
 
@@ -181,7 +170,9 @@ TEST_CASE("latent attention keeps narrow vectors and unequal heads") {
   CHECK(activation_bytes(model, one_stage(model, 4096), 0, 0).value() == 2.0 * 4096 * elements);
 }
 
-TEST_CASE("NVFP4 casts read each element twice and write two copies of 4 bits with their scales") {
+TEST_CASE(
+    "NVFP4 casts read each element twice and write two copies of 4 bits with their scales, at 0.61 of the "
+    "bandwidth") {
   CHECK(size_of(DataType::fp4).value() == 0.5625);  // 4 bits, and 8 for each 16 elements
   const ModelSpec model = read_model("llama3-8b");
   Sharding sharding = sharding_of(1, 4096);
@@ -189,9 +180,48 @@ TEST_CASE("NVFP4 casts read each element twice and write two copies of 4 bits wi
   sharding.type = DataType::fp4;
   const auto layer = layer_operators(model.layer(0), true, sharding);
   // The inputs of QKV, projection, up and down: 4096, 4096, 4096 and 14,336 wide.
-  CHECK(copied_bytes(layer.forward) - plain == Approx(4096 * (3 * 4096 + 14336) * (4 + 2 * 0.5625)));
+  CHECK(copied_bytes(layer.forward) - plain ==
+        Approx(4096 * (3 * 4096 + 14336) * (4 + 2 * 0.5625) * 0.75 / 0.61));
   for (const Gemm& gemm : all_of<Gemm>(layer.backward.compute)) CHECK(gemm.type == DataType::fp4);
   for (const Attention& core : all_of<Attention>(layer.forward.compute)) CHECK(core.type == DataType::bf16);
+}
+
+TEST_CASE("how 8 bits are scaled decides what casting moves") {
+  const ModelSpec model = read_model("llama3-8b");
+  Sharding sharding = sharding_of(1, 4096);
+  const double plain = copied_bytes(layer_operators(model.layer(0), true, sharding).forward);
+  sharding.type = DataType::fp8;
+  const auto cast = [&](Fp8Recipe recipe) {
+    sharding.stack.fp8_recipe = recipe;
+    return copied_bytes(layer_operators(model.layer(0), true, sharding).forward) - plain;
+  };
+  // Behind norms 2 x 4096 elements a token, elsewhere 4096 and 14,336.
+  const double normed = 4096.0 * 2 * 4096, others = 4096.0 * (4096 + 14336);
+  CHECK(cast(Fp8Recipe::delayed) == Approx(4 * others));
+  CHECK(cast(Fp8Recipe::tensorwise) == Approx(4 * normed + 6 * others));
+  CHECK(cast(Fp8Recipe::mxfp8) == Approx((4 + 2.0 / 32) * (normed + others) * 0.75 / 0.61));
+}
+
+TEST_CASE("tensor ranks cast their own tokens before they gather them") {
+  const ModelSpec model = read_model("llama3-8b");
+  const auto cast = [&](int tensor) {
+    Sharding sharding = sharding_of(tensor, 4096);
+    const double plain = copied_bytes(layer_operators(model.layer(0), true, sharding).forward);
+    sharding.type = DataType::fp4;
+    return copied_bytes(layer_operators(model.layer(0), true, sharding).forward) - plain;
+  };
+  CHECK(cast(4) == Approx(cast(1) / 4));
+}
+
+TEST_CASE("a layer kept in 16 bits is that of a model in 16 bits") {
+  LayerShape shape = read_model("llama3-8b").layer(0);
+  Sharding sharding = sharding_of(2, 4096);
+  const BlockOperators bf16 = layer_operators(shape, true, sharding);
+  sharding.type = DataType::fp4;
+  CHECK(layer_operators(shape, true, sharding).forward.compute != bf16.forward.compute);
+  shape.sixteen_bit = true;
+  CHECK(layer_operators(shape, true, sharding).forward.compute == bf16.forward.compute);
+  CHECK(layer_operators(shape, true, sharding).backward.compute == bf16.backward.compute);
 }
 
 }  // namespace orrery

@@ -4,45 +4,17 @@
 
 #include "costmodels/local_layer.hpp"
 #include "tests/catch.hpp"
-#include "tests/costmodels/operators_of.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
 
 namespace orrery {
 namespace {
 
+using test::all_of, test::bytes_of, test::gemm_flops, test::plain, test::times;
+using test::llama70b_layer, test::mixtral_layer;
+
 // GPT-3 175B: 12288 wide, 96 heads of 128.
 LayerShape gpt3_layer() {
   return {.hidden = 12288, .heads = 96, .kv_heads = 96, .head_dim = 128, .ffn = 4 * 12288};
-}
-
-LayerShape llama70b_layer() {
-  return {.hidden = 8192,
-          .heads = 64,
-          .kv_heads = 8,
-          .head_dim = 128,
-          .ffn = 28672,
-          .mlp = MlpKind::gated,
-          .norm = NormKind::rms_norm,
-          .linear_bias = false,
-          .rotary = true};
-}
-
-LayerShape mixtral_layer() {
-  LayerShape shape = llama70b_layer();
-  shape.hidden = 4096;
-  shape.heads = 32;
-  shape.ffn = 14336;
-  shape.experts = 8;
-  shape.experts_per_token = 2;
-  return shape;
-}
-
-double gemm_flops(const PassOperators& pass) {
-  double sum = 0.0;
-  for (const Gemm& gemm : all_of<Gemm>(pass.compute)) {
-    sum += 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k) *
-           static_cast<double>(gemm.batch);
-  }
-  return sum;
 }
 
 // Pairs of a query and a key, both passes of the score matrix: 4 d FLOPs each.
@@ -51,14 +23,6 @@ double attention_flops(const PassOperators& pass) {
   for (const Attention& core : all_of<Attention>(pass.compute)) {
     sum += 4.0 * static_cast<double>(core.batch * core.heads * core.head_dim) *
            static_cast<double>(core.query_tokens) * static_cast<double>(core.kv_tokens);
-  }
-  return sum;
-}
-
-double bytes_of(const PassOperators& pass, MemoryKernel kernel) {
-  double sum = 0.0;
-  for (const MemoryBound& op : all_of<MemoryBound>(pass.compute)) {
-    if (op.kernel == kernel) sum += op.bytes.value();
   }
   return sum;
 }
@@ -72,12 +36,6 @@ double ring_bytes(const std::vector<Operator>& communication) {
     sum += op.kind == CollectiveKind::all_reduce ? 2 * once : once;
   }
   return sum;
-}
-
-int times(const std::vector<Operator>& communication, CollectiveKind kind) {
-  int found = 0;
-  for (const Collective& op : all_of<Collective>(communication)) found += op.kind == kind ? 1 : 0;
-  return found;
 }
 
 struct RandomLayer {
@@ -129,13 +87,6 @@ ModelSpec gpt2_tables(std::int64_t vocabulary) {
   model.hidden = 1024;
   model.learned_positions = 1024;
   return model;
-}
-
-Sharding plain(std::int64_t micro_batch, std::int64_t sequence) {
-  Sharding sharding;
-  sharding.micro_batch = micro_batch;
-  sharding.sequence = sequence;
-  return sharding;
 }
 
 }  // namespace
@@ -357,97 +308,6 @@ TEST_CASE("gathered keys hide under the first step alone, their fp32 gradients u
   REQUIRE(layer.backward.places.size() == 2);
   CHECK(layer.backward.places[0].beside == 0.25);
   CHECK(layer.backward.places[1].beside == 0.75);
-}
-
-TEST_CASE("a token goes once to each GPU of a node, or once to each node, that some of its experts are on") {
-  Sharding sharding = plain(1, 4096);
-  sharding.expert = 4;
-  sharding.stack.experts.deduplicated = true;
-  const auto sent = [&] {
-    const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
-    return all_of<Collective>(layer.forward.communication)[0].bytes.value() / (4096.0 * 4096 * 2);
-  };
-  // Two experts at random on four GPUs: on 4 (1 - (3/4)^2) of them; on two nodes: 2 (1 - (1/2)^2).
-  CHECK(sent() == Approx(1.75));
-  sharding.gpus_per_node = 2;
-  CHECK(sent() == Approx(1.5));
-}
-
-TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
-  Sharding sharding = plain(1, 4096);
-  sharding.expert = 4;
-  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
-  const std::vector<Gemm> gemms = all_of<Gemm>(layer.forward.compute);
-  REQUIRE(gemms.size() == 5);  // QKV, projection, router, up and gate, down
-  CHECK(gemms[2] == Gemm{.m = 4096, .n = 8, .k = 4096});
-  // Four microbatches of 4096 tokens, two experts a token, over eight experts; two of them here.
-  CHECK(gemms[3] == Gemm{.m = 4 * 4096 * 2 / 8, .n = 2 * 14336, .k = 4096, .batch = 2});
-  CHECK(gemms[4] == Gemm{.m = 4096, .n = 4096, .k = 14336, .batch = 2});
-  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
-    REQUIRE(times(pass->communication, CollectiveKind::all_to_all) == 2);
-    CHECK(all_of<Collective>(pass->communication)[0].bytes == Bytes(4096.0 * 2 * 4096 * 2));
-  }
-}
-
-TEST_CASE("experts cast what arrives in 16 bits, and all the rest unless one kernel does it") {
-  Sharding sharding = plain(1, 4096);
-  sharding.expert = 4;
-  const auto layer_of = [&](DataType type, bool fused) {
-    sharding.type = type;
-    sharding.stack.experts.fused = fused;
-    return layer_operators(mixtral_layer(), true, sharding);
-  };
-  const BlockOperators bf16 = layer_of(DataType::bf16, true), fused = layer_of(DataType::fp8, true),
-                       separate = layer_of(DataType::fp8, false);
-  const double rows = 2 * 4096.0;  // of two experts, as above
-  const auto copied = [](const PassOperators& pass) { return bytes_of(pass, MemoryKernel::copy); };
-  // The projection's input and what arrives; backward the gradients of QKV, of the projection and of what
-  // leaves: 4 B each.
-  CHECK(copied(fused.forward) - copied(bf16.forward) == Approx(4 * (4096.0 * 4096 + rows * 4096)));
-  CHECK(copied(fused.backward) - copied(bf16.backward) ==
-        Approx(4 * (4096.0 * (4096 + 2 * 8 * 128) + 4096.0 * 4096 + rows * 4096)));
-  CHECK(copied(separate.forward) - copied(fused.forward) == Approx(4 * rows * 14336));
-  CHECK(copied(separate.backward) - copied(fused.backward) == Approx(4 * rows * 2 * 14336));
-  CHECK(bytes_of(separate.forward, MemoryKernel::activation) == 6 * rows * 14336);
-  CHECK(bytes_of(fused.forward, MemoryKernel::activation) == 0);
-  CHECK(bytes_of(fused.backward, MemoryKernel::activation) == 0);
-}
-
-TEST_CASE("biases of experts pass through eager kernels, in fp32, unless one kernel adds them") {
-  Sharding sharding = plain(1, 4096);
-  sharding.expert = 4;
-  sharding.stack.accumulation = 0;
-  LayerShape shape = mixtral_layer();
-  shape.mlp_bias = true;
-  const auto layer_of = [&](bool fused) {
-    sharding.stack.experts.fused = fused;
-    return layer_operators(shape, true, sharding);
-  };
-  const BlockOperators fused = layer_of(true), separate = layer_of(false);
-  const auto more = [](const PassOperators& one, const PassOperators& other) {
-    return bytes_of(one, MemoryKernel::copy) - bytes_of(other, MemoryKernel::copy);
-  };
-  const double rows = 2 * 4096.0;
-  CHECK(more(separate.forward, fused.forward) == Approx(rows * (28.0 * 4096 + 16.0 * 14336)));
-  CHECK(more(separate.backward, fused.backward) == Approx(rows * (40.0 * 4096 + 20.0 * 14336)));
-}
-
-TEST_CASE("what the host launches for each expert lies between the exchanges") {
-  Sharding sharding = plain(1, 4096);
-  sharding.expert = 4;
-  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
-  CHECK(layer_operators(llama70b_layer(), true, sharding).forward.experts == ExpertSection{});
-  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
-    CHECK(pass->experts.count == 2);
-    std::size_t grouped = 0;
-    for (std::size_t i = 0; i < pass->compute.size(); ++i) {
-      const Gemm* gemm = std::get_if<Gemm>(&pass->compute[i]);
-      if (gemm == nullptr || gemm->batch == 1) continue;
-      ++grouped;
-      CHECK((i >= pass->experts.first && i < pass->experts.end));
-    }
-    CHECK(grouped == (pass == &layer.forward ? 2 : 4));
-  }
 }
 
 TEST_CASE("memory-bound operators move the published bytes for each element") {

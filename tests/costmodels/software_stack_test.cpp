@@ -86,6 +86,13 @@ TEST_CASE("the GPU waits for the host between the kernels of experts where these
   CHECK(compute(PassOrder::forward) == Approx(6));
   sharding.type = DataType::fp8;
   CHECK(compute(PassOrder::forward) == Approx(1 + 6));
+  experts.layer_forward = Seconds(2);  // once, however many experts
+  experts.layer_forward_casts = Seconds(1);
+  experts.layer_backward = Seconds(3);
+  CHECK(compute(PassOrder::forward) == Approx(1 + 6 + 3));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 8 + 3));
+  pass.experts = {};
+  CHECK(compute(PassOrder::forward) == Approx(1 + 2 + 3));
 }
 
 TEST_CASE("a share of the exchange with experts hides under another microbatch, as far as it computes") {

@@ -130,6 +130,23 @@ TEST_CASE("replicas that share experts meet in every exchange") {
   CHECK(test::estimated(plan, topology).makespan == Approx(times.makespan * 1e-3).epsilon(1e-9));
 }
 
+// Of the 4 MB of each of four ranks half goes to the other node, over whose one NIC both send.
+TEST_CASE("tensor ranks with experts of their own meet in one exchange over their replicas") {
+  PricedPlan plan = plan_of({{0, 1}, {2, 3}}, {piece_of(1, 0)});
+  plan.calls = {call_of(RankGroup::expert, 4)};
+  plan.expert = 2;
+  const Topology topology = nodes_of(2, 2);
+  // Each with its own lane of the other replica: half of 4 MB each, two on a NIC.
+  CHECK(played(plan, topology).makespan == Approx(1 + 1 + 4).epsilon(1e-3));
+  plan.expert_lanes = 2;
+  CHECK(group_members(plan, 1, 0, RankGroup::expert) == std::vector<std::vector<int>>{{0, 1, 2, 3}});
+  CHECK(group_size(plan, 0, RankGroup::expert) == 4);
+  // Of a quarter to each, two quarters leave the node: as much.
+  const Times times = played(plan, topology);
+  CHECK(times.makespan == Approx(1 + 1 + 4).epsilon(1e-3));
+  CHECK(test::estimated(plan, topology).makespan == Approx(times.makespan * 1e-3).epsilon(1e-3));
+}
+
 TEST_CASE("replicas that share experts have equally many microbatches") {
   PricedPlan plan = plan_of({{0}, {1}}, {piece_of(1, 0)});
   plan.calls = {call_of(RankGroup::expert, 2)};

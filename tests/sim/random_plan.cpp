@@ -110,6 +110,15 @@ void draw_experts(Draw& draw, PricedPlan& plan) {
   }
 }
 
+// Tensor ranks with experts of their own, where all stages have equally many.
+void draw_expert_lanes(std::uint32_t seed, PricedPlan& plan) {
+  Draw draw(seed + 0xE7);
+  const std::size_t lanes = plan.gpus.front().size();
+  const bool equal = std::all_of(plan.gpus.begin(), plan.gpus.end(),
+                                 [&](const std::vector<int>& gpus) { return gpus.size() == lanes; });
+  if (equal && draw.coin()) plan.expert_lanes = static_cast<int>(lanes) / plan.context;
+}
+
 // None where the drawn group has one member.
 std::optional<GroupCall> draw_call(Draw& draw, const PricedPlan& plan) {
   GroupCall call;
@@ -245,6 +254,7 @@ RandomPlan with_group_calls(RandomPlan drawn, std::uint32_t seed) {
   Draw draw(seed + 0xCA11);
   PricedPlan& plan = drawn.plan;
   draw_experts(draw, plan);
+  draw_expert_lanes(seed, plan);
   std::ostringstream text;
   const int count = draw.whole(1, 5);
   for (int i = 0; i < count; ++i) {
@@ -254,7 +264,8 @@ RandomPlan with_group_calls(RandomPlan drawn, std::uint32_t seed) {
     text << " " << to_text(call.kind) << " over group " << static_cast<int>(call.group) << " x" << call.times;
   }
   draw_pieces_of_parts(draw, plan, plan.parts);
-  drawn.text += " experts over " + std::to_string(plan.expert) + text.str();
+  drawn.text +=
+      " experts over " + std::to_string(plan.expert) + " x " + std::to_string(plan.expert_lanes) + text.str();
   return drawn;
 }
 

@@ -138,6 +138,39 @@ TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   CHECK(validate(runs, costs(), {}).runs.front().kind == "GB200 experts fp4");
 }
 
+TEST_CASE("recipes of Megatron-Bridge say what is recomputed, sharded and kept in 16 bits") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,ep\n"
+      "a,g,H100,16,Megatron-Bridge 26.04,Nemotron_3_Nano,8192,FP8,1024,1,1,1,8\n"
+      "b,g,GB200,64,Megatron-Bridge 26.04,Nemotron_3_Super,8192,NVFP4,512,1,2,1,64\n"
+      "c,g,GB200,64,Megatron-Bridge 26.04,LLAMA3_70B,8192,FP8,256,2,1,1,\n"
+      "d,g,GB200,64,Megatron-Bridge 26.04,LLAMA3_70B,8192,MXFP8,256,1,2,4,\n",
+      "made-up.csv");
+  const MeasuredPlan nano = mapped(runs[0]), super = mapped(runs[1]), alone = mapped(runs[2]),
+                     piped = mapped(runs[3]);
+  const Recompute& recompute = nano.strategies.front().recompute;
+  CHECK(recompute.granularity == RecomputeGranularity::selective);
+  CHECK(recompute.modules.repeats(RecomputeModule::moe));
+  CHECK(super.strategies.front().recompute.granularity == RecomputeGranularity::none);
+  // 64 expert ways over two tensor ranks of 32 replicas.
+  CHECK(super.strategies.front().tensor_of_experts(0) == 1);
+  CHECK(super.strategies.front().replicas_sharing_experts() == 32);
+  CHECK(alone.strategies.front().fully_sharded);
+  CHECK_FALSE(piped.strategies.front().fully_sharded);
+  CHECK(alone.stack.fp8_recipe == Fp8Recipe::tensorwise);
+  CHECK(piped.stack.fp8_recipe == Fp8Recipe::mxfp8);
+  // Of 88 layers the first, the last 14 and the eight of attention, one of them in the last 14; two more for
+  // further predictions.
+  int wide = 0;
+  for (int layer = 0; layer < super.model.layer_count(); ++layer) {
+    const LayerShape& shape = super.model.layer(layer);
+    wide += shape.sixteen_bit ? 1 : 0;
+    if (shape.has_attention()) CHECK(shape.sixteen_bit);
+  }
+  CHECK(wide == 1 + 14 + 7 + super.model.layer_count() - 88);
+  CHECK_FALSE(super.model.layer(1).sixteen_bit);
+}
+
 TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
   const MeasuredPlan plan = mapped(
       runs_of("a,g,A100,80,8,16,,DeepSpeed ZeRO-3,GPT,24,2048,16,51200,2048,fp16,64,4,,1,,16,full,1,,ok\n")

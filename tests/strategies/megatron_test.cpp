@@ -228,7 +228,29 @@ TEST_CASE("layers to recompute are written as Megatron-LM has them, and only whe
   strategy.recompute.granularity = RecomputeGranularity::selective;
   const std::string selective = files_of(model, strategy).arguments;
   CHECK(selective.find("--recompute-granularity selective\n") != std::string::npos);
+  CHECK(selective.find("--recompute-modules core_attn\n") != std::string::npos);
   CHECK(selective.find("--recompute-num-layers") == std::string::npos);
+}
+
+TEST_CASE("modules to recompute are words of one flag; experts' tensor ways are said where they differ") {
+  ModelSpec model = read_model("mixtral-8x7b");
+  ParallelStrategy strategy;
+  strategy.data = 2;
+  strategy.expert = 4;
+  strategy.sequence_parallel = true;
+  strategy.global_batch = 2;
+  strategy.sequence = 4096;
+  strategy.stages = {{.group = 0, .tensor = 2}};
+  strategy.parts = {{0, model.layer_count()}};
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  strategy.recompute.modules = {RecomputeModule::moe_act, RecomputeModule::layernorm};
+  CHECK(argument(megatron_arguments(model, strategy), "expert_tensor_parallel_size") == Argument(2.0));
+  CHECK(argument(megatron_arguments(model, strategy), "recompute_modules") ==
+        Argument(std::string("layernorm moe_act")));
+  strategy.recompute.granularity = RecomputeGranularity::none;
+  CHECK(argument(megatron_arguments(model, strategy), "recompute_modules") == Argument(std::monostate{}));
+  strategy.expert_tensor = 1;
+  CHECK(argument(megatron_arguments(model, strategy), "expert_tensor_parallel_size") == Argument(1.0));
 }
 
 TEST_CASE("every flag that is written is one of Megatron-LM's") {

@@ -53,6 +53,9 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.optimizer_offload = dice.roll(0, 7) / 7.0;
   strategy.recompute = {static_cast<RecomputeGranularity>(dice.roll(0, 2)),
                         static_cast<RecomputeMethod>(dice.roll(0, 1)), dice.roll(1, 12)};
+  for (const RecomputeModule module : kRecomputeModules)
+    if (dice.coin()) strategy.recompute.modules.add(module);
+  if (dice.coin()) strategy.expert_tensor = dice.roll(1, 8);
   for (int i = 0; i < strategy.pipeline; ++i) strategy.stages.push_back({dice.roll(0, 3), dice.roll(1, 16)});
   if (dice.coin()) {  // unlike replicas; the stages are on the groups of the first
     const bool open = dice.coin();
@@ -108,6 +111,20 @@ TEST_CASE("a plan written as YAML reads back equal") {
     INFO(yaml);
     REQUIRE(parse_plan(yaml, "plan.yaml") == plan);
   }
+}
+
+TEST_CASE("modules to recompute are a list or one, and absent those of Megatron-LM") {
+  const std::string plan =
+      "model: m\ncluster: c\nglobal_batch: 8\nsequence: 64\nnodes: [1]\nstages: [{tensor: 8}]\n"
+      "parts: [[0, 32]]\nrecompute: {granularity: selective";
+  const auto modules = [&](const std::string& more) {
+    return parse_plan(plan + more + "}\n", "plan.yaml").strategy.recompute.modules;
+  };
+  CHECK(modules("") == RecomputeModules{RecomputeModule::core_attn});
+  CHECK(modules(", modules: mlp") == RecomputeModules{RecomputeModule::mlp});
+  CHECK(modules(", modules: [moe_act, layernorm]") ==
+        RecomputeModules{RecomputeModule::layernorm, RecomputeModule::moe_act});
+  CHECK(contains(error_of(plan + ", modules: [moe_akt]}\n"), "'moe_akt'"));
 }
 
 TEST_CASE("a plan file needs only what has no default") {
@@ -227,6 +244,37 @@ TEST_CASE("experts must split over the expert ways") {
   strategy.parts = equal_parts(4, 32);
   strategy.expert = 2;
   CHECK(reason_of(read_model("mixtral-8x7b"), strategy) == "feasible");
+}
+
+TEST_CASE("tensor ranks have experts of their own where expert ways go over all of them") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();  // 8 tensor ways, 2 replicas
+  strategy.parts = equal_parts(4, 32);
+  const ModelSpec model = read_model("mixtral-8x7b");
+  strategy.expert_tensor = 1;
+  strategy.expert = 8;
+  CHECK(reason_of(model, strategy) == "feasible");
+  CHECK(strategy.replicas_sharing_experts() == 1);
+  strategy.expert = 4;
+  CHECK(contains(reason_of(model, strategy),
+                 "4 expert-parallel ways are not a multiple of the 8 tensor ranks"));
+  strategy.expert = 8;
+  strategy.expert_tensor = 2;
+  CHECK(contains(reason_of(model, strategy), "expert_tensor is 2 and must be 1 or the 8"));
+  strategy.expert_tensor = 1;
+  strategy.sequence_parallel = false;
+  CHECK(contains(reason_of(model, strategy), "need sequence parallelism"));
+}
+
+TEST_CASE("modules that a model does not have are not recomputed") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  CHECK(reason_of(model, strategy) == "feasible");
+  strategy.recompute.modules = {RecomputeModule::moe_act};
+  CHECK(contains(reason_of(model, strategy), "moe_act is recomputed in a model without experts"));
+  strategy.recompute.modules = {RecomputeModule::mla_up_proj};
+  CHECK(
+      contains(reason_of(model, strategy), "mla_up_proj is recomputed in a model without latent attention"));
 }
 
 TEST_CASE("the plans that come with the program fit their models and clusters") {

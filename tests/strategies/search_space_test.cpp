@@ -21,6 +21,8 @@ micro_batch_size: [16, 32]
 pipeline_model_parallel_size: 12
 schedule: [gpipe, 1f1b, zb-h1, zb-h2, zb-v]
 recompute_granularity: [none, selective, full]
+recompute_modules: [core_attn, [moe_act, layernorm]]
+expert_tensor_parallel_size: [1, 2]
 recompute_method: [block, uniform]
 recompute_num_layers: 1..2
 sequence_parallel: [true]
@@ -41,6 +43,7 @@ optimizer_offload_fraction: [0.25, 1]
   expected.tensor = {2, 4};
   expected.context = {1, 8};
   expected.expert = {1, 2};
+  expected.expert_tensor = {1, 2};
   expected.chunks = {3};
   expected.micro_batch = {16, 32};
   expected.most_stages = 12;
@@ -48,6 +51,10 @@ optimizer_offload_fraction: [0.25, 1]
                         ScheduleKind::zb_h2, ScheduleKind::zb_v};
   expected.recompute = {{RecomputeGranularity::none},
                         {RecomputeGranularity::selective},
+                        {RecomputeGranularity::selective,
+                         RecomputeMethod::uniform,
+                         1,
+                         {RecomputeModule::moe_act, RecomputeModule::layernorm}},
                         {RecomputeGranularity::full, RecomputeMethod::block, 1},
                         {RecomputeGranularity::full, RecomputeMethod::block, 2},
                         {RecomputeGranularity::full, RecomputeMethod::uniform, 1},
@@ -135,6 +142,9 @@ TEST_CASE("a wrong search space is told with its line") {
       {"recompute_num_layers: [1, 1]\n", {"space.yaml:1", "each choice once"}},
       {"recompute_granularity: none\nrecompute_num_layers: 2\n",
        {"space.yaml:2", "recompute_granularity with `full` beside it"}},
+      {"recompute_modules: [moe_act]\n",
+       {"space.yaml:1", "recompute_granularity with `selective` beside it"}},
+      {"recompute_granularity: selective\nrecompute_modules: [moe_akt]\n", {"space.yaml:2", "'moe_akt'"}},
       {"sequence_parallel: 1\n", {"space.yaml:1", "'1'"}},
       {"sequence_parallel: [[true]]\n", {"space.yaml:1", "a list"}},
       {"micro_batch_size: {a: 1}\n", {"space.yaml:1", "a map"}},

@@ -1,0 +1,138 @@
+// Experts: routing, exchange, casts, tensor ways of their own.
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/local_layer.hpp"
+#include "costmodels/memory.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
+
+namespace orrery {
+namespace {
+
+using test::all_of, test::bytes_of, test::gemm_flops, test::plain, test::times;
+using test::llama70b_layer, test::mixtral_layer;
+
+}  // namespace
+
+TEST_CASE("a token goes once to each GPU of a node, or once to each node, that some of its experts are on") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  sharding.stack.experts.deduplicated = true;
+  const auto sent = [&] {
+    const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+    return all_of<Collective>(layer.forward.communication)[0].bytes.value() / (4096.0 * 4096 * 2);
+  };
+  // Two experts at random on four GPUs: on 4 (1 - (3/4)^2) of them; on two nodes: 2 (1 - (1/2)^2).
+  CHECK(sent() == Approx(1.75));
+  sharding.gpus_per_node = 2;
+  CHECK(sent() == Approx(1.5));
+}
+
+TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  const std::vector<Gemm> gemms = all_of<Gemm>(layer.forward.compute);
+  REQUIRE(gemms.size() == 5);  // QKV, projection, router, up and gate, down
+  CHECK(gemms[2] == Gemm{.m = 4096, .n = 8, .k = 4096});
+  // Four microbatches of 4096 tokens, two experts a token, over eight experts; two of them here.
+  CHECK(gemms[3] == Gemm{.m = 4 * 4096 * 2 / 8, .n = 2 * 14336, .k = 4096, .batch = 2});
+  CHECK(gemms[4] == Gemm{.m = 4096, .n = 4096, .k = 14336, .batch = 2});
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    REQUIRE(times(pass->communication, CollectiveKind::all_to_all) == 2);
+    CHECK(all_of<Collective>(pass->communication)[0].bytes == Bytes(4096.0 * 2 * 4096 * 2));
+  }
+}
+
+TEST_CASE("experts cast what arrives in 16 bits, and all the rest unless one kernel does it") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const auto layer_of = [&](DataType type, bool fused) {
+    sharding.type = type;
+    sharding.stack.experts.fused = fused;
+    return layer_operators(mixtral_layer(), true, sharding);
+  };
+  const BlockOperators bf16 = layer_of(DataType::bf16, true), fused = layer_of(DataType::fp8, true),
+                       separate = layer_of(DataType::fp8, false);
+  const double rows = 2 * 4096.0;  // of two experts, as above
+  const auto copied = [](const PassOperators& pass) { return bytes_of(pass, MemoryKernel::copy); };
+  // The projection's input and what arrives; backward the gradients of QKV, of the projection and of what
+  // leaves: 4 B each.
+  CHECK(copied(fused.forward) - copied(bf16.forward) == Approx(4 * (4096.0 * 4096 + rows * 4096)));
+  CHECK(copied(fused.backward) - copied(bf16.backward) ==
+        Approx(4 * (4096.0 * (4096 + 2 * 8 * 128) + 4096.0 * 4096 + rows * 4096)));
+  CHECK(copied(separate.forward) - copied(fused.forward) == Approx(4 * rows * 14336));
+  CHECK(copied(separate.backward) - copied(fused.backward) == Approx(4 * rows * 2 * 14336));
+  CHECK(bytes_of(separate.forward, MemoryKernel::activation) == 6 * rows * 14336);
+  CHECK(bytes_of(fused.forward, MemoryKernel::activation) == 0);
+  CHECK(bytes_of(fused.backward, MemoryKernel::activation) == 0);
+}
+
+TEST_CASE("biases of experts pass through eager kernels, in fp32, unless one kernel adds them") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  sharding.stack.accumulation = 0;
+  LayerShape shape = mixtral_layer();
+  shape.mlp_bias = true;
+  const auto layer_of = [&](bool fused) {
+    sharding.stack.experts.fused = fused;
+    return layer_operators(shape, true, sharding);
+  };
+  const BlockOperators fused = layer_of(true), separate = layer_of(false);
+  const auto more = [](const PassOperators& one, const PassOperators& other) {
+    return bytes_of(one, MemoryKernel::copy) - bytes_of(other, MemoryKernel::copy);
+  };
+  const double rows = 2 * 4096.0;
+  CHECK(more(separate.forward, fused.forward) == Approx(rows * (28.0 * 4096 + 16.0 * 14336)));
+  CHECK(more(separate.backward, fused.backward) == Approx(rows * (40.0 * 4096 + 20.0 * 14336)));
+}
+
+TEST_CASE("what the host launches for each expert lies between the exchanges") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  CHECK(layer_operators(llama70b_layer(), true, sharding).forward.experts == ExpertSection{});
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    CHECK(pass->experts.count == 2);
+    std::size_t grouped = 0;
+    for (std::size_t i = 0; i < pass->compute.size(); ++i) {
+      const Gemm* gemm = std::get_if<Gemm>(&pass->compute[i]);
+      if (gemm == nullptr || gemm->batch == 1) continue;
+      ++grouped;
+      CHECK((i >= pass->experts.first && i < pass->experts.end));
+    }
+    CHECK(grouped == (pass == &layer.forward ? 2 : 4));
+  }
+}
+
+TEST_CASE("tensor ranks with experts of their own exchange tokens and gather none") {
+  Sharding sharding = plain(1, 4096);
+  sharding.tensor = 2;
+  sharding.sequence_parallel = true;
+  sharding.expert = 4;
+  const BlockOperators split = layer_operators(mixtral_layer(), true, sharding);
+  sharding.expert_tensor = 1;
+  const BlockOperators whole = layer_operators(mixtral_layer(), true, sharding);
+  // Four replicas bring 4096 tokens each to two experts, of which a rank multiplies half the columns; or two
+  // replicas, whose tensor ranks have other experts, bring 2 x 2048 each, and it multiplies all.
+  CHECK(all_of<Gemm>(split.forward.compute)[3] ==
+        Gemm{.m = 4 * 4096 * 2 / 8, .n = 14336, .k = 4096, .batch = 2});
+  CHECK(all_of<Gemm>(whole.forward.compute)[3] ==
+        Gemm{.m = 4 * 2048 * 2 / 8, .n = 2 * 14336, .k = 4096, .batch = 2});
+  CHECK(gemm_flops(whole.forward) == gemm_flops(split.forward));
+  for (const auto kind : {CollectiveKind::all_gather, CollectiveKind::reduce_scatter}) {
+    CHECK(times(split.forward.communication, kind) == 2);  // around attention, around experts
+    CHECK(times(whole.forward.communication, kind) == 1);
+  }
+  CHECK(times(whole.forward.communication, CollectiveKind::all_to_all) == 2);
+  const LocalLayer of_whole = local_layer(mixtral_layer(), split_of(sharding));
+  sharding.expert_tensor = 2;
+  CHECK(layer_operators(mixtral_layer(), true, sharding).forward.compute == split.forward.compute);
+  const LocalLayer of_split = local_layer(mixtral_layer(), split_of(sharding));
+  // Two whole experts a rank for two halves: twice the weights, over half as many replicas.
+  const auto experts = [](const LocalLayer& local) {
+    return local_parameters(mixtral_layer(), local).expert;
+  };
+  CHECK(experts(of_whole) == 2 * experts(of_split));
+}
+
+}  // namespace orrery

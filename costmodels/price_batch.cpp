@@ -81,7 +81,8 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     const Sink& sink = sinks_[i];
     const OperatorQuery& query = queries_[i];
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(query.gpu)];
-    *sink.seconds += under_power(query.op, gpu, answers[i].time) * sink.factor;
+    const std::int64_t alike = largest_gpus(cluster.groups[static_cast<std::size_t>(query.gpu)]);
+    *sink.seconds += under_power(query.op, gpu, answers[i].time, alike) * sink.factor;
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }
   return queries_.size();

@@ -1,15 +1,25 @@
 // Clocks under load: what was measured kernel by kernel is faster than the same kernels in a training run.
 #pragma once
 
+#include <cstdint>
+
 #include "costmodels/operator.hpp"
 
 namespace orrery {
+
+// Time of the slowest of `gpus` alike that run at their power limit, over that of the median one: chips
+// differ in the clock they hold there, and a step waits for the slowest of all. 8 % from slowest to fastest
+// but outliers, in the mean over five clusters of V100 and MI60 (Sinha et al. 2022, arXiv 2208.11035): taken
+// for the whiskers of a normal distribution, 5.4 standard deviations, and for all GPUs (assumptions; Hopper
+// was not among them). 1 for one GPU.
+double slowest_of(std::int64_t gpus);
 
 // Time of an operator in a run that keeps the GPU at its power limit, from its time alone. GpuSpec::sustained
 // holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms, because a benchmark of
 // longer kernels is throttled already (FIDELITY B 3: over 2 ms; the width is an assumption). Above 1 it holds
 // for GEMMs of any length. A power limit below the data sheet's scales clocks of GEMMs and attention by
-// (limit / power)^0.4 (assumption, FIDELITY B 9.1).
-Seconds under_power(const Operator&, const GpuSpec&, Seconds alone);
+// (limit / power)^0.74. Where either holds the GPU is at its limit, and the slowest of the `gpus` of the
+// cluster decides.
+Seconds under_power(const Operator&, const GpuSpec&, Seconds alone, std::int64_t gpus = 1);
 
 }  // namespace orrery

@@ -33,7 +33,7 @@ std::vector<NodeGroup> read_groups(const YamlValue& list, std::optional<Pricing>
     for (const NodeGroup& earlier : groups) {
       if (earlier.name == group.name) item.at("name").fail("a name that no other group has");
     }
-    gpus += std::int64_t{group.count.maximum} * group.gpus_per_node;
+    gpus += largest_gpus(group);
     if (gpus > kMostGpus) {
       throw InputError(item.at("count").place(), "more than a million GPUs in all",
                        "a cluster of at most a million GPUs");

@@ -50,6 +50,9 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
+// GPUs of a group with all the nodes that its count allows.
+std::int64_t largest_gpus(const NodeGroup&);
+
 // Whether NVLink joins the GPUs of a node: it has no PCIe switches and the catalog gives the GPU another link
 // than PCIe.
 bool has_nvlink(const NodeGroup&);

@@ -17,7 +17,7 @@ int count_gpus(const std::vector<NodeGroup>& groups, const YamlValue& network) {
                        "a network beside the group " + group.name + ", whose count is a range",
                        "a fixed count");
     }
-    gpus += std::int64_t{group.count.maximum} * group.gpus_per_node;
+    gpus += largest_gpus(group);
   }
   if (gpus <= kMostGivenGpus) return static_cast<int>(gpus);
   throw InputError(network.place(), "a network of " + std::to_string(gpus) + " GPUs",

@@ -235,6 +235,10 @@ void read_host(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
 
 }  // namespace
 
+std::int64_t largest_gpus(const NodeGroup& group) {
+  return std::int64_t{group.count.maximum} * group.gpus_per_node;
+}
+
 bool has_nvlink(const NodeGroup& group) {
   return group.pcie_switches == 0 && group.gpu.link.rfind("PCIe", 0) != 0;
 }

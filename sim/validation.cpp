@@ -31,23 +31,17 @@ struct SharedBook {
   std::unique_ptr<PriceBook> book;
 };
 
-ClusterSpec without_count(ClusterSpec cluster) {
-  for (NodeGroup& group : cluster.groups) group.count = {0, 1 << 20};
-  return cluster;
-}
-
 SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, const LayerProfile* layers) {
   const ParallelStrategy& s = plan.strategies.front();
-  const ClusterSpec cluster = without_count(plan.cluster);
   for (SharedBook& known : books) {
     if (known.type == s.type && known.flash_attention == s.flash_attention && known.sequence == s.sequence &&
-        known.model == plan.model && known.cluster == cluster && known.stack == plan.stack &&
+        known.model == plan.model && known.cluster == plan.cluster && known.stack == plan.stack &&
         known.layers == layers)
       return known;
   }
   books.push_back(
-      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
-       std::make_unique<PriceBook>(plan.model, cluster,
+      {plan.model, plan.cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
+       std::make_unique<PriceBook>(plan.model, plan.cluster,
                                    JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
   if (layers != nullptr) books.back().book->use_layers(0, *layers);
   return books.back();
@@ -114,10 +108,10 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   plan.assumptions.emplace_back("recomputation: as little as makes it fit");
 }
 
-// The least and the most it can be. Replicas that share network cards are in lockstep on paper only: of n flows
-// that share a card evenly, one that starts before the others is done (n - 1) times as long before them. With
-// 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48 s, with 1 % 1.41;
-// in lockstep 1.62, without the other replicas' messages 1.32 s.
+// The least and the most it can be. Replicas that share network cards are in lockstep on paper only: of n
+// flows that share a card evenly, one that starts before the others is done (n - 1) times as long before
+// them. With 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48
+// s, with 1 % 1.41; in lockstep 1.62, without the other replicas' messages 1.32 s.
 std::vector<Seconds> iterations_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
   const Topology topology(mapped.plan.cluster, strategy.nodes);
   PricedPlan priced = mapped.book->price(strategy, topology);

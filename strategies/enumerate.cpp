@@ -26,10 +26,6 @@ int full_node_step(const NodeGroup& group, std::int64_t gpus_of_stage) {
   return static_cast<int>(group.gpus_per_node / std::gcd(gpus_of_stage, std::int64_t{group.gpus_per_node}));
 }
 
-std::int64_t gpus_of(const NodeGroup& group) {
-  return std::int64_t{group.count.maximum} * group.gpus_per_node;
-}
-
 Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
   if (shape.heads % tensor != 0) return "heads do not divide";
   // With fewer key-value heads than ways, each is held by several ranks.
@@ -112,7 +108,7 @@ int Allocation::stages() const {
 std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
                            std::int64_t global_batch) {
   std::int64_t most_gpus = 0;
-  for (const NodeGroup& group : cluster.groups) most_gpus = std::max(most_gpus, gpus_of(group));
+  for (const NodeGroup& group : cluster.groups) most_gpus = std::max(most_gpus, largest_gpus(group));
   most_gpus = std::min(most_gpus, space.most_gpus);
   std::vector<Ways> all;
   const std::vector<int> data_ways = divisors(global_batch, most_gpus);
@@ -129,7 +125,7 @@ std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space,
   for (const int tensor : space.tensor) add(tensor, {});
   if (!space.tensor_by_group || mode == SearchMode::homogeneous) return all;
   std::int64_t gpus = 0;
-  for (const NodeGroup& group : cluster.groups) gpus += gpus_of(group);
+  for (const NodeGroup& group : cluster.groups) gpus += largest_gpus(group);
   if (cluster.groups.size() > kMostGroupsApart || gpus > kMostGpusApart) return all;
   for (const std::vector<int>& tensors : unequal_tensors(cluster.groups.size(), space.tensor)) {
     add(*std::max_element(tensors.begin(), tensors.end()), tensors);
@@ -185,7 +181,7 @@ StageGrid stage_grid(const ClusterSpec& cluster, const SearchSpace& space, const
     grid.gpus.push_back(gpus);
     grid.steps.push_back(full_node_step(nodes, gpus));
     grid.caps.push_back(static_cast<int>(
-        std::min<std::int64_t>(space.most_stages, std::min(gpus_of(nodes), space.most_gpus) / gpus)));
+        std::min<std::int64_t>(space.most_stages, std::min(largest_gpus(nodes), space.most_gpus) / gpus)));
   }
   return grid;
 }

@@ -135,6 +135,43 @@ TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothin
   CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(1.12 * 5e-3).epsilon(0.002));
 }
 
+TEST_CASE("the slowest of many GPUs at their power limit is as slow as the largest of as many normal draws") {
+  std::mt19937 random(1);
+  std::normal_distribution<double> clock(0.0, 0.08 / 5.4);
+  for (const int gpus : {8, 64, 512}) {
+    double sum = 0.0;
+    const int draws = 200'000 / gpus;
+    for (int i = 0; i < draws; ++i) {
+      double slowest = -1.0;
+      for (int gpu = 0; gpu < gpus; ++gpu) slowest = std::max(slowest, clock(random));
+      sum += slowest;
+    }
+    // The largest of n normal draws deviates by less than the draws; four deviations of the mean.
+    const double uncertain = 4 * 0.08 / 5.4 / std::sqrt(draws);
+    CHECK(slowest_of(gpus) - 1.0 == Approx(sum / draws).margin(uncertain));
+  }
+  CHECK(slowest_of(1) == 1.0);
+}
+
+TEST_CASE("a run waits for its slowest GPU where kernels reach the power limit, and nowhere else") {
+  GpuSpec gpu = find_gpu("H100", "test");
+  const Seconds alone(1e-3);
+  const auto slower = [&](const Operator& op) {
+    return under_power(op, gpu, alone, 64) / under_power(op, gpu, alone, 1);
+  };
+  const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
+  Attention attention{.query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};
+  CHECK(slower(gemm) == Approx(slowest_of(64)));
+  CHECK(slower(attention) == Approx(slowest_of(64)));
+  CHECK(slower(MemoryBound{.bytes = Bytes(1)}) == 1.0);
+  attention.kernel = AttentionKernel::flash2;
+  CHECK(slower(attention) == 1.0);
+  gpu = find_gpu("A100-SXM4-80GB", "test");  // holds its clock
+  CHECK(slower(gemm) == 1.0);
+  gpu.power_limit = gpu.power * 0.8;
+  CHECK(slower(gemm) == Approx(slowest_of(64)));
+}
+
 TEST_CASE("clocks of a faster GPU fade by how long H100, whose kernels were measured, would run") {
   GpuSpec gpu = find_gpu("H100", "test");
   gpu.sustained = 0.8;

@@ -46,7 +46,8 @@ const std::vector<Owner> kOwners = {
     {"simgrid/", {"sim"}},
     {"xbt/", {"sim"}},
     {"smpi/", {"sim"}},
-    {"boost/", {"sim"}},
+    {"boost/math/", {"costmodels"}},
+    {"boost/program_options", {"sim"}},
     {"mpi.h", {"sim"}},
 };
 

@@ -201,7 +201,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
-  read_number(map, "gradient", 1, 4, stack.gradient);
+  read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);

@@ -120,7 +120,7 @@ struct SoftwareStack {
   double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
   double backward_gemm = 1.0;     // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
-  std::optional<double> gradient, reduced_gradient;  // kept; sent
+  std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   std::optional<double> accumulation;                // moved by each microbatch for each parameter
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
                                        // to their sum, not the weight-gradient GEMM
@@ -151,7 +151,7 @@ struct SoftwareStack {
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks
   bool whole_gradient_messages = false;  // but not on the way back
-  bool embedding_counts = false;      // embedding and loss count as layers where layers do not divide
+  bool embedding_counts = false;         // embedding and loss count as layers where layers do not divide
   // Switches of the plan that this program has on; a plan of one's own says its own.
   bool flash_attention = true;
   bool sequence_parallel = false;  // where there are tensor ways

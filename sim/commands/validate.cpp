@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "costmodels/classics.hpp"
 #include "costmodels/sha256.hpp"
@@ -14,6 +15,10 @@
 namespace orrery {
 namespace {
 
+bool has_group(const std::vector<MeasuredRun>& runs, const std::string& group) {
+  return std::any_of(runs.begin(), runs.end(), [&](const MeasuredRun& run) { return run.group() == group; });
+}
+
 // The classics know facts that a table of one's own may leave blank for the same run.
 std::vector<MeasuredRun> runs_of(const CommandLine& line) {
   const std::vector<MeasuredRun> classics = classic_runs();
@@ -25,7 +30,11 @@ std::vector<MeasuredRun> runs_of(const CommandLine& line) {
       if (classic.id() == run.id() && classic.group() == run.group()) run.complete_from(classic);
     }
   }
-  return runs;
+  if (!line.has("classics")) return runs;
+  std::vector<MeasuredRun> both = runs;
+  std::copy_if(classics.begin(), classics.end(), std::back_inserter(both),
+               [&](const MeasuredRun& classic) { return !has_group(runs, classic.group()); });
+  return both;
 }
 
 // The values of --group or --without, each a source_key of the runs.
@@ -157,12 +166,14 @@ std::vector<NamedValidation> ablation(const std::vector<MeasuredRun>& runs, cons
 std::vector<std::string> interval_facts(const CommandLine& line, const Validation& validation,
                                         const CostModels& costs) {
   const auto path = line.text("measured");
+  const std::string beside = line.has("classics") ? ", beside it classics of this program" : "";
   std::string left_out;
   for (const std::string& name : line.list("without")) left_out += " " + name;
   std::size_t timed = 0;
   for (const ValidatedRun& run : validation.runs) timed += run.measured.has_value();
   return {"Residuals of validation, ln(predicted / measured) by group: `orrery validate --write-intervals`.",
-          "runs        SHA-256 " + sha256_hex(path ? read_text_file(*path) : std::string(classics_csv())),
+          "runs        SHA-256 " + sha256_hex(path ? read_text_file(*path) : std::string(classics_csv())) +
+              beside,
           "timed runs  " + std::to_string(timed) + (left_out.empty() ? "" : "; not used, groups" + left_out),
           "cost models " + costs.digest()};
 }
@@ -174,6 +185,7 @@ int run_validate(const Arguments& arguments) {
                    "orrery validate --measured runs.csv");
   line.value("measured", "FILE",
              "published runs (CSV, README of sim); without it the classics in the program")
+      .flag("classics", "beside FILE also the classics of source_keys that it does not have")
       .values("group", "NAME", "only runs of this source_key; may be repeated")
       .value("stack", "NAME|FILE", "one software stack for all runs, in place of their framework's own")
       .values(

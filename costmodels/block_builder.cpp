@@ -210,7 +210,7 @@ void BlockBuilder::leave_tensor_region(double elements) {
 
 void BlockBuilder::expert_exchange(double elements, double copies) {
   // Neighbours stand side by side where expert ways go over the tensor ranks first.
-  const int stride = splits_experts(sharding_) ? sharding_.tensor * sharding_.context : 1;
+  const int stride = splits_experts(sharding_) ? sharding_.tensor : 1;
   const Group group{RankGroup::expert, sharding_.expert, stride};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
   if (sharding_.stack.experts.deduplicated) {

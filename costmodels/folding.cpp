@@ -47,13 +47,10 @@ class ShiftCheck {
         if (!groups_alike(replica, stage)) return false;
       }
     }
-    const int apart = plan_.expert_reductions.empty() ? 1 : plan_.expert;
     for (int stage = 0; stage < plan_.stages(); ++stage) {
       for (int lane = 0; lane < tensor_ways(plan_, stage); ++lane) {
-        if (!ring_alike(reduction_members(plan_, stage, lane), period_)) return false;
-        for (int first = 0; apart > 1 && first < apart; ++first) {
-          if (!ring_alike(reduction_members(plan_, stage, lane, first, apart), period_ / apart)) return false;
-        }
+        if (!ring_alike(reduction_members(plan_, stage, lane), period_ * plan_.context)) return false;
+        if (!expert_rings_alike(stage, lane)) return false;
       }
     }
     return true;
@@ -146,8 +143,17 @@ class ShiftCheck {
   }
 
   // `replicas`: members of the ring, context ranks apart, in one period.
-  bool ring_alike(const std::vector<int>& members, int replicas) const {
-    const auto step = static_cast<std::size_t>(replicas * plan_.context);
+  bool expert_rings_alike(int stage, int lane) const {
+    if (plan_.expert_reductions.empty()) return true;
+    const int members = (period_ / plan_.expert) * (plan_.context / plan_.expert_context);
+    const auto rings = expert_reduction_rings(plan_, stage, lane);
+    return std::all_of(rings.begin(), rings.end(),
+                       [&](const std::vector<int>& ring) { return ring_alike(ring, members); });
+  }
+
+  // `period`: members that are played.
+  bool ring_alike(const std::vector<int>& members, int period) const {
+    const auto step = static_cast<std::size_t>(period);
     const std::size_t count = members.size();
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t base = i % step;
@@ -183,10 +189,8 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   const CollectiveKind kind =
       plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-  const auto goes_round = [&](const PartReduction& reduction, std::size_t part, int apart) {
-    const int stage = plan.rank_of_part(static_cast<int>(part));
-    CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency,
-                        reduction_members(plan, stage, 0, 0, apart)};
+  const auto goes_round = [&](const PartReduction& reduction, std::vector<int> members) {
+    CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency, std::move(members)};
     if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
     if (plan.bucket.value() <= 0) return true;
     // Small buckets may go over trees; of several, each is at least half as large as it may be.
@@ -194,10 +198,13 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
     return nccl_choice(topology, call) == CollectiveAlgorithm::ring;
   };
   for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
-    if (!goes_round(plan.reductions[part], part, 1)) return false;
+    const int stage = plan.rank_of_part(static_cast<int>(part));
+    if (!goes_round(plan.reductions[part], reduction_members(plan, stage, 0))) return false;
   }
   for (std::size_t part = 0; part < plan.expert_reductions.size(); ++part) {
-    if (!goes_round(plan.expert_reductions[part], part, plan.expert)) return false;
+    const int stage = plan.rank_of_part(static_cast<int>(part));
+    if (!goes_round(plan.expert_reductions[part], expert_reduction_rings(plan, stage, 0).front()))
+      return false;
   }
   return true;
 }
@@ -208,15 +215,26 @@ std::size_t most_lanes(const PricedPlan& plan) {
   return most;
 }
 
-std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane, int first, int apart) {
+std::vector<int> reduction_members(const PricedPlan& plan, int stage, int lane) {
   const int tensor = tensor_ways(plan, stage);
   std::vector<int> gpus;
-  for (int replica = first; replica < plan.replicas; replica += apart) {
+  for (int replica = 0; replica < plan.replicas; ++replica) {
     for (int context = 0; context < plan.context; ++context) {
       gpus.push_back(plan.lanes(replica, stage)[static_cast<std::size_t>(context * tensor + lane % tensor)]);
     }
   }
   return gpus;
+}
+
+std::vector<std::vector<int>> expert_reduction_rings(const PricedPlan& plan, int stage, int lane) {
+  const std::vector<int> all = reduction_members(plan, stage, lane);
+  std::vector<std::vector<int>> rings(static_cast<std::size_t>(plan.expert * plan.expert_context));
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    const int replica = static_cast<int>(at) / plan.context, context = static_cast<int>(at) % plan.context;
+    const int ring = replica % plan.expert * plan.expert_context + context % plan.expert_context;
+    rings[static_cast<std::size_t>(ring)].push_back(all[at]);
+  }
+  return rings;
 }
 
 std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& topology) {

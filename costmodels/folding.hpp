@@ -12,8 +12,10 @@
 namespace orrery {
 
 // GPUs that reduce gradients with lane `lane` of a stage, in rank order: equal tensor rank, every context
-// rank of every replica, or of every `apart`-th one from `first` on.
-std::vector<int> reduction_members(const PricedPlan&, int stage, int lane, int first = 0, int apart = 1);
+// rank of every replica.
+std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
+// The same of the gradients of experts: a ring for each GPU of that tensor rank that has experts of its own.
+std::vector<std::vector<int>> expert_reduction_rings(const PricedPlan&, int stage, int lane);
 // Of the stage that has the most.
 std::size_t most_lanes(const PricedPlan&);
 

@@ -65,10 +65,9 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
   const int count = static_cast<int>(lanes.size());
   const int tensor = count / plan.context;
   const int first = replica / plan.expert * plan.expert;
+  const int sharing = plan.expert_context * plan.expert_tensor;  // of the lanes
   const bool over_tensor = kind == RankGroup::tensor;
-  const int groups = over_tensor                  ? plan.context
-                     : kind == RankGroup::context ? tensor
-                                                  : count / plan.expert_lanes;
+  const int groups = over_tensor ? plan.context : kind == RankGroup::context ? tensor : count / sharing;
   std::vector<std::vector<int>> members(index(groups));
   for (int lane = 0; lane < count; ++lane) {
     switch (kind) {
@@ -84,8 +83,11 @@ std::vector<std::vector<int>> group_members(const PricedPlan& plan, int replica,
   }
   if (kind != RankGroup::expert) return members;
   for (int other = first; other < first + plan.expert; ++other) {
-    for (int lane = 0; lane < count; ++lane)
-      members[index(lane / plan.expert_lanes)].push_back(plan.lanes(other, stage)[index(lane)]);
+    for (int lane = 0; lane < count; ++lane) {
+      const int contexts = lane / tensor / plan.expert_context, tensors = lane % tensor / plan.expert_tensor;
+      members[index(contexts * (tensor / plan.expert_tensor) + tensors)].push_back(
+          plan.lanes(other, stage)[index(lane)]);
+    }
   }
   return members;
 }
@@ -99,7 +101,7 @@ int group_size(const PricedPlan& plan, int stage, RankGroup kind) {
     case RankGroup::expert:
       break;
   }
-  return plan.expert * plan.expert_lanes;
+  return plan.expert * plan.expert_context * plan.expert_tensor;
 }
 
 bool can_contend(const Topology& topology, const std::vector<int>& members) {

@@ -27,7 +27,7 @@ BoundaryMessage PriceBook::boundary(const ParallelStrategy& strategy, int bounda
   return message;
 }
 
-// `apart`: replicas from one member of the ring to the next.
+// `apart`: copies, over context ranks and then replicas, from one member of the ring to the next.
 PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int part, double parameters,
                                         int apart) const {
   const int stage = strategy.rank_of_part(part);
@@ -56,11 +56,11 @@ PartReduction PriceBook::reduction(const ParallelStrategy& strategy, int part) c
   return slowest_reduction(strategy, part, parameters.dense + parameters.expert, 1);
 }
 
-// Experts that are spread over replicas have fewer copies than the rest of a part, and a reduction of their
-// own.
+// Experts that are spread over context ranks or replicas have fewer copies than the rest of a part, and a
+// reduction of their own.
 void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strategy) const {
   for (int part = 0; part < strategy.part_count(); ++part) {
-    const int sharing = strategy.replicas_sharing_experts();
+    const int sharing = strategy.copies_sharing_experts();
     if (sharing == 1) {
       plan.reductions.push_back(reduction(strategy, part));
       continue;
@@ -79,7 +79,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.replicas = strategy.data;
   plan.context = strategy.context;
   plan.expert = strategy.replicas_sharing_experts();
-  plan.expert_lanes = strategy.expert / plan.expert;
+  plan.expert_context = strategy.contexts_sharing_experts();
+  plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
   if (!gathered_in_passes(strategy)) add_reductions(plan, strategy);
   price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);

@@ -66,7 +66,7 @@ void PriceBook::need(const ParallelStrategy& strategy) {
     const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
     const int members = strategy.data * strategy.context;
     need_rings(group, ring_lanes(strategy, stage, 1, gpus), members);
-    const int sharing = strategy.replicas_sharing_experts();
+    const int sharing = strategy.copies_sharing_experts();
     if (sharing > 1) need_rings(group, ring_lanes(strategy, stage, sharing, gpus), members / sharing);
   }
 }

@@ -96,8 +96,10 @@ struct PricedPlan {
   std::vector<std::vector<int>> gpus;       // [replica * P + stage][lane] -> GPU of the topology
   std::vector<PartReduction> reductions;    // P * v, or empty: nothing is reduced
   int expert = 1;                           // replicas in a row that share one set of experts
-  int expert_lanes = 1;                     // of their tensor ranks, that have experts of their own each
-  // P * v, or empty: of the experts, reduced over every `expert`-th replica after those of all replicas.
+  int expert_context = 1;                   // of their context ranks, that do
+  int expert_tensor = 1;                    // of their tensor ranks, all or 1, that have experts of their own
+  // P * v, or empty: of the experts, reduced over every `expert_context`-th context rank of every `expert`-th
+  // replica after those of all.
   std::vector<PartReduction> expert_reductions = {};
   std::vector<GroupCall> calls = {};   // what the pieces of parts play
   bool distributed_optimizer = false;  // gradients are reduce-scattered, not all-reduced
@@ -121,7 +123,8 @@ struct PricedPlan {
   // A factor on the durations of each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<double> slowness;
   int slow_from = 0;
-  // Replicas are not in step: messages of one never meet those of another. Of estimates; a replay plays noise.
+  // Replicas are not in step: messages of one never meet those of another. Of estimates; a replay plays
+  // noise.
   bool replicas_drift = false;
   // Log-normal noise of every duration: deviation of its logarithm, and what draws it.
   double jitter = 0.0;

@@ -54,18 +54,17 @@ TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& to
   TensorRankTraffic traffic;
   std::vector<Route>& routes = traffic.routes;
   const int tensor = tensor_ways(plan, 0);
-  const int apart = plan.expert_reductions.empty() ? 1 : plan.expert;
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const auto add_ring = [&](int first, int apart_in_ring) {
-      traffic.add(
-          collective_flows(topology, {CollectiveKind::all_reduce,
-                                      CollectiveAlgorithm::ring,
-                                      Bytes(1),
-                                      {},
-                                      reduction_members(plan, stage, tensor_rank, first, apart_in_ring)}));
+    const auto add_ring = [&](std::vector<int> members) {
+      traffic.add(collective_flows(
+          topology,
+          {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {}, std::move(members)}));
     };
-    add_ring(0, 1);
-    for (int first = 0; apart > 1 && first < apart; ++first) add_ring(first, apart);
+    add_ring(reduction_members(plan, stage, tensor_rank));
+    if (!plan.expert_reductions.empty()) {
+      for (std::vector<int>& ring : expert_reduction_rings(plan, stage, tensor_rank))
+        add_ring(std::move(ring));
+    }
     add_calls(traffic, plan, topology, stage, tensor_rank);
     for (int replica = 0; replica < plan.replicas; ++replica) {
       for (int context = 0; context < plan.context; ++context) {
@@ -150,10 +149,10 @@ bool all_stages_alike(const PricedPlan& plan) {
 
 std::vector<int> lanes_to_play(const PricedPlan& plan, const Topology& topology) {
   const int tensor = tensor_ways(plan, 0);
-  const bool exchange_tokens = plan.expert_lanes > 1 && plays_calls(plan, RankGroup::expert);
+  const bool exchange_tokens = plan.expert_tensor > 1 && plays_calls(plan, RankGroup::expert);
   const auto first_stands_for_all = [&] {
-    return tensor == 1 || (!plays_calls(plan, RankGroup::tensor) && !exchange_tokens &&
-                           tensor_ranks_alike(plan, topology));
+    return tensor == 1 ||
+           (!plays_calls(plan, RankGroup::tensor) && !exchange_tokens && tensor_ranks_alike(plan, topology));
   };
   if (!all_stages_alike(plan) || !first_stands_for_all()) {
     return count_up(static_cast<int>(most_lanes(plan)));

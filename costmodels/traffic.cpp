@@ -72,16 +72,19 @@ void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phas
   add_side_by_side(all.phases, folded(topology_, images_, std::move(phases)));
 }
 
-// Adds the collectives of all played lanes over every `apart`-th replica, one for each replica before the
-// first that takes part again, after the phases that are there.
-void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage, int apart) const {
+// Adds the collectives of all played lanes, of experts or of what all replicas have, after the phases that
+// are there.
+void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage,
+                             bool of_experts) const {
   PlayedCollective rings;
-  for (int first = 0; first < apart; ++first) {
-    for (const int lane : lanes_) {
-      if (lane >= tensor_ways(plan_, stage))
-        continue;  // a collective holds all context ranks of its tensor rank
+  for (const int lane : lanes_) {
+    if (lane >= tensor_ways(plan_, stage))
+      continue;  // a collective holds all context ranks of its tensor rank
+    const auto groups = of_experts ? expert_reduction_rings(plan_, stage, lane)
+                                   : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
+    for (const std::vector<int>& group : groups) {
       CollectiveCall call = like;
-      call.gpus = reduction_members(plan_, stage, lane, first, apart);
+      call.gpus = group;
       if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
         call.algorithm = CollectiveAlgorithm::ring;
       }
@@ -97,7 +100,7 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
   const CollectiveKind reduce =
       plan_.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
   PlayedCollective all{is_gradients ? reduce : CollectiveKind::all_gather, {}};
-  const auto add = [&](const std::vector<PartReduction>& reductions, int apart) {
+  const auto add = [&](const std::vector<PartReduction>& reductions, bool of_experts) {
     const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];
     const Bytes bytes = is_gradients ? part.gradients : part.gathered;
     if (bytes.value() <= 0) return;
@@ -107,10 +110,10 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
                bytes / slot.buckets,
                is_gradients ? part.efficiency : part.gather_efficiency,
                {}},
-              schedule_.rank_of_part[static_cast<std::size_t>(slot.part)], apart);
+              schedule_.rank_of_part[static_cast<std::size_t>(slot.part)], of_experts);
   };
-  add(plan_.reductions, 1);
-  if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, plan_.expert);
+  add(plan_.reductions, false);
+  if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, true);
   return all;
 }
 

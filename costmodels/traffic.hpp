@@ -59,7 +59,7 @@ class TrafficFlows {
   void build_messages();
   void build_collectives();
   PlayedCollective reduction(const CollectiveSlot&) const;
-  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, int apart) const;
+  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, bool of_experts) const;
   PlayedCollective embedding(int replica) const;
   PlayedCollective gradient_norm(int replica) const;
   std::vector<int> end_stages() const;

@@ -263,9 +263,9 @@ Answer check_experts(const Case& c) {
   const ParallelStrategy& s = c.strategy;
   if (Answer answer = check_expert_tensor(s)) return answer;
   if (s.expert == 1) return std::nullopt;
-  const int sharing = s.replicas_sharing_experts();
-  if (s.data % sharing != 0)
-    return reason(sharing, "expert-parallel ways do not divide the", s.data, "replicas they are spread over");
+  if (!experts_spread_evenly(s.copies_sharing_experts(), s.context, s.data))
+    return reason(s.copies_sharing_experts(), "expert-parallel ways do not divide the", s.data * s.context,
+                  "context ranks and replicas they are spread over");
   bool any = false;
   for (const LayerShape& shape : c.model.shapes) {
     if (shape.experts == 1) continue;
@@ -327,8 +327,8 @@ std::optional<Infeasible> check_places(const ModelSpec& model, const ParallelStr
 std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStrategy& strategy,
                                       const ClusterSpec& cluster) {
   if (Answer answer = check_places(model, strategy, cluster)) return answer;
-  return first_trouble({model, strategy, cluster},
-                       {check_batch, check_schedules, check_tensor, check_experts, check_recompute, check_switches});
+  return first_trouble({model, strategy, cluster}, {check_batch, check_schedules, check_tensor, check_experts,
+                                                    check_recompute, check_switches});
 }
 
 }  // namespace orrery

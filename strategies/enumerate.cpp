@@ -294,7 +294,8 @@ Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t se
   if (model.learned_positions > 0 && sequence > model.learned_positions) {
     return "the sequence is longer than the model's position table";
   }
-  if (ways.data % ways.expert != 0) return "expert ways do not divide the data ways";
+  if (!experts_spread_evenly(ways.expert, ways.context, ways.data))
+    return "expert ways do not divide the context and data ways";
   for (const LayerShape& shape : model.shapes) {
     for (const int tensor : tensor_choices(ways)) {
       if (auto obstacle = tensor_obstacle(shape, tensor)) return obstacle;

@@ -10,6 +10,10 @@ void mark_ends(std::vector<LayerRange>& parts) {
   if (parts.back().count == 0) parts[parts.size() - 2].without_head = true;
 }
 
+bool experts_spread_evenly(int sharing, int context, int data) {
+  return sharing % context == 0 ? data % (sharing / context) == 0 : context % sharing == 0;
+}
+
 std::string_view to_text(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::gpipe:

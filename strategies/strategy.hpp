@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -84,8 +85,8 @@ struct ParallelStrategy {
   int context = 1;   // context-parallel ways
   int expert = 1;    // expert-parallel ways
   // Tensor ways of experts (Megatron-LM --expert-tensor-parallel-size): 1, or absent: those of the stage.
-  // Where 1 splits none of a stage's tensor ranks, expert ways go over tensor ranks first, then over
-  // replicas.
+  // Where each tensor rank has experts of its own, expert ways go over tensor ranks first. Then they go over
+  // context ranks, then over replicas (parallel_state.py: expert ranks are numbered without a context axis).
   std::optional<int> expert_tensor;
   int chunks = 1;                  // v: model parts a pipeline rank holds (virtual stages)
   std::int64_t micro_batch = 1;    // sequences
@@ -131,9 +132,14 @@ struct ParallelStrategy {
   [[nodiscard]] int rank_of_part(int part) const { return rank_holding(schedule, pipeline, part); }
   [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
   [[nodiscard]] int tensor_of_experts(int stage) const { return expert_tensor.value_or(tensor(stage)); }
-  // Neighbouring replicas that share one set of experts.
-  [[nodiscard]] int replicas_sharing_experts() const {
+  // Of one tensor rank: copies of a layer, over context ranks and then replicas, that share one set of
+  // experts.
+  [[nodiscard]] int copies_sharing_experts() const {
     return std::max(1, expert / (tensor(0) / tensor_of_experts(0)));
+  }
+  [[nodiscard]] int contexts_sharing_experts() const { return std::gcd(copies_sharing_experts(), context); }
+  [[nodiscard]] int replicas_sharing_experts() const {
+    return copies_sharing_experts() / contexts_sharing_experts();
   }
   // GPUs that hold one replica of one stage.
   [[nodiscard]] int gpus_of_stage(int stage) const { return tensor(stage) * context; }
@@ -148,5 +154,9 @@ struct ParallelStrategy {
   // What holds of a stage of such a replica (its time, its memory) is asked of this.
   [[nodiscard]] ParallelStrategy of_kind(int kind) const;
 };
+
+// Whether `sharing` copies of a layer in a row, context ranks before replicas, fill whole replicas or part
+// one evenly.
+bool experts_spread_evenly(int sharing, int context, int data);
 
 }  // namespace orrery

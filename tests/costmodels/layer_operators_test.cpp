@@ -237,7 +237,7 @@ TEST_CASE(
         std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
 }
 
-TEST_CASE("tensor ranks fill a node first, then context ranks, then expert ranks") {
+TEST_CASE("tensor ranks fill a node first, then context ranks; experts go over context ranks, then replicas") {
   Sharding sharding = plain(1, 8192);
   sharding.tensor = 2;
   sharding.context = 2;
@@ -246,8 +246,8 @@ TEST_CASE("tensor ranks fill a node first, then context ranks, then expert ranks
   sharding.gpus_per_node = 8;
   const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
   for (const Collective& op : all_of<Collective>(layer.forward.communication)) {
-    // Expert ranks are 2 x 2 apart: two of the four fall into a node of eight.
-    if (op.kind == CollectiveKind::all_to_all) CHECK((op.ranks == 4 && op.ranks_per_node == 2));
+    // Expert ranks are two tensor ranks apart: the context ranks of two replicas, four in a node of eight.
+    if (op.kind == CollectiveKind::all_to_all) CHECK((op.ranks == 4 && op.ranks_per_node == 4));
     if (op.kind == CollectiveKind::reduce_scatter) CHECK((op.ranks == 2 && op.ranks_per_node == 2));
   }
   sharding.tensor = 8;

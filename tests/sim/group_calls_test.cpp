@@ -138,12 +138,26 @@ TEST_CASE("tensor ranks with experts of their own meet in one exchange over thei
   const Topology topology = nodes_of(2, 2);
   // Each with its own lane of the other replica: half of 4 MB each, two on a NIC.
   CHECK(played(plan, topology).makespan == Approx(1 + 1 + 4).epsilon(1e-3));
-  plan.expert_lanes = 2;
+  plan.expert_tensor = 2;
   CHECK(group_members(plan, 1, 0, RankGroup::expert) == std::vector<std::vector<int>>{{0, 1, 2, 3}});
   CHECK(group_size(plan, 0, RankGroup::expert) == 4);
   // Of a quarter to each, two quarters leave the node: as much.
   const Times times = played(plan, topology);
   CHECK(times.makespan == Approx(1 + 1 + 4).epsilon(1e-3));
+  CHECK(test::estimated(plan, topology).makespan == Approx(times.makespan * 1e-3).epsilon(1e-3));
+}
+
+// Half of 4 MB each, each over a NIC of its own.
+TEST_CASE("context ranks that share experts exchange tokens with no other replica") {
+  PricedPlan plan = plan_of({{0, 1}}, {piece_of(1, 0)});
+  plan.context = 2;
+  plan.calls = {call_of(RankGroup::expert, 4)};
+  const Topology topology = nodes_of(2, 1);
+  CHECK(played(plan, topology).makespan == Approx(1 + 1).epsilon(1e-3));
+  plan.expert_context = 2;
+  CHECK(group_members(plan, 0, 0, RankGroup::expert) == std::vector<std::vector<int>>{{0, 1}});
+  const Times times = played(plan, topology);
+  CHECK(times.makespan == Approx(1 + 1 + 2).epsilon(1e-3));
   CHECK(test::estimated(plan, topology).makespan == Approx(times.makespan * 1e-3).epsilon(1e-3));
 }
 

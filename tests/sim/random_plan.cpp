@@ -96,12 +96,7 @@ std::string describe(const PricedPlan& plan, const ClusterSpec& cluster) {
   return text.str();
 }
 
-// Over how many replicas experts are spread; their gradients are those of every so many replicas.
-void draw_experts(Draw& draw, PricedPlan& plan) {
-  do {
-    plan.expert = draw.whole(1, plan.replicas);
-  } while (plan.replicas % plan.expert != 0);
-  if (plan.expert == 1 || draw.coin()) return;
+void draw_expert_reductions(Draw& draw, PricedPlan& plan) {
   for (const PartReduction& dense : plan.reductions) {
     PartReduction experts = dense;
     experts.gradients *= draw.real(0.1, 2);
@@ -110,13 +105,27 @@ void draw_experts(Draw& draw, PricedPlan& plan) {
   }
 }
 
-// Tensor ranks with experts of their own, where all stages have equally many.
+// Over how many replicas experts are spread; their gradients are those of every so many replicas.
+void draw_experts(Draw& draw, PricedPlan& plan) {
+  do {
+    plan.expert = draw.whole(1, plan.replicas);
+  } while (plan.replicas % plan.expert != 0);
+  if (plan.expert > 1 && !draw.coin()) draw_expert_reductions(draw, plan);
+}
+
+// Tensor ranks with experts of their own, where all stages have equally many, and context ranks that share
+// them.
 void draw_expert_lanes(std::uint32_t seed, PricedPlan& plan) {
   Draw draw(seed + 0xE7);
   const std::size_t lanes = plan.gpus.front().size();
   const bool equal = std::all_of(plan.gpus.begin(), plan.gpus.end(),
                                  [&](const std::vector<int>& gpus) { return gpus.size() == lanes; });
-  if (equal && draw.coin()) plan.expert_lanes = static_cast<int>(lanes) / plan.context;
+  if (!equal) return;
+  if (draw.coin()) plan.expert_tensor = static_cast<int>(lanes) / plan.context;
+  do {
+    plan.expert_context = draw.whole(1, plan.context);
+  } while (plan.context % plan.expert_context != 0);
+  if (plan.expert == 1 && plan.expert_context > 1 && draw.coin()) draw_expert_reductions(draw, plan);
 }
 
 // None where the drawn group has one member.
@@ -264,8 +273,8 @@ RandomPlan with_group_calls(RandomPlan drawn, std::uint32_t seed) {
     text << " " << to_text(call.kind) << " over group " << static_cast<int>(call.group) << " x" << call.times;
   }
   draw_pieces_of_parts(draw, plan, plan.parts);
-  drawn.text +=
-      " experts over " + std::to_string(plan.expert) + " x " + std::to_string(plan.expert_lanes) + text.str();
+  drawn.text += " experts over " + std::to_string(plan.expert) + " x " + std::to_string(plan.expert_context) +
+                " x " + std::to_string(plan.expert_tensor) + text.str();
   return drawn;
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("every obstacle has its words") {
          c.setting.sequence_parallel = true;
          c.sequence = 4100;  // 8 tensor ranks
        }},
-      {"expert ways do not divide the data ways", [](Candidate& c) { c.allocation.expert = 4; }},
+      {"expert ways do not divide the context and data ways", [](Candidate& c) { c.allocation.expert = 4; }},
       {"a tensor group larger than a node", [](Candidate& c) { c.allocation.tensor = 16; }},
       {"a stage does not fill nodes evenly",
        [](Candidate& c) {

@@ -155,6 +155,20 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const Softwar
   return d;
 }
 
+// As given; 1 in all recipes of Megatron-Bridge (expert_tensor_parallel_size); else those of the stage,
+// Megatron-LM's default, unless expert ways then cannot be spread over the replicas.
+std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrategy& strategy,
+                                     std::vector<std::string>& assumptions) {
+  const int tensor = strategy.tensor(0), expert = strategy.expert;
+  if (const auto given = run.integer("etp", 1 << 17)) return static_cast<int>(*given);
+  if (expert == 1 || !strategy.sequence_parallel) return std::nullopt;
+  if (is_bridge(run)) return 1;
+  if (strategy.data % expert == 0 || expert % tensor != 0 || strategy.data % (expert / tensor) != 0)
+    return std::nullopt;
+  assumptions.emplace_back("experts not split over tensor ranks, their ways could not be spread otherwise");
+  return 1;
+}
+
 void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelStrategy& strategy) {
   const std::string sharding = run.text("optimizer_sharding");
   strategy.sequence_parallel =
@@ -166,8 +180,6 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelSt
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
-  // All recipes of experts (expert_tensor_parallel_size).
-  if (is_bridge(run) && strategy.expert > 1 && strategy.sequence_parallel) strategy.expert_tensor = 1;
   strategy.flash_attention = said_or(run.text("flash_attn"), stack.flash_attention);
 }
 
@@ -226,6 +238,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.global_batch = *batch;
   strategy.recompute = recompute_of(run, plan.assumptions);
   set_switches(run, plan.stack, strategy);
+  strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
   const int layers = plan.model.layer_count();
   std::string trouble;
   for (const std::int64_t micro_batch :

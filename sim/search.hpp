@@ -97,7 +97,11 @@ std::optional<std::string> limit_obstacle(const SearchJob&, Seconds total_time,
 // Says what the search does now, and how many of how many are done.
 using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;
 
-// Deterministic. The book it fills prices the plans again for their replay.
+// Deterministic. The book it fills prices the plans again for their replay. Of every candidate the layers are
+// split in two ways (StageFitter::fit, fit_equal), and overlaps that the space leaves open are off, or on
+// where the stack knows them; what rules leave, fits and is within the limits is estimated, and the fastest
+// of it is the candidate's plan. Found are the fastest of these plans and their front, the layers of the
+// fastest ten moved on (layer_mover.hpp); pruning changes none of that.
 SearchResult search(const SearchJob&, std::vector<Rule>& rules, const CostModels&, PriceBook& book,
                     const SearchProgress&);
 

@@ -129,6 +129,17 @@ void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
   list = recomputes(granularities, sets, methods, counts);
 }
 
+// `auto`, or a list of true and false.
+void read_overlap(const YamlValue& root, const std::string& key, std::vector<std::optional<bool>>& list) {
+  const auto value = root.find(key);
+  if (!value) return;
+  if (value->kind() != YamlValue::Kind::list && value->text() == "auto") {
+    list = {std::nullopt};
+    return;
+  }
+  read_items(*value, list, [](const YamlValue& item) { return std::optional<bool>(item.boolean()); });
+}
+
 // What is offloaded is so in each of the shares; by default, as in Megatron-LM, as a whole.
 void read_offload(const YamlValue& root, std::vector<double>& list) {
   const auto offloads = root.find("optimizer_cpu_offload");
@@ -201,8 +212,8 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_recompute(root, space.recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
-  read_list(root, "overlap_grad_reduce", space.overlap_grad_reduce, yes_or_no);
-  read_list(root, "overlap_param_gather", space.overlap_param_gather, yes_or_no);
+  read_overlap(root, "overlap_grad_reduce", space.overlap_grad_reduce);
+  read_overlap(root, "overlap_param_gather", space.overlap_param_gather);
   read_list(root, "use_tp_pp_dp_mapping", space.orders,
             [](const YamlValue& item) { return item.boolean() ? RankOrder::cp_pp_dp : RankOrder::cp_dp_pp; });
   read_list(root, "use_flash_attn", space.flash_attention, yes_or_no);

@@ -235,7 +235,8 @@ SearchJob demo_job() {
 
 SearchSpaceCounts counts_of(const SearchJob& job) {
   std::vector<Rule> rules;
-  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  PriceBook book(job.model, job.cluster,
+                 {job.type, true, job.sequence, read_stack(std::string(kDefaultStack))});
   return search(job, rules, CostModels::built_in(), book, [](const std::string&, std::size_t, std::size_t) {})
       .counts;
 }

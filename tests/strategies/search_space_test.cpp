@@ -71,6 +71,8 @@ optimizer_offload_fraction: [0.25, 1]
   expected.overlap_p2p = {true, false};
   expected.optimizer_offload = {0.25, 1.0, 0.0};
   CHECK(space == expected);
+  CHECK(parse_space("overlap_grad_reduce: auto\n", "s", expected).overlap_grad_reduce ==
+        std::vector<std::optional<bool>>{std::nullopt});
   CHECK(parse_space("optimizer_cpu_offload: [false, true]\n", "s").optimizer_offload ==
         std::vector{0.0, 1.0});
 }
@@ -145,6 +147,8 @@ TEST_CASE("a wrong search space is told with its line") {
       {"recompute_modules: [moe_act]\n",
        {"space.yaml:1", "recompute_granularity with `selective` beside it"}},
       {"recompute_granularity: selective\nrecompute_modules: [moe_akt]\n", {"space.yaml:2", "'moe_akt'"}},
+      {"overlap_grad_reduce: [auto, true]\n", {"space.yaml:1", "'auto'"}},
+      {"overlap_param_gather: {on: true}\n", {"space.yaml:1", "a map"}},
       {"sequence_parallel: 1\n", {"space.yaml:1", "'1'"}},
       {"sequence_parallel: [[true]]\n", {"space.yaml:1", "a list"}},
       {"micro_batch_size: {a: 1}\n", {"space.yaml:1", "a map"}},

@@ -144,7 +144,7 @@ void for_each_stage_counts(const ClusterSpec& cluster, const SearchSpace& space,
   const std::function<void(std::size_t, int, std::int64_t)> fill = [&](std::size_t group, int used,
                                                                        std::int64_t gpus) {
     if (group == grid.caps.size()) {
-      if (used > 0 && at_home(ways, stages)) visit(stages);
+      if (used > 0 && space.allows_stages(used, used) && at_home(ways, stages)) visit(stages);
       return;
     }
     const bool alone = mode == SearchMode::homogeneous && used > 0;

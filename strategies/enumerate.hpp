@@ -76,7 +76,7 @@ std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, SearchMode, s
 // Stages of each group of the cluster.
 using StageCounts = std::vector<int>;
 
-// Calls visit(counts) for every way to give up to `space.most_stages` stages to the groups, at least one in
+// Calls visit(counts) for every way to give as many stages as the space allows to the groups, at least one in
 // all, within their largest counts and `space.most_gpus`, so that no node has an idle GPU beside a busy one.
 // homogeneous: one group a plan. Counts that use no two groups of unequal tensor ways belong to the ways
 // where all are equal, and groups without stages have the ways of the first that has some, so that no plan

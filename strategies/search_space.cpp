@@ -129,6 +129,22 @@ void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
   list = recomputes(granularities, sets, methods, counts);
 }
 
+// The most stages, or a list of numbers of them.
+void read_stages(const YamlValue& root, SearchSpace& space) {
+  constexpr std::int64_t kMostStages = 1024;
+  const auto value = root.find("pipeline_model_parallel_size");
+  if (!value) return;
+  space.stages.clear();
+  if (value->kind() != YamlValue::Kind::list) {
+    space.most_stages = static_cast<int>(value->integer(1, kMostStages));
+    return;
+  }
+  read_items(*value, space.stages,
+             [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostStages)); });
+  std::sort(space.stages.begin(), space.stages.end());
+  space.most_stages = space.stages.back();
+}
+
 // `auto`, or a list of true and false.
 void read_overlap(const YamlValue& root, const std::string& key, std::vector<std::optional<bool>>& list) {
   const auto value = root.find(key);
@@ -205,9 +221,7 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_list(root, "num_virtual_stages_per_pipeline_rank", space.chunks, ways);
   read_list(root, "micro_batch_size", space.micro_batch,
             [](const YamlValue& item) { return item.integer(1, kMostWays); });
-  if (const auto most = root.find("pipeline_model_parallel_size")) {
-    space.most_stages = static_cast<int>(most->integer(1, 1024));
-  }
+  read_stages(root, space);
   read_list(root, "schedule", space.schedules, read_schedule);
   read_recompute(root, space.recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);

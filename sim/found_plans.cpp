@@ -1,6 +1,7 @@
 #include "sim/found_plans.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "analysis/pareto.hpp"
@@ -19,6 +20,15 @@ std::string memory_reason(const Infeasible& trouble) {
              : "out of memory";
 }
 
+// Of an iteration that the job's limits leave; a little more, since theirs are sums of all.
+Least most_of_iteration(const SearchJob& job) {
+  constexpr double kRounding = 1 + 1e-9;
+  const double any = std::numeric_limits<double>::infinity();
+  const double iterations = std::ceil(job.total_tokens / job.tokens_per_iteration());
+  return {job.deadline ? job.deadline->value() / iterations * kRounding : any,
+          job.budget ? job.budget->value() / iterations * kRounding : any};
+}
+
 }  // namespace
 
 FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter& fitter, RuleBook& rules,
@@ -29,7 +39,7 @@ FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter&
       rules_(rules),
       result_(result),
       player_(job, book, fitter),
-      best_(std::max(job.top, kMostMoved)) {}
+      best_(std::max(job.top, kMostMoved), most_of_iteration(job)) {}
 
 void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::size_t count) {
   result_.counts.rejected[kind] += count;

@@ -40,7 +40,7 @@ class FoundPlans {
 
   // Of an iteration on these nodes of each group.
   [[nodiscard]] Least least(const std::vector<int>& nodes, Seconds) const;
-  // False only for a plan that can be neither among the fastest nor on the front.
+  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
   [[nodiscard]] bool may_matter(const std::vector<int>& nodes, Seconds time) const {
     return best_.may_matter(least(nodes, time));

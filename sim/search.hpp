@@ -66,9 +66,9 @@ struct SearchSpaceCounts {
   std::size_t enumerated = 0;
   std::map<InfeasibleKind, std::size_t> rejected;
   std::map<std::string, std::size_t> reasons;  // of the rejected, in words
-  // Cannot be among the best, whatever their memory, by a bound that asks neither how their layers are split
-  // nor how their groups are ordered. With any of these the counts of rules, memory and budget are of the
-  // others alone.
+  // Cannot be among the best, or within the limits, whatever their memory, by a bound that asks neither how
+  // their layers are split nor how their groups are ordered. With any of these the counts of rules, memory
+  // and budget are of the others alone.
   std::size_t pruned = 0;
   std::size_t evaluated = 0;  // feasible: priced and bounded from below
   std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best

@@ -111,6 +111,7 @@ SearchJob random_job(std::mt19937& random) {
   job.space.chunks = {1, 2};
   job.space.micro_batch = {1, 2};
   job.space.most_stages = between(random, 2, 5);
+  if (between(random, 0, 3) == 0) job.space.stages = {job.space.most_stages / 2, job.space.most_stages};
   job.space.recompute = random_recompute(random);
   job.space.flash_attention = {true};
   if (between(random, 0, 3) == 0) job.space.flash_attention.push_back(false);
@@ -210,6 +211,13 @@ std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top)
   return best;
 }
 
+bool within_limits(const SearchJob& job, const RatedPlan& plan) {
+  const std::vector<int>& nodes = plan.strategy.nodes;
+  const auto cost =
+      run_cost(job.cluster, nodes, plan.iteration, job.tokens_per_iteration(), job.total_tokens);
+  return !limit_obstacle(job, total_time(job, nodes, plan.iteration), cost);
+}
+
 // Everything that fits is played, with equal layers and every overlap too; then the layers of the ten fastest
 // are moved.
 Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
@@ -232,7 +240,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     std::size_t fitted_first = 0;
     take_faster(fitted, fitted_first);
     if (equal) take_faster(*equal, fitting.equal);
-    all.push_back({std::move(plan), setting});
+    if (within_limits(job, plan)) all.push_back({std::move(plan), setting});
   };
   for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
     ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
@@ -308,6 +316,45 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
   CHECK(fitting.equal > 100);
   CHECK(fitting.overlapped > 100);
   CHECK(fitting.moved > 3);
+}
+
+// Limits about what some plan of the front takes: a little less, as much, or a little more.
+SearchJob limited(SearchJob job, const RatedPlan& plan, std::mt19937& random) {
+  const auto about = [&] { return 0.97 + 0.03 * between(random, 0, 2); };
+  if (!plan.cost || between(random, 0, 2) > 0) job.deadline = plan.total_time * about();
+  if (plan.cost && (!job.deadline || between(random, 0, 1) == 0)) job.budget = plan.cost->total * about();
+  return job;
+}
+
+TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing meets are seen by bounds") {
+  std::mt19937 random(6);
+  std::size_t some = 0, none = 0, pruned = 0;
+  Fitting fitting;
+  for (int i = 0; i < 12; ++i) {
+    SearchJob job = random_job(random);
+    PriceBook book = book_of(job);
+    const SearchResult open = run(job, book);
+    if (open.plans.empty()) continue;
+    const auto any = static_cast<std::size_t>(between(random, 0, static_cast<int>(open.plans.size()) - 1));
+    job = limited(job, open.plans[any], random);
+    INFO(describe(job));
+    job.pruning = Pruning::always;
+    PriceBook first = book_of(job), second = book_of(job);
+    const SearchResult fast = run(job, first);
+    job.pruning = Pruning::never;
+    const SearchResult thorough = run(job, second);
+    const Found expected = brute_force(job, second, fitting);
+    REQUIRE(found(thorough) == expected);
+    REQUIRE(found(fast) == expected);
+    (expected.empty() ? none : some) += 1;
+    if (!expected.empty()) continue;
+    CHECK(thorough.counts.rejected.at(InfeasibleKind::budget) > 0);
+    CHECK(fast.counts.evaluated == 0);
+    pruned += fast.counts.pruned;
+  }
+  CHECK(some > 2);
+  CHECK(none > 0);
+  CHECK(pruned > 100);
 }
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {

@@ -137,8 +137,7 @@ Answer check_schedule(const ParallelStrategy& s) {
                             .ranks = s.pipeline,
                             .chunks = s.chunks,
                             .microbatches = static_cast<int>(microbatches)};
-  if (const auto obstacle = schedule_obstacle(shape))
-    return reason("schedule", to_text(s.schedule), *obstacle);
+  if (const auto obstacle = schedule_obstacle(shape)) return reason("schedule:", *obstacle);
   return std::nullopt;
 }
 
@@ -327,8 +326,8 @@ std::optional<Infeasible> check_places(const ModelSpec& model, const ParallelStr
 std::optional<Infeasible> check_shape(const ModelSpec& model, const ParallelStrategy& strategy,
                                       const ClusterSpec& cluster) {
   if (Answer answer = check_places(model, strategy, cluster)) return answer;
-  return first_trouble({model, strategy, cluster},
-                       {check_batch, check_schedules, check_tensor, check_experts, check_recompute, check_switches});
+  return first_trouble({model, strategy, cluster}, {check_batch, check_schedules, check_tensor, check_experts,
+                                                    check_recompute, check_switches});
 }
 
 }  // namespace orrery

@@ -35,9 +35,9 @@ struct Sample {
 
 struct Row {
   std::string name;
-  std::string unit;             // of Sample::work
-  std::function<double()> run;  // returns the amount of work
-  std::string bar;              // figure to meet or beat
+  std::string unit;                       // of Sample::work
+  std::function<double()> run;            // returns the amount of work
+  std::string bar;                        // figure to meet or beat
   std::function<void()> prepare = [] {};  // before each run, not timed
 };
 

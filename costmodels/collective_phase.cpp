@@ -1,7 +1,9 @@
 #include "costmodels/collective_phase.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <map>
 
 namespace orrery {
 namespace {
@@ -38,12 +40,29 @@ std::vector<InsideHop> inside_hops(const Members& local, std::size_t heads, std:
 }  // namespace
 
 void PhaseBuilder::add(int from, int to, Bytes payload) {
-  const auto [at, is_new] = index_.try_emplace({from, to}, flows_.size());
-  if (is_new) {
+  if (2 * flows_.size() >= places_.size()) grow();
+  std::size_t& place = place_of(from, to);
+  if (place == 0) {
     flows_.push_back(make_flow(setting_.topology, from, to, Bytes(0), setting_.efficiency));
     slowest_hop_ = std::max(slowest_hop_, flows_.back().path.latency);
+    place = flows_.size();
   }
-  flows_[at->second].payload += payload;
+  flows_[place - 1].payload += payload;
+}
+
+std::size_t& PhaseBuilder::place_of(int from, int to) {
+  const std::size_t mask = places_.size() - 1;
+  const auto ends = static_cast<std::uint64_t>(from) << 32U | static_cast<std::uint32_t>(to);
+  // Fibonacci hashing.
+  auto at = static_cast<std::size_t>((ends * 0x9E3779B97F4A7C15U) >> 32U) & mask;
+  while (places_[at] != 0 && (flows_[places_[at] - 1].from != from || flows_[places_[at] - 1].to != to))
+    at = (at + 1) & mask;
+  return places_[at];
+}
+
+void PhaseBuilder::grow() {
+  places_.assign(std::max<std::size_t>(16, 2 * places_.size()), 0);
+  for (std::size_t i = 0; i < flows_.size(); ++i) place_of(flows_[i].from, flows_[i].to) = i + 1;
 }
 
 FlowPhase PhaseBuilder::finish(double steps) {

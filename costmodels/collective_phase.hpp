@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -31,9 +30,12 @@ class PhaseBuilder {
 
  private:
   FlowPhase finish_after(Seconds tail);
+  std::size_t& place_of(int from, int to);
+  void grow();
 
   const FlowSetting& setting_;
-  std::map<std::pair<int, int>, std::size_t> index_;
+  // Open addressing by a hash of both ends; a place holds the index of a flow plus one, or 0.
+  std::vector<std::size_t> places_;
   std::vector<Flow> flows_;
   Seconds slowest_hop_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <utility>
 
 namespace orrery {
 
@@ -13,36 +13,56 @@ Bytes wire_bytes(Bytes payload, double efficiency) {
 Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
                const TransferEfficiency& efficiency) {
   const double reached = topology.same_node(from, to) ? efficiency.inside : efficiency.between;
-  return {from, to, wire_bytes(payload, reached), payload, topology.route(from, to), topology.path(from, to)};
+  const Route route = topology.route(from, to);
+  return {from, to, wire_bytes(payload, reached), payload, route, topology.path(route)};
 }
 
 namespace {
 
 using FlowSets = std::vector<const std::vector<Flow>*>;
 
-// Of every link that flows share, by link: what comes to it after some latency is carried after it.
-std::map<int, std::vector<LinkLoad>> shared_loads(const Topology& topology, const FlowSets& sets) {
+struct LoadOfLink {
+  int link = 0;
+  LinkLoad load;
+};
+
+// Of every link that flows share, the first links first: what comes to it after some latency is carried after
+// it, the longest latency first.
+std::vector<LoadOfLink> shared_loads(const Topology& topology, const FlowSets& sets) {
   std::size_t count = 0;
   for (const std::vector<Flow>* set : sets) count += set->size();
   if (count < 2 || topology.cluster().contention != Contention::shared) return {};
-  std::map<int, std::map<Seconds, Seconds>> busy_after;  // [link][latency of the flow]
+  std::vector<LoadOfLink> loads;  // of each flow
+  loads.reserve(3 * count);
   for (const std::vector<Flow>* set : sets) {
     for (const Flow& flow : *set) {
       for (int i = 0; i < flow.route.count; ++i) {
         const int link = flow.route.links[static_cast<std::size_t>(i)];
-        busy_after[link][flow.path.latency] +=
-            flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth;
+        loads.push_back({link,
+                         {flow.path.latency,
+                          flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth}});
       }
     }
   }
-  std::map<int, std::vector<LinkLoad>> loads;
-  for (const auto& [link, by_latency] : busy_after) {
-    Seconds busy;
-    for (auto late = by_latency.rbegin(); late != by_latency.rend(); ++late) {
-      busy += late->second;
-      loads[link].push_back({late->first, busy});
-    }
+  // Flows of one link and latency stay in their order: sums are then the same whatever else is there.
+  std::stable_sort(loads.begin(), loads.end(), [](const LoadOfLink& a, const LoadOfLink& b) {
+    return std::pair(a.link, b.load.latency) < std::pair(b.link, a.load.latency);
+  });
+  std::size_t merged = 0;
+  Seconds before;  // busy with what comes later
+  for (std::size_t i = 0; i < loads.size();) {
+    LoadOfLink sum = loads[i];
+    std::size_t next = i + 1;
+    for (;
+         next < loads.size() && loads[next].link == sum.link && loads[next].load.latency == sum.load.latency;
+         ++next)
+      sum.load.busy += loads[next].load.busy;
+    if (merged == 0 || loads[merged - 1].link != sum.link) before = Seconds(0);
+    before += sum.load.busy;
+    loads[merged++] = {sum.link, {sum.load.latency, before}};
+    i = next;
   }
+  loads.resize(merged);
   return loads;
 }
 
@@ -57,9 +77,7 @@ std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>
   for (const Flow& flow : flows) {
     if (flow.route.count > 0) loads.push_back(load_alone(flow));
   }
-  for (const auto& [link, shared] : shared_loads(topology, {&flows})) {
-    loads.insert(loads.end(), shared.begin(), shared.end());
-  }
+  for (const LoadOfLink& shared : shared_loads(topology, {&flows})) loads.push_back(shared.load);
   return loads;
 }
 
@@ -68,10 +86,15 @@ Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
 }
 
 std::vector<Seconds> each_together(const Topology& topology, const FlowSets& sets) {
-  std::map<int, Seconds> ends;  // of the links
-  for (const auto& [link, loads] : shared_loads(topology, sets)) {
-    for (const LinkLoad& load : loads) ends[link] = std::max(ends[link], load.latency + load.busy);
+  std::vector<std::pair<int, Seconds>> ends;  // of the links, the first first
+  for (const auto& [link, load] : shared_loads(topology, sets)) {
+    if (ends.empty() || ends.back().first != link) ends.emplace_back(link, Seconds(0));
+    ends.back().second = std::max(ends.back().second, load.latency + load.busy);
   }
+  const auto end_of = [&](int link) {
+    const auto before = [](const auto& end, int number) { return end.first < number; };
+    return std::lower_bound(ends.begin(), ends.end(), link, before)->second;
+  };
   std::vector<Seconds> times;
   for (const std::vector<Flow>* set : sets) {
     Seconds longest;
@@ -80,7 +103,7 @@ std::vector<Seconds> each_together(const Topology& topology, const FlowSets& set
       const LinkLoad alone = load_alone(flow);
       longest = std::max(longest, alone.latency + alone.busy);
       for (int i = 0; !ends.empty() && i < flow.route.count; ++i)
-        longest = std::max(longest, ends[flow.route.links[static_cast<std::size_t>(i)]]);
+        longest = std::max(longest, end_of(flow.route.links[static_cast<std::size_t>(i)]));
     }
     times.push_back(longest);
   }

@@ -308,8 +308,11 @@ Route Topology::way(int from, int to) const {
 }
 
 LinkSpec Topology::path(int from, int to) const {
+  return path(route(from, to));
+}
+
+LinkSpec Topology::path(const Route& links) const {
   LinkSpec path{BytesPerSecond(std::numeric_limits<double>::infinity()), Seconds(0)};
-  const Route links = route(from, to);
   for (int i = 0; i < links.count; ++i) {
     const LinkSpec& link = links_[static_cast<std::size_t>(links.links[static_cast<std::size_t>(i)])].spec;
     path.bandwidth = std::min(path.bandwidth, link.bandwidth);

@@ -56,6 +56,7 @@ class Topology {
   // Latency of a route and its narrowest bandwidth when nobody else is on it. Equal ends: infinite bandwidth,
   // no latency.
   [[nodiscard]] LinkSpec path(int from, int to) const;
+  [[nodiscard]] LinkSpec path(const Route&) const;
   // The links a GPU sends by: to the switch inside its node, and to its NIC's network; each one's next is the
   // way back.
   [[nodiscard]] int gpu_link_up(int gpu) const { return port(gpu).gpu_up; }

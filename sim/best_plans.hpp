@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,13 @@ struct Least {
 // the whole job.
 class BestPlans {
  public:
-  explicit BestPlans(int top) : top_(static_cast<std::size_t>(top)) {}
+  // `most`: what an iteration may take and cost.
+  explicit BestPlans(int top, const Least& most = {kAny, kAny})
+      : top_(static_cast<std::size_t>(top)), most_(most) {}
 
-  // False only for a plan that can be neither among the fastest nor on the front.
+  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front.
   [[nodiscard]] bool may_matter(const Least& least) const {
+    if (least.time > most_.time || least.money > most_.money) return false;
     if (times_.size() < top_ || least.time <= times_.back()) return true;
     if (least.money <= 0) return false;
     // The last of those at least as fast is the cheapest of them.
@@ -46,7 +50,10 @@ class BestPlans {
   }
 
  private:
+  static constexpr double kAny = std::numeric_limits<double>::infinity();
+
   std::size_t top_;
+  Least most_;
   std::vector<double> times_;  // the fastest, ascending
   std::vector<Least> front_;   // the faster the dearer
 };

@@ -54,6 +54,9 @@ std::vector<std::size_t> counts_by_stages(const SearchJob& job, const Ways& ways
     }
     sums = std::move(longer);
   }
+  for (int stages = 0; stages <= job.space.most_stages; ++stages) {
+    if (!job.space.allows_stages(stages, stages)) sums[static_cast<std::size_t>(stages)] = 0;
+  }
   return sums;
 }
 

@@ -112,6 +112,13 @@ void add_switches(std::vector<Change>& changes, const Choice& from, const ModelS
     add("use_distributed_optimizer", [](Setting& setting) { setting.distributed_optimizer = true; });
   if (now.distributed_optimizer && now.optimizer_offload < 1)
     add("optimizer_cpu_offload", [](Setting& setting) { setting.optimizer_offload = 1; });
+  const bool has_copies = from.allocation.data * from.allocation.context > 1;
+  if (has_copies && now.overlap_grad_reduce != true)
+    add("overlap_grad_reduce", [](Setting& setting) { setting.overlap_grad_reduce = true; });
+  if (has_copies && now.distributed_optimizer && now.overlap_param_gather != true) {
+    add("overlap_grad_reduce and overlap_param_gather",
+        [](Setting& setting) { setting.overlap_grad_reduce = setting.overlap_param_gather = true; });
+  }
   if (!now.sequence_parallel && from.allocation.tensor > 1)
     add("sequence_parallel", [](Setting& setting) { setting.sequence_parallel = true; });
   for (std::int64_t size = now.micro_batch / 2; size >= 1; size /= 2)

@@ -1,6 +1,8 @@
 #include "sim/found_plans.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "analysis/pareto.hpp"
 #include "sim/layer_mover.hpp"
@@ -18,6 +20,15 @@ std::string memory_reason(const Infeasible& trouble) {
              : "out of memory";
 }
 
+// Of an iteration that the job's limits leave; a little more, since theirs are sums of all.
+Least most_of_iteration(const SearchJob& job) {
+  constexpr double kRounding = 1 + 1e-9;
+  const double any = std::numeric_limits<double>::infinity();
+  const double iterations = std::ceil(job.total_tokens / job.tokens_per_iteration());
+  return {job.deadline ? job.deadline->value() / iterations * kRounding : any,
+          job.budget ? job.budget->value() / iterations * kRounding : any};
+}
+
 }  // namespace
 
 FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter& fitter, RuleBook& rules,
@@ -28,7 +39,7 @@ FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter&
       rules_(rules),
       result_(result),
       player_(job, book, fitter),
-      best_(std::max(job.top, kMostMoved)) {}
+      best_(std::max(job.top, kMostMoved), most_of_iteration(job)) {}
 
 void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::size_t count) {
   result_.counts.rejected[kind] += count;
@@ -41,10 +52,16 @@ void FoundPlans::reject(const Infeasible& trouble) {
   reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
 }
 
-bool FoundPlans::dropped_by_rule(const ParallelStrategy& strategy) {
-  const Rule* rule = rules_.dropping(strategy);
-  if (rule != nullptr) reject(InfeasibleKind::rule, "rule: " + rule->text());
-  return rule != nullptr;
+std::vector<ParallelStrategy> FoundPlans::left_by_rules(std::vector<ParallelStrategy> choices) {
+  const Rule* first = nullptr;
+  const auto dropped = [&](const ParallelStrategy& choice) {
+    const Rule* rule = rules_.dropping(choice);
+    if (first == nullptr) first = rule;
+    return rule != nullptr;
+  };
+  choices.erase(std::remove_if(choices.begin(), choices.end(), dropped), choices.end());
+  if (choices.empty()) reject(InfeasibleKind::rule, "rule: " + first->text());
+  return choices;
 }
 
 bool FoundPlans::beyond_limits(const std::vector<int>& nodes, Seconds least) {
@@ -61,20 +78,29 @@ Least FoundPlans::least(const std::vector<int>& nodes, Seconds time) const {
   return {player_.stretched(nodes, time).value(), cost ? cost->per_iteration.value() : 0};
 }
 
-void FoundPlans::play(Split fitted, std::optional<Split> equal, const CandidatePlace& place) {
-  std::optional<std::variant<RatedPlan, Infeasible>> played;
-  if (!equal || may_matter(fitted.plan.nodes, fitted.least))
-    played = player_.play(std::move(fitted.plan), std::move(fitted.memory));
-  const auto* plan = played ? std::get_if<RatedPlan>(&*played) : nullptr;
-  const bool beaten = plan != nullptr && equal && plan->iteration <= equal->least;
-  if (equal && !beaten && may_matter(equal->plan.nodes, equal->least) &&
-      rules_.dropping(equal->plan) == nullptr) {
-    auto other = player_.play(std::move(equal->plan), std::move(equal->memory));
-    const auto* faster = std::get_if<RatedPlan>(&other);
-    if (faster != nullptr && (plan == nullptr || faster->iteration < plan->iteration))
-      played = std::move(other);
+// By their bounds, so that few are played; of equal bounds, as those of mixes, the one with most overlaps
+// first.
+void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
+  std::vector<std::size_t> soonest(splits.size());
+  std::iota(soonest.rbegin(), soonest.rend(), std::size_t{0});
+  std::stable_sort(soonest.begin(), soonest.end(),
+                   [&](std::size_t a, std::size_t b) { return splits[a].least < splits[b].least; });
+  std::optional<std::variant<RatedPlan, Infeasible>> best;
+  std::size_t best_index = 0;
+  for (const std::size_t index : soonest) {
+    Split& split = splits[index];
+    const auto* known = best ? std::get_if<RatedPlan>(&*best) : nullptr;
+    if (known != nullptr && known->iteration <= split.least) break;
+    if (!may_matter(split.plan.nodes, split.least) || rules_.dropping(split.plan) != nullptr) continue;
+    auto played = player_.play(std::move(split.plan), std::move(split.memory));
+    const auto* plan = std::get_if<RatedPlan>(&played);
+    const bool better = plan != nullptr && (known == nullptr || std::pair(plan->iteration, index) <
+                                                                    std::pair(known->iteration, best_index));
+    if (best && !better) continue;
+    best = std::move(played);
+    best_index = index;
   }
-  if (played) take(std::move(*played), place);
+  if (best) take(std::move(*best), place);
 }
 
 void FoundPlans::take(std::variant<RatedPlan, Infeasible> played, const CandidatePlace& place) {

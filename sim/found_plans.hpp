@@ -19,7 +19,7 @@ namespace orrery {
 // The place in the enumeration: ways or mix, stage counts, order of the groups, setting.
 using CandidatePlace = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
 
-// The layers of a candidate split in some way that fits.
+// A candidate with its layers split in some way that fits and its overlaps chosen.
 struct Split {
   ParallelStrategy plan;
   std::vector<StageMemory> memory;
@@ -33,13 +33,14 @@ class FoundPlans {
 
   void reject(InfeasibleKind, const std::string& reason, std::size_t count = 1);
   void reject(const Infeasible&);
-  [[nodiscard]] bool dropped_by_rule(const ParallelStrategy&);
+  // Those of a candidate that no rule drops; counts it where none is left.
+  [[nodiscard]] std::vector<ParallelStrategy> left_by_rules(std::vector<ParallelStrategy>);
   // Whether a feasible candidate that takes so long at least is beyond a limit; counts it either way.
   [[nodiscard]] bool beyond_limits(const std::vector<int>& nodes, Seconds least);
 
   // Of an iteration on these nodes of each group.
   [[nodiscard]] Least least(const std::vector<int>& nodes, Seconds) const;
-  // False only for a plan that can be neither among the fastest nor on the front.
+  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
   [[nodiscard]] bool may_matter(const std::vector<int>& nodes, Seconds time) const {
     return best_.may_matter(least(nodes, time));
@@ -47,8 +48,9 @@ class FoundPlans {
 
   [[nodiscard]] const BestPlans& best() const { return best_; }
 
-  // Plays the splits of a candidate that may matter, the fitted one and equal layers, and takes the faster.
-  void play(Split fitted, std::optional<Split> equal, const CandidatePlace&);
+  // Plays the splits of a candidate that may matter and that no rule drops, and takes the fastest, of equally
+  // fast ones the first.
+  void play(std::vector<Split>, const CandidatePlace&);
 
   // The fastest, with their layers moved on, and the front; fastest first. Leaves nothing behind.
   [[nodiscard]] std::vector<RatedPlan> take_best();

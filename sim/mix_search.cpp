@@ -45,13 +45,16 @@ void MixSearch::play(Fitting which, std::uint32_t first) {
   }
   std::stable_sort(fitted.begin(), fitted.end(),
                    [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
-  const auto split = [](FittedMix& mix) {
-    return Split{std::move(mix.strategy), std::move(mix.memory), mix.least};
-  };
-  for (FittedCase& each : fitted) {
+  for (const FittedCase& each : fitted) {
     if (!found_.may_matter(each.least)) continue;
-    found_.play(split(each.mix), each.equal ? std::optional(split(*each.equal)) : std::nullopt,
-                {first + each.at, 0, 0, each.setting});
+    std::vector<Split> splits;
+    const auto add = [&](const FittedMix& mix) {
+      for (ParallelStrategy& choice : with_overlaps(mix.strategy, settings_[each.setting]))
+        splits.push_back({std::move(choice), mix.memory, mix.least});
+    };
+    add(each.mix);
+    if (each.equal) add(*each.equal);
+    found_.play(std::move(splits), {first + each.at, 0, 0, each.setting});
   }
 }
 
@@ -68,7 +71,8 @@ std::optional<MixSearch::FittedCase> MixSearch::fit(Fitting which, std::uint32_t
     return std::nullopt;
   }
   FittedCase found{std::get<FittedMix>(std::move(fitted)), {}, {}, at, setting};
-  if (found_.dropped_by_rule(found.mix.strategy)) return std::nullopt;
+  if (found_.left_by_rules(with_overlaps(found.mix.strategy, settings_[setting])).empty())
+    return std::nullopt;
   found.equal = mixer_.fit_equal(found.mix);
   const Seconds time = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
   found.least = found_.least(mix.nodes, time);

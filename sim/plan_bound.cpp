@@ -39,7 +39,7 @@ BoundStage bound_stage(const PriceBook& book, const ParallelStrategy& plan, int 
     here.traffic.gathered += traffic.gathered;
   }
   // Where ranks go on by themselves the next iteration begins while others step.
-  if (!plan.overlap_param_gather && !validates_later(plan.schedule)) {
+  if (!validates_later(plan.schedule)) {
     const double parameters = optimizer_shard_parameters(book.model(), plan, stage);
     here.step = book.optimizer(devices.group, parameters, plan.optimizer_offload).value();
   }
@@ -103,6 +103,7 @@ Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan) {
   const bool whole = backward_of(plan.schedule) == Backward::whole;
   const PipelineShape shape{plan.schedule, static_cast<double>(plan.microbatches()), plan.pipeline};
   double above_forward = 0, above = 0, after = 0, most = 0, last = 0, message_above = 0;
+  double first_step = stages.front().step;  // the soonest done
   for (std::size_t s = 0; s < stages.size(); ++s) after += stages[s].work.whole + 2 * messages[s];
   for (int s = 0; s < plan.pipeline; ++s) {
     const BoundStage& stage = stages[static_cast<std::size_t>(s)];
@@ -115,13 +116,16 @@ Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan) {
     after -= 2 * message;
     most = std::max(most, above_forward + span + std::max(above - above_forward, stage.traffic.reduced));
     last = std::max(last, stage.step + stage.traffic.gathered);
+    first_step = std::min(first_step, stage.step);
     message_above = message;
     // Where ranks go on by themselves the next iteration begins while a stage is at work.
     if (validates_later(plan.schedule)) continue;
     above_forward += stage.first.forward + message;
     above += stage.first.whole + (whole ? 2 : 1) * message;
   }
-  return Seconds((most + last) * (1 - 1e-12));
+  // All begin to step together, when the norm is known; where parameters are gathered in the next iteration,
+  // each goes on from its own step.
+  return Seconds((most + (plan.overlap_param_gather ? first_step : last)) * (1 - 1e-12));
 }
 
 }  // namespace orrery

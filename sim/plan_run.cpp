@@ -115,11 +115,11 @@ ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {
   summary.iteration_s = replay.iteration.value();
   summary.makespan_s = replay.accounting.makespan.value();
   summary.estimate_s = replay.estimate.value();
-  summary.bubble_fraction = replay.accounting.bubble_fraction;
+  summary.bubble_fraction = replay.steady.bubble_fraction;
   summary.imbalance_s = replay.imbalance.value();
   summary.elapsed_s = elapsed_s;
   summary.activities = replay.activities;
-  summary.stages = replay.accounting.stages;
+  summary.stages = replay.steady.stages;
   return summary;
 }
 

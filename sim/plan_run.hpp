@@ -42,7 +42,7 @@ Interval interval(const TimeBand&, Seconds iteration);
 // The part of a replay that goes from a child process to its parent.
 struct ReplaySummary {
   double iteration_s = 0;
-  double makespan_s = 0;  // of all iterations played, which the stages account for
+  double makespan_s = 0;  // of all iterations played
   double estimate_s = 0;
   double bubble_fraction = 0;
   double imbalance_s = 0;

@@ -16,7 +16,8 @@ PricedPlan balanced(PricedPlan);
 
 struct ReplayResult {
   Timeline timeline;
-  RunAccounting accounting;
+  RunAccounting accounting;    // of all that was played
+  RunAccounting steady;        // of one iteration in the steady state
   Seconds iteration;           // in the steady state; the makespan where only one iteration is played
   Seconds estimate;            // of the same
   Seconds imbalance;           // iteration less that of the balanced plan

@@ -61,6 +61,7 @@ struct LaterOf {
 constexpr std::size_t kFewCandidates = 20'000;
 // Coarse candidates kept at once: 40 bytes each.
 constexpr std::size_t kMostKept = 1'000'000;
+
 class Searcher {
  public:
   Searcher(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
@@ -388,14 +389,16 @@ class Searcher {
       return;
     }
     ORRERY_ENSURE(may_fit);
-    if (found_.dropped_by_rule(plan)) return;
-    const Seconds time = least_time(plan);
+    const std::vector<ParallelStrategy> choices = found_.left_by_rules(with_overlaps(plan, setting));
+    if (choices.empty()) return;
+    const Seconds time = least_time(choices.back());
     if (found_.beyond_limits(plan.nodes, time)) return;
     refined.least = found_.least(plan.nodes, time);
     refined_.push(refined);
   }
 
-  // Of the splits that are tried: the fitted one, and equal layers where these fit.
+  // Of the splits that are tried: the fitted one, and equal layers where these fit. What has most overlaps is
+  // bounded the lowest.
   Seconds least_time(const ParallelStrategy& fitted) {
     const Seconds least = least_plan_time(book_, fitted);
     if (fitted.chunks > 1) return least;
@@ -416,16 +419,21 @@ class Searcher {
     ParallelStrategy plan =
         strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
     auto fitted = fitter_.fit(plan);
-    auto equal = fitter_.fit_equal(plan);
-    std::optional<Split> other;
+    const Setting& setting = space_.settings[refined.setting];
+    std::vector<Split> splits;
+    const auto add = [&](const std::vector<StageMemory>& memory) {
+      for (ParallelStrategy& choice : with_overlaps(plan, setting)) {
+        const Seconds least = least_plan_time(book_, choice);
+        splits.push_back({std::move(choice), memory, least});
+      }
+    };
+    const auto equal = fitter_.fit_equal(plan);
+    add(std::get<FittedStages>(fitted).memory);
     if (equal) {
-      other = Split{plan, std::move(equal->memory), {}};
-      other->plan.parts = std::move(equal->parts);
-      other->least = least_plan_time(book_, other->plan);
+      plan.parts = equal->parts;
+      add(equal->memory);
     }
-    const Seconds least = least_plan_time(book_, plan);
-    found_.play({std::move(plan), std::move(std::get<FittedStages>(fitted).memory), least}, std::move(other),
-                refined.place());
+    found_.play(std::move(splits), refined.place());
   }
 
   const SearchJob& job_;
@@ -450,6 +458,18 @@ class Searcher {
   std::priority_queue<Coarse, std::vector<Coarse>, LaterOf> put_off_;  // of kept_
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
 };
+
+void off_unless_said(std::vector<std::optional<bool>>& choices) {
+  for (std::optional<bool>& choice : choices) choice = choice.value_or(false);
+}
+
+// Overlaps that are left to the search are off where the program that will run the plans knows none.
+SearchJob as_stack_can(SearchJob job, const SoftwareStack& stack) {
+  if (!stack.overlap_grad_reduce) off_unless_said(job.space.overlap_grad_reduce);
+  if (!stack.overlap_grad_reduce || !stack.overlap_param_gather)
+    off_unless_said(job.space.overlap_param_gather);
+  return job;
+}
 
 // Groups that nobody has said the price of.
 std::string unpriced(const ClusterSpec& cluster) {
@@ -477,7 +497,8 @@ std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_ti
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
                     const SearchProgress& progress) {
-  return Searcher(job, rules, models, book, progress).run();
+  const SearchJob possible = as_stack_can(job, book.stack());
+  return Searcher(possible, rules, models, book, progress).run();
 }
 
 }  // namespace orrery

@@ -66,9 +66,9 @@ struct SearchSpaceCounts {
   std::size_t enumerated = 0;
   std::map<InfeasibleKind, std::size_t> rejected;
   std::map<std::string, std::size_t> reasons;  // of the rejected, in words
-  // Cannot be among the best, whatever their memory, by a bound that asks neither how their layers are split
-  // nor how their groups are ordered. With any of these the counts of rules, memory and budget are of the
-  // others alone.
+  // Cannot be among the best, or within the limits, whatever their memory, by a bound that asks neither how
+  // their layers are split nor how their groups are ordered. With any of these the counts of rules, memory
+  // and budget are of the others alone.
   std::size_t pruned = 0;
   std::size_t evaluated = 0;  // feasible: priced and bounded from below
   std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best
@@ -97,7 +97,11 @@ std::optional<std::string> limit_obstacle(const SearchJob&, Seconds total_time,
 // Says what the search does now, and how many of how many are done.
 using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;
 
-// Deterministic. The book it fills prices the plans again for their replay.
+// Deterministic. The book it fills prices the plans again for their replay. Of every candidate the layers are
+// split in two ways (StageFitter::fit, fit_equal), and overlaps that the space leaves open are off, or on
+// where the stack knows them; what rules leave, fits and is within the limits is estimated, and the fastest
+// of it is the candidate's plan. Found are the fastest of these plans and their front, the layers of the
+// fastest ten moved on (layer_mover.hpp); pruning changes none of that.
 SearchResult search(const SearchJob&, std::vector<Rule>& rules, const CostModels&, PriceBook& book,
                     const SearchProgress&);
 

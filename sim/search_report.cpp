@@ -331,7 +331,9 @@ Table csv_table(const SearchReport& report) {
 std::string counts_text(const SearchSpaceCounts& counts) {
   std::string text = grouped(counts.enumerated) + " candidates, ";
   if (counts.pruned > 0) {
-    text += grouped(counts.pruned) + " of them cannot be among the best whatever their memory\n" +
+    // Where nothing was found nothing is better than what is pruned: it is beyond the limits.
+    text += grouped(counts.pruned) + " of them cannot be " +
+            (counts.evaluated > 0 ? "among the best" : "within the limits") + " whatever their memory\n" +
             "(--explain looks at them all); of the others ";
   }
   text += grouped(counts.evaluated) + " feasible; ";

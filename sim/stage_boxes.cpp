@@ -40,7 +40,8 @@ void StageBoxes::for_each(const Visit& visit) {
 }
 
 void StageBoxes::search(const Box& box, const std::vector<std::uint32_t>& families, const Visit& visit) {
-  if (std::accumulate(box.least.begin(), box.least.end(), 0) > job_.space.most_stages) return;
+  const int fewest = std::accumulate(box.least.begin(), box.least.end(), 0);
+  if (!job_.space.allows_stages(fewest, std::accumulate(box.most.begin(), box.most.end(), 0))) return;
   std::int64_t gpus = 0;
   for (std::size_t group = 0; group < grid_.gpus.size(); ++group)
     gpus += box.least[group] * grid_.gpus[group];

@@ -47,10 +47,11 @@ struct StageCopies {
 
 LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const int count = ways.data * ways.context;
-  if (!as_catalogued(book.cluster()) || count < 2 || ways.expert > 1 || setting.overlap_grad_reduce ||
-      splits_backward(setting.schedule)) {
+  if (!as_catalogued(book.cluster()) || count < 2 || ways.expert > 1 || splits_backward(setting.schedule))
     return {};
-  }
+  // Which overlaps the candidate may have.
+  const bool gradients = setting.overlap_grad_reduce.value_or(true);
+  const bool parameters = gradients && setting.overlap_param_gather.value_or(true);
   const JobPrecision& precision = book.precision();
   const LayerSplit split{.tensor = ways.tensor,
                          .context = ways.context,
@@ -66,23 +67,35 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   }
   const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(group)], count, ways.tensor,
                            setting.order, book.cluster().contention};
-  if (!setting.distributed_optimizer) return {copies.seconds(held * 2 * gradient, {}), 0};
-  return {copies.seconds(held * gradient, {}), copies.seconds(held * stored_bytes(precision.type), {})};
+  const double rounds = setting.distributed_optimizer ? 1 : 2;
+  LeastTraffic least;
+  if (!gradients) least.reduced = copies.seconds(held * rounds * gradient, {});
+  if (setting.distributed_optimizer && !parameters)
+    least.gathered = copies.seconds(held * stored_bytes(precision.type), {});
+  return least;
 }
 
 LeastTraffic least_traffic(const PriceBook& book, const ParallelStrategy& plan, int part) {
   const int count = plan.data * plan.context;
-  if (!as_catalogued(book.cluster()) || count < 2 || plan.expert > 1 || plan.overlap_grad_reduce ||
-      splits_backward(plan.schedule) || gathered_in_passes(plan)) {
+  if (!as_catalogued(book.cluster()) || count < 2 || plan.expert > 1 || splits_backward(plan.schedule) ||
+      gathered_in_passes(plan)) {
     return {};
   }
-  const StageDevices& devices = plan.stages[static_cast<std::size_t>(plan.rank_of_part(part))];
+  const int stage = plan.rank_of_part(part);
+  // Only the last backward of the first stage is cut into buckets (strategies/iteration.cpp).
+  const bool hidden = plan.overlap_grad_reduce && (stage == 0 || plan.chunks > 1);
+  if (hidden && plan.overlap_param_gather) return {};
+  const StageDevices& devices = plan.stages[static_cast<std::size_t>(stage)];
   const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(devices.group)], count,
                            devices.tensor, plan.order, book.cluster().contention};
   const PartReduction reduction = book.reduction(plan, part);
   const double rounds = plan.distributed_optimizer ? 1 : 2;
-  return {kWholeBytes * copies.seconds(rounds * reduction.gradients.value(), reduction.efficiency),
-          kWholeBytes * copies.seconds(reduction.gathered.value(), reduction.gather_efficiency)};
+  LeastTraffic least;
+  if (!hidden)
+    least.reduced = kWholeBytes * copies.seconds(rounds * reduction.gradients.value(), reduction.efficiency);
+  if (!plan.overlap_param_gather)
+    least.gathered = kWholeBytes * copies.seconds(reduction.gathered.value(), reduction.gather_efficiency);
+  return least;
 }
 
 double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int boundary) {

@@ -13,7 +13,7 @@ struct LeastTraffic {
 };
 
 // Of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N parts, twice for
-// an all-reduce) over its NICs, at full bandwidth. 0 where overlaps can hide it or experts are spread.
+// an all-reduce) over its NICs, at full bandwidth. 0 where overlaps may hide it or experts are spread.
 LeastTraffic least_traffic(const PriceBook&, int group, const Ways&, const Setting&);
 
 // The same of a part of a plan whose layers are split, at the bandwidth that its collectives reach.

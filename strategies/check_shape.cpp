@@ -137,8 +137,7 @@ Answer check_schedule(const ParallelStrategy& s) {
                             .ranks = s.pipeline,
                             .chunks = s.chunks,
                             .microbatches = static_cast<int>(microbatches)};
-  if (const auto obstacle = schedule_obstacle(shape))
-    return reason("schedule", to_text(s.schedule), *obstacle);
+  if (const auto obstacle = schedule_obstacle(shape)) return reason("schedule:", *obstacle);
   return std::nullopt;
 }
 

@@ -140,7 +140,7 @@ void for_each_stage_counts(const ClusterSpec& cluster, const SearchSpace& space,
   const std::function<void(std::size_t, int, std::int64_t)> fill = [&](std::size_t group, int used,
                                                                        std::int64_t gpus) {
     if (group == grid.caps.size()) {
-      if (used > 0 && at_home(ways, stages)) visit(stages);
+      if (used > 0 && space.allows_stages(used, used) && at_home(ways, stages)) visit(stages);
       return;
     }
     const bool alone = mode == SearchMode::homogeneous && used > 0;
@@ -238,8 +238,8 @@ std::vector<Setting> settings(const SearchSpace& space) {
     }
   };
   const auto add_overlaps = [&](Setting setting) {
-    for (const bool gradients : space.overlap_grad_reduce) {
-      for (const bool parameters : space.overlap_param_gather) {
+    for (const std::optional<bool> gradients : space.overlap_grad_reduce) {
+      for (const std::optional<bool> parameters : space.overlap_param_gather) {
         setting.overlap_grad_reduce = gradients;
         setting.overlap_param_gather = parameters;
         for (const RankOrder order : space.orders) {
@@ -317,7 +317,8 @@ Obstacle expert_tensor_obstacle(const Ways& ways, const Setting& setting) {
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
   if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
-  if (setting.overlap_param_gather && !(setting.distributed_optimizer && setting.overlap_grad_reduce)) {
+  if (setting.overlap_param_gather == true &&
+      !(setting.distributed_optimizer && setting.overlap_grad_reduce.value_or(true))) {
     return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
   }
   // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
@@ -398,8 +399,8 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.transfers = blocking ? TransferMode::blocking : default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
-  strategy.overlap_grad_reduce = setting.overlap_grad_reduce;
-  strategy.overlap_param_gather = setting.overlap_param_gather;
+  strategy.overlap_param_gather = setting.overlap_param_gather.value_or(false);
+  strategy.overlap_grad_reduce = setting.overlap_grad_reduce.value_or(strategy.overlap_param_gather);
   strategy.flash_attention = setting.flash_attention;
   strategy.tensor_overlap = setting.tensor_overlap;
   strategy.optimizer_offload = setting.optimizer_offload;
@@ -411,6 +412,24 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   }
   strategy.nodes = allocation.nodes;
   return strategy;
+}
+
+std::vector<ParallelStrategy> with_overlaps(const ParallelStrategy& strategy, const Setting& setting) {
+  std::vector<ParallelStrategy> all{strategy};
+  if (strategy.data * strategy.context == 1) return all;
+  const auto add = [&](bool gradients, bool parameters) {
+    if (setting.overlap_grad_reduce.value_or(gradients) != gradients ||
+        setting.overlap_param_gather.value_or(parameters) != parameters) {
+      return;
+    }
+    all.push_back(strategy);
+    all.back().overlap_grad_reduce = gradients;
+    all.back().overlap_param_gather = parameters;
+    if (all.back() == strategy) all.pop_back();
+  };
+  add(true, false);
+  if (strategy.distributed_optimizer) add(true, true);
+  return all;
 }
 
 }  // namespace orrery

@@ -58,8 +58,8 @@ struct Setting {
   Recompute recompute;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
-  bool overlap_grad_reduce = false;
-  bool overlap_param_gather = false;
+  std::optional<bool> overlap_grad_reduce;   // absent: still to be chosen, by with_overlaps
+  std::optional<bool> overlap_param_gather;  // likewise
   RankOrder order = RankOrder::cp_dp_pp;
   bool flash_attention = true;
   std::optional<bool> tensor_overlap;     // as in ParallelStrategy
@@ -76,7 +76,7 @@ std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, SearchMode, s
 // Stages of each group of the cluster.
 using StageCounts = std::vector<int>;
 
-// Calls visit(counts) for every way to give up to `space.most_stages` stages to the groups, at least one in
+// Calls visit(counts) for every way to give as many stages as the space allows to the groups, at least one in
 // all, within their largest counts and `space.most_gpus`, so that no node has an idle GPU beside a busy one.
 // homogeneous: one group a plan. Counts that use no two groups of unequal tensor ways belong to the ways
 // where all are equal, and groups without stages have the ways of the first that has some, so that no plan
@@ -119,8 +119,12 @@ Obstacle order_obstacle(const Setting&, int data, int stages);
 Obstacle shape_obstacle(const ModelSpec&, const ClusterSpec&, const Allocation&, const Setting&,
                         std::int64_t global_batch, std::int64_t sequence);
 
-// The strategy without its parts.
+// The strategy without its parts; overlaps that are still to be chosen are off where they can be.
 ParallelStrategy strategy_of(const Allocation&, const Setting&, std::int64_t global_batch,
                              std::int64_t sequence, DataType);
+
+// Such a strategy with every choice of the overlaps that its setting leaves open, the fewest on first; itself
+// alone where it has one copy of its parameters, which is never reduced.
+std::vector<ParallelStrategy> with_overlaps(const ParallelStrategy&, const Setting&);
 
 }  // namespace orrery

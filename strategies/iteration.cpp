@@ -1,5 +1,8 @@
 #include "strategies/iteration.hpp"
 
+#include <algorithm>
+#include <tuple>
+
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -45,16 +48,20 @@ class RankProgram {
            one_.rank_of_part.front() != one_.rank_of_part.back();
   }
 
-  // The collectives of an iteration stand in one block of all_.collectives, built by with_traffic.
+  // The collectives of an iteration stand in one block of all_.collectives, in the order of
+  // slots_of_iteration: roles as they are declared, parts, buckets.
   int slot(CollectiveRole role, int part = 0, int bucket = 0, int back = 0) const {
     const auto per_iteration = static_cast<int>(all_.collectives.size()) / traffic_.iterations;
-    const int first = (iteration_ - back) * per_iteration;
-    for (int index = first; index < first + per_iteration; ++index) {
-      const CollectiveSlot& candidate = all_.collectives[static_cast<std::size_t>(index)];
-      if (candidate.role == role && candidate.part == part && candidate.bucket == bucket) return index;
-    }
-    ORRERY_ENSURE(false);
-    return 0;
+    const auto first = all_.collectives.begin() + (iteration_ - back) * per_iteration;
+    const auto place = [](const CollectiveSlot& slot) {
+      return std::tuple(slot.role, slot.part, slot.bucket);
+    };
+    const std::tuple wanted(role, part, bucket);
+    const auto found =
+        std::lower_bound(first, first + per_iteration, wanted,
+                         [&](const CollectiveSlot& slot, const auto& key) { return place(slot) < key; });
+    ORRERY_ENSURE(found != first + per_iteration && place(*found) == wanted);
+    return static_cast<int>(found - all_.collectives.begin());
   }
 
   void plain(StepKind kind) {

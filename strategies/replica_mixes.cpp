@@ -30,6 +30,7 @@ std::vector<int> replica_counts(const NodeGroup& group, std::int64_t gpus_of_rep
 }
 
 std::vector<int> stage_choices(const ClusterSpec& cluster, const SearchSpace& space) {
+  if (!space.stages.empty()) return space.stages;
   const bool few = std::all_of(cluster.groups.begin(), cluster.groups.end(),
                                [](const NodeGroup& group) { return gpus_of(group) <= kFewGpus; });
   std::vector<int> choices;

@@ -129,7 +129,11 @@ class SyntaxCheck {
 
  private:
   void operand(const RuleWord& word) {
-    if (!operand_next_) fail(word.at, "an operator before this");
+    if (!operand_next_) {
+      const bool is_and = word.text == "and", is_or = word.text == "or";
+      fail(word.at, is_and || is_or ? std::string("an operator: ") + (is_and ? "&&" : "||")
+                                    : "an operator before this");
+    }
     operand_next_ = after_prefix_ = false;
   }
 

@@ -174,6 +174,22 @@ void lay_out_parts(Schedule& schedule) {
   }
 }
 
+// Of a task that is cut into pieces (Step::pieces): whether a step is its first, and its last.
+class PieceCounter {
+ public:
+  struct Place {
+    bool begins, ends;
+  };
+  Place next(const Step& step) {
+    const bool begins = done_ == 0;
+    done_ = (done_ + 1) % step.pieces;
+    return {begins, done_ == 0};
+  }
+
+ private:
+  int done_ = 0;
+};
+
 }  // namespace
 
 const std::vector<ScheduleRow>& schedule_table() {
@@ -281,13 +297,15 @@ InFlight in_flight(const Schedule& schedule, int rank) {
   InFlight peak;
   std::vector<int> alive(static_cast<std::size_t>(schedule.shape.chunks), 0);
   const StepKind last = schedule.split_backward ? StepKind::weight_gradient : StepKind::backward;
+  PieceCounter pieces;
   for (const Step& step : schedule.programs[static_cast<std::size_t>(rank)]) {
     if (!is_compute(step.kind)) continue;
+    const auto [begins, ends] = pieces.next(step);
     int& count = alive[static_cast<std::size_t>(step.chunk)];
-    if (step.kind == StepKind::forward) ++count;
+    if (step.kind == StepKind::forward && begins) ++count;
     const int total = std::accumulate(alive.begin(), alive.end(), 0);
     if (total > peak.total) peak = {alive, total};
-    if (step.kind == last) --count;
+    if (step.kind == last && ends) --count;
   }
   return peak;
 }
@@ -296,11 +314,13 @@ std::vector<AliveState> alive_states(const Schedule& schedule, int rank) {
   std::vector<AliveState> greatest;
   const auto chunks = static_cast<std::size_t>(schedule.shape.chunks);
   AliveState now{std::vector(chunks, 0), std::vector(chunks, 0)};
+  PieceCounter pieces;
   for (const Step& step : schedule.programs[static_cast<std::size_t>(rank)]) {
     if (!is_compute(step.kind)) continue;
+    const auto [begins, ends] = pieces.next(step);
     const auto chunk = static_cast<std::size_t>(step.chunk);
     if (step.kind == StepKind::forward) {
-      ++now.whole[chunk];
+      if (begins) ++now.whole[chunk];
       continue;  // no less is alive in the step that follows
     }
     const auto exceeds = [](const AliveState& a, const AliveState& b) {
@@ -316,6 +336,7 @@ std::vector<AliveState> alive_states(const Schedule& schedule, int rank) {
                      greatest.end());
       greatest.push_back(now);
     }
+    if (!ends) continue;
     if (step.kind == StepKind::weight_gradient) --now.for_weights[chunk];
     if (step.kind == StepKind::backward) --now.whole[chunk];
     if (step.kind == StepKind::backward && schedule.split_backward) ++now.for_weights[chunk];

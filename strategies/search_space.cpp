@@ -129,6 +129,33 @@ void read_recompute(const YamlValue& root, std::vector<Recompute>& list) {
   list = recomputes(granularities, sets, methods, counts);
 }
 
+// The most stages, or a list of numbers of them.
+void read_stages(const YamlValue& root, SearchSpace& space) {
+  constexpr std::int64_t kMostStages = 1024;
+  const auto value = root.find("pipeline_model_parallel_size");
+  if (!value) return;
+  space.stages.clear();
+  if (value->kind() != YamlValue::Kind::list) {
+    space.most_stages = static_cast<int>(value->integer(1, kMostStages));
+    return;
+  }
+  read_items(*value, space.stages,
+             [](const YamlValue& item) { return static_cast<int>(item.integer(1, kMostStages)); });
+  std::sort(space.stages.begin(), space.stages.end());
+  space.most_stages = space.stages.back();
+}
+
+// `auto`, or a list of true and false.
+void read_overlap(const YamlValue& root, const std::string& key, std::vector<std::optional<bool>>& list) {
+  const auto value = root.find(key);
+  if (!value) return;
+  if (value->kind() != YamlValue::Kind::list && value->text() == "auto") {
+    list = {std::nullopt};
+    return;
+  }
+  read_items(*value, list, [](const YamlValue& item) { return std::optional<bool>(item.boolean()); });
+}
+
 // What is offloaded is so in each of the shares; by default, as in Megatron-LM, as a whole.
 void read_offload(const YamlValue& root, std::vector<double>& list) {
   const auto offloads = root.find("optimizer_cpu_offload");
@@ -194,15 +221,13 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_list(root, "num_virtual_stages_per_pipeline_rank", space.chunks, ways);
   read_list(root, "micro_batch_size", space.micro_batch,
             [](const YamlValue& item) { return item.integer(1, kMostWays); });
-  if (const auto most = root.find("pipeline_model_parallel_size")) {
-    space.most_stages = static_cast<int>(most->integer(1, 1024));
-  }
+  read_stages(root, space);
   read_list(root, "schedule", space.schedules, read_schedule);
   read_recompute(root, space.recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
-  read_list(root, "overlap_grad_reduce", space.overlap_grad_reduce, yes_or_no);
-  read_list(root, "overlap_param_gather", space.overlap_param_gather, yes_or_no);
+  read_overlap(root, "overlap_grad_reduce", space.overlap_grad_reduce);
+  read_overlap(root, "overlap_param_gather", space.overlap_param_gather);
   read_list(root, "use_tp_pp_dp_mapping", space.orders,
             [](const YamlValue& item) { return item.boolean() ? RankOrder::cp_pp_dp : RankOrder::cp_dp_pp; });
   read_list(root, "use_flash_attn", space.flash_attention, yes_or_no);

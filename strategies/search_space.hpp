@@ -1,6 +1,7 @@
 // What the search may choose from, by Megatron-LM's argument names.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct SearchSpace {
   std::vector<int> chunks{1, 2, 4};                             // above 1: the interleaved schedule
   std::vector<std::int64_t> micro_batch{1, 2, 4, 8};
   int most_stages = 64;
+  std::vector<int> stages{};               // numbers of them, ascending up to the most; empty: all
   std::int64_t most_gpus = 1'000'000'000;  // of all groups together
   // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
@@ -32,22 +34,31 @@ struct SearchSpace {
   std::vector<bool> flash_attention{true};
   std::vector<bool> sequence_parallel{true, false};
   std::vector<bool> distributed_optimizer{true, false};
-  std::vector<bool> overlap_grad_reduce{false};
-  std::vector<bool> overlap_param_gather{false};
+  // Absent: each plan has them on where that makes it faster, if its stack knows them (sim/search.hpp).
+  std::vector<std::optional<bool>> overlap_grad_reduce{std::nullopt};
+  std::vector<std::optional<bool>> overlap_param_gather{std::nullopt};
   std::vector<std::optional<bool>> tensor_overlap{std::nullopt};  // absent: as the stack does
   std::vector<double> optimizer_offload{0.0};                     // shares
   std::vector<bool> overlap_p2p{true};                            // of the interleaved schedule
   std::vector<RankOrder> orders{RankOrder::cp_dp_pp};
   bool operator==(const SearchSpace&) const = default;
+
+  // Whether some number of stages between these, both included, is allowed.
+  [[nodiscard]] bool allows_stages(int least, int most) const {
+    if (stages.empty()) return least <= most_stages;
+    const auto next = std::lower_bound(stages.begin(), stages.end(), least);
+    return next != stages.end() && *next <= most;
+  }
 };
 
 // A YAML file with any of: tensor_model_parallel_size, context_parallel_size, expert_model_parallel_size,
 // expert_tensor_parallel_size, recompute_modules (each item a module or a list: those of one plan),
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
-// most), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers (a list, a
-// range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
-// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather, tp_comm_overlap,
-// overlap_p2p_comm, optimizer_cpu_offload, use_flash_attn, use_tp_pp_dp_mapping (lists of true and false),
+// most, or a list), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers
+// (a list, a range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
+// sequence_parallel, use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather (these two also
+// `auto`), tp_comm_overlap, overlap_p2p_comm, optimizer_cpu_offload, use_flash_attn, use_tp_pp_dp_mapping
+// (lists of true and false),
 // optimizer_offload_fraction (a list of shares, beside optimizer_cpu_offload), tensor_by_group, mix_replicas
 // (true or false). What is absent keeps its value in `space`. Throws InputError.
 SearchSpace read_space(const std::string& path, const SearchSpace& space = {});

@@ -109,6 +109,27 @@ std::vector<StageAccounting> by_stage(const Timeline& timeline, const std::vecto
   return result;
 }
 
+// What was computed between two times, which are then 0 and the makespan.
+Timeline between(const Timeline& whole, double from, double to) {
+  Timeline part;
+  part.makespan = to - from;
+  part.ranks = whole.ranks;
+  for (std::size_t i = 0; i < whole.spans.size(); ++i) {
+    SpanRow span = row(whole.spans, i);
+    if (span.stream != Stream::compute || span.end <= from || span.start >= to) continue;
+    const double length = span.end - span.start;
+    span.start = std::max(span.start, from) - from;
+    span.end = std::min(span.end, to) - from;
+    span.tensor_communication *= (span.end - span.start) / length;
+    append(part.spans, span);
+  }
+  return part;
+}
+
+void divide(Accounting& accounting, double shares) {
+  for (const auto column : kColumns) accounting.*column = accounting.*column / shares;
+}
+
 }  // namespace
 
 RunAccounting account(const Timeline& timeline) {
@@ -134,6 +155,19 @@ RunAccounting account(const Timeline& timeline) {
   result.stages = by_stage(timeline, result.ranks);
   const double available = timeline.makespan * static_cast<double>(ends.size());
   if (available > 0) result.bubble_fraction = bubbles.value() / available;
+  return result;
+}
+
+RunAccounting account_steady(const Timeline& timeline, const std::vector<double>& iteration_ends) {
+  if (iteration_ends.size() < 2) return account(timeline);
+  RunAccounting result = account(between(timeline, iteration_ends.front(), iteration_ends.back()));
+  const auto iterations = static_cast<double>(iteration_ends.size() - 1);
+  result.makespan = result.makespan / iterations;
+  for (Accounting& rank : result.ranks) divide(rank, iterations);
+  for (StageAccounting& stage : result.stages) {
+    divide(stage.mean, iterations);
+    divide(stage.maximum, iterations);
+  }
   return result;
 }
 

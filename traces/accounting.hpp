@@ -34,7 +34,7 @@ struct StageAccounting {
 };
 
 struct RunAccounting {
-  Seconds makespan;
+  Seconds makespan;  // of what is accounted for
   std::vector<Accounting> ranks;
   std::vector<StageAccounting> stages;
   double bubble_fraction = 0;  // sum of bubbles over ranks / (ranks x makespan)
@@ -45,5 +45,8 @@ struct RunAccounting {
 // naming the rank and the difference when its spans leave a gap, overlap or do not add up to the makespan
 // (1e-9 of the makespan).
 RunAccounting account(const Timeline&);
+// The same of one iteration in the steady state: the mean of those after the first, from the end of one to
+// the end of the next; of the whole timeline where there is one. Columns then add up to steady_iteration.
+RunAccounting account_steady(const Timeline&, const std::vector<double>& iteration_ends);
 
 }  // namespace orrery

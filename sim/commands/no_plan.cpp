@@ -33,7 +33,9 @@ std::string no_candidate(const SearchJob& job) {
   }
   return "no number of stages fills whole nodes (" + nodes +
          "). A stage has T x C x D GPUs; --space leaves T: " + listed(job.space.tensor) +
-         ", C: " + listed(job.space.context) + " and at most " + std::to_string(job.space.most_stages) +
+         ", C: " + listed(job.space.context) + " and " +
+         (job.space.stages.empty() ? "at most " + std::to_string(job.space.most_stages)
+                                   : listed(job.space.stages)) +
          " stages, --global-batch the divisors of " + std::to_string(job.global_batch) + " as D\n";
 }
 
@@ -80,7 +82,7 @@ std::string no_plan_text(const SearchReport& report, const SearchResult& result,
                          const CostModels& costs, const CommandLine& line) {
   const SearchJob& job = *report.job;
   const auto& rejected = report.counts.rejected;
-  const bool limited = rejected.count(InfeasibleKind::budget) > 0;
+  const bool limited = rejected.count(InfeasibleKind::budget) > 0 || report.counts.pruned > 0;
   std::string text = "No feasible plan.\n" + counts_text(report.counts) + blamed_rule(report.counts);
   if (report.counts.enumerated == 0) text += no_candidate(job);
   if (limited) text += without_limits(job, rules, costs, line);

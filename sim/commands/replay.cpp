@@ -76,15 +76,14 @@ Table stages_table(const std::vector<StageAccounting>& stages) {
   return table;
 }
 
-// Several iterations were played for one in the steady state.
-std::string of_all_iterations(const ReplaySummary& summary) {
+std::string if_several_iterations(const ReplaySummary& summary) {
   if (summary.makespan_s < 1.001 * summary.iteration_s) return {};
-  return " in the " + milliseconds_text(Seconds(summary.makespan_s)) + " ms that were played";
+  return " in a steady iteration (" + milliseconds_text(Seconds(summary.makespan_s)) + " ms were played)";
 }
 
 std::string replay_text(const Timeline& timeline, const ReplaySummary& summary) {
   return facts_text(summary, timeline.ranks.size()) + "\nMilliseconds of a rank" +
-         of_all_iterations(summary) +
+         if_several_iterations(summary) +
          ", mean over the replicas; tensor, p2p, data: exposed communication;\n"
          "warm-up, steady, drain: bubble\n\n" +
          to_text(stages_table(summary.stages)) + "\n" + text_gantt_windows(timeline, picture_columns()) +
@@ -199,8 +198,9 @@ int run_replay_command(const Arguments& arguments) {
       .value("stack", "NAME|FILE", "another software stack than the plan's")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-fold", "plays every replica and tensor rank, also those that provably do the same")
-      .value("pricing", "KIND",
-             "buys nodes at list price on_demand, spot or reserved_1y, whatever pricing the cluster file says")
+      .value(
+          "pricing", "KIND",
+          "buys nodes at list price on_demand, spot or reserved_1y, whatever pricing the cluster file says")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
   declare_layer_profiles(line);
   declare_what_ifs(line);

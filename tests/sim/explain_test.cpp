@@ -49,6 +49,17 @@ TEST_CASE("a plan that search wrote has the rank by estimate that the search gav
   }
 }
 
+TEST_CASE("a plan that a rule drops for want of an overlap is told to turn it on") {
+  const Workplace place;
+  place.write("off.yaml", place.read("space.yaml") + "overlap_grad_reduce: false\n");
+  REQUIRE(place.run(small_search({"--space", "off.yaml", "--rule", "$data_parallel_size == 1"})).code == 0);
+  const Json why = explained(place, "out/plan-01.yaml", 1, {"--rule", "!$overlap_param_gather"});
+  CHECK(why.at("reason") == "rule: !$overlap_param_gather");
+  const Json& first = why.at("tried").at(0);
+  CHECK(first.at("change") == "overlap_grad_reduce and overlap_param_gather");
+  CHECK(first.at("feasible") == true);
+}
+
 TEST_CASE("a plan out of memory names its stage, and each remedy is tried: those said to fit do") {
   const Workplace place;
   place.write(

@@ -19,11 +19,15 @@ std::string cluster_with(const std::string& more) {
          more;
 }
 
-std::string answer_of(const Workplace& place, const Words& more) {
-  const ProgramResult result = place.run(small_search(more));
+std::string run_without_plan(const Workplace& place, const Words& words) {
+  const ProgramResult result = place.run(words);
   CAPTURE(result.err, result.out);
   CHECK(result.code == 1);
   return result.out;
+}
+
+std::string answer_of(const Workplace& place, const Words& more) {
+  return run_without_plan(place, small_search(more));
 }
 
 // The sizes in GPUs of the plans of a search where these links are down.
@@ -87,6 +91,36 @@ TEST_CASE("a budget that no plan meets is answered with the cheapest plan and it
   std::snprintf(price, sizeof price, "%.2f USD on", cheapest);
   const std::string answer = answer_of(place, {"--tokens", "1T", "--budget", "1 USD"});
   CHECK_THAT(answer, contains_text("and the cheapest "));
+  CHECK_THAT(answer, contains_text(price));
+}
+
+// 115,000 candidates with a shape: they are pruned. What is asked for without limits is their own search.
+TEST_CASE("limits that nothing in a large space meets are seen by bounds, and the cheapest plan is said") {
+  const Workplace place;
+  Words words{"search",
+              "--model",
+              "llama2-70b",
+              "--cluster",
+              "demo-a100-h100",
+              "--sequence",
+              "4096",
+              "--global-batch",
+              "1024",
+              "--tokens",
+              "1T",
+              "--top",
+              "1",
+              "-o",
+              "out"};
+  const Json open = run_json(place, words);
+  double cheapest = 1e300;
+  for (const Json& plan : open.at("plans"))
+    cheapest = std::min(cheapest, plan.at("estimate").at("usd_total").get<double>());
+  words.insert(words.end(), {"--budget", std::to_string(cheapest * 0.9) + " USD"});
+  const std::string answer = run_without_plan(place, words);
+  CHECK_THAT(answer, contains_text("cannot be within the limits whatever their memory"));
+  char price[32];
+  std::snprintf(price, sizeof price, "%.2f USD on", cheapest);
   CHECK_THAT(answer, contains_text(price));
 }
 

@@ -12,9 +12,9 @@
 #include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
 #include "sim/plan_bound.hpp"
+#include "sim/priced_bounds.hpp"
 #include "sim/search.hpp"
 #include "sim/stage_boxes.hpp"
-#include "sim/priced_bounds.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/random_schedule.hpp"
 
@@ -29,8 +29,12 @@ SearchResult run(const SearchJob& job, PriceBook& book) {
                 [](const std::string&, std::size_t, std::size_t) {});
 }
 
+// Of a stack that knows overlaps, and slows what is computed beside them.
 PriceBook book_of(const SearchJob& job) {
-  return PriceBook(job.model, job.cluster, {job.type, true, job.sequence});
+  SoftwareStack stack;
+  stack.overlap_grad_reduce = stack.overlap_param_gather = true;
+  stack.overlap_slowdown = 1.1256;
+  return PriceBook(job.model, job.cluster, {job.type, true, job.sequence, stack});
 }
 
 NodeGroup random_group(std::mt19937& random, const std::string& name) {
@@ -81,6 +85,19 @@ void add_switches(SearchJob& job, std::mt19937& random) {
   }
 }
 
+// Left to the search, said, or both tried as candidates of their own.
+void add_overlaps(SearchJob& job, std::mt19937& random) {
+  const auto choices = [&]() -> std::vector<std::optional<bool>> {
+    const int which = between(random, 0, 7);
+    if (which == 0) return {true, false};
+    if (which == 1) return {true};
+    if (which == 2) return {false};
+    return {std::nullopt};
+  };
+  job.space.overlap_grad_reduce = choices();
+  job.space.overlap_param_gather = choices();
+}
+
 SearchJob random_job(std::mt19937& random) {
   SearchJob job;
   job.model = random_model(random);
@@ -94,11 +111,12 @@ SearchJob random_job(std::mt19937& random) {
   job.space.chunks = {1, 2};
   job.space.micro_batch = {1, 2};
   job.space.most_stages = between(random, 2, 5);
+  if (between(random, 0, 3) == 0) job.space.stages = {job.space.most_stages / 2, job.space.most_stages};
   job.space.recompute = random_recompute(random);
   job.space.flash_attention = {true};
   if (between(random, 0, 3) == 0) job.space.flash_attention.push_back(false);
   job.space.sequence_parallel = {false};
-  job.space.overlap_grad_reduce = {between(random, 0, 1) == 1};
+  add_overlaps(job, random);
   job.space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::gpipe};
   if (between(random, 0, 2) == 0) job.space.orders = {RankOrder::cp_dp_pp, RankOrder::cp_pp_dp};
   job.mode = static_cast<SearchMode>(between(random, 0, 1));
@@ -165,10 +183,11 @@ Found found(const SearchResult& result) {
 }
 
 struct Fitting {
-  std::size_t unequal = 0;  // plans of unequal tensor ways
-  std::size_t mixed = 0;    // mixes of replicas
-  std::size_t equal = 0;    // faster with equal layers than as fitted
-  std::size_t moved = 0;    // faster with some layers moved
+  std::size_t unequal = 0;     // plans of unequal tensor ways
+  std::size_t mixed = 0;       // mixes of replicas
+  std::size_t equal = 0;       // faster with equal layers than as fitted
+  std::size_t overlapped = 0;  // faster with an overlap more
+  std::size_t moved = 0;       // faster with some layers moved
 };
 constexpr int kMoved = 10;
 
@@ -192,33 +211,47 @@ std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top)
   return best;
 }
 
-// Everything that fits is played, with equal layers too; then the layers of the ten fastest are moved.
+bool within_limits(const SearchJob& job, const RatedPlan& plan) {
+  const std::vector<int>& nodes = plan.strategy.nodes;
+  const auto cost =
+      run_cost(job.cluster, nodes, plan.iteration, job.tokens_per_iteration(), job.total_tokens);
+  return !limit_obstacle(job, total_time(job, nodes, plan.iteration), cost);
+}
+
+// Everything that fits is played, with equal layers and every overlap too; then the layers of the ten fastest
+// are moved.
 Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
   std::vector<Tried> all;
   StageFitter fitter(book);
-  const auto add = [&](const ParallelStrategy& fitted, const std::optional<std::vector<LayerRange>>& equal,
-                       const Setting& setting, auto with_shares) {
+  const auto add = [&](const ParallelStrategy& fitted, const std::optional<ParallelStrategy>& equal,
+                       const Setting& setting) {
     RatedPlan plan;
-    plan.strategy = fitted;
-    plan.iteration = played(book, fitted);
-    if (equal) {
-      ParallelStrategy other = fitted;
-      other.parts = *equal;
-      other = with_shares(other);
-      const Seconds time = played(book, other);
-      fitting.equal += time < plan.iteration ? 1 : 0;
-      if (time < plan.iteration) plan.strategy = other;
-      plan.iteration = std::min(time, plan.iteration);
-    }
-    all.push_back({std::move(plan), setting});
+    const auto take_faster = [&](const ParallelStrategy& split, std::size_t& faster) {
+      const Seconds before = plan.iteration;
+      for (const ParallelStrategy& choice : with_overlaps(split, setting)) {
+        const Seconds time = played(book, choice);
+        if (!plan.strategy.parts.empty() && time >= plan.iteration) continue;
+        if (!(choice == split)) ++fitting.overlapped;
+        plan.strategy = choice;
+        plan.iteration = time;
+      }
+      faster += plan.iteration < before ? 1 : 0;
+    };
+    std::size_t fitted_first = 0;
+    take_faster(fitted, fitted_first);
+    if (equal) take_faster(*equal, fitting.equal);
+    if (within_limits(job, plan)) all.push_back({std::move(plan), setting});
   };
   for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
     ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
     if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
     fitting.unequal += allocation.tensors.empty() ? 0 : 1;
-    const auto equal = fitter.fit_equal(strategy);
-    add(strategy, equal ? std::optional(equal->parts) : std::nullopt, setting,
-        [](const ParallelStrategy& plan) { return plan; });
+    std::optional<ParallelStrategy> even;
+    if (const auto equal = fitter.fit_equal(strategy)) {
+      even = strategy;
+      even->parts = equal->parts;
+    }
+    add(strategy, even, setting);
   });
   MixFitter mixer(book, fitter);
   for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
@@ -227,8 +260,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     if (plan == nullptr) return;
     ++fitting.mixed;
     const auto equal = mixer.fit_equal(*plan);
-    add(plan->strategy, equal ? std::optional(equal->strategy.parts) : std::nullopt, setting,
-        [&](const ParallelStrategy& mixed) { return book.with_chosen_shares(mixed); });
+    add(plan->strategy, equal ? std::optional(equal->strategy) : std::nullopt, setting);
   });
   std::vector<Tried> best = select(job, std::move(all), std::max(job.top, kMoved));
   const std::vector<Rule> no_rules;
@@ -282,7 +314,47 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
   CHECK(fitting.unequal > 100);
   CHECK(fitting.mixed > 100);
   CHECK(fitting.equal > 100);
+  CHECK(fitting.overlapped > 100);
   CHECK(fitting.moved > 3);
+}
+
+// Limits about what some plan of the front takes: a little less, as much, or a little more.
+SearchJob limited(SearchJob job, const RatedPlan& plan, std::mt19937& random) {
+  const auto about = [&] { return 0.97 + 0.03 * between(random, 0, 2); };
+  if (!plan.cost || between(random, 0, 2) > 0) job.deadline = plan.total_time * about();
+  if (plan.cost && (!job.deadline || between(random, 0, 1) == 0)) job.budget = plan.cost->total * about();
+  return job;
+}
+
+TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing meets are seen by bounds") {
+  std::mt19937 random(6);
+  std::size_t some = 0, none = 0, pruned = 0;
+  Fitting fitting;
+  for (int i = 0; i < 12; ++i) {
+    SearchJob job = random_job(random);
+    PriceBook book = book_of(job);
+    const SearchResult open = run(job, book);
+    if (open.plans.empty()) continue;
+    const auto any = static_cast<std::size_t>(between(random, 0, static_cast<int>(open.plans.size()) - 1));
+    job = limited(job, open.plans[any], random);
+    INFO(describe(job));
+    job.pruning = Pruning::always;
+    PriceBook first = book_of(job), second = book_of(job);
+    const SearchResult fast = run(job, first);
+    job.pruning = Pruning::never;
+    const SearchResult thorough = run(job, second);
+    const Found expected = brute_force(job, second, fitting);
+    REQUIRE(found(thorough) == expected);
+    REQUIRE(found(fast) == expected);
+    (expected.empty() ? none : some) += 1;
+    if (!expected.empty()) continue;
+    CHECK(thorough.counts.rejected.at(InfeasibleKind::budget) > 0);
+    CHECK(fast.counts.evaluated == 0);
+    pruned += fast.counts.pruned;
+  }
+  CHECK(some > 2);
+  CHECK(none > 0);
+  CHECK(pruned > 100);
 }
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
@@ -320,15 +392,23 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
       const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
       const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
       REQUIRE(least > 0);
-      const double time = played(book, strategy).value();
+      const std::vector<ParallelStrategy> choices = with_overlaps(strategy, setting);
+      const double of_any = least_plan_time(book, choices.back()).value();
+      double time = std::numeric_limits<double>::infinity();
+      for (const ParallelStrategy& choice : choices) {
+        const double of_choice = played(book, choice).value();
+        const double split = least_plan_time(book, choice).value();
+        REQUIRE(split <= of_choice);
+        REQUIRE(of_any <= split);
+        tightest = std::max(tightest, split / of_choice);
+        time = std::min(time, of_choice);
+      }
       REQUIRE(least <= time);
-      const double split = least_plan_time(book, strategy).value();
-      REQUIRE(split <= time);
-      tightest = std::max(tightest, split / time);
       if (const auto equal = fitter.fit_equal(strategy)) {
         ParallelStrategy even = strategy;
         even.parts = equal->parts;
-        REQUIRE(least_plan_time(book, even) <= played(book, even));
+        for (const ParallelStrategy& choice : with_overlaps(even, setting))
+          REQUIRE(least_plan_time(book, choice) <= played(book, choice));
       }
       // Of any box of counts that this one is in.
       StageCounts fewest = stages, most = stages;

@@ -80,6 +80,8 @@ class BruteForce {
 
   void finish(Allocation allocation) {
     if (allocation.runs.empty() || allocation.stages() > space_.most_stages) return;
+    const std::vector<int>& listed = space_.stages;
+    if (!listed.empty() && std::count(listed.begin(), listed.end(), allocation.stages()) == 0) return;
     if (mode_ == SearchMode::homogeneous && allocation.runs.size() > 1) return;
     for (const auto& [group, stages] : allocation.runs) {
       const bool equal =
@@ -129,6 +131,7 @@ SearchSpace small_space(std::mt19937& random) {
   space.context = {1, 2};
   space.expert = {1, 2};
   space.most_stages = between(random, 1, 4);
+  if (space.most_stages > 1 && between(random, 0, 2) == 0) space.stages = {1, space.most_stages};
   space.tensor_by_group = between(random, 0, 3) > 0;
   if (between(random, 0, 2) == 0) space.most_gpus = between(random, 1, 12);
   return space;

@@ -110,6 +110,19 @@ std::string text_of(const Schedule& schedule, int rank) {
 
 }  // namespace
 
+TEST_CASE("cutting tasks into pieces and playing more iterations changes nothing of what is alive") {
+  std::size_t cut = 0;
+  for_random_iterations(11, [&](const Schedule& one, const TrafficShape&, const Schedule& all) {
+    for (int rank = 0; rank < one.shape.ranks; ++rank) {
+      REQUIRE(alive_states(all, rank) == alive_states(one, rank));
+      REQUIRE(in_flight(all, rank).total == in_flight(one, rank).total);
+      const auto& program = all.programs[static_cast<std::size_t>(rank)];
+      cut += std::any_of(program.begin(), program.end(), [](const Step& step) { return step.pieces > 1; });
+    }
+  });
+  CHECK(cut > 3);
+}
+
 TEST_CASE(
     "1f1b cuts the last backward of its first stage alone into buckets; later stages reduce after theirs") {
   const Schedule one = make_schedule({ScheduleKind::one_f_one_b, TransferMode::eager, 2, 1, 2});

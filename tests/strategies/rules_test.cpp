@@ -166,6 +166,8 @@ TEST_CASE("errors point at the character and say what to write") {
       {"1 < 2)", "rules.txt:3:6 ", "an opening parenthesis"},
       {"1 < 2 &&", "rules.txt:3:9 ", "a name, number, text or parenthesis"},
       {"1 < 2 3", "rules.txt:3:7 ", "an operator before this"},
+      {"1 < 2 and 3 < 4", "rules.txt:3:7 ", "an operator: &&"},
+      {"1 < 2 or 3 < 4", "rules.txt:3:7 ", "an operator: ||"},
       {"!!$sequence_parallel", "rules.txt:3:2 ", "parentheses between"},
       {"$micro_batch_size", "rules.txt:3:1 ", "which is a number"},
       {"\"full\"", "rules.txt:3:1 ", "which is a text"},

@@ -71,6 +71,12 @@ optimizer_offload_fraction: [0.25, 1]
   expected.overlap_p2p = {true, false};
   expected.optimizer_offload = {0.25, 1.0, 0.0};
   CHECK(space == expected);
+  const SearchSpace listed = parse_space("pipeline_model_parallel_size: [8, 1, 4]\n", "s");
+  CHECK(listed.stages == std::vector{1, 4, 8});
+  CHECK(listed.most_stages == 8);
+  CHECK(parse_space("pipeline_model_parallel_size: 2\n", "s", listed).stages.empty());
+  CHECK(parse_space("overlap_grad_reduce: auto\n", "s", expected).overlap_grad_reduce ==
+        std::vector<std::optional<bool>>{std::nullopt});
   CHECK(parse_space("optimizer_cpu_offload: [false, true]\n", "s").optimizer_offload ==
         std::vector{0.0, 1.0});
 }
@@ -130,7 +136,6 @@ TEST_CASE("a wrong search space is told with its line") {
       {"tensor_model_parallel_size: [2.5]\n", {"space.yaml:1", "'2.5'"}},
       {"tensor_model_parallel_size: [99999999999]\n", {"space.yaml:1", "'99999999999'"}},
       {"pipeline_model_parallel_size: 0\n", {"space.yaml:1", "'0'"}},
-      {"pipeline_model_parallel_size: [1, 2]\n", {"space.yaml:1", "a list"}},
       {"schedule: [interleaved]\n", {"space.yaml:1", "'interleaved'", "num_virtual_stages"}},
       {"recompute_granularity: some\n", {"space.yaml:1", "'some'", "none, selective or full"}},
       {"recompute_granularity: full\nrecompute_method: blok\n",
@@ -145,6 +150,12 @@ TEST_CASE("a wrong search space is told with its line") {
       {"recompute_modules: [moe_act]\n",
        {"space.yaml:1", "recompute_granularity with `selective` beside it"}},
       {"recompute_granularity: selective\nrecompute_modules: [moe_akt]\n", {"space.yaml:2", "'moe_akt'"}},
+      {"pipeline_model_parallel_size: [4, 4]\n", {"space.yaml:1", "each choice once"}},
+      {"pipeline_model_parallel_size: [0, 4]\n", {"space.yaml:1", "'0'"}},
+      {"pipeline_model_parallel_size: [4, 1025]\n", {"space.yaml:1", "'1025'"}},
+      {"pipeline_model_parallel_size: []\n", {"space.yaml:1", "at least one choice"}},
+      {"overlap_grad_reduce: [auto, true]\n", {"space.yaml:1", "'auto'"}},
+      {"overlap_param_gather: {on: true}\n", {"space.yaml:1", "a map"}},
       {"sequence_parallel: 1\n", {"space.yaml:1", "'1'"}},
       {"sequence_parallel: [[true]]\n", {"space.yaml:1", "a list"}},
       {"micro_batch_size: {a: 1}\n", {"space.yaml:1", "a map"}},

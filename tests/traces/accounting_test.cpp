@@ -47,6 +47,28 @@ TEST_CASE("network spans do not count") {
   CHECK(account(timeline) == before);
 }
 
+// Iterations that end at 3, 5 and 8 s of 9: two in the steady state, 2.5 s each in the mean, with 4 s and 1 s
+// of a forward that lasts from 2 to 7 s and of which a fifth is communication, and of the bubble after it.
+TEST_CASE("the accounting of a steady iteration is the mean of those after the first") {
+  Timeline timeline;
+  timeline.makespan = 9;
+  timeline.ranks.resize(1);
+  add_span(timeline, compute_span(SpanKind::bubble_warmup, 0, -1, 0, 2));
+  SpanRow forward = compute_span(SpanKind::forward, 0, 0, 2, 7);
+  forward.tensor_communication = 1;
+  add_span(timeline, forward);
+  add_span(timeline, compute_span(SpanKind::bubble_drain, 0, -1, 7, 9));
+  const RunAccounting run = account_steady(timeline, {3, 5, 8});
+  CHECK(run.makespan.value() == Approx(2.5));
+  CHECK(run.ranks[0].compute.value() == Approx(0.8 * 4 / 2));
+  CHECK(run.ranks[0].exposed_tp.value() == Approx(0.2 * 4 / 2));
+  CHECK(run.ranks[0].bubble_drain.value() == Approx(1.0 / 2));
+  CHECK(run.ranks[0].bubble_warmup.value() == 0);
+  CHECK(run.stages[0].mean.total().value() == Approx(2.5));
+  CHECK(run.bubble_fraction == Approx(0.2));
+  CHECK(account_steady(timeline, {9}) == account(timeline));
+}
+
 namespace {
 
 std::string complaint(const Timeline& timeline) {

@@ -85,7 +85,7 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   const std::string folder = scratch.file("m");
   const ProgramResult killed =
       run_orrery({"profile", "--dry-run", "--quiet", "--only=attention", "--pause=0.02", "-o", folder},
-                 {.interrupt_when = [&] { return lines(table(folder)) > 5; }});
+                 {.interrupt_when = [&] { return lines(table(folder)) > 5; }, .start = ProgramStart::binary});
   CHECK(killed.code == 128 + SIGTERM);
   const std::string partial = table(folder);
   CHECK(lines(partial) > 5);

@@ -1,4 +1,4 @@
-// The built program as a user runs it: arguments in; exit code, standard output and standard error out.
+// The program as a user runs it: arguments in; exit code, standard output and standard error out.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,16 @@ struct ProgramResult {
   std::string out, err;
 };
 
+// A copy of the test that calls run_program(), or the built program. The copy saves the 50 ms that loading the
+// libraries behind SimGrid and XGBoost takes, in hundreds of runs.
+enum class ProgramStart { copy, binary };
+
 struct ProgramOptions {
   std::string folder = {};                    // current folder of the program; the test's own when empty
   std::string out_file = {};                  // standard output goes there instead
   int limit_s = 30;                           // then it is stopped
   std::function<bool()> interrupt_when = {};  // then it gets SIGTERM, once
+  ProgramStart start = ProgramStart::copy;
 };
 
 // No shell is involved: an argument holds any character but zero.

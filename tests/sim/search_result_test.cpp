@@ -174,7 +174,7 @@ TEST_CASE("a search that a signal ends leaves no temporary file and no child beh
                 std::find(command.begin(), command.end(), "space.yaml") + 1);
   const auto is_replaying = [&] { return names_in(place.file("out")).size() >= 5; };
   const ProgramResult result =
-      run_orrery(command, {.folder = place.file(""), .interrupt_when = is_replaying});
+      run_orrery(command, {.folder = place.file(""), .interrupt_when = is_replaying, .start = ProgramStart::binary});
   CHECK(result.code == 128 + SIGTERM);
   CHECK(names_in(place.file("out")) == Words{});
 }

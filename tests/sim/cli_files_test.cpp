@@ -98,6 +98,19 @@ TEST_CASE("a wrong cluster is refused with file, line and key") {
   check_refused(place.run(on_cluster(row.name)), row.parts);
 }
 
+TEST_CASE("a SimGrid platform without a route, or that is none, is refused in one line of ours") {
+  const Workplace place;
+  const std::string host = "speed=\"1Gf\"><prop id=\"gpu\" value=\"T4\"/></host>";
+  const auto body = GENERATE_COPY(values<std::string>(
+      {"<zone id=\"z\" routing=\"Full\"><host id=\"a\" " + host + "<host id=\"b\" " + host + "</zone>",
+       "<nonsense/>", "<zone id=\"z\"", std::string("\0\xff", 2)}));
+  place.write("p.xml",
+              "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
+              "<platform version=\"4.1\">" +
+                  body + "</platform>\n");
+  check_refused(place.run(on_cluster("p.xml")), {"p.xml", "a platform file of SimGrid"});
+}
+
 TEST_CASE("a job file stands for options, and the command line goes before it") {
   const Workplace place;
   const Words given{"search",

@@ -177,6 +177,9 @@ TEST_CASE("broken layer profiles are wrong input that names file, place and reme
   refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\ndec-x,1,2\n", "'dec-x'");
   refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\nenc-x,1,nan\n", "row 1");
   refused("e.csv", kAmpHeader + "gpt2,T4,1,1,0.5\n", "layer 0");
+  refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\nenc-x,1\n",
+          "row 1: found a row of 2");
+  refused("g.csv", kAmpHeader + "gpt2\n", "row 1: found a row of 1");
   refused("f.csv", kAmpHeader + "bert,T4,1,0,0.5\n", "gpt2");
   CHECK_THROWS_AS(read_layer_profile(folder.file("none.csv")), InputError);
 }

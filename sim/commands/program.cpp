@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -36,7 +39,16 @@ int dispatch(int count, char** arguments) {
     names.emplace_back(command.name);
   }
   throw InputError("orrery", "no command " + quote_for_message(name),
-                           "a command that `orrery --help` lists" + did_you_mean(name, names));
+                   "a command that `orrery --help` lists" + did_you_mean(name, names));
+}
+
+// A file opened later would take the number of a closed standard stream, and what is printed would go into
+// it. Writing to what stands there instead fails, as writing to a closed one does.
+void fill_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0)
+      static_cast<void>(::open("/dev/null", O_RDONLY));  // the lowest free number
+  }
 }
 
 // One line, whatever the input was.
@@ -51,6 +63,7 @@ std::string one_line(std::string text) {
 
 int run_program(int count, char** arguments) {
   try {
+    fill_standard_streams();
     clean_up_on_signals();
     const int code = dispatch(count, arguments);
     std::cout.flush();

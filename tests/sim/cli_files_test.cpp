@@ -1,8 +1,13 @@
 // Files: whatever is in them, a wrong one is refused in one line, and none of ours is left half-written.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "sim/commands/commands.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -256,6 +261,21 @@ TEST_CASE("nothing is written below a file, in /proc, or to a full device") {
     check_refused(place.run(row.command), row.parts);
     CHECK(place.names() == before);
   }
+}
+
+TEST_CASE("no file takes the number of a standard stream that is closed") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int stream : {0, 1, 2}) ::close(stream);
+    std::string words[] = {"orrery", "--version"};
+    char* pointers[] = {words[0].data(), words[1].data(), nullptr};
+    const int code = run_program(2, pointers);
+    ::_exit(code == 2 ? ::open("/dev/null", O_RDONLY) : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) > 2);
 }
 
 TEST_CASE("a standard output that is full is said") {

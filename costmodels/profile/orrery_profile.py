@@ -322,9 +322,10 @@ def run(options):
 
 
 if __name__ == "__main__":
+    options = parse(sys.argv[1:])
     try:
-        run(parse(sys.argv[1:]))
+        run(options)
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        stop("%s: %s" % (error.filename, error.strerror), "a folder that can be written, with room")
+        stop("%s: %s" % (error.filename or options.output, error.strerror), "a folder that can be written, with room")

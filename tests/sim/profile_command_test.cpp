@@ -1,4 +1,6 @@
 // `orrery profile` without a GPU: its dry run, its interruptions, and the way from its table to a plan.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -6,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
 
 using namespace orrery;
@@ -97,6 +100,24 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   CHECK(completed.substr(0, partial.rfind('\n') + 1) == partial.substr(0, partial.rfind('\n') + 1));
   REQUIRE(dry_run(folder).code == 0);
   CHECK(table(folder) == completed);
+}
+
+TEST_CASE("a table that has no room keeps its rows, and the message names the folder") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit small = before;
+  small.rlim_cur = 25'000;  // the scripts fit, 320 rows do not; Python ignores the signal
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const ProgramResult result = dry_run(folder);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CAPTURE(result.err);
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, folder + ": File too large; expected a folder that can be written, with room"));
+  CHECK(lines(table(folder)) > 100);
+  CHECK(dry_run(folder).code == 0);
+  CHECK(lines(table(folder)) == 321);
 }
 
 TEST_CASE("another machine, a foreign table and wrong options are refused") {

@@ -63,7 +63,7 @@ bool read_both(std::array<pollfd, 2>& pipes, std::array<std::string*, 2> texts, 
   bool interrupted = !options.interrupt_when;
   for (int open = 2; open > 0;) {
     if (std::chrono::steady_clock::now() > end) return false;
-    if (!interrupted && options.interrupt_when()) interrupted = ::kill(process, SIGTERM) == 0;
+    if (!interrupted && options.interrupt_when()) interrupted = ::kill(process, options.signal) == 0;
     if (::poll(pipes.data(), pipes.size(), 10) <= 0) continue;
     for (std::size_t i = 0; i < pipes.size(); ++i) {
       if (pipes[i].fd < 0 || pipes[i].revents == 0) continue;

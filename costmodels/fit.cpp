@@ -1,7 +1,6 @@
 #include "costmodels/fit.hpp"
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "costmodels/training_rows.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
 
@@ -41,19 +41,6 @@ Profiles read_all(const FitOptions& options, FitReport& report) {
     append(all.collectives, std::move(one.collectives));
   }
   return all;
-}
-
-// Under another name first, so that a run that ends early leaves no half-written file.
-void write_file(const fs::path& path, const std::string& content) {
-  fs::path unfinished = path;
-  unfinished += ".part";
-  std::ofstream stream(unfinished, std::ios::binary);
-  stream.write(content.data(), static_cast<std::streamsize>(content.size()));
-  stream.close();
-  std::error_code error;
-  if (stream) fs::rename(unfinished, path, error);
-  if (!stream || error)
-    throw InputError(path.string(), "a file that cannot be written", "a folder with room and permission");
 }
 
 struct Trained {
@@ -99,7 +86,7 @@ void write_model(Trained& one, const fs::path& folder, FitReport& report) {
   write_card(one.card, one.model);
   const std::string bytes = one.model.save();
   const std::string file = set.name + ".ubj";
-  write_file(folder / file, bytes);
+  write_file((folder / file).string(), bytes);
   report.models.push_back({.file = file,
                            .kind = std::string(to_text(set.card.kind)),
                            .sha256 = sha256_hex(bytes),
@@ -134,7 +121,7 @@ FitReport fit(const FitOptions& options) {
   append(report.errors, reference_errors(attention_set(profiles, bars, counted_already), "bars"));
   set_passes(profiles, trained, report);
   for (auto& one : trained) write_model(one, options.output, report);
-  write_file(fs::path(options.output) / kProvenanceFile, to_json(report));
+  write_file((fs::path(options.output) / kProvenanceFile).string(), to_json(report));
   return report;
 }
 

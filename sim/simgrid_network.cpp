@@ -17,6 +17,7 @@
 #include "platforms/errors.hpp"
 #include "sim/event_queue.hpp"
 #include "sim/network.hpp"
+#include "traces/clean_up.hpp"
 
 namespace orrery {
 namespace {
@@ -62,6 +63,8 @@ sg4::Engine& the_engine() {
     static std::string quiet = "--log=root.thresh:error";
     static std::vector<char*> arguments{name.data(), quiet.data(), nullptr};
     int count = 2;
+    const HandlersKept
+        kept;  // SimGrid's own for SIGINT leaves by exit(), with temporary files and children left
     return new sg4::Engine(&count, arguments.data());  // SimGrid's singleton lives as long as the process
   }();
   return *engine;

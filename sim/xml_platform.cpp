@@ -14,6 +14,7 @@
 #include "platforms/topology.hpp"
 #include "platforms/yaml.hpp"
 #include "sim/children.hpp"
+#include "traces/clean_up.hpp"
 
 namespace orrery {
 namespace {
@@ -110,7 +111,12 @@ void load(const std::string& path) {
   static std::string quiet = "--log=root.thresh:critical";
   static std::vector<char*> arguments{name.data(), quiet.data(), nullptr};
   int count = 2;
-  auto* engine = new sg4::Engine(&count, arguments.data());  // lives as long as the child
+  // SimGrid 3.32 crashes where a Full zone lacks a route: the parent says so, and nobody's handler runs here.
+  for (const int signal : {SIGSEGV, SIGABRT}) std::signal(signal, SIG_DFL);
+  sg4::Engine* const engine = [&] {
+    const HandlersKept kept;                           // not SimGrid's own handlers either
+    return new sg4::Engine(&count, arguments.data());  // lives as long as the child
+  }();
   engine->set_config("network/model:CM02");
   try {
     engine->load_platform(path);
@@ -122,8 +128,6 @@ void load(const std::string& path) {
 }
 
 std::string load_in_child(const std::string& path) {
-  // SimGrid 3.32 crashes where a Full zone lacks a route: the parent says so, and nobody's handler runs here.
-  for (const int signal : {SIGSEGV, SIGABRT}) std::signal(signal, SIG_DFL);
   load(path);
   std::vector<sg4::Host*> hosts = sg4::Engine::get_instance()->get_all_hosts();
   if (hosts.empty() || hosts.size() > static_cast<std::size_t>(kMostGivenGpus)) {

@@ -56,6 +56,14 @@ SignalsBlocked::~SignalsBlocked() {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
+HandlersKept::HandlersKept() {
+  for (std::size_t i = 0; i < kKept.size(); ++i) ::sigaction(kKept[i], nullptr, &before_[i]);
+}
+
+HandlersKept::~HandlersKept() {
+  for (std::size_t i = 0; i < kKept.size(); ++i) ::sigaction(kKept[i], &before_[i], nullptr);
+}
+
 void clean_up_on_signals() {
   static_cast<void>(pending());
   for (const int signal : kSignals) {

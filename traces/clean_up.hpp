@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <csignal>
 #include <string>
 
@@ -29,6 +30,20 @@ class SignalsBlocked {
 
  private:
   sigset_t before_{};
+};
+
+// At its end SIGINT, SIGSEGV and SIGBUS are handled as at its beginning, whatever a library made of them.
+class HandlersKept {
+ public:
+  HandlersKept();
+  ~HandlersKept();
+  HandlersKept(const HandlersKept&) = delete;
+  HandlersKept& operator=(const HandlersKept&) = delete;
+
+ private:
+  static constexpr std::array kKept{SIGINT, SIGSEGV, SIGBUS};
+  SignalsBlocked blocked_;  // until they are put back
+  std::array<struct sigaction, kKept.size()> before_{};
 };
 
 }  // namespace orrery

@@ -10,6 +10,11 @@
 #include "platforms/errors.hpp"
 
 namespace orrery {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // /dev/zero, and what a little gzip holds of it
+
+}  // namespace
 
 CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::move(name)) {
   file_ = gzopen(path.c_str(), "rb");  // reads plain files as they are
@@ -84,6 +89,7 @@ bool CsvStream::next_line() {
   std::size_t end = buffer_.find('\n', scanned);
   while (end == std::string::npos) {
     const std::size_t length = buffer_.size() - begin_;
+    if (length > kLongestLine) throw InputError(name_, "a line of more than 16 MiB", "a CSV table");
     if (!fill()) break;
     end = buffer_.find('\n', begin_ + length);
   }

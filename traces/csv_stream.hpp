@@ -29,7 +29,8 @@ class CsvStream {
   [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
   [[nodiscard]] std::size_t columns() const { return header_.size(); }
 
-  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip.
+  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip and for a
+  // line of more than 16 MiB.
   bool next();
   // Fields of the row, without quotes; valid until the next call of `next`.
   [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }

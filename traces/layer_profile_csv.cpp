@@ -27,6 +27,12 @@ int count_field(const std::string& path, int row, std::string_view field) {
   throw InputError(path + ": row " + std::to_string(row), quote_for_message(field), "a whole number");
 }
 
+void need_all_fields(const std::string& path, int row, const CsvStream& rows) {
+  if (rows.fields().size() >= rows.columns()) return;
+  throw InputError(path + ": row " + std::to_string(row), "a row of " + std::to_string(rows.fields().size()),
+                   std::to_string(rows.columns()) + " fields, as in the header");
+}
+
 // Which block of a GPT model an operator of Aceso's belongs to.
 LayerTimes& block_of(LayerTable& table, const std::string& path, int row, std::string_view op) {
   if (op.rfind("enc-", 0) == 0) return table.layers.front();
@@ -47,6 +53,7 @@ std::vector<LayerTable> aceso_table(const std::string& path, CsvStream& rows) {
   const std::size_t op = rows.column("op_name"), forward = rows.column("forward-compute"),
                     backward = rows.column("backward-compute");
   for (int row = 1; rows.next(); ++row) {
+    need_all_fields(path, row, rows);
     const auto& fields = rows.fields();
     LayerTimes& block = block_of(table, path, row, fields[op]);
     const double there = time_field(path, row, fields[forward], kAcesoFailed);
@@ -103,6 +110,7 @@ std::vector<AmpRows> amp_rows(const std::string& path, CsvStream& rows) {
   const std::size_t model = rows.column("model"), gpu = rows.column("gpu"), tensor = rows.column("tp"),
                     layer = rows.column("layer_index"), time = rows.column("time_s_raw");
   for (int row = 1; rows.next(); ++row) {
+    need_all_fields(path, row, rows);
     const auto& fields = rows.fields();
     const AmpRows key{
         std::string(fields[model]), std::string(fields[gpu]), count_field(path, row, fields[tensor]), {}};

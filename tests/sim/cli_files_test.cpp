@@ -1,8 +1,13 @@
 // Files: whatever is in them, a wrong one is refused in one line, and none of ours is left half-written.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "sim/commands/commands.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -96,6 +101,19 @@ TEST_CASE("a wrong cluster is refused with file, line and key") {
   CAPTURE(row.content);
   place.write(row.name, row.content);
   check_refused(place.run(on_cluster(row.name)), row.parts);
+}
+
+TEST_CASE("a SimGrid platform without a route, or that is none, is refused in one line of ours") {
+  const Workplace place;
+  const std::string host = "speed=\"1Gf\"><prop id=\"gpu\" value=\"T4\"/></host>";
+  const auto body = GENERATE_COPY(values<std::string>(
+      {"<zone id=\"z\" routing=\"Full\"><host id=\"a\" " + host + "<host id=\"b\" " + host + "</zone>",
+       "<nonsense/>", "<zone id=\"z\"", std::string("\0\xff", 2)}));
+  place.write("p.xml",
+              "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
+              "<platform version=\"4.1\">" +
+                  body + "</platform>\n");
+  check_refused(place.run(on_cluster("p.xml")), {"p.xml", "a platform file of SimGrid"});
 }
 
 TEST_CASE("a job file stands for options, and the command line goes before it") {
@@ -242,6 +260,42 @@ TEST_CASE("nothing is written below a file, in /proc, or to a full device") {
     CAPTURE(row.command);
     check_refused(place.run(row.command), row.parts);
     CHECK(place.names() == before);
+  }
+}
+
+TEST_CASE("no file takes the number of a standard stream that is closed") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int stream : {0, 1, 2}) ::close(stream);
+    std::string words[] = {"orrery", "--version"};
+    char* pointers[] = {words[0].data(), words[1].data(), nullptr};
+    const int code = run_program(2, pointers);
+    ::_exit(code == 2 ? ::open("/dev/null", O_RDONLY) : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) > 2);
+}
+
+TEST_CASE("a path too long for the system is wrong input, whatever it is for") {
+  const Workplace place;
+  const std::string path(5000, 'x');
+  REQUIRE(place.run(small_search()).code == 0);
+  for (const Words& command :
+       std::vector<Words>{on_model(path),
+                          on_cluster(path),
+                          in_space(path),
+                          small_search({"-o", path}),
+                          {"replay", "--plan", path},
+                          {"replay", "--plan", "out/plan-01.yaml", "--layer-profile", path},
+                          {"replay", "--plan", "out/plan-01.yaml", "-o", path},
+                          {"report", path},
+                          {"export", path, "-o", "x"},
+                          {"validate", "--measured", path},
+                          {"fit", "--profiles", path, "-o", "x"}}) {
+    CAPTURE(command.front());
+    check_refused(place.run(command), {"xxx"});
   }
 }
 

@@ -176,6 +176,19 @@ Words example_of(const Workplace& place, const std::string& command) {
 
 }  // namespace
 
+TEST_CASE("the built program does what its copy in these tests does") {
+  const Workplace place;
+  for (const Words& words : {Words{}, Words{"--version"}, Words{"catalog", "schedules"}, Words{"serach"},
+                             small_search({"--no-such-option"}), small_search({"--rule", "true"})}) {
+    CAPTURE(words);
+    const ProgramResult copy = place.run(words);
+    const ProgramResult built = run_orrery(words, {.folder = place.file(""), .start = ProgramStart::binary});
+    CHECK(built.code == copy.code);
+    CHECK(built.out == copy.out);
+    CHECK(built.err == copy.err);
+  }
+}
+
 TEST_CASE("the examples of --help work one after the other") {
   const Workplace place;
   REQUIRE(place.run(small_search({"-o", "orrery-out"})).code == 0);
@@ -183,7 +196,7 @@ TEST_CASE("the examples of --help work one after the other") {
     const Words words = example_of(place, command);
     CAPTURE(words);
     CHECK(words.front() == command);
-    const ProgramResult result = place.run(words);
+    const ProgramResult result = run_orrery(words, {.folder = place.file(""), .start = ProgramStart::binary});
     CAPTURE(result.err);
     CHECK(result.code == 0);
   }

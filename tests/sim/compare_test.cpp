@@ -94,8 +94,8 @@ TEST_CASE("two plan files stand side by side, and what differs is marked") {
   CHECK(differences.count("run: iteration, s") == 1);
   CHECK(differences.count("plan: model") == 0);
   const std::string text = place.run(files).out;
-  CHECK_THAT(text, Catch::Matchers::Contains("*    iteration, s"));
-  CHECK_THAT(text, Catch::Matchers::Contains("     model"));
+  CHECK_THAT(text, contains_text("*    iteration, s"));
+  CHECK_THAT(text, contains_text("     model"));
 }
 
 TEST_CASE("facts of plans with different stages meet by group and name") {

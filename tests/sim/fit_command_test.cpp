@@ -98,3 +98,14 @@ TEST_CASE("a table cut inside its gzip is refused by name") {
   check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}),
                 {"gemm_long.csv.gz", "truncated"});
 }
+
+TEST_CASE("a model that cannot get its name leaves no temporary file") {
+  const Workplace place;
+  for (const char* folder : {"measured", "costs", "costs/gemm-ampere-108.ubj"})
+    std::filesystem::create_directory(place.file(folder));
+  place.write("measured/gemm_long.csv", gemms());
+  check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}),
+                {"costs/gemm-ampere-108.ubj", "Is a directory"});
+  for (const auto& entry : std::filesystem::directory_iterator(place.file("costs")))
+    CHECK(entry.path().filename() == "gemm-ampere-108.ubj");
+}

@@ -8,9 +8,11 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "platforms/yaml.hpp"
+#include "sim/commands/commands.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -26,6 +28,11 @@ Pipe make_pipe() {
   return {ends[0], ends[1]};
 }
 
+// Catch2 handles signals of its own in this process.
+void reset_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGSEGV, SIGABRT, SIGFPE, SIGILL}) ::signal(signal, SIG_DFL);
+}
+
 [[noreturn]] void become_orrery(const std::vector<std::string>& arguments, const ProgramOptions& options,
                                 int out, int err) {
   std::vector<std::string> words{ORRERY_BINARY};
@@ -39,8 +46,14 @@ Pipe make_pipe() {
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
   if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
-  ::execv(ORRERY_BINARY, pointers.data());
-  ::_exit(127);
+  if (options.start == ProgramStart::binary) {
+    ::execv(ORRERY_BINARY, pointers.data());
+    ::_exit(127);
+  }
+  reset_signals();
+  const int code = run_program(static_cast<int>(words.size()), pointers.data());
+  std::fflush(nullptr);
+  ::_exit(code);  // not exit: the objects of the test are not this child's to destroy
 }
 
 // Reads both pipes to their ends; false when the time is up first.
@@ -50,7 +63,7 @@ bool read_both(std::array<pollfd, 2>& pipes, std::array<std::string*, 2> texts, 
   bool interrupted = !options.interrupt_when;
   for (int open = 2; open > 0;) {
     if (std::chrono::steady_clock::now() > end) return false;
-    if (!interrupted && options.interrupt_when()) interrupted = ::kill(process, SIGTERM) == 0;
+    if (!interrupted && options.interrupt_when()) interrupted = ::kill(process, options.signal) == 0;
     if (::poll(pipes.data(), pipes.size(), 10) <= 0) continue;
     for (std::size_t i = 0; i < pipes.size(); ++i) {
       if (pipes[i].fd < 0 || pipes[i].revents == 0) continue;
@@ -71,6 +84,7 @@ bool read_both(std::array<pollfd, 2>& pipes, std::array<std::string*, 2> texts, 
 
 ProgramResult run_orrery(const std::vector<std::string>& arguments, const ProgramOptions& options) {
   const Pipe out = make_pipe(), err = make_pipe();
+  std::fflush(nullptr);  // what the test has said is not the child's to say again
   const pid_t process = ::fork();
   if (process < 0) throw std::runtime_error("no process");
   if (process == 0) become_orrery(arguments, options, out.write_end, err.write_end);

@@ -1,6 +1,7 @@
-// The built program as a user runs it: arguments in; exit code, standard output and standard error out.
+// The program as a user runs it: arguments in; exit code, standard output and standard error out.
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,11 +17,17 @@ struct ProgramResult {
   std::string out, err;
 };
 
+// A copy of the test that calls run_program(), or the built program. The copy saves the 50 ms that loading
+// the libraries behind SimGrid and XGBoost takes, in hundreds of runs.
+enum class ProgramStart { copy, binary };
+
 struct ProgramOptions {
   std::string folder = {};                    // current folder of the program; the test's own when empty
   std::string out_file = {};                  // standard output goes there instead
   int limit_s = 30;                           // then it is stopped
-  std::function<bool()> interrupt_when = {};  // then it gets SIGTERM, once
+  std::function<bool()> interrupt_when = {};  // then it gets the signal, once
+  int signal = SIGTERM;
+  ProgramStart start = ProgramStart::copy;
 };
 
 // No shell is involved: an argument holds any character but zero.

@@ -1,5 +1,6 @@
 // What a search leaves behind: the same bytes every time, plans that replay to the same time, nothing of
 // older runs.
+#include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -179,10 +180,26 @@ TEST_CASE("a search that a signal ends leaves no temporary file and no child beh
   command.erase(std::find(command.begin(), command.end(), "--space"),
                 std::find(command.begin(), command.end(), "space.yaml") + 1);
   const auto is_replaying = [&] { return names_in(place.file("out")).size() >= 5; };
-  const ProgramResult result =
-      run_orrery(command, {.folder = place.file(""), .interrupt_when = is_replaying});
+  const ProgramResult result = run_orrery(
+      command, {.folder = place.file(""), .interrupt_when = is_replaying, .start = ProgramStart::binary});
   CHECK(result.code == 128 + SIGTERM);
   CHECK(names_in(place.file("out")) == Words{});
+}
+
+// SimGrid handles SIGINT by leaving in its own way.
+TEST_CASE("a replay that Ctrl-C ends is ended by that signal, says nothing and leaves no file") {
+  const Workplace place;
+  place.write("d.yaml",
+              "schedule: 1f1b\nmicrobatches: 2000\nstages: [{forward: 1ms, backward: 2ms}, {forward: 1ms, "
+              "backward: 2ms}]\nmessage: 1MiB\nlink: {bandwidth: 1GBps, latency: 1us}\n");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_playing = [&] { return std::chrono::steady_clock::now() - begin > std::chrono::seconds(1); };
+  const ProgramResult result =
+      run_orrery({"replay", "--durations", "d.yaml", "--iterations", "1000", "-o", "t.h5"},
+                 {.folder = place.file(""), .interrupt_when = is_playing, .signal = SIGINT});
+  CHECK(result.code == 128 + SIGINT);
+  CHECK(result.err.empty());
+  CHECK(place.names() == Words{"d.yaml", "space.yaml", "two.yaml"});
 }
 
 TEST_CASE("one node, one GPU and a model of one layer are searched like others") {

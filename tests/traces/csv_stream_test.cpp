@@ -2,6 +2,7 @@
 #include "traces/csv_stream.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 
 namespace orrery {
 namespace {
@@ -29,6 +30,11 @@ TEST_CASE("quoted fields hold commas, and two quotes for one") {
       {"\"open, 2,3", {"\"open", " 2", "3"}},
   };
   for (const auto& [row, fields] : rows) CHECK(fields_of(row) == fields);
+}
+
+TEST_CASE("a file without line ends is refused before it fills the memory") {
+  CHECK(input_error([] { CsvStream("/dev/zero", "zero.csv"); }) ==
+        "zero.csv: found a line of more than 16 MiB; expected a CSV table");
 }
 
 }  // namespace orrery

@@ -8,8 +8,6 @@
 namespace orrery {
 namespace {
 
-using Catch::Matchers::Contains;
-
 const std::string kMetis = R"({
   "model": {"model_name": "m", "num_layers": 4},
   "execution_time": {
@@ -126,7 +124,7 @@ TEST_CASE("AMP's rows are forwards of embedding, layers and head of one sequence
   CHECK_THROWS_AS(layer_times(two, {"gpt2-345m", "T4", 2, 1, 1}), InputError);
   check_forward(layer_times(two, {"GPT-2 (24 layers)", "V100", 2, 1, 1}).layers[0], 5);
   CHECK_THROWS_WITH(layer_times(profile, {"gpt2", "A100", 2, 1, 1}),
-                    Contains("2 layers, tensor 1, of gpt2 on V100 (y)"));
+                    contains_text("2 layers, tensor 1, of gpt2 on V100 (y)"));
 }
 
 TEST_CASE("a layer of AMP's with tensor ways knows its forward without") {
@@ -164,7 +162,7 @@ TEST_CASE("broken layer profiles are wrong input that names file, place and reme
   const ScratchFolder folder;
   const auto refused = [&](const std::string& name, const std::string& content, const std::string& part) {
     CAPTURE(name, content);
-    CHECK_THROWS_WITH(profile_of(folder, name, content), Contains(part) && Contains(name));
+    CHECK_THROWS_WITH(profile_of(folder, name, content), contains_text(part) && contains_text(name));
   };
   refused("DeviceType.A100.json", kMetis, "_tp");
   refused("DeviceType.A100_tp1_bs1.json", R"({"execution_time": {"layer_compute_total_ms": [1, -2, 3]}})",
@@ -179,6 +177,9 @@ TEST_CASE("broken layer profiles are wrong input that names file, place and reme
   refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\ndec-x,1,2\n", "'dec-x'");
   refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\nenc-x,1,nan\n", "row 1");
   refused("e.csv", kAmpHeader + "gpt2,T4,1,1,0.5\n", "layer 0");
+  refused("gpt_mbs1_tp1_algo0.csv", "op_name,forward-compute,backward-compute\nenc-x,1\n",
+          "row 1: found a row of 2");
+  refused("g.csv", kAmpHeader + "gpt2\n", "row 1: found a row of 1");
   refused("f.csv", kAmpHeader + "bert,T4,1,0,0.5\n", "gpt2");
   CHECK_THROWS_AS(read_layer_profile(folder.file("none.csv")), InputError);
 }

@@ -42,7 +42,8 @@ COLLECTIVE_BYTES = [2 ** n for n in range(12, 31)]
 
 
 def stop(found, expected):
-    sys.stderr.write("orrery profile: found %s; expected %s\n" % (found, expected))
+    message = "orrery profile: found %s; expected %s" % (found, expected)
+    sys.stderr.write(" ".join(message.splitlines()) + "\n")
     sys.exit(2)
 
 
@@ -251,8 +252,13 @@ def parse_layer(text):
     return name, values
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        stop(message, "options as `orrery profile --help` has them")
+
+
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="orrery profile", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="orrery profile", description=__doc__, allow_abbrev=False)
     parser.add_argument("-o", "--output", required=True, help="folder of the table; continued when it holds one")
     parser.add_argument("--only", action="append", choices=FAMILIES, help="measure these alone; may be repeated")
     parser.add_argument("--layer", action="append", default=[], metavar="NAME=...", help="a layer in place of the usual ones: "

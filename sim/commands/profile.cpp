@@ -54,9 +54,12 @@ std::vector<std::string> script_options(const CommandLine& line) {
                        "gemm, attention, kernel or collective" + did_you_mean(family, families));
     words.push_back("--only=" + family);
   }
+  static_cast<void>(line.number("pause", 0, 60));
   for (const char* option : {"types", "gpu-name", "pause"}) {
     const auto value = line.text(option);
-    if (value == "") throw InputError(line.place(option), "an empty text", "a value");
+    if (value == "" || value == "--")  // Python's argparse would take the second for none
+      throw InputError(line.place(option), value->empty() ? "an empty text" : quote_for_message(*value),
+                       "a value");
     if (value) words.push_back("--" + std::string(option) + "=" + *value);
   }
   for (const char* flag : {"quiet", "dry-run"}) {

@@ -11,12 +11,15 @@ namespace orrery {
 namespace {
 
 std::vector<std::string> files_of(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return {path};
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return {path};
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension == ".json" || extension == ".csv") files.push_back(entry.path().string());
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string extension = entry->path().extension().string();
+    if (extension == ".json" || extension == ".csv") files.push_back(entry->path().string());
   }
+  if (error) throw InputError(path, "a folder that cannot be read", "layer profiles");
   std::sort(files.begin(), files.end());
   if (files.empty()) throw InputError(path, "a folder without .json or .csv files", "layer profiles");
   return files;

@@ -83,7 +83,8 @@ Profiles read_profiles(const std::string& folder, InventedTimes invented) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::recursive_directory_iterator it(folder, error), end; it != end && !error; it.increment(error)) {
-    if (it->is_regular_file()) names.push_back(fs::relative(it->path(), folder).generic_string());
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) names.push_back(fs::relative(it->path(), folder).generic_string());
   }
   if (error) throw InputError(folder, "no readable folder", "a folder of measured operator tables");
   std::sort(names.begin(), names.end());

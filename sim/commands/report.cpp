@@ -34,8 +34,9 @@ int run_report(const Arguments& arguments) {
   if (!line.parse(arguments)) return 0;
   std::vector<std::string> traces;
   for (const std::string& path : line.list("trace")) {
+    std::error_code ignored;
     const std::vector<std::string> all =
-        std::filesystem::is_directory(path) ? traces_in(path) : std::vector{path};
+        std::filesystem::is_directory(path, ignored) ? traces_in(path) : std::vector{path};
     traces.insert(traces.end(), all.begin(), all.end());
   }
   if (traces.empty()) throw InputError("orrery report", "no trace", "one trace file (.h5) or several");

@@ -278,6 +278,27 @@ TEST_CASE("no file takes the number of a standard stream that is closed") {
   CHECK(WEXITSTATUS(status) > 2);
 }
 
+TEST_CASE("a path too long for the system is wrong input, whatever it is for") {
+  const Workplace place;
+  const std::string path(5000, 'x');
+  REQUIRE(place.run(small_search()).code == 0);
+  for (const Words& command :
+       std::vector<Words>{on_model(path),
+                          on_cluster(path),
+                          in_space(path),
+                          small_search({"-o", path}),
+                          {"replay", "--plan", path},
+                          {"replay", "--plan", "out/plan-01.yaml", "--layer-profile", path},
+                          {"replay", "--plan", "out/plan-01.yaml", "-o", path},
+                          {"report", path},
+                          {"export", path, "-o", "x"},
+                          {"validate", "--measured", path},
+                          {"fit", "--profiles", path, "-o", "x"}}) {
+    CAPTURE(command.front());
+    check_refused(place.run(command), {"xxx"});
+  }
+}
+
 TEST_CASE("a standard output that is full is said") {
   const Workplace place;
   REQUIRE(place.run(small_search()).code == 0);

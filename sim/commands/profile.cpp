@@ -58,7 +58,8 @@ std::vector<std::string> script_options(const CommandLine& line) {
   for (const char* option : {"types", "gpu-name", "pause"}) {
     const auto value = line.text(option);
     if (value == "" || value == "--")  // Python's argparse would take the second for none
-      throw InputError(line.place(option), quote_for_message(*value), "a value");
+      throw InputError(line.place(option), value->empty() ? "an empty text" : quote_for_message(*value),
+                       "a value");
     if (value) words.push_back("--" + std::string(option) + "=" + *value);
   }
   for (const char* flag : {"quiet", "dry-run"}) {

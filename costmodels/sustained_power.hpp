@@ -11,7 +11,8 @@ namespace orrery {
 // differ in the clock they hold there, and a step waits for the slowest of all. 8 % from slowest to fastest
 // but outliers, in the mean over five clusters of V100 and MI60 (Sinha et al. 2022, arXiv 2208.11035): taken
 // for the whiskers of a normal distribution, 5.4 standard deviations, and for all GPUs (assumptions; Hopper
-// was not among them). 1 for one GPU.
+// was not among them). Looked for after seeing runs on GPUs at their limit predicted too fast, the more of
+// them the more. 1 for one GPU.
 double slowest_of(std::int64_t gpus);
 
 // Time of an operator in a run that keeps the GPU at its power limit, from its time alone. GpuSpec::sustained

@@ -89,8 +89,8 @@ class Recurrence {
       starts_.resize(messages_);
   }
 
-  // Of the passes that share links the one that takes least: starts that an earlier pass found too close together
-  // make the next one too slow, whose starts are then apart.
+  // Of the passes that share links the one that takes least: starts that an earlier pass found too close
+  // together make the next one too slow, whose starts are then apart.
   Estimate run() {
     Estimate result = pass();
     for (int i = 0; i < kSharingPasses && time_beside_others(); ++i) {
@@ -124,8 +124,8 @@ class Recurrence {
     return {Seconds(makespan), steady_iteration(ends_)};
   }
 
-  // Times every message of the last pass beside those of other boundaries that were under way then. False when
-  // none took longer for it.
+  // Times every message of the last pass beside those of other boundaries that were under way then. False
+  // when none took longer for it.
   bool time_beside_others() {
     if (starts_.empty()) return false;
     message_times_.resize(messages_);
@@ -437,7 +437,8 @@ class Recurrence {
   // microbatches.
   bool in_step(int a, int b) const {
     if (plan_.jitter > 0 || !plan_.slowness.empty()) return a == b;
-    return programs_.of_replica[static_cast<std::size_t>(a)] == programs_.of_replica[static_cast<std::size_t>(b)] &&
+    return programs_.of_replica[static_cast<std::size_t>(a)] ==
+               programs_.of_replica[static_cast<std::size_t>(b)] &&
            plan_.other_prices(a) == plan_.other_prices(b);
   }
 

@@ -1,6 +1,6 @@
-// The time of iterations by the exact recurrence of the schedule. Messages share links with those of replicas in
-// step, and with those of other boundaries as an earlier pass of the recurrence found them there; every other flow is
-// taken for alone on its links.
+// The time of iterations by the exact recurrence of the schedule. Messages share links with those of replicas
+// in step, and with those of other boundaries as an earlier pass of the recurrence found them there; every
+// other flow is taken for alone on its links.
 #pragma once
 
 #include <vector>

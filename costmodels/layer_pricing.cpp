@@ -56,9 +56,8 @@ MeasuredPasses apart_from_collectives(const BlockPrediction& predicted, const La
   const Timed whole{times.whole.value_or(times.forward), predicted.whole.forward.compute, forward_host};
   const Seconds there = whole.of(predicted.measured.forward.compute);
   const double fits = std::min(1.0, times.forward / there);
-  const Seconds collectives =
-      collectives_of(times.forward - there * fits, predicted.measured.forward.communication,
-                     asked.forward.communication);
+  const Seconds collectives = collectives_of(
+      times.forward - there * fits, predicted.measured.forward.communication, asked.forward.communication);
   const double repeats = asked.forward.calls > 0 ? asked.backward.calls / asked.forward.calls : 0.0;
   const Seconds backward_host = host_of(predicted.host.backward, asked.backward, predicted.host);
   const double of_host = forward_host.value() > 0 ? whole.floor() / forward_host : 0.0;

@@ -11,8 +11,9 @@
 
 namespace orrery {
 
-// The table for a shard on a node group, of the microbatch that was measured. Throws InputError for layers or tensor ways that were not measured,
-// and for context or expert ways, of which a profile of layers knows nothing.
+// The table for a shard on a node group, of the microbatch that was measured. Throws InputError for layers or
+// tensor ways that were not measured, and for context or expert ways, of which a profile of layers knows
+// nothing.
 LayerTable measured_layers(const LayerProfile&, const ModelSpec&, const NodeGroup&, const ShardKey&);
 
 // What the cost models say of a block of a measured model, and of the host that launches it.
@@ -26,10 +27,10 @@ struct BlockPrediction {
 
 // A block that takes as long as was measured, split into compute, communication and attention core in the
 // predicted proportion. Another microbatch and a backward that was not measured follow from what was as the
-// predicted GPU times do, and never take less than the host; a measured time that the host bounds says nothing
-// of the GPU, whose prediction then stands. Where `LayerTimes::whole` is known, what a forward takes beyond the
-// GPU's share of it is collectives, which a backward has as many of. What was predicted as nothing grows with
-// the sequences, its backward twice its forward.
+// predicted GPU times do, and never take less than the host; a measured time that the host bounds says
+// nothing of the GPU, whose prediction then stands. Where `LayerTimes::whole` is known, what a forward takes
+// beyond the GPU's share of it is collectives, which a backward has as many of. What was predicted as nothing
+// grows with the sequences, its backward twice its forward.
 BlockCost as_measured(const BlockPrediction&, const LayerTimes&);
 
 using GroupProfiles = std::map<int, LayerProfile>;  // by node group; groups without one stay predicted

@@ -34,7 +34,7 @@ struct LocalLayer {
   std::int64_t tokens = 0;           // micro_batch x query_tokens: rows of the dense GEMMs
   std::int64_t owned_tokens = 0;     // rows of norms and residuals: tokens / tensor with sequence parallelism
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;      // replicated where there are fewer than tensor ranks
+  std::int64_t kv_heads = 0;  // replicated where there are fewer than tensor ranks
   std::int64_t head_dim = 0;
   std::int64_t value_dim = 0;
   std::int64_t query_width = 0;   // heads x head_dim

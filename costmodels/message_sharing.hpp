@@ -25,9 +25,9 @@ struct SentMessage {
 
 // Seconds from the start of each message to the end of its last flow, where every link shares its bandwidth
 // evenly among the flows on it (SEMANTICS 4) and its other links are free: a message takes as long as its
-// slowest link says. `kinds[k]`: uses_of kind k. A message that meets no other takes what `together` says, and none
-// takes longer than one of every kind at once: senders wait for their messages, so starts that were found without
-// sharing would pile up delays that never come.
+// slowest link says. `kinds[k]`: uses_of kind k. A message that meets no other takes what `together` says,
+// and none takes longer than one of every kind at once: senders wait for their messages, so starts that were
+// found without sharing would pile up delays that never come.
 std::vector<double> durations_beside_others(const std::vector<std::vector<LinkUse>>& kinds,
                                             const std::vector<SentMessage>&);
 

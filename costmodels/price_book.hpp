@@ -156,12 +156,12 @@ class PriceBook {
   ClusterSpec cluster_;
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
-  std::map<int, LayerProfile> measured_;  // by group
+  std::map<int, LayerProfile> measured_;            // by group
   std::map<ShardKey, LayerTable> measured_tables_;  // of the shards that were asked for
-  std::map<RingKey, SizeTable> rings_;    // efficiency by bytes
-  std::map<PathKey, SizeTable> paths_;    // efficiency by bytes
-  std::vector<SizeTable> optimizers_;     // [group] seconds by parameters
-  std::vector<bool> measured_gpus_;       // [group]
+  std::map<RingKey, SizeTable> rings_;              // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;              // efficiency by bytes
+  std::vector<SizeTable> optimizers_;               // [group] seconds by parameters
+  std::vector<bool> measured_gpus_;                 // [group]
 };
 
 }  // namespace orrery

@@ -80,7 +80,8 @@ PlanPrograms make_programs(const PricedPlan& plan) {
     if (known != made.end()) continue;
     made.emplace_back(shape.microbatches, kind);
     result.programs.push_back(with_traffic(
-        plan.given_schedule ? *plan.given_schedule : make_schedule(shape, schedule_times(plan, replica)), traffic));
+        plan.given_schedule ? *plan.given_schedule : make_schedule(shape, schedule_times(plan, replica)),
+        traffic));
   }
   return result;
 }
@@ -122,7 +123,8 @@ std::vector<LaneMessage> lane_messages(const PricedPlan& plan, int boundary, boo
   const int receivers = tensor_ways(plan, gradient ? before : after);
   for (int lane = 0; lane < plan.context * receivers; ++lane) {
     const int tensor_rank = lane % receivers * senders / receivers;
-    messages.push_back({lane / receivers * senders + tensor_rank, lane, whole_again ? double(receivers) : 1.0});
+    messages.push_back(
+        {lane / receivers * senders + tensor_rank, lane, whole_again ? double(receivers) : 1.0});
   }
   return messages;
 }

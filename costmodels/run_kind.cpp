@@ -7,8 +7,7 @@ namespace orrery {
 std::string to_text(const RunKind& kind) {
   return std::string(kind.measured_gpu ? "measured GPU" : "extrapolated GPU") +
          (kind.experts ? ", experts" : ", dense") + (kind.new_kernels ? ", unmeasured kernels" : "") +
-         (kind.four_bits ? ", 4 bits" : "") +
-         (kind.host_bound ? ", host-bound" : "");
+         (kind.four_bits ? ", 4 bits" : "") + (kind.host_bound ? ", host-bound" : "");
 }
 
 RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {

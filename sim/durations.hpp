@@ -14,9 +14,9 @@ struct DurationsPlan {
   Topology topology;  // every rank, or every GPU of its tensor group, a node with one NIC to one switch
 };
 
-// `tensor: {ranks: 2, message: 16MiB, per_forward: 4, per_backward: 4}` makes every rank a tensor group, whose
-// GPUs all-reduce the message that often in every forward and backward, on the NICs that everything else uses;
-// message and gradient are then those of one GPU. Throws InputError that names file, line and key.
+// `tensor: {ranks: 2, message: 16MiB, per_forward: 4, per_backward: 4}` makes every rank a tensor group,
+// whose GPUs all-reduce the message that often in every forward and backward, on the NICs that everything
+// else uses; message and gradient are then those of one GPU. Throws InputError that names file, line and key.
 DurationsPlan parse_durations(std::string_view yaml, const std::string& file);
 DurationsPlan read_durations(const std::string& path);
 

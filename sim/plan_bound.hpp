@@ -5,10 +5,10 @@
 
 namespace orrery {
 
-// Seconds of an iteration at least: pipeline_time, or where the schedule is another, the first microbatch on its
-// way to a stage, all its work and its last gradient on the way back; with the messages that this has to wait
-// for. Gradients are reduced meanwhile, as a stage is ready; optimizer steps are taken and parameters are
-// gathered when all are.
+// Seconds of an iteration at least: pipeline_time, or where the schedule is another, the first microbatch on
+// its way to a stage, all its work and its last gradient on the way back; with the messages that this has to
+// wait for. Gradients are reduced meanwhile, as a stage is ready; optimizer steps are taken and parameters
+// are gathered when all are.
 Seconds least_plan_time(const PriceBook&, const ParallelStrategy&);
 
 }  // namespace orrery

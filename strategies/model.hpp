@@ -93,10 +93,10 @@ struct ModelSpec {
   std::int64_t vocabulary = 0;         // 0: no embedding and no head
   std::int64_t hidden = 0;             // of embedding and head
   std::int64_t learned_positions = 0;  // rows of the learned position table; 0: none
-  // Ahead of the first layer and in no table (TransGAN's projection of its noise), on every tensor rank: kept,
-  // reduced and stepped; its time is nothing.
+  // Ahead of the first layer and in no table (TransGAN's projection of its noise), on every tensor rank:
+  // kept, reduced and stepped; its time is nothing.
   std::int64_t input_parameters = 0;
-  std::int64_t default_sequence = 0;   // the context length the model was published with
+  std::int64_t default_sequence = 0;  // the context length the model was published with
   bool tied_embeddings = false;
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool causal = true;

@@ -85,18 +85,30 @@ void read_experts(const YamlValue& block, LayerShape& shape) {
 }
 
 LayerShape read_block(const YamlValue& block) {
-  block.allow_keys({"repeat",      "hidden",
-                    "heads",       "kv_heads",
-                    "head_dim",    "ffn",
-                    "mlp",         "norm",
-                    "norms",       "bias",
-                    "qkv_bias",    "qk_norm",
-                    "rotary",      "parallel_residual",
-                    "experts",     "experts_per_token",
-                    "shared_ffn",  "expert_hidden",
-                    "router_bias", "value_dim",
-                    "latent",      "state_space",
-                    "sequence",    "attention_window",
+  block.allow_keys({"repeat",
+                    "hidden",
+                    "heads",
+                    "kv_heads",
+                    "head_dim",
+                    "ffn",
+                    "mlp",
+                    "norm",
+                    "norms",
+                    "bias",
+                    "qkv_bias",
+                    "qk_norm",
+                    "rotary",
+                    "parallel_residual",
+                    "experts",
+                    "experts_per_token",
+                    "shared_ffn",
+                    "expert_hidden",
+                    "router_bias",
+                    "value_dim",
+                    "latent",
+                    "state_space",
+                    "sequence",
+                    "attention_window",
                     "splits_head_width"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
@@ -139,8 +151,8 @@ void read_blocks(const YamlValue& blocks, ModelSpec& model) {
 
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
-  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters", "tied_embeddings",
-                  "causal", "final_norm", "blocks"});
+  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters",
+                  "tied_embeddings", "causal", "final_norm", "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
   model.default_sequence = top.at("sequence").integer(1, kMostSequence);

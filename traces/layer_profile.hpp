@@ -13,8 +13,8 @@ namespace orrery {
 // One microbatch on one GPU; tensor-parallel communication is inside.
 struct LayerTimes {
   Seconds forward;
-  std::optional<Seconds> backward;  // absent where forwards alone were timed
-  std::optional<Bytes> memory;  // one GPU holds for the layer in training, where it was measured
+  std::optional<Seconds> backward;    // absent where forwards alone were timed
+  std::optional<Bytes> memory;        // one GPU holds for the layer in training, where it was measured
   std::optional<Seconds> whole = {};  // the forward without tensor ways, where that was measured too
   LayerTimes& operator+=(const LayerTimes&);
   bool operator==(const LayerTimes&) const = default;

@@ -101,7 +101,7 @@ struct Timeline {
   double makespan = 0;  // s
   std::vector<RankInfo> ranks;
   Spans spans;
-  double link_bin = 0;  // s, width of a bin of LinkUse::bin_bytes
+  double link_bin = 0;         // s, width of a bin of LinkUse::bin_bytes
   std::vector<LinkUse> links;  // only links that carried something
   bool operator==(const Timeline&) const = default;
 };

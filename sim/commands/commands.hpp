@@ -27,8 +27,8 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-// All of `orrery`, with arguments as main() gets them. Returns the exit code: a command's, 2 for wrong input, 3
-// for a defect of ours. Handles the signals that end a process from then on.
+// All of `orrery`, with arguments as main() gets them. Returns the exit code: a command's, 2 for wrong input,
+// 3 for a defect of ours. Handles the signals that end a process from then on.
 int run_program(int count, char** arguments);
 
 }  // namespace orrery

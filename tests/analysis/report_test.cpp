@@ -61,8 +61,9 @@ TEST_CASE("of several iterations played, the page shows the time of one and says
   Trace& trace = input.traces[0].trace;
   const Seconds steady(0.4 * trace.timeline.makespan);
   trace.run.push_back({"iteration", to_exact_text(steady)});
-  CHECK(check_page(input, "facts = dict(data['traces'][0]['facts'])\n"
-                          "print(facts['Iteration'], facts['Played below'])") ==
+  CHECK(check_page(input,
+                   "facts = dict(data['traces'][0]['facts'])\n"
+                   "print(facts['Iteration'], facts['Played below'])") ==
         to_text(steady) + " " + to_text(Seconds(trace.timeline.makespan)) + "\ngood\n");
 }
 

@@ -52,7 +52,8 @@ TEST_CASE("one GPU alone holds every parameter of each kind of layer") {
   }
 }
 
-TEST_CASE("tensor ranks that split the width of heads hold the scores of all, and as many parameters as others") {
+TEST_CASE(
+    "tensor ranks that split the width of heads hold the scores of all, and as many parameters as others") {
   LayerShape shape = read_model("transgan").layer(0);
   REQUIRE(shape.splits_head_width);
   const LayerSplit halves{.tensor = 2, .sequence = 81};

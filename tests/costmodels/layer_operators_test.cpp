@@ -237,7 +237,8 @@ TEST_CASE(
         std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
 }
 
-TEST_CASE("tensor ranks fill a node first, then context ranks; experts go over context ranks, then replicas") {
+TEST_CASE(
+    "tensor ranks fill a node first, then context ranks; experts go over context ranks, then replicas") {
   Sharding sharding = plain(1, 8192);
   sharding.tensor = 2;
   sharding.context = 2;

@@ -119,10 +119,11 @@ TEST_CASE("another microbatch takes as much more as is predicted, and no less th
   CHECK(forward_of(as_measured({three, one, one, host}, bound_by_host)) == Approx(6));
 }
 
-TEST_CASE("a backward that was not measured takes what is predicted beside the forward, and its collectives") {
+TEST_CASE(
+    "a backward that was not measured takes what is predicted beside the forward, and its collectives") {
   const HostCost host{Seconds(0.1), Seconds(0.2), Seconds(0)};
-  // Without tensor ways 8 s were measured for 4 predicted: the GPU is half as fast. Of two ways its 2 s are 4, and the
-  // other 5 s of 9 are collectives, which the backward of 3 x 2 s has as many of.
+  // Without tensor ways 8 s were measured for 4 predicted: the GPU is half as fast. Of two ways its 2 s are
+  // 4, and the other 5 s of 9 are collectives, which the backward of 3 x 2 s has as many of.
   const LayerTimes times{Seconds(9), std::nullopt, std::nullopt, Seconds(8)};
   const BlockCost halves = block(2, 3, 0.5), whole = block(4, 6);
   const BlockCost same = as_measured({halves, halves, whole, host}, times);

@@ -23,7 +23,9 @@ std::vector<double> played(const std::vector<LinkUse>& kinds, const std::vector<
   double now = 0;
   while (true) {
     double flows = 0, next = kNever;
-    const auto flows_of = [&](std::size_t i) { return kinds[static_cast<std::size_t>(messages[i].kind)].flows; };
+    const auto flows_of = [&](std::size_t i) {
+      return kinds[static_cast<std::size_t>(messages[i].kind)].flows;
+    };
     const auto is_there = [&](std::size_t i) { return arrival[i] <= now && end[i] == kNever; };
     for (std::size_t i = 0; i < messages.size(); ++i) flows += is_there(i) ? flows_of(i) : 0;
     std::size_t done = messages.size();
@@ -50,8 +52,8 @@ std::vector<double> played(const std::vector<LinkUse>& kinds, const std::vector<
 }  // namespace
 
 TEST_CASE("two messages on one link each have half of it while both are there") {
-  // The first is alone for 0.5 s and has half of its 1 s left, which takes 1 s beside the second; that one then has
-  // 0.5 s left for itself.
+  // The first is alone for 0.5 s and has half of its 1 s left, which takes 1 s beside the second; that one
+  // then has 0.5 s left for itself.
   const auto times = durations_beside_others({{use(1)}, {use(1)}}, {{0, 0}, {0.5, 1}});
   CHECK(times[0] == Approx(1.5));
   CHECK(times[1] == Approx(1.5));

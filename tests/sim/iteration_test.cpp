@@ -49,8 +49,10 @@ test::PlayedTimes milliseconds_of(const PricedPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("messages of neighbouring boundaries that meet on a card are estimated nearly as they are replayed") {
-  // Four stages on two nodes by turns: forward of the first boundary and gradient of the second leave by one card.
+TEST_CASE(
+    "messages of neighbouring boundaries that meet on a card are estimated nearly as they are replayed") {
+  // Four stages on two nodes by turns: forward of the first boundary and gradient of the second leave by one
+  // card.
   NodeGroup group;
   group.name = "g";
   group.gpus_per_node = 2;

@@ -390,51 +390,52 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
       }
       return groups;
     };
-    for_some_candidates(job, random, [&](const StageCounts& stages, const Allocation& allocation,
-                                         const Setting& setting) {
-      ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
-      const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
-      if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
-        dropped += may_fit ? 0 : 1;
-        return;
-      }
-      REQUIRE(may_fit);
-      ++fitting;
-      const Ways ways = allocation.ways();
-      const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
-      const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
-      REQUIRE(least > 0);
-      const std::vector<ParallelStrategy> choices = with_overlaps(strategy, setting);
-      const double of_any = least_plan_time(book, choices.back()).value();
-      double time = std::numeric_limits<double>::infinity();
-      for (const ParallelStrategy& choice : choices) {
-        const double of_choice = played(book, choice).value();
-        const double split = least_plan_time(book, choice).value();
-        REQUIRE(split <= of_choice);
-        REQUIRE(of_any <= split);
-        tightest = std::max(tightest, split / of_choice);
-        time = std::min(time, of_choice);
-      }
-      REQUIRE(least <= time);
-      if (const auto equal = fitter.fit_equal(strategy)) {
-        ParallelStrategy even = strategy;
-        even.parts = equal->parts;
-        for (const ParallelStrategy& choice : with_overlaps(even, setting))
-          REQUIRE(least_plan_time(book, choice) <= played(book, choice));
-      }
-      // Of any box of counts that this one is in.
-      StageCounts fewest = stages, most = stages;
-      std::vector<double> rates;
-      double rate = 0;
-      for (std::size_t group = 0; group < stages.size(); ++group) {
-        fewest[group] -= between(random, 0, stages[group]);
-        most[group] += between(random, 0, 3);
-        rates.push_back(between(random, 1, 9));
-        rate += rates.back() * stages[group];
-      }
-      REQUIRE(bound.spread_within(most) <= bound.spread(stages) * (1 + 1e-12));
-      REQUIRE(bound.least_money(fewest, most, rates) <= time * rate);
-    });
+    for_some_candidates(job, random,
+                        [&](const StageCounts& stages, const Allocation& allocation, const Setting& setting) {
+                          ParallelStrategy strategy =
+                              strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
+                          const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
+                          if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
+                            dropped += may_fit ? 0 : 1;
+                            return;
+                          }
+                          REQUIRE(may_fit);
+                          ++fitting;
+                          const Ways ways = allocation.ways();
+                          const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
+                          const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
+                          REQUIRE(least > 0);
+                          const std::vector<ParallelStrategy> choices = with_overlaps(strategy, setting);
+                          const double of_any = least_plan_time(book, choices.back()).value();
+                          double time = std::numeric_limits<double>::infinity();
+                          for (const ParallelStrategy& choice : choices) {
+                            const double of_choice = played(book, choice).value();
+                            const double split = least_plan_time(book, choice).value();
+                            REQUIRE(split <= of_choice);
+                            REQUIRE(of_any <= split);
+                            tightest = std::max(tightest, split / of_choice);
+                            time = std::min(time, of_choice);
+                          }
+                          REQUIRE(least <= time);
+                          if (const auto equal = fitter.fit_equal(strategy)) {
+                            ParallelStrategy even = strategy;
+                            even.parts = equal->parts;
+                            for (const ParallelStrategy& choice : with_overlaps(even, setting))
+                              REQUIRE(least_plan_time(book, choice) <= played(book, choice));
+                          }
+                          // Of any box of counts that this one is in.
+                          StageCounts fewest = stages, most = stages;
+                          std::vector<double> rates;
+                          double rate = 0;
+                          for (std::size_t group = 0; group < stages.size(); ++group) {
+                            fewest[group] -= between(random, 0, stages[group]);
+                            most[group] += between(random, 0, 3);
+                            rates.push_back(between(random, 1, 9));
+                            rate += rates.back() * stages[group];
+                          }
+                          REQUIRE(bound.spread_within(most) <= bound.spread(stages) * (1 + 1e-12));
+                          REQUIRE(bound.least_money(fewest, most, rates) <= time * rate);
+                        });
     MixFitter mixer(book, fitter);
     for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
       const auto fitted = mixer.fit(mix, setting, job.global_batch);

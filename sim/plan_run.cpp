@@ -129,7 +129,8 @@ Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
                {"simgrid_version", simgrid_version()},
                {"command_line", origin.command_line},
                {"seed", std::to_string(origin.seed)},
-               {"iteration", to_exact_text(replay.iteration)}};
+               {"iteration", to_exact_text(replay.iteration)},
+               {"makespan", to_exact_text(replay.accounting.makespan)}};
   trace.timeline = std::move(replay.timeline);
   trace.accounting = std::move(replay.accounting);
   return trace;

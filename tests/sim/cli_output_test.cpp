@@ -126,12 +126,13 @@ import sys, h5py, pandas
 with h5py.File(sys.argv[1]) as f:
     for name in ["run", "ranks", "ops", "ops/kinds", "links", "link_usage", "stages", "memory", "cost"]:
         assert name in f, name
-    for name in ["format_version", "tool_version", "command_line", "seed", "plan", "cluster", "cost_model_digest"]:
+    for name in ["format_version", "tool_version", "command_line", "seed", "plan", "cluster", "cost_model_digest", "iteration", "makespan"]:
         assert f["run"].attrs[name], name
     assert len(f["run"].attrs["model_digest"]) == 64
     names = ["kind", "stage", "chunk", "microbatch", "rank", "stream", "start", "end", "bytes", "flops"]
     frame = pandas.DataFrame({name: f["ops"][name][:] for name in names})
     assert (frame["end"] >= frame["start"]).all() and len(frame) > 50
+    assert abs(float(f["run"].attrs["makespan"].rstrip("s")) - frame["end"].max()) < 1e-9 * frame["end"].max()
 print("good")
 )");
   const std::string python = python_with("h5py, pandas");

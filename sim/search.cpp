@@ -459,41 +459,7 @@ class Searcher {
   std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
 };
 
-void off_unless_said(std::vector<std::optional<bool>>& choices) {
-  for (std::optional<bool>& choice : choices) choice = choice.value_or(false);
-}
-
-// Overlaps that are left to the search are off where the program that will run the plans knows none.
-SearchJob as_stack_can(SearchJob job, const SoftwareStack& stack) {
-  if (!stack.overlap_grad_reduce) off_unless_said(job.space.overlap_grad_reduce);
-  if (!stack.overlap_grad_reduce || !stack.overlap_param_gather)
-    off_unless_said(job.space.overlap_param_gather);
-  return job;
-}
-
-// Groups that nobody has said the price of.
-std::string unpriced(const ClusterSpec& cluster) {
-  std::string names;
-  for (const NodeGroup& group : cluster.groups) {
-    if (!group.price) names += (names.empty() ? "group " : ", ") + group.name;
-  }
-  return names;
-}
-
 }  // namespace
-
-Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
-  return iteration * interruptions(job.cluster, nodes).stretch *
-         std::ceil(job.total_tokens / job.tokens_per_iteration());
-}
-
-std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,
-                                          const std::optional<RunCost>& cost) {
-  if (job.deadline && total_time > *job.deadline) return "later than the deadline";
-  if (!job.budget || (cost && cost->total <= *job.budget)) return std::nullopt;
-  return cost ? std::string("over the budget")
-              : "no price, so the budget cannot be checked: " + unpriced(job.cluster);
-}
 
 SearchResult search(const SearchJob& job, std::vector<Rule>& rules, const CostModels& models, PriceBook& book,
                     const SearchProgress& progress) {

@@ -11,46 +11,11 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/money.hpp"
 #include "costmodels/price_book.hpp"
-#include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
-#include "strategies/enumerate.hpp"
-#include "strategies/model.hpp"
+#include "sim/search_job.hpp"
 #include "strategies/rules.hpp"
 
 namespace orrery {
-
-// Whether candidates that cannot be among the best are dropped before anything is known of their memory:
-// never (every rejection is counted), where there are many, always.
-enum class Pruning { never, where_large, always };
-
-// How the best plans of a search are laid on the cluster before they are replayed (sim/place_plans.hpp): as
-// the space says; in whichever rank order of Megatron-LM's arguments is faster; and with their hosts numbered
-// anew.
-enum class PlacementSearch { as_given, orders, anneal };
-
-struct SearchJob {
-  ModelSpec model;
-  ClusterSpec cluster;
-  SearchSpace space;
-  SearchMode mode = SearchMode::heterogeneous;
-  std::int64_t global_batch = 0;  // sequences
-  std::int64_t sequence = 0;      // tokens
-  double total_tokens = 0;        // of the whole training
-  DataType type = DataType::bf16;
-  std::optional<Dollars> budget;  // on the whole job
-  std::optional<Seconds> deadline;
-  int top = 10;
-  Pruning pruning = Pruning::where_large;
-  PlacementSearch placement = PlacementSearch::as_given;
-
-  // Whether plans may have another rank order than the default.
-  [[nodiscard]] bool may_reorder() const {
-    return placement != PlacementSearch::as_given || space.orders != SearchSpace().orders;
-  }
-  [[nodiscard]] double tokens_per_iteration() const {
-    return static_cast<double>(global_batch) * static_cast<double>(sequence);
-  }
-};
 
 struct RatedPlan {
   ParallelStrategy strategy;
@@ -85,14 +50,6 @@ struct SearchResult {
   SearchTimes elapsed;
   std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
 };
-
-// Of the whole job, interruptions included.
-Seconds total_time(const SearchJob&, const std::vector<int>& nodes, Seconds iteration);
-
-// Why a plan of this time (interruptions of its nodes included) and money is beyond the job's deadline or
-// budget, in words; absent when it is not.
-std::optional<std::string> limit_obstacle(const SearchJob&, Seconds total_time,
-                                          const std::optional<RunCost>&);
 
 // Says what the search does now, and how many of how many are done.
 using SearchProgress = std::function<void(const std::string& phase, std::size_t done, std::size_t total)>;

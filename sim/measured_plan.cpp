@@ -156,15 +156,17 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const Softwar
 }
 
 // As given; 1 in all recipes of Megatron-Bridge (expert_tensor_parallel_size); else those of the stage,
-// Megatron-LM's default, unless expert ways then cannot be spread over the replicas.
+// Megatron-LM's default, unless expert ways then cannot be spread over context ranks and replicas.
 std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrategy& strategy,
                                      std::vector<std::string>& assumptions) {
   const int tensor = strategy.tensor(0), expert = strategy.expert;
   if (const auto given = run.integer("etp", 1 << 17)) return static_cast<int>(*given);
   if (expert == 1 || !strategy.sequence_parallel) return std::nullopt;
   if (is_bridge(run)) return 1;
-  if (strategy.data % expert == 0 || expert % tensor != 0 || strategy.data % (expert / tensor) != 0)
-    return std::nullopt;
+  const auto spread = [&](int sharing) {
+    return experts_spread_evenly(sharing, strategy.context, strategy.data);
+  };
+  if (spread(expert) || expert % tensor != 0 || !spread(expert / tensor)) return std::nullopt;
   assumptions.emplace_back("experts not split over tensor ranks, their ways could not be spread otherwise");
   return 1;
 }

@@ -139,6 +139,21 @@ TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   CHECK(validate(runs, costs(), {}).runs.front().kind == "GB200 experts fp4");
 }
 
+TEST_CASE("experts are split over tensor ranks unless a run says otherwise or their ways leave no choice") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,dp,cp,ep,etp\n"
+      "a,g,H100,64,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,8,8,\n"   // the context ranks of a replica
+      "b,g,H100,64,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,8,8,1\n"  // as it says
+      "c,g,H100,8,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,1,8,\n",   // 8 ways are more than 4 replicas
+      "made-up.csv");
+  const auto ways = [&](std::size_t run) {
+    return mapped(runs[run]).strategies.front().tensor_of_experts(0);
+  };
+  CHECK(ways(0) == 2);
+  CHECK(ways(1) == 1);
+  CHECK(ways(2) == 1);
+}
+
 TEST_CASE("recipes of Megatron-Bridge say what is recomputed, sharded and kept in 16 bits") {
   const auto runs = parse_measured_runs(
       "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,ep\n"

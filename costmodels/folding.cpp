@@ -142,7 +142,6 @@ class ShiftCheck {
     return true;
   }
 
-  // `replicas`: members of the ring, context ranks apart, in one period.
   bool expert_rings_alike(int stage, int lane) const {
     if (plan_.expert_reductions.empty()) return true;
     const int members = (period_ / plan_.expert) * (plan_.context / plan_.expert_context);
@@ -151,7 +150,7 @@ class ShiftCheck {
                        [&](const std::vector<int>& ring) { return ring_alike(ring, members); });
   }
 
-  // `period`: members that are played.
+  // `period`: members of the ring in one period of replicas.
   bool ring_alike(const std::vector<int>& members, int period) const {
     const auto step = static_cast<std::size_t>(period);
     const std::size_t count = members.size();

@@ -1,5 +1,7 @@
 #include "costmodels/price_batch.hpp"
 
+#include <algorithm>
+
 #include "costmodels/sustained_power.hpp"
 
 namespace orrery {
@@ -75,14 +77,17 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
 
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {
   std::vector<GpuSpec> gpus;
-  for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
+  std::vector<double> slowest;  // of each group
+  for (const NodeGroup& group : cluster.groups) {
+    gpus.push_back(group.gpu);
+    slowest.push_back(slowest_of(std::max<std::int64_t>(1, largest_gpus(group))));
+  }
   const std::vector<Prediction> answers = models.predict(gpus, queries_);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Sink& sink = sinks_[i];
     const OperatorQuery& query = queries_[i];
-    const GpuSpec& gpu = gpus[static_cast<std::size_t>(query.gpu)];
-    const std::int64_t alike = largest_gpus(cluster.groups[static_cast<std::size_t>(query.gpu)]);
-    *sink.seconds += under_power(query.op, gpu, answers[i].time, alike) * sink.factor;
+    const auto group = static_cast<std::size_t>(query.gpu);
+    *sink.seconds += under_power(query.op, gpus[group], answers[i].time, slowest[group]) * sink.factor;
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }
   return queries_.size();

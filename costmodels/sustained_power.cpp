@@ -54,7 +54,7 @@ double slowest_of(std::int64_t gpus) {
   return 1.0 + kDeviation * boost::math::quantile(boost::math::normal(), rank);
 }
 
-Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone, std::int64_t gpus) {
+Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone, double slowest) {
   const auto* attention = std::get_if<Attention>(&op);
   if ((!attention && !std::holds_alternative<Gemm>(op)) || alone <= Seconds(0)) return alone;
   // A step under a limit of 600 W in place of 700 takes 12 % longer on H100
@@ -64,8 +64,7 @@ Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone, std::
   const double limit = gpu.power_limit ? std::pow(*gpu.power_limit / gpu.power, kClockExponent) : 1.0;
   const bool at_limit = gpu.sustained < 1 || limit < 1;
   const bool cool = attention && attention->kernel != AttentionKernel::flash;
-  const double slowest = at_limit && !cool ? slowest_of(gpus) : 1.0;
-  return alone * slowest / (sustained_clock(op, gpu, alone) * limit);
+  return alone * (at_limit && !cool ? slowest : 1.0) / (sustained_clock(op, gpu, alone) * limit);
 }
 
 }  // namespace orrery

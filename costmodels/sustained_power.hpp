@@ -19,8 +19,8 @@ double slowest_of(std::int64_t gpus);
 // holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms, because a benchmark of
 // longer kernels is throttled already (FIDELITY B 3: over 2 ms; the width is an assumption). Above 1 it holds
 // for GEMMs of any length. A power limit below the data sheet's scales clocks of GEMMs and attention by
-// (limit / power)^0.74. Where either holds the GPU is at its limit, and the slowest of the `gpus` of the
-// cluster decides.
-Seconds under_power(const Operator&, const GpuSpec&, Seconds alone, std::int64_t gpus = 1);
+// (limit / power)^0.74. Where either holds the GPU is at its limit, and takes `slowest` times as long where
+// the run waits for the slowest of many (slowest_of).
+Seconds under_power(const Operator&, const GpuSpec&, Seconds alone, double slowest = 1.0);
 
 }  // namespace orrery

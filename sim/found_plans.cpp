@@ -1,7 +1,6 @@
 #include "sim/found_plans.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "analysis/pareto.hpp"
@@ -24,7 +23,7 @@ std::string memory_reason(const Infeasible& trouble) {
 Least most_of_iteration(const SearchJob& job) {
   constexpr double kRounding = 1 + 1e-9;
   const double any = std::numeric_limits<double>::infinity();
-  const double iterations = std::ceil(job.total_tokens / job.tokens_per_iteration());
+  const double iterations = job.iterations();
   return {job.deadline ? job.deadline->value() / iterations * kRounding : any,
           job.budget ? job.budget->value() / iterations * kRounding : any};
 }

@@ -22,9 +22,12 @@ std::string unpriced(const ClusterSpec& cluster) {
 
 }  // namespace
 
+double SearchJob::iterations() const {
+  return std::ceil(total_tokens / tokens_per_iteration());
+}
+
 Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
-  return iteration * interruptions(job.cluster, nodes).stretch *
-         std::ceil(job.total_tokens / job.tokens_per_iteration());
+  return iteration * interruptions(job.cluster, nodes).stretch * job.iterations();
 }
 
 std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,

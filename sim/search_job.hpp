@@ -10,8 +10,8 @@
 #include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/units.hpp"
-#include "strategies/model.hpp"
 #include "strategies/enumerate.hpp"
+#include "strategies/model.hpp"
 
 namespace orrery {
 
@@ -46,6 +46,7 @@ struct SearchJob {
   [[nodiscard]] double tokens_per_iteration() const {
     return static_cast<double>(global_batch) * static_cast<double>(sequence);
   }
+  [[nodiscard]] double iterations() const;  // of the whole training
 };
 
 // Of the whole job, interruptions included.

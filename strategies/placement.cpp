@@ -1,6 +1,7 @@
 #include "strategies/placement.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "platforms/errors.hpp"
 
@@ -144,12 +145,13 @@ int ring_lanes(const ParallelStrategy& strategy, int stage, int apart, int gpus_
   int stages = 0;  // on the same group as this one
   const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
   for (const StageDevices& other : strategy.stages) stages += other.group == group ? 1 : 0;
+  const int contexts_apart = std::gcd(apart, strategy.context), replicas_apart = apart / contexts_apart;
   int stride = strategy.tensor(stage);  // GPUs from one index on an axis to the next
   int members = 1;
   for (const Axis axis : axes_of(strategy.order)) {
     const int size = axis == Axis::pipeline ? stages : ways(strategy, axis);
-    const int step = axis == Axis::data ? stride * apart : stride;
-    const int count = axis == Axis::data ? size / apart : size;
+    const int of_axis = axis == Axis::data ? replicas_apart : axis == Axis::context ? contexts_apart : 1;
+    const int step = stride * of_axis, count = size / of_axis;
     if (axis != Axis::pipeline) members *= std::max(1, std::min(count, gpus_per_node / step));
     stride *= size;
   }

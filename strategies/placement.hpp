@@ -30,8 +30,8 @@ std::vector<std::vector<int>> place(const ParallelStrategy&, const Topology&);
 std::optional<std::string> hosts_obstacle(const ParallelStrategy&);
 
 // Rings over the replicas and context ranks of a stage that lie side by side in its nodes, of so many GPUs
-// each: as many as fill a node with the members that one ring has there. `apart`: replicas from one member to
-// the next.
+// each: as many as fill a node with the members that one ring has there. `apart`: copies, over context ranks
+// and then replicas, from one member to the next.
 int ring_lanes(const ParallelStrategy&, int stage, int apart, int gpus_per_node);
 
 // The node group whose GPUs play a stage (in replicas of the first kind: see ParallelStrategy::of_kind).

@@ -5,6 +5,7 @@
 #include "costmodels/local_layer.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
 
 namespace orrery {
 namespace {
@@ -64,15 +65,7 @@ TEST_CASE("a GPT layer keeps 32 sbh until its weight gradients, whatever is reco
 
 TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP keeps only its own tensors") {
   ModelSpec model = gpt_layers(1);
-  model.shapes = {{.hidden = 8192,
-                   .heads = 64,
-                   .kv_heads = 8,
-                   .head_dim = 128,
-                   .ffn = 28672,
-                   .mlp = MlpKind::gated,
-                   .norm = NormKind::rms_norm,
-                   .linear_bias = false,
-                   .rotary = true}};
+  model.shapes = {test::llama70b_layer()};
   const ParallelStrategy strategy = spread(model, {});
   // Two bytes of: four tensors of width h around the norms; Q, K, V and the attention output; gate, up and
   // product.

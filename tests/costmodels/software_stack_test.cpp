@@ -157,7 +157,7 @@ TEST_CASE("a run waits for its slowest GPU where kernels reach the power limit, 
   GpuSpec gpu = find_gpu("H100", "test");
   const Seconds alone(1e-3);
   const auto slower = [&](const Operator& op) {
-    return under_power(op, gpu, alone, 64) / under_power(op, gpu, alone, 1);
+    return under_power(op, gpu, alone, slowest_of(64)) / under_power(op, gpu, alone);
   };
   const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
   Attention attention{.query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};

@@ -179,6 +179,13 @@ TEST_CASE("a ring has as many neighbours in a node as the order leaves it") {
   CHECK(ring_lanes(strategy, 0, 1, 8) == 4);
   // Every other replica: one member a node.
   CHECK(ring_lanes(strategy, 0, 2, 8) == 8);
+  // Two context ranks of a replica side by side, the next replica behind its other stage, 8 GPUs on. Of every
+  // other copy: one context rank of each replica; of every fourth: one of every other replica.
+  strategy.context = 2;
+  CHECK(ring_lanes(strategy, 0, 1, 8) == 4);
+  CHECK(ring_lanes(strategy, 0, 2, 8) == 8);
+  CHECK(ring_lanes(strategy, 0, 2, 16) == 8);
+  CHECK(ring_lanes(strategy, 0, 4, 16) == 16);
 }
 
 TEST_CASE("a strategy that does not fit its nodes is our mistake, not a silent overlap") {

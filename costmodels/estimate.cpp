@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "costmodels/collective_choice.hpp"
-#include "costmodels/message_sharing.hpp"
+#include "costmodels/plan_transfers.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
-// How often messages are timed again beside those that the pass before found on their links.
-constexpr int kSharingPasses = 4;
 
 Seconds duration(const PartTimes& part, StepKind kind) {
   switch (kind) {
@@ -49,6 +45,7 @@ struct RankState {
   bool entered = false;       // the exchange or collective of its step
   int last_collective = -1;   // that it entered: the next one runs after it
   std::vector<int> launched;  // collectives that may still slow its compute down
+  double reminder = -1;       // s, when it may have computed beside them
 };
 
 struct CollectiveState {
@@ -56,65 +53,66 @@ struct CollectiveState {
   std::size_t missing = 0;  // members that have not entered, and collectives that run before it
   double start = 0;
   double end = kUnknown;
+  std::size_t phase = 0;     // the next to be over
   std::vector<int> then;     // collectives that run after it
   std::vector<int> waiting;  // ranks
 };
 
-// A call over several ranks, by its leader; a rank has at most one under way.
+// A call that its members have begun to enter. A rank leads at most one of its own and one over replicas.
 struct CallState {
   std::vector<int> entered;  // ranks
   double start = 0;          // s, of the last to enter
+  const std::vector<FlowPhase>* phases = nullptr;
+  std::size_t phase = 0;  // the next to be over
 };
 
-// Plays the programs by resuming ranks whose messages and collectives have become known, each step once.
+// What an event is about.
+enum class Subject : std::uint64_t { message, collective, call, rank };
+std::uint64_t tag_of(Subject subject, std::size_t index) {
+  return static_cast<std::uint64_t>(index) * 4 + static_cast<std::uint64_t>(subject);
+}
+
+// Plays the programs by resuming ranks whose messages and collectives have become known, each step once. A
+// rank is played as far ahead as it is known; only transfers that may meet others, and what is computed
+// beside them, come in the order of time.
 class Recurrence {
  public:
   Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
              const TrafficFlows& flows)
-      : plan_(plan), programs_(programs), topology_(topology), flows_(flows) {
+      : plan_(plan),
+        programs_(programs),
+        flows_(flows),
+        transfers_(plan, programs, topology, flows),
+        links_(transfers_.shared_links()) {
+    std::size_t messages = 0;
     for (int replica = 0; replica < flows.replicas(); ++replica) {
-      first_message_.push_back(messages_);
-      messages_ += static_cast<std::size_t>(programs.of(replica).message_count());
+      first_message_.push_back(messages);
+      messages += static_cast<std::size_t>(programs.of(replica).message_count());
     }
-    const int boundaries = programs.programs.front().boundaries();
-    transfers_.resize(static_cast<std::size_t>(flows.replicas() * boundaries * 2));
-    uses_.resize(transfers_.size());
-    for (int boundary = 0; boundary < boundaries; ++boundary) {
-      for (const bool gradient : {false, true}) time_messages(boundary, gradient);
-    }
-    durations_.assign(static_cast<std::size_t>(flows.instances()), kUnknown);
-    const std::size_t callers = plan.calls.empty() ? 0 : static_cast<std::size_t>(flows.ranks());
-    call_times_.resize(callers * plan.calls.size(), kUnknown);
-    if (topology.cluster().contention == Contention::shared && !topology.gpus_have_own_links())
-      starts_.resize(messages_);
+    ranks_.resize(static_cast<std::size_t>(flows.ranks()));
+    posted_.assign(messages, kUnknown);
+    arrival_.assign(messages, kUnknown);
+    collectives_.resize(static_cast<std::size_t>(flows.instances()));
+    ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
+    if (!plan.calls.empty()) calls_.resize(2 * ranks_.size());
   }
 
-  // Of the passes that share links the one that takes least: starts that an earlier pass found too close
-  // together make the next one too slow, whose starts are then apart.
   Estimate run() {
-    Estimate result = pass();
-    for (int i = 0; i < kSharingPasses && time_beside_others(); ++i) {
-      const Estimate shared = pass();
-      if (i == 0 || shared.makespan < result.makespan) result = shared;
-    }
-    return result;
-  }
-
- private:
-  Estimate pass() {
-    ranks_.assign(static_cast<std::size_t>(flows_.ranks()), {});
-    posted_.assign(messages_, kUnknown);
-    arrival_.assign(messages_, kUnknown);
-    collectives_.assign(durations_.size(), {});
-    ends_.assign(static_cast<std::size_t>(plan_.iterations), 0.0);
-    calls_.assign(plan_.calls.empty() ? 0 : ranks_.size(), {});
     for (int rank = 0; rank < flows_.ranks(); ++rank) {
       ready_.push_back(rank);
-      while (!ready_.empty()) {
-        const int next = ready_.back();
-        ready_.pop_back();
-        advance(next);
+      advance_ready();
+    }
+    while (links_) {
+      const auto event = links_->next();
+      if (!event) break;
+      const auto index = static_cast<std::size_t>(event->tag / 4);
+      const auto subject = static_cast<Subject>(event->tag % 4);
+      if (subject == Subject::rank) {
+        ready_.push_back(static_cast<int>(index));
+      } else {
+        ended(subject, index, event->time);
       }
+      advance_ready();
     }
     double makespan = 0;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -124,74 +122,7 @@ class Recurrence {
     return {Seconds(makespan), steady_iteration(ends_)};
   }
 
-  // Times every message of the last pass beside those of other boundaries that were under way then. False
-  // when none took longer for it.
-  bool time_beside_others() {
-    if (starts_.empty()) return false;
-    message_times_.resize(messages_);
-    bool longer = false;
-    std::vector<int> together;
-    for (int replica = 0; replica < flows_.replicas(); ++replica) {
-      if (first_sender(replica) < replica) continue;
-      if (plan_.replicas_drift) {
-        longer |= time_messages_of({replica});
-      } else {
-        together.push_back(replica);
-      }
-    }
-    if (!together.empty()) longer |= time_messages_of(together);
-    copy_to_replicas_in_step();
-    return longer;
-  }
-
-  // Of replicas whose messages may meet; whether any does.
-  bool time_messages_of(const std::vector<int>& replicas) {
-    std::vector<SentMessage> sent;
-    std::vector<std::size_t> indices;  // of `sent`, in starts_
-    for (const int replica : replicas) {
-      const std::size_t first = first_message_[static_cast<std::size_t>(replica)];
-      for (int id = 0; id < programs_.of(replica).message_count(); ++id) {
-        indices.push_back(first + static_cast<std::size_t>(id));
-        sent.push_back({starts_[indices.back()], static_cast<int>(transfer_index(replica, id))});
-      }
-    }
-    const std::vector<double> beside = durations_beside_others(uses_, sent);
-    constexpr double kRounding = 1e-9;
-    bool longer = false;
-    for (std::size_t i = 0; i < sent.size(); ++i) {
-      const double alone = transfers_[static_cast<std::size_t>(sent[i].kind)];
-      const bool meets = beside[i] > alone * (1 + kRounding);
-      longer |= meets;
-      message_times_[indices[i]] = meets ? beside[i] : alone;
-    }
-    return longer;
-  }
-
-  void copy_to_replicas_in_step() {
-    for (int replica = 0; replica < flows_.replicas(); ++replica) {
-      const auto from = first_message_[static_cast<std::size_t>(first_sender(replica))];
-      const auto to = first_message_[static_cast<std::size_t>(replica)];
-      if (from == to) continue;
-      const auto count = static_cast<std::ptrdiff_t>(programs_.of(replica).message_count());
-      const auto begin = message_times_.begin() + static_cast<std::ptrdiff_t>(from);
-      std::copy(begin, begin + count, message_times_.begin() + static_cast<std::ptrdiff_t>(to));
-    }
-  }
-
-  // Of those that send at the same time as a replica, itself among them.
-  int first_sender(int replica) const {
-    int first = 0;
-    while (!sends_with(replica, first)) ++first;
-    return first;
-  }
-  bool sends_with(int a, int b) const { return plan_.replicas_drift ? a == b : in_step(a, b); }
-
-  std::size_t transfer_index(int replica, MessageId id) const {
-    const Message what = programs_.of(replica).message(id);
-    return static_cast<std::size_t>((replica * programs_.of(replica).boundaries() + what.boundary) * 2 +
-                                    (what.gradient ? 1 : 0));
-  }
-
+ private:
   int stage_of(int rank) const { return rank % plan_.stages(); }
   int replica_of(int rank) const { return rank / plan_.stages(); }
   const Schedule& schedule(int rank) const { return programs_.of(replica_of(rank)); }
@@ -204,6 +135,36 @@ class Recurrence {
   }
   int iteration_of(const Step& step, int rank) const {
     return step.microbatch / schedule(rank).shape.microbatches;
+  }
+
+  void advance_ready() {
+    while (!ready_.empty()) {
+      const int rank = ready_.back();
+      ready_.pop_back();
+      advance(rank);
+    }
+  }
+
+  // Sends `kind`: what is `ended` is told when that is known.
+  void send(double start, int kind, Subject subject, std::size_t index) {
+    if (links_ && links_->shares(kind)) {
+      links_->start(start, kind, tag_of(subject, index));
+    } else {
+      ended(subject, index, start + transfers_.alone(kind));
+    }
+  }
+
+  void ended(Subject subject, std::size_t index, double time) {
+    switch (subject) {
+      case Subject::message:
+        return message_ended(index, time);
+      case Subject::collective:
+        return phase_ended(static_cast<int>(index), time);
+      case Subject::call:
+        return call_phase_ended(index, time);
+      case Subject::rank:
+        break;
+    }
   }
 
   void advance(int rank) {
@@ -262,7 +223,7 @@ class Recurrence {
       if (!compute_until(rank, work)) return false;
     }
     note_end(rank, at.now);
-    for (const MessageId id : step.sends) arrive(rank, id, at.now, schedule(rank).message(id).to_rank);
+    for (const MessageId id : step.sends) send_message(rank, id, at.now);
     return true;
   }
 
@@ -308,44 +269,64 @@ class Recurrence {
 
   void enter_call(int rank, int call) {
     const int leader = flows_.calls().leader(rank, call);
-    if (!flows_.calls().is_over_replicas(call)) {
-      state(rank).piece.call_end = state(rank).now + call_time(leader, call);
-      return;
-    }
-    CallState& under_way = calls_[static_cast<std::size_t>(leader)];
+    const auto index = 2 * static_cast<std::size_t>(leader) + (flows_.calls().is_over_replicas(call) ? 1 : 0);
+    CallState& under_way = calls_[index];
     under_way.entered.push_back(rank);
     under_way.start = std::max(under_way.start, state(rank).now);
     if (under_way.entered.size() < flows_.calls().members(leader, call).size()) return;
-    for (const int member : under_way.entered) {
-      state(member).piece.call_end = under_way.start + call_time(leader, call);
-      if (member != rank) ready_.push_back(member);
-    }
-    under_way = {};
+    under_way.phases = &flows_.calls().phases(leader, call);
+    next_call_phase(index, under_way.start);
   }
 
-  double call_time(int leader, int call) {
-    double& time =
-        call_times_[static_cast<std::size_t>(leader) * plan_.calls.size() + static_cast<std::size_t>(call)];
-    if (time == kUnknown) time = time_alone(topology_, flows_.calls().phases(leader, call)).value();
-    return time;
+  void next_call_phase(std::size_t index, double start) {
+    CallState& call = calls_[index];
+    if (call.phase < call.phases->size())
+      return send(start, transfers_.of_phase((*call.phases)[call.phase]), Subject::call, index);
+    for (const int member : call.entered) {
+      state(member).piece.call_end = start;
+      ready_.push_back(member);
+    }
+    call = {};
+  }
+
+  void call_phase_ended(std::size_t index, double end) {
+    CallState& call = calls_[index];
+    const Seconds tail = (*call.phases)[call.phase].tail;
+    ++call.phase;
+    next_call_phase(index, end + tail.value());
   }
 
   // The end of `work` seconds of compute from `start`: slower while a launched collective is on its way.
   double computed_by(int rank, double start, double work) {
     RankState& at = state(rank);
     if (plan_.overlap_slowdown <= 1.0 || at.launched.empty()) return start + work;
+    bool all_known = true;
     std::vector<std::pair<double, double>> busy;
     for (const int id : at.launched) {
       CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
       if (collective.end == kUnknown) {
-        collective.waiting.push_back(rank);
-        return kUnknown;
+        all_known = false;
+        wake_after(collective, rank);
+        if (collective.missing > 0) continue;
       }
       if (collective.end > start) busy.emplace_back(collective.start, collective.end);
     }
-    if (busy.empty()) at.launched.clear();
+    if (!all_known && !links_) return kUnknown;
+    if (all_known && busy.empty()) at.launched.clear();
     std::sort(busy.begin(), busy.end());
-    double now = start;
+    const double end = slowed_by(busy, start, work);
+    if (all_known || end <= links_->now()) return end;
+    if (at.reminder != end) links_->remind(end, tag_of(Subject::rank, static_cast<std::size_t>(rank)));
+    at.reminder = end;
+    return kUnknown;
+  }
+
+  static void wake_after(CollectiveState& collective, int rank) {
+    std::vector<int>& waiting = collective.waiting;
+    if (std::find(waiting.begin(), waiting.end(), rank) == waiting.end()) waiting.push_back(rank);
+  }
+
+  double slowed_by(const std::vector<std::pair<double, double>>& busy, double now, double work) const {
     for (const auto& [begin, end] : busy) {
       const double free = std::max(0.0, begin - now);
       if (work <= free) return now + work;
@@ -387,26 +368,31 @@ class Recurrence {
     return true;
   }
 
-  // A rendezvous: the second of the two ends to post sets the message off and wakes the first.
+  // A rendezvous: the second of the two ends to post sets the message off.
   void post(int rank, MessageId id) {
     double& posted = posted_[message_index(rank, id)];
     const double now = state(rank).now;
     if (posted == kUnknown) {
       posted = now;
-      return;
+    } else {
+      send_message(rank, id, std::max(posted, now));
     }
-    const Message message = schedule(rank).message(id);
-    arrive(rank, id, std::max(posted, now),
-           message.from_rank == stage_of(rank) ? message.to_rank : message.from_rank);
   }
 
-  void arrive(int rank, MessageId id, double start, int waiting_stage) {
-    const int replica = replica_of(rank);
-    const std::size_t index = message_index(rank, id);
-    if (!starts_.empty()) starts_[index] = start;
-    arrival_[index] =
-        start + (message_times_.empty() ? transfers_[transfer_index(replica, id)] : message_times_[index]);
-    ready_.push_back(replica * plan_.stages() + waiting_stage);
+  void send_message(int rank, MessageId id, double start) {
+    const Message what = schedule(rank).message(id);
+    send(start, transfers_.of_message(replica_of(rank), what.boundary, what.gradient), Subject::message,
+         message_index(rank, id));
+  }
+
+  // Goes on with both ends: either may wait for it.
+  void message_ended(std::size_t index, double end) {
+    arrival_[index] = end;
+    const auto after = std::upper_bound(first_message_.begin(), first_message_.end(), index);
+    const int replica = static_cast<int>(after - first_message_.begin()) - 1;
+    const auto id = static_cast<MessageId>(index - first_message_[static_cast<std::size_t>(replica)]);
+    const Message what = programs_.of(replica).message(id);
+    for (const int stage : {what.from_rank, what.to_rank}) ready_.push_back(replica * plan_.stages() + stage);
   }
 
   void enter(int rank, int id) {
@@ -415,8 +401,6 @@ class Recurrence {
     if (!collective.entered) {
       collective.entered = true;
       collective.missing = flows_.members(id).size();
-      double& duration = durations_[static_cast<std::size_t>(id)];
-      if (duration == kUnknown) duration = time_of(id);
     }
     if (at.last_collective >= 0) {
       CollectiveState& before = collectives_[static_cast<std::size_t>(at.last_collective)];
@@ -430,82 +414,37 @@ class Recurrence {
     at.last_collective = id;
     at.launched.push_back(id);
     collective.start = std::max(collective.start, at.now);
-    if (--collective.missing == 0) finish(id);
+    if (--collective.missing == 0) next_phase(id, collective.start);
   }
 
-  // Replicas that do the same at the same time send at the same time: those of one kind with as many
-  // microbatches.
-  bool in_step(int a, int b) const {
-    if (plan_.jitter > 0 || !plan_.slowness.empty()) return a == b;
-    return programs_.of_replica[static_cast<std::size_t>(a)] ==
-               programs_.of_replica[static_cast<std::size_t>(b)] &&
-           plan_.other_prices(a) == plan_.other_prices(b);
-  }
-
-  std::vector<int> in_step_with(int replica) const {
-    std::vector<int> all;
-    for (int other = 0; other < flows_.replicas(); ++other) {
-      if (in_step(replica, other)) all.push_back(other);
-    }
-    return all;
-  }
-
-  void time_messages(int boundary, bool gradient) {
-    const int boundaries = programs_.programs.front().boundaries();
-    for (int first = 0; first < flows_.replicas(); ++first) {
-      if (first_sender(first) < first) continue;
-      std::vector<int> replicas;
-      for (int other = first; other < flows_.replicas(); ++other) {
-        if (sends_with(first, other)) replicas.push_back(other);
-      }
-      std::vector<const std::vector<Flow>*> sets;
-      for (const int replica : replicas) sets.push_back(&flows_.message(replica, boundary, gradient));
-      const std::vector<Seconds> times = each_together(topology_, sets);
-      const int kind = (first * boundaries + boundary) * 2 + (gradient ? 1 : 0);
-      uses_[static_cast<std::size_t>(kind)] = uses_of(topology_, sets);
-      for (std::size_t i = 0; i < replicas.size(); ++i) {
-        transfers_[static_cast<std::size_t>((replicas[i] * boundaries + boundary) * 2 + (gradient ? 1 : 0))] =
-            times[i].value();
-      }
-    }
-  }
-
-  // Of a collective of one replica: beside those of the replicas in step with it.
-  double time_of(int id) const {
-    const int slot = id / flows_.replicas(), replica = id % flows_.replicas();
-    const PlayedCollective& own = flows_.collective(id);
-    if (flows_.replicas() == 1 || flows_.instance(slot, 1) == flows_.instance(slot, 0))
-      return time_alone(topology_, own.phases).value();
-    double time = 0;
-    const std::vector<int> replicas = in_step_with(replica);
-    for (std::size_t phase = 0; phase < own.phases.size(); ++phase) {
-      std::vector<const std::vector<Flow>*> sets{&own.phases[phase].flows};
-      for (const int other : replicas) {
-        const auto& phases = flows_.collective(flows_.instance(slot, other)).phases;
-        if (other != replica && phase < phases.size()) sets.push_back(&phases[phase].flows);
-      }
-      time += (each_together(topology_, sets).front() + own.phases[phase].tail).value();
-    }
-    return time;
-  }
-
-  void finish(int id) {
+  void next_phase(int id, double start) {
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    collective.end = collective.start + durations_[static_cast<std::size_t>(id)];
+    const std::vector<FlowPhase>& phases = flows_.collective(id).phases;
+    if (collective.phase < phases.size())
+      return send(start, transfers_.of_phase(phases[collective.phase]), Subject::collective,
+                  static_cast<std::size_t>(id));
+    collective.end = start;
     for (const int rank : collective.waiting) ready_.push_back(rank);
     const std::vector<int> then = std::move(collective.then);
     for (const int next : then) {
       CollectiveState& after = collectives_[static_cast<std::size_t>(next)];
-      after.start = std::max(after.start, collective.end);
-      if (--after.missing == 0) finish(next);
+      after.start = std::max(after.start, start);
+      if (--after.missing == 0) next_phase(next, after.start);
     }
+  }
+
+  void phase_ended(int id, double end) {
+    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
+    const Seconds tail = flows_.collective(id).phases[collective.phase].tail;
+    ++collective.phase;
+    next_phase(id, end + tail.value());
   }
 
   bool wait_for(int rank, const Step& step) {
     const int id = flows_.instance(step.slot, replica_of(rank));
     CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
     if (collective.end == kUnknown) {
-      collective.waiting.push_back(rank);
+      wake_after(collective, rank);
       return false;
     }
     RankState& at = state(rank);
@@ -518,22 +457,15 @@ class Recurrence {
 
   const PricedPlan& plan_;
   const PlanPrograms& programs_;
-  const Topology& topology_;
   const TrafficFlows& flows_;
-  std::vector<RankState> ranks_;
+  PlanTransfers transfers_;
+  std::optional<SharedLinks> links_;
+  std::vector<RankState> ranks_;            // [replica * P + stage]
   std::vector<std::size_t> first_message_;  // [replica]
-  std::vector<double>
-      transfers_;  // [(replica * boundaries + boundary) * 2 + gradient], s: rails differ by way
-  std::vector<std::vector<LinkUse>> uses_;  // likewise, of the first of replicas in step with all of them
-  std::size_t messages_ = 0;
-  std::vector<double> posted_, arrival_;  // [message], s
-  std::vector<double> starts_;            // [message], s; empty where every GPU has its own links
-  std::vector<double> message_times_;     // [message], s; empty before any met another
+  std::vector<double> posted_, arrival_;    // [message], s
   std::vector<CollectiveState> collectives_;
-  std::vector<double> durations_;   // [collective], s
-  std::vector<CallState> calls_;    // [leader]
-  std::vector<double> call_times_;  // [leader][call], s
-  std::vector<double> ends_;        // [iteration], s
+  std::vector<CallState> calls_;  // [leader * 2 + over replicas]
+  std::vector<double> ends_;      // [iteration], s
   std::vector<int> ready_;
 };
 

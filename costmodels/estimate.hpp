@@ -1,6 +1,5 @@
-// The time of iterations by the exact recurrence of the schedule. Messages share links with those of replicas
-// in step, and with those of other boundaries as an earlier pass of the recurrence found them there; every
-// other flow is taken for alone on its links.
+// The time of iterations by the exact recurrence of the schedule, with transfers that share links
+// (shared_links.hpp).
 #pragma once
 
 #include <vector>
@@ -17,8 +16,8 @@ struct Estimate {
                       // there is one
 };
 
-// Equal to the replay to rounding when nothing contends. Throws Defect when the programs cannot finish (a
-// cycle).
+// Equal to the replay to rounding when nothing contends, and close to it otherwise: what slows a transfer on
+// one link frees nothing on its others here. Throws Defect when the programs cannot finish (a cycle).
 Estimate estimate(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&);
 // With folding, and programs made for the plan.
 Seconds estimate_iteration(const PricedPlan&, const PlanPrograms&, const Topology&);

@@ -19,8 +19,6 @@ Flow make_flow(const Topology& topology, int from, int to, Bytes payload,
 
 namespace {
 
-using FlowSets = std::vector<const std::vector<Flow>*>;
-
 struct LoadOfLink {
   int link = 0;
   LinkLoad load;
@@ -28,20 +26,16 @@ struct LoadOfLink {
 
 // Of every link that flows share, the first links first: what comes to it after some latency is carried after
 // it, the longest latency first.
-std::vector<LoadOfLink> shared_loads(const Topology& topology, const FlowSets& sets) {
-  std::size_t count = 0;
-  for (const std::vector<Flow>* set : sets) count += set->size();
-  if (count < 2 || topology.cluster().contention != Contention::shared) return {};
+std::vector<LoadOfLink> shared_loads(const Topology& topology, const std::vector<Flow>& flows) {
+  if (flows.size() < 2 || topology.cluster().contention != Contention::shared) return {};
   std::vector<LoadOfLink> loads;  // of each flow
-  loads.reserve(3 * count);
-  for (const std::vector<Flow>* set : sets) {
-    for (const Flow& flow : *set) {
-      for (int i = 0; i < flow.route.count; ++i) {
-        const int link = flow.route.links[static_cast<std::size_t>(i)];
-        loads.push_back({link,
-                         {flow.path.latency,
-                          flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth}});
-      }
+  loads.reserve(3 * flows.size());
+  for (const Flow& flow : flows) {
+    for (int i = 0; i < flow.route.count; ++i) {
+      const int link = flow.route.links[static_cast<std::size_t>(i)];
+      loads.push_back(
+          {link,
+           {flow.path.latency, flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth}});
     }
   }
   // Flows of one link and latency stay in their order: sums are then the same whatever else is there.
@@ -77,37 +71,15 @@ std::vector<LinkLoad> loads_of(const Topology& topology, const std::vector<Flow>
   for (const Flow& flow : flows) {
     if (flow.route.count > 0) loads.push_back(load_alone(flow));
   }
-  for (const LoadOfLink& shared : shared_loads(topology, {&flows})) loads.push_back(shared.load);
+  for (const LoadOfLink& shared : shared_loads(topology, flows)) loads.push_back(shared.load);
   return loads;
 }
 
 Seconds together(const Topology& topology, const std::vector<Flow>& flows) {
-  return each_together(topology, {&flows}).front();
-}
-
-std::vector<Seconds> each_together(const Topology& topology, const FlowSets& sets) {
-  std::vector<std::pair<int, Seconds>> ends;  // of the links, the first first
-  for (const auto& [link, load] : shared_loads(topology, sets)) {
-    if (ends.empty() || ends.back().first != link) ends.emplace_back(link, Seconds(0));
-    ends.back().second = std::max(ends.back().second, load.latency + load.busy);
-  }
-  const auto end_of = [&](int link) {
-    const auto before = [](const auto& end, int number) { return end.first < number; };
-    return std::lower_bound(ends.begin(), ends.end(), link, before)->second;
-  };
-  std::vector<Seconds> times;
-  for (const std::vector<Flow>* set : sets) {
-    Seconds longest;
-    for (const Flow& flow : *set) {
-      if (flow.route.count == 0) continue;
-      const LinkLoad alone = load_alone(flow);
-      longest = std::max(longest, alone.latency + alone.busy);
-      for (int i = 0; !ends.empty() && i < flow.route.count; ++i)
-        longest = std::max(longest, end_of(flow.route.links[static_cast<std::size_t>(i)]));
-    }
-    times.push_back(longest);
-  }
-  return times;
+  Seconds longest;
+  for (const LinkLoad& load : loads_of(topology, flows))
+    longest = std::max(longest, load.latency + load.busy);
+  return longest;
 }
 
 }  // namespace orrery

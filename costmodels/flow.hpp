@@ -45,7 +45,5 @@ std::vector<LinkLoad> loads_of(const Topology&, const std::vector<Flow>& flows);
 // link is faster than the sum of what crosses it from any latency on, which is exact for flows that share
 // evenly.
 Seconds together(const Topology&, const std::vector<Flow>& flows);
-// The same of several sets that start at once: to the end of the last flow of each set.
-std::vector<Seconds> each_together(const Topology&, const std::vector<const std::vector<Flow>*>& sets);
 
 }  // namespace orrery

@@ -123,7 +123,7 @@ struct PricedPlan {
   // A factor on the durations of each [replica * P + stage] (empty: all 1) from iteration `slow_from` on.
   std::vector<double> slowness;
   int slow_from = 0;
-  // Replicas are not in step: messages of one never meet those of another. Of estimates; a replay plays
+  // Replicas are not in step: what one sends never meets what another does. Of estimates; a replay plays
   // noise.
   bool replicas_drift = false;
   // Log-normal noise of every duration: deviation of its logarithm, and what draws it.

@@ -167,6 +167,23 @@ TEST_CASE("the estimate equals the replay where nothing contends, on random plan
   }
 }
 
+TEST_CASE("where transfers contend the estimate stays close to the replay, on random plans") {
+  double sum = 0;
+  int plans = 0;
+  for (std::uint32_t seed = 500; seed < 600; ++seed) {
+    RandomPlan drawn = with_overlaps(random_plan(seed, Contention::shared), seed);
+    if (seed % 3 > 0) drawn = with_group_calls(std::move(drawn), seed);
+    drawn = with_unequal_replicas(std::move(drawn), seed);
+    INFO(drawn.text);
+    const double estimate = test::estimated(drawn.plan, drawn.topology).makespan;
+    const double error = std::abs(estimate / test::replayed(drawn.plan, drawn.topology).makespan - 1);
+    CHECK(error < 0.1);
+    sum += error;
+    ++plans;
+  }
+  CHECK(sum / plans < 0.005);
+}
+
 TEST_CASE("sharing links never makes a random plan faster than ideal links do") {
   for (std::uint32_t seed = 200; seed <= 240; ++seed) {
     const RandomPlan shared = random_plan(seed, Contention::shared);

@@ -1,0 +1,45 @@
+// Everything that a plan sends, by kind of transfer.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "costmodels/priced_plan.hpp"
+#include "costmodels/shared_links.hpp"
+#include "costmodels/traffic.hpp"
+
+namespace orrery {
+
+class PlanTransfers {
+ public:
+  PlanTransfers(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&);
+
+  [[nodiscard]] int of_message(int replica, int boundary, bool gradient) const {
+    return (replica * boundaries_ + boundary) * 2 + (gradient ? 1 : 0);
+  }
+  [[nodiscard]] int of_phase(const FlowPhase& phase) const { return kinds_.at(&phase.flows); }
+
+  double alone(int kind);  // s
+
+  // Absent where no transfer can meet another: every GPU has links of its own, or links do not fill.
+  [[nodiscard]] std::optional<SharedLinks> shared_links();
+
+ private:
+  struct Kind {
+    const std::vector<Flow>* flows = nullptr;
+    int replica = -1;           // that sends alone; -1: several
+    bool meets_itself = false;  // see TransferKind
+    double alone = -1;          // s; below 0: not yet known
+  };
+  void add_phases(const std::vector<FlowPhase>&, int replica);
+  int add(const std::vector<Flow>&, int replica, bool meets_itself);
+
+  const PricedPlan& plan_;
+  const Topology& topology_;
+  int boundaries_ = 0;
+  std::vector<Kind> all_;
+  std::unordered_map<const std::vector<Flow>*, int> kinds_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,139 @@
+#include "costmodels/shared_links.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace orrery {
+namespace {
+
+// A link as the kinds see it that use it: links of which all of them see the same do the same.
+struct Sight {
+  int kind = 0;
+  double busy = 0, flows = 0, latency = 0;
+  auto operator<=>(const Sight&) const = default;
+};
+
+}  // namespace
+
+std::vector<LinkUse> uses_of(const Topology& topology, const std::vector<Flow>& flows) {
+  std::map<int, LinkUse> uses;
+  for (const Flow& flow : flows) {
+    for (int i = 0; i < flow.route.count; ++i) {
+      const int link = flow.route.links[static_cast<std::size_t>(i)];
+      LinkUse& use = uses.try_emplace(link, LinkUse{link, 0, 0, flow.path.latency.value()}).first->second;
+      use.busy += (flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth).value();
+      use.flows += 1;
+      use.latency = std::min(use.latency, flow.path.latency.value());
+    }
+  }
+  std::vector<LinkUse> all;
+  for (const auto& [link, use] : uses) all.push_back(use);
+  return all;
+}
+
+SharedLinks::SharedLinks(const std::vector<TransferKind>& kinds) : kinds_(kinds) {
+  std::map<int, std::vector<Sight>> sights;  // by link
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    for (const LinkUse& use : kinds[kind].uses)
+      sights[use.link].push_back({static_cast<int>(kind), use.busy, use.flows, use.latency});
+    kinds_[kind].uses.clear();
+  }
+  std::map<std::vector<Sight>, int> distinct;
+  for (const auto& [link, seen] : sights) {
+    const bool meets = seen.size() > 1 || kinds[static_cast<std::size_t>(seen.front().kind)].meets_itself;
+    if (!meets || !distinct.try_emplace(seen, static_cast<int>(distinct.size())).second) continue;
+    for (const Sight& sight : seen) {
+      kinds_[static_cast<std::size_t>(sight.kind)].uses.push_back(
+          {static_cast<int>(distinct.size()) - 1, sight.busy, sight.flows, sight.latency});
+    }
+  }
+  links_.resize(distinct.size());
+  for (TransferKind& kind : kinds_) {
+    std::stable_sort(kind.uses.begin(), kind.uses.end(),
+                     [](const LinkUse& a, const LinkUse& b) { return a.latency < b.latency; });
+  }
+}
+
+void SharedLinks::start(double time, int kind, std::uint64_t tag) {
+  std::size_t index = transfers_.size();
+  if (free_.empty()) {
+    transfers_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  const auto& uses = kinds_[static_cast<std::size_t>(kind)].uses;
+  transfers_[index] = {kind, tag, time, 0, uses.size()};
+  add({time + uses.front().latency, What::arrival, index, 0});
+}
+
+std::optional<SharedLinks::End> SharedLinks::next() {
+  while (!events_.empty()) {
+    const Event event = events_.top().event;
+    events_.pop();
+    const auto subject = static_cast<std::size_t>(event.subject);
+    if (event.what == What::link && links_[subject].version != event.version) continue;
+    now_ = std::max(now_, event.time);
+    switch (event.what) {
+      case What::reminder:
+        return End{now_, event.subject};
+      case What::arrival:
+        arrive(subject);
+        break;
+      case What::link:
+        if (const auto end = leave(subject)) return end;
+        break;
+    }
+  }
+  return std::nullopt;
+}
+
+// Reaches the links of its next latency.
+void SharedLinks::arrive(std::size_t index) {
+  const int kind = transfers_[index].kind;
+  const auto& uses = kinds_[static_cast<std::size_t>(kind)].uses;
+  std::size_t& arrived = transfers_[index].arrived;
+  const double latency = uses[arrived].latency;
+  for (; arrived < uses.size() && uses[arrived].latency == latency; ++arrived)
+    join(static_cast<std::size_t>(uses[arrived].link), index, uses[arrived]);
+  if (arrived < uses.size()) add({transfers_[index].start + uses[arrived].latency, What::arrival, index, 0});
+}
+
+void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkUse& use) {
+  Link& link = links_[number];
+  if (link.under_way.empty()) {
+    link.flows = link.progress = 0;  // no rounding is kept
+  } else {
+    link.progress += (now_ - link.since) / link.flows;
+  }
+  link.since = now_;
+  link.flows += use.flows;
+  link.under_way.push({link.progress + use.busy / use.flows, transfer, use.flows});
+  expect_end(number);
+}
+
+void SharedLinks::expect_end(std::size_t number) {
+  Link& link = links_[number];
+  ++link.version;
+  if (link.under_way.empty()) return;
+  const double ahead = std::max(0.0, link.under_way.top().progress - link.progress);
+  add({link.since + ahead * link.flows, What::link, number, link.version});
+}
+
+// The first on the link has had its share; the end of that transfer, if this was the last of its links.
+std::optional<SharedLinks::End> SharedLinks::leave(std::size_t number) {
+  Link& link = links_[number];
+  const Link::Done done = link.under_way.top();
+  link.under_way.pop();
+  link.progress = done.progress;
+  link.since = now_;
+  link.flows -= done.flows;
+  expect_end(number);
+  const Transfer transfer = transfers_[done.transfer];
+  if (--transfers_[done.transfer].left > 0) return std::nullopt;
+  free_.push_back(done.transfer);
+  const double alone = kinds_[static_cast<std::size_t>(transfer.kind)].alone;
+  return End{std::max(now_, transfer.start + alone), transfer.tag};
+}
+
+}  // namespace orrery

@@ -1,0 +1,109 @@
+// Transfers over links that carry others at the same time, played in the order of time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "costmodels/flow.hpp"
+#include "platforms/topology.hpp"
+
+namespace orrery {
+
+// What the flows of one transfer, which start together, ask of a link.
+struct LinkUse {
+  int link = 0;
+  double busy = 0;     // s, of all of them at the link's bandwidth
+  double flows = 0;    // that share it
+  double latency = 0;  // s, before the first arrives
+  bool operator==(const LinkUse&) const = default;
+};
+std::vector<LinkUse> uses_of(const Topology&, const std::vector<Flow>&);  // by link
+
+// Transfers that do the same to the same links.
+struct TransferKind {
+  std::vector<LinkUse> uses;  // by link
+  double alone = 0;           // s, at least
+  bool meets_itself = false;  // two of them may be on their way at once
+};
+
+// Every link shares its bandwidth evenly among the flows on it (SEMANTICS 4) as if its other links were free
+// for each of them: a transfer takes as long as its slowest link says.
+class SharedLinks {
+ public:
+  explicit SharedLinks(const std::vector<TransferKind>& kinds);
+
+  // Whether it can meet another; if not, it takes what it takes alone.
+  [[nodiscard]] bool shares(int kind) const { return !kinds_[static_cast<std::size_t>(kind)].uses.empty(); }
+  [[nodiscard]] double now() const { return now_; }  // s
+
+  // At `time`, now or later. `tag`: of the caller, told at the end.
+  void start(double time, int kind, std::uint64_t tag);
+  // An end of nothing at that time.
+  void remind(double time, std::uint64_t tag) { add({time, What::reminder, tag, 0}); }
+
+  struct End {
+    double time = 0;  // s, now or later
+    std::uint64_t tag = 0;
+  };
+  // Goes on to the next that is known; absent: nothing is on its way.
+  std::optional<End> next();
+
+ private:
+  enum class What { reminder, arrival, link };
+  struct Event {
+    double time = 0;
+    What what = What::reminder;
+    std::uint64_t subject = 0;  // tag, transfer or link
+    std::uint64_t version = 0;  // of a link: an event of another is stale
+  };
+  struct Entry {
+    Event event;
+    std::uint64_t number = 0;  // events of one time come out in the order they went in
+    bool operator<(const Entry& other) const {
+      return std::tie(event.time, number) > std::tie(other.event.time, other.number);
+    }
+  };
+  struct Transfer {
+    int kind = 0;
+    std::uint64_t tag = 0;
+    double start = 0;
+    std::size_t arrived = 0;  // uses
+    std::size_t left = 0;     // uses that are not over
+  };
+  // Flows that share a link evenly progress alike: each transfer is over once every flow on the link has had
+  // as much of it (seconds at full bandwidth) as one of its own needs, counted from its arrival.
+  struct Link {
+    double since = 0;     // s
+    double progress = 0;  // until then
+    double flows = 0;
+    std::uint64_t version = 0;
+    struct Done {
+      double progress = 0;
+      std::size_t transfer = 0;
+      double flows = 0;
+      bool operator<(const Done& other) const {
+        return std::tie(progress, transfer) > std::tie(other.progress, other.transfer);
+      }
+    };
+    std::priority_queue<Done> under_way;
+  };
+
+  void add(const Event& event) { events_.push({event, added_++}); }
+  void arrive(std::size_t transfer);
+  void join(std::size_t link, std::size_t transfer, const LinkUse&);
+  void expect_end(std::size_t link);
+  std::optional<End> leave(std::size_t link);
+
+  std::vector<TransferKind> kinds_;  // uses by latency, of links_
+  std::vector<Link> links_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::size_t> free_;  // of transfers_
+  std::priority_queue<Entry> events_;
+  std::uint64_t added_ = 0;
+  double now_ = 0;
+};
+
+}  // namespace orrery

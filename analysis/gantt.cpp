@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "platforms/errors.hpp"
@@ -132,22 +134,31 @@ struct Rhythm {
   double forward = 0, first_backward_end = 0;  // s
 };
 
+// A task of overlapped buckets or of collectives between layers is recorded in pieces.
+struct Task {
+  double begin = std::numeric_limits<double>::infinity(), end = 0;  // s
+};
+
 Rhythm rhythm_of(const Timeline& timeline) {
-  std::vector<double> forwards;
-  Rhythm rhythm;
+  std::map<std::pair<int, int>, Task> forwards, backwards;  // by chunk and microbatch
   for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     const RankInfo& rank = timeline.ranks[static_cast<std::size_t>(timeline.spans.rank[i])];
     if (rank.replica != 0 || rank.stage != 0 || timeline.spans.stream[i] != Stream::compute) continue;
     const SpanRow span = row(timeline.spans, i);
-    if (span.kind == SpanKind::forward) forwards.push_back(span.end - span.start);
-    const bool first = rhythm.first_backward_end == 0 || span.end < rhythm.first_backward_end;
-    if (span.kind == SpanKind::backward && first) rhythm.first_backward_end = span.end;
+    if (span.kind != SpanKind::forward && span.kind != SpanKind::backward) continue;
+    Task& task = (span.kind == SpanKind::forward ? forwards : backwards)[{span.chunk, span.microbatch}];
+    task.begin = std::min(task.begin, span.start);
+    task.end = std::max(task.end, span.end);
   }
-  if (forwards.empty()) return rhythm;
-  const auto middle = forwards.begin() + static_cast<std::ptrdiff_t>(forwards.size() / 2);
-  std::nth_element(forwards.begin(), middle, forwards.end());
-  rhythm.forward = *middle;
-  return rhythm;
+  if (forwards.empty() || backwards.empty()) return {};
+  std::vector<double> durations;
+  for (const auto& [what, task] : forwards) durations.push_back(task.end - task.begin);
+  const auto middle = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2);
+  std::nth_element(durations.begin(), middle, durations.end());
+  const auto first = std::min_element(backwards.begin(), backwards.end(), [](const auto& a, const auto& b) {
+    return a.second.end < b.second.end;
+  });
+  return {*middle, first->second.end};
 }
 
 // The whole run where a forward is then at least a column wide; else its start, its middle and its end.

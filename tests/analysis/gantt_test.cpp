@@ -120,6 +120,29 @@ TEST_CASE("a long run is drawn as its start, middle and end, where each forward 
   CHECK(picture.substr(picture.size() - 7) == "5 min|\n");
 }
 
+TEST_CASE("a forward in pieces, with collectives between, is as wide as one of its own") {
+  Timeline whole, cut;
+  whole.ranks.resize(1);
+  cut.ranks.resize(1);
+  double time = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (const auto& [kind, seconds] :
+         {std::pair(SpanKind::forward, 1.0), std::pair(SpanKind::backward, 2.0)}) {
+      add_span(whole, compute_span(kind, 0, i, time, time + seconds));
+      for (int piece = 0; piece < 4; ++piece) {
+        const double begin = time + seconds * piece / 4,
+                     computed = begin + seconds * (piece < 3 ? 0.2 : 0.25);
+        add_span(cut, compute_span(kind, 0, i, begin, computed));
+        if (piece < 3)
+          add_span(cut, compute_span(SpanKind::exposed_tp, 0, -1, computed, begin + seconds / 4));
+      }
+      time += seconds;
+    }
+  }
+  whole.makespan = cut.makespan = time;
+  CHECK(text_gantt_windows(cut, 9 + 66) == text_gantt_windows(whole, 9 + 66));
+}
+
 TEST_CASE("a run with few forwards is drawn whole, with its times underneath") {
   // 36 columns of 0.25 s: a forward takes four.
   CHECK(text_gantt_windows(two_stages(), 9 + 36) ==

@@ -92,6 +92,11 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
   memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
   memory.communication = communication_bytes(model, strategy, stage, stack);
   memory.cached = (memory.activations + memory.logits + memory.communication) * stack.cached_share;
+  // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
+  const Bytes copy(stack.gradient_copy * count);
+  const Bytes beyond = std::max(Bytes(0), copy - memory.activations - memory.logits);
+  memory.gradients += beyond;
+  memory.cached += copy - beyond;
   memory.context = stack.memory_reserve;
   return memory;
 }

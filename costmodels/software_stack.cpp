@@ -115,6 +115,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "backward_gemm",
                   "gradient",
                   "reduced_gradient",
+                  "gradient_copy",
                   "accumulation",
                   "separate_accumulation",
                   "optimizer",
@@ -203,6 +204,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
+  read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);

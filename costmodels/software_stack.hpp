@@ -121,7 +121,9 @@ struct SoftwareStack {
   double backward_gemm = 1.0;     // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  std::optional<double> accumulation;                // moved by each microbatch for each parameter
+  double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
+                             // activations are gone
+  std::optional<double> accumulation;  // moved by each microbatch for each parameter
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
                                        // to their sum, not the weight-gradient GEMM
   std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators

@@ -275,6 +275,23 @@ TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
   CHECK(memory.optimizer.value() == Approx(8 * all / 16));
 }
 
+TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {
+  const ModelSpec model = gpt_layers(8);
+  const ParallelStrategy strategy = spread(model, {.data = 16});
+  SoftwareStack stack;
+  const StageMemory without = stage_memory(model, strategy, 0, {4}, stack);
+  stack.gradient_copy = 2;
+  const StageMemory with = stage_memory(model, strategy, 0, {4}, stack);
+  const double copy = 2 * stage_parameters(model, strategy, 0);
+  REQUIRE(copy < (without.activations + without.logits).value());
+  CHECK(with.allocated() == without.allocated());
+  CHECK((with.reserved() - without.reserved()).value() == Approx(copy));
+  // With next to no activations it is what tensors take the most.
+  const StageMemory few = stage_memory(model, strategy, 0, {0}, stack);
+  const double rest = (few.weights + few.optimizer + few.communication).value();
+  CHECK(few.allocated().value() == Approx(rest + gradient_bytes(strategy.type) * copy / 2 + copy));
+}
+
 TEST_CASE("activations are those of each chunk times its microbatches alive") {
   const ModelSpec model = gpt_layers(7);
   const ParallelStrategy strategy =

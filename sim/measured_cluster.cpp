@@ -137,19 +137,28 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   return cluster;
 }
 
-// A ring passes a node's one card by the GPU beside it, and without GPUDirect crosses the uplink of their
-// PCIe switch twice: 6 GB/s on two clusters of four nodes with 100 Gb/s InfiniBand, one of them of 8 V100
-// (NVIDIA/nccl issue 465, nccl-tests issue 29). Messages between stages come from the GPUs behind every
-// switch of the node and are not slowed. Set, and looked up, after dlperf-v100 had been seen (pipelines 19 %
-// too long).
-double shared_card_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
-                               std::vector<std::string>& assumptions) {
-  constexpr BytesPerSecond kThroughOneSwitch{6e9};
+// What collectives over nodes get through of the cards' rate, where less than the cost models expect is
+// known. InfiniBand: a ring passes a node's one card by the GPU beside it, and without GPUDirect crosses the
+// uplink of their PCIe switch twice: 6 GB/s on two clusters of four nodes with 100 Gb/s InfiniBand, one of
+// them of 8 V100 (NVIDIA/nccl issue 465, nccl-tests issue 29). Set, and looked up, after dlperf-v100 had been
+// seen (pipelines 19 % too long). Omni-Path, without GPUDirect too: bus bandwidth of an all-reduce of 4 GB
+// over four nodes of 8 A100 and four cards of 100 Gb/s, 40.6 Gb/s in every trial but the first
+// (bigscience-workshop/bigscience 358e3c8, experiments/bandwidth/all_reduce_bench-a100-n4.txt); looked up
+// after bloom-a100 had been seen. Messages between stages come from the GPUs behind every switch of the node
+// and are not slowed.
+double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
+                        std::vector<std::string>& assumptions) {
+  constexpr BytesPerSecond kThroughOneSwitch{6e9}, kOmniPathNode{40.6e9 / 8};
   const NodeGroup& group = cluster.groups.front();
-  if (!shares_card(group) || !says(run.text("interconnect"), kRemoteMemory)) return 1.0;
-  const double share = kThroughOneSwitch / (group.nic.bandwidth * kUsualShare);
+  const std::string text = run.text("interconnect");
+  const bool omni_path = says(text, "Omni-Path");
+  if (!omni_path && !(shares_card(group) && says(text, kRemoteMemory))) return 1.0;
+  const BytesPerSecond cards = group.nic.bandwidth * kUsualShare * group.nics_per_node;
+  const double share = (omni_path ? kOmniPathNode : kThroughOneSwitch) / cards;
   if (share >= 1) return 1.0;
-  assumptions.emplace_back("no GPUDirect: collectives over one network card a node get 6 GB/s through");
+  assumptions.emplace_back(omni_path ? "no GPUDirect: collectives over Omni-Path get 5 GB/s of a node through"
+                                     : "no GPUDirect: collectives over one network card a node get 6 GB/s "
+                                       "through");
   return share;
 }
 

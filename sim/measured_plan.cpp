@@ -228,7 +228,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   auto cluster = cluster_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
   plan.cluster = std::get<ClusterSpec>(std::move(cluster));
-  plan.stack.network.collectives *= shared_card_collectives(run, plan.cluster, plan.assumptions);
+  plan.stack.network.collectives *= node_collectives(run, plan.cluster, plan.assumptions);
   const auto ways = degrees_of(run, plan.stack, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);

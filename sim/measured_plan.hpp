@@ -38,8 +38,8 @@ std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
 // The parts of map_run. Each throws nothing and says what it assumed.
 std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
 std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
-// What collectives between nodes reach where all GPUs of a node share one network card, of what they reach
-// with a card each; 1 where they do not share.
-double shared_card_collectives(const MeasuredRun&, const ClusterSpec&, std::vector<std::string>& assumptions);
+// Share of what the cost models expect that collectives between nodes reach: 1, but where one card a node or
+// Omni-Path is known to give less.
+double node_collectives(const MeasuredRun&, const ClusterSpec&, std::vector<std::string>& assumptions);
 
 }  // namespace orrery

@@ -68,7 +68,7 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.count.maximum == 2);
 }
 
-TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of Ethernet all") {
+TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the card, one of Ethernet all") {
   const auto plan_over = [](const std::string& network) {
     std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
     const std::string said = "8x200 Gbps per node";
@@ -81,6 +81,11 @@ TEST_CASE("one InfiniBand card a node slows collectives and not the card, one of
   // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
   CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
   CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  // 40.6 Gb/s of a node, where the cost models expect 0.85 of its four cards.
+  const MeasuredPlan omni_path = plan_over("4x100 Gbps Omni-Path per node");
+  CHECK(omni_path.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  CHECK(omni_path.cluster.groups.front().nics_per_node == 4);
+  CHECK(omni_path.stack.network.collectives == Approx(40.6 / (0.85 * 400)));
   // No node has as many cards: the usual network of the GPU stands.
   for (const char* odd : {"0x200 Gbps", "99999999999999x200 Gbps", "8x99999999999999 Gbps"})
     CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));

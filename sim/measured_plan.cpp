@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
+#include "strategies/schedule.hpp"
 
 namespace orrery {
 namespace {
@@ -95,18 +97,55 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
   return result;
 }
 
+// By the start of its name, in lower case without spaces and hyphens.
+struct NamedSchedule {
+  std::string_view start;
+  ScheduleKind kind;
+};
+constexpr std::array kSchedules{
+    NamedSchedule{"1f1bi", ScheduleKind::interleaved},
+    NamedSchedule{"interleaved", ScheduleKind::interleaved},
+    NamedSchedule{"1f1b", ScheduleKind::one_f_one_b},
+    NamedSchedule{"gpipe", ScheduleKind::gpipe},
+    NamedSchedule{"zbh1", ScheduleKind::zb_h1},
+    NamedSchedule{"zbh2", ScheduleKind::zb_h2},
+    NamedSchedule{"zbv", ScheduleKind::zb_v},
+    NamedSchedule{"zb1p", ScheduleKind::zb_h1},
+    NamedSchedule{"zb2p", ScheduleKind::zb_h2},
+};
+
+// Absent where the row does not say.
+std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const MeasuredRun& run,
+                                                                  std::vector<std::string>& assumptions) {
+  const std::string text = run.text("schedule");
+  std::string name;
+  for (const char c : lower_case(text)) {
+    if (c != ' ' && c != '-') name += c;
+  }
+  if (name.empty()) return std::nullopt;
+  const auto found = std::find_if(kSchedules.begin(), kSchedules.end(),
+                                  [&](const NamedSchedule& one) { return name.starts_with(one.start); });
+  if (found == kSchedules.end()) return Unmapped{"schedule " + text};
+  // arXiv 2401.10241, sections 2 and 3.
+  if (found->start == "zb1p" || found->start == "zb2p")
+    assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");
+  return found->kind;
+}
+
 // What a row leaves open takes the least and the most it can have been.
 std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
+                                 std::optional<ScheduleKind> schedule,
                                  std::vector<std::string>& assumptions) {
   const int layers = plan.model.layer_count();
   if (pipeline == 1) return {1};
+  if (schedule == ScheduleKind::zb_v) return {2};
   if (const auto given = run.integer("vpp", layers)) return {static_cast<int>(*given)};
   if (!plan.stack.may_interleave) {
     assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
     return {1};
   }
-  const std::string schedule = run.text("schedule");
-  if (schedule.rfind("1f1b", 0) == 0 || !run.text("layer_partition").empty()) return {1};
+  const bool interleaves = !schedule || schedule == ScheduleKind::interleaved;
+  if (!interleaves || !run.text("layer_partition").empty()) return {1};
   const int most = std::max(1, layers / pipeline);
   int largest = 1;
   for (int chunks = 2; chunks <= most; ++chunks) {
@@ -241,18 +280,24 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.recompute = recompute_of(run, plan.assumptions);
   set_switches(run, plan.stack, strategy);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
+  const auto said = said_schedule(run, plan.assumptions);
+  if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
+  const auto schedule = std::get<std::optional<ScheduleKind>>(said);
   const int layers = plan.model.layer_count();
   std::string trouble;
   for (const std::int64_t micro_batch :
        possible_micro_batches(run, std::max<std::int64_t>(1, *batch / degrees.data), plan.assumptions)) {
-    for (const int chunks : possible_chunks(run, plan, degrees.pipeline, plan.assumptions)) {
+    for (const int chunks : possible_chunks(run, plan, degrees.pipeline, schedule, plan.assumptions)) {
       ParallelStrategy one = strategy;
       one.micro_batch = micro_batch;
       one.chunks = chunks;
       one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-      one.transfers = chunks > 1 ? TransferMode::overlapped : TransferMode::blocking;
-      const auto said = chunks == 1 ? said_partition(run.text("layer_partition"), layers) : std::nullopt;
-      one.parts = said ? *said : even_parts(layers, one.part_count(), plan.stack.embedding_counts);
+      if (degrees.pipeline > 1 && schedule &&
+          (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
+        one.schedule = *schedule;
+      one.transfers = default_transfers(one.schedule);
+      const auto parts = chunks == 1 ? said_partition(run.text("layer_partition"), layers) : std::nullopt;
+      one.parts = parts ? *parts : even_parts(layers, one.part_count(), plan.stack.embedding_counts);
       if (const auto obstacle = check_shape(plan.model, one, plan.cluster)) {
         trouble = obstacle->reason;
         continue;

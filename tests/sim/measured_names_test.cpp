@@ -58,9 +58,8 @@ TEST_CASE("built-in models are found by their letters and digits") {
 
 TEST_CASE("Megatron-LM is the program of the year of its source, or of what a run uses") {
   const auto of = [](std::map<std::string, std::string> more) {
-    std::map<std::string, std::string> cells{{"framework", "Megatron-LM"}, {"gpu", "A100"}};
-    cells.merge(more);
-    return stack(std::move(cells));
+    more.insert({{"framework", "Megatron-LM"}, {"gpu", "A100"}});
+    return stack(std::move(more));
   };
   CHECK(of({}) == "megatron-lm-2021");
   CHECK(of({{"source", "Narayanan et al. SC'21 (arXiv 2104.04473)"}}) == "megatron-lm-2021");
@@ -68,6 +67,10 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(of({{"recompute", "selective"}}) == "megatron-lm-2022");
   CHECK(of({{"sequence_parallel", "yes"}}) == "megatron-lm-2022");
   CHECK(of({{"source", "a blog of 2024"}}) == "megatron-core");
+  CHECK(of({{"source", "a blog of 2023"}}) == "megatron-lm-2023");
+  CHECK(of({{"source", "arXiv 2402.15627"}}) == "megatron-lm-2023");  // of February
+  CHECK(of({{"source", "arXiv 2407.00001"}}) == "megatron-core");
+  CHECK(of({{"framework", "Megatron-LM 2023"}, {"source", "arXiv 2407.00001"}}) == "megatron-lm-2023");
   CHECK(of({{"flash_attn", "yes"}}) == "megatron-core");
   CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
 }

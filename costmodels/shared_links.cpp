@@ -2,16 +2,60 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace orrery {
 namespace {
 
-// A link as the kinds see it that use it: links of which all of them see the same do the same.
+// A link as a kind sees it that uses it: links of which all kinds see the same do the same.
 struct Sight {
   int kind = 0;
   double busy = 0, flows = 0, latency = 0;
   auto operator<=>(const Sight&) const = default;
 };
+
+// Whether all that a link carries takes at least as long on another: no fewer flows come to that at the same
+// time, and each asks for no less of it.
+bool outlasts(const std::vector<Sight>& other, const std::vector<Sight>& link) {
+  std::size_t at = 0;
+  for (const Sight& sight : link) {
+    while (at < other.size() && other[at].kind < sight.kind) ++at;
+    if (at == other.size() || other[at].kind != sight.kind) return false;
+    const Sight& there = other[at];
+    if (there.latency != sight.latency || there.flows < sight.flows ||
+        there.busy / there.flows < sight.busy / sight.flows)
+      return false;
+  }
+  return true;
+}
+
+// Links that say something of their own, each as its kinds see it.
+std::vector<std::vector<Sight>> telling(const std::vector<TransferKind>& kinds) {
+  std::map<int, std::vector<Sight>> sights;  // by link
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    for (const LinkUse& use : kinds[kind].uses)
+      sights[use.link].push_back({static_cast<int>(kind), use.busy, use.flows, use.latency});
+  }
+  std::set<std::vector<Sight>> distinct;
+  for (const auto& [link, seen] : sights) {
+    if (seen.size() > 1 || kinds[static_cast<std::size_t>(seen.front().kind)].meets_itself)
+      distinct.insert(seen);
+  }
+  std::vector<std::vector<const std::vector<Sight>*>> of_kind(kinds.size());
+  for (const std::vector<Sight>& seen : distinct) {
+    for (const Sight& sight : seen) of_kind[static_cast<std::size_t>(sight.kind)].push_back(&seen);
+  }
+  std::vector<std::vector<Sight>> all;
+  for (const std::vector<Sight>& seen : distinct) {
+    const auto& others = of_kind[static_cast<std::size_t>(seen.front().kind)];
+    // Of two that outlast each other, the first stays.
+    const bool is_outlasted = std::any_of(others.begin(), others.end(), [&](const std::vector<Sight>* other) {
+      return other != &seen && outlasts(*other, seen) && (*other < seen || !outlasts(seen, *other));
+    });
+    if (!is_outlasted) all.push_back(seen);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -32,22 +76,15 @@ std::vector<LinkUse> uses_of(const Topology& topology, const std::vector<Flow>& 
 }
 
 SharedLinks::SharedLinks(const std::vector<TransferKind>& kinds) : kinds_(kinds) {
-  std::map<int, std::vector<Sight>> sights;  // by link
-  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    for (const LinkUse& use : kinds[kind].uses)
-      sights[use.link].push_back({static_cast<int>(kind), use.busy, use.flows, use.latency});
-    kinds_[kind].uses.clear();
-  }
-  std::map<std::vector<Sight>, int> distinct;
-  for (const auto& [link, seen] : sights) {
-    const bool meets = seen.size() > 1 || kinds[static_cast<std::size_t>(seen.front().kind)].meets_itself;
-    if (!meets || !distinct.try_emplace(seen, static_cast<int>(distinct.size())).second) continue;
-    for (const Sight& sight : seen) {
+  for (TransferKind& kind : kinds_) kind.uses.clear();
+  const std::vector<std::vector<Sight>> links = telling(kinds);
+  for (std::size_t link = 0; link < links.size(); ++link) {
+    for (const Sight& sight : links[link]) {
       kinds_[static_cast<std::size_t>(sight.kind)].uses.push_back(
-          {static_cast<int>(distinct.size()) - 1, sight.busy, sight.flows, sight.latency});
+          {static_cast<int>(link), sight.busy, sight.flows, sight.latency});
     }
   }
-  links_.resize(distinct.size());
+  links_.resize(links.size());
   for (TransferKind& kind : kinds_) {
     std::stable_sort(kind.uses.begin(), kind.uses.end(),
                      [](const LinkUse& a, const LinkUse& b) { return a.latency < b.latency; });
@@ -64,24 +101,23 @@ void SharedLinks::start(double time, int kind, std::uint64_t tag) {
   }
   const auto& uses = kinds_[static_cast<std::size_t>(kind)].uses;
   transfers_[index] = {kind, tag, time, 0, uses.size()};
-  add({time + uses.front().latency, What::arrival, index, 0});
+  add(time + uses.front().latency, What::arrival, static_cast<std::uint32_t>(index), 0);
 }
 
 std::optional<SharedLinks::End> SharedLinks::next() {
   while (!events_.empty()) {
-    const Event event = events_.top().event;
+    const Event event = events_.top();
     events_.pop();
-    const auto subject = static_cast<std::size_t>(event.subject);
-    if (event.what == What::link && links_[subject].version != event.version) continue;
+    if (event.what() == What::link && links_[event.subject].version != event.version) continue;
     now_ = std::max(now_, event.time);
-    switch (event.what) {
+    switch (event.what()) {
       case What::reminder:
-        return End{now_, event.subject};
+        return End{now_, event.subject + (std::uint64_t{event.version} << 32)};
       case What::arrival:
-        arrive(subject);
+        arrive(event.subject);
         break;
       case What::link:
-        if (const auto end = leave(subject)) return end;
+        if (const auto end = leave(event.subject)) return end;
         break;
     }
   }
@@ -96,7 +132,8 @@ void SharedLinks::arrive(std::size_t index) {
   const double latency = uses[arrived].latency;
   for (; arrived < uses.size() && uses[arrived].latency == latency; ++arrived)
     join(static_cast<std::size_t>(uses[arrived].link), index, uses[arrived]);
-  if (arrived < uses.size()) add({transfers_[index].start + uses[arrived].latency, What::arrival, index, 0});
+  if (arrived < uses.size())
+    add(transfers_[index].start + uses[arrived].latency, What::arrival, static_cast<std::uint32_t>(index), 0);
 }
 
 void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkUse& use) {
@@ -117,7 +154,7 @@ void SharedLinks::expect_end(std::size_t number) {
   ++link.version;
   if (link.under_way.empty()) return;
   const double ahead = std::max(0.0, link.under_way.top().progress - link.progress);
-  add({link.since + ahead * link.flows, What::link, number, link.version});
+  add(link.since + ahead * link.flows, What::link, static_cast<std::uint32_t>(number), link.version);
 }
 
 // The first on the link has had its share; the end of that transfer, if this was the last of its links.

@@ -42,7 +42,9 @@ class SharedLinks {
   // At `time`, now or later. `tag`: of the caller, told at the end.
   void start(double time, int kind, std::uint64_t tag);
   // An end of nothing at that time.
-  void remind(double time, std::uint64_t tag) { add({time, What::reminder, tag, 0}); }
+  void remind(double time, std::uint64_t tag) {
+    add(time, What::reminder, static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(tag >> 32));
+  }
 
   struct End {
     double time = 0;  // s, now or later
@@ -52,18 +54,15 @@ class SharedLinks {
   std::optional<End> next();
 
  private:
-  enum class What { reminder, arrival, link };
+  enum class What : std::uint64_t { reminder, arrival, link };
   struct Event {
     double time = 0;
-    What what = What::reminder;
-    std::uint64_t subject = 0;  // tag, transfer or link
-    std::uint64_t version = 0;  // of a link: an event of another is stale
-  };
-  struct Entry {
-    Event event;
-    std::uint64_t number = 0;  // events of one time come out in the order they went in
-    bool operator<(const Entry& other) const {
-      return std::tie(event.time, number) > std::tie(other.event.time, other.number);
+    std::uint64_t number_and_what = 0;  // events of one time come out in the order they went in
+    std::uint32_t subject = 0;          // transfer or link; lower half of a reminder's tag
+    std::uint32_t version = 0;          // of a link: an event of another is stale; upper half of the tag
+    [[nodiscard]] What what() const { return static_cast<What>(number_and_what % 4); }
+    bool operator<(const Event& other) const {
+      return std::tie(time, number_and_what) > std::tie(other.time, other.number_and_what);
     }
   };
   struct Transfer {
@@ -79,7 +78,7 @@ class SharedLinks {
     double since = 0;     // s
     double progress = 0;  // until then
     double flows = 0;
-    std::uint64_t version = 0;
+    std::uint32_t version = 0;
     struct Done {
       double progress = 0;
       std::size_t transfer = 0;
@@ -91,7 +90,9 @@ class SharedLinks {
     std::priority_queue<Done> under_way;
   };
 
-  void add(const Event& event) { events_.push({event, added_++}); }
+  void add(double time, What what, std::uint32_t subject, std::uint32_t version) {
+    events_.push({time, added_++ * 4 + static_cast<std::uint64_t>(what), subject, version});
+  }
   void arrive(std::size_t transfer);
   void join(std::size_t link, std::size_t transfer, const LinkUse&);
   void expect_end(std::size_t link);
@@ -101,7 +102,7 @@ class SharedLinks {
   std::vector<Link> links_;
   std::vector<Transfer> transfers_;
   std::vector<std::size_t> free_;  // of transfers_
-  std::priority_queue<Entry> events_;
+  std::priority_queue<Event> events_;
   std::uint64_t added_ = 0;
   double now_ = 0;
 };

@@ -134,6 +134,9 @@ TEST_CASE("transfers end as an event by event account of what is left on each li
         const int at = link(random);
         uses[at] = use(busy(random), flows(random), latency(random), at);
       }
+      // One that says nothing new, since another carries all of it and takes longer.
+      if (const auto slow = uses.find(0); slow != uses.end())
+        uses[9] = use(slow->second.busy / 2, slow->second.flows, slow->second.latency, 9);
       kinds.emplace_back();
       sent.push_back({start(random), kind});
       for (const auto& [at, asked] : uses) {

@@ -9,10 +9,6 @@
 namespace orrery {
 namespace {
 
-// With more groups or GPUs the tensor ways of each would make more choices than anybody waits for.
-constexpr std::size_t kMostGroupsApart = 4;
-constexpr std::int64_t kMostGpusApart = 128;
-
 std::vector<int> divisors(std::int64_t number, std::int64_t most) {
   std::vector<int> found;
   for (std::int64_t i = 1; i <= most && i <= number; ++i) {
@@ -88,6 +84,15 @@ bool experts_divide(const ModelSpec& model, int expert) {
 
 }  // namespace
 
+bool tells_groups_apart(const ClusterSpec& cluster) {
+  constexpr std::size_t kMostGroups = 4;
+  constexpr std::int64_t kMostGpus = 128, kMostOfTwo = 256;
+  std::int64_t gpus = 0;
+  for (const NodeGroup& group : cluster.groups) gpus += largest_gpus(group);
+  return cluster.groups.size() <= kMostGroups &&
+         gpus <= (cluster.groups.size() <= 2 ? kMostOfTwo : kMostGpus);
+}
+
 std::string_view to_text(SearchMode mode) {
   switch (mode) {
     case SearchMode::homogeneous:
@@ -124,9 +129,7 @@ std::vector<Ways> all_ways(const ClusterSpec& cluster, const SearchSpace& space,
   };
   for (const int tensor : space.tensor) add(tensor, {});
   if (!space.tensor_by_group || mode == SearchMode::homogeneous) return all;
-  std::int64_t gpus = 0;
-  for (const NodeGroup& group : cluster.groups) gpus += largest_gpus(group);
-  if (cluster.groups.size() > kMostGroupsApart || gpus > kMostGpusApart) return all;
+  if (!tells_groups_apart(cluster)) return all;
   for (const std::vector<int>& tensors : unequal_tensors(cluster.groups.size(), space.tensor)) {
     add(*std::max_element(tensors.begin(), tensors.end()), tensors);
   }

@@ -68,9 +68,13 @@ struct Setting {
   bool overlap_p2p = true;  // of the interleaved schedule; the others have transfers of their own
 };
 
+// Whether a search tries unequal tensor ways and whole replicas for the groups: two with up to 256 GPUs in
+// all, or up to four with 128. Of more there are more choices than anybody waits for.
+bool tells_groups_apart(const ClusterSpec&);
+
 // Every (tensor, context, expert, data) whose stage the cluster's largest counts can hold; data-parallel ways
 // divide `global_batch`. Then, where plans may mix groups and the space lets them differ, those with unequal
-// tensor ways: in clusters of up to four groups and 128 GPUs. In a fixed order.
+// tensor ways, in clusters that tells_groups_apart. In a fixed order.
 std::vector<Ways> all_ways(const ClusterSpec&, const SearchSpace&, SearchMode, std::int64_t global_batch);
 
 // Stages of each group of the cluster.

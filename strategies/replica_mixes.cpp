@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMostCounts = 8;
 constexpr std::int64_t kFewGpus = 64;
-// Of a cluster that is searched for mixes: every sum of replicas is a ring of gradients to price.
-constexpr std::int64_t kMostGpus = 128;
 
 std::int64_t gpus_of(const NodeGroup& group) {
   return std::int64_t{group.count.maximum} * group.gpus_per_node;
@@ -89,10 +87,7 @@ class MixesOfSize {
 std::vector<ReplicaMix> replica_mixes(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
                                       std::int64_t global_batch) {
   std::vector<ReplicaMix> all;
-  if (!space.mix_replicas || mode == SearchMode::homogeneous) return all;
-  std::int64_t gpus = 0;
-  for (const NodeGroup& group : cluster.groups) gpus += gpus_of(group);
-  if (gpus > kMostGpus) return all;
+  if (!space.mix_replicas || mode == SearchMode::homogeneous || !tells_groups_apart(cluster)) return all;
   for (const int tensor : space.tensor) {
     for (const int context : space.context) {
       for (const int stages : stage_choices(cluster, space))

@@ -64,7 +64,7 @@ TEST_CASE("mixes of replicas are all there are, each once") {
 }
 
 // 16 nodes of 4 GPUs hold 64 replicas of one GPU, in steps of 4: sixteen counts, of which the most is tried.
-// Of 32 such nodes none: that is more than 128 GPUs.
+// Of 64 such nodes none: that is more than 256 GPUs.
 TEST_CASE("of many counts of replicas the most is tried") {
   SearchSpace space = small_space();
   space.tensor = space.context = {1};
@@ -73,7 +73,7 @@ TEST_CASE("of many counts of replicas the most is tried") {
   for (const ReplicaMix& mix : replica_mixes(cluster_of(16, 4, 2, 4), space, SearchMode::heterogeneous, 1024))
     replicas.push_back(mix.replicas);
   CHECK(replicas == std::vector<std::vector<int>>{{64, 4}, {64, 8}});
-  CHECK(replica_mixes(cluster_of(32, 4, 2, 4), space, SearchMode::heterogeneous, 1024).empty());
+  CHECK(replica_mixes(cluster_of(64, 4, 2, 4), space, SearchMode::heterogeneous, 1024).empty());
 }
 
 TEST_CASE("a mix becomes a plan with open shares that has a shape once its layers are split") {

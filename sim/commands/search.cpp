@@ -180,39 +180,56 @@ ReportInput report_input(const SearchReport& report) {
   return input;
 }
 
+std::vector<std::string> launch_paths(const std::string& folder, int rank) {
+  std::vector<std::string> paths;
+  for (const char* ending : {".args", ".sh", ".ranks"})
+    paths.push_back(numbered(folder + "/launch", rank, ending));
+  return paths;
+}
+
 // What an earlier search left in the folder and this one has not written again would pass for a result of
 // this one.
 void remove_older(const std::string& folder, int plans) {
   std::error_code ignored;
   for (int rank = plans + 1;; ++rank) {
+    for (const std::string& path : launch_paths(folder, rank)) std::filesystem::remove(path, ignored);
     const bool plan = std::filesystem::remove(numbered(folder + "/plan", rank, ".yaml"), ignored);
     const bool trace = std::filesystem::remove(numbered(folder + "/trace", rank, ".h5"), ignored);
     if (!plan && !trace) return;
   }
 }
 
-// Plan files, and launch files of the fastest plan; returns the paths of the latter, and what Megatron-LM
-// cannot run.
-std::vector<std::string> write_launch(const SearchReport& report, const RunOrigin& origin,
-                                      const std::string& folder, std::vector<std::string>& gaps) {
+// Launch files of the fastest plan that Megatron-LM runs, and what it cannot run of the fastest of all.
+struct Launch {
+  std::vector<std::string> paths, gaps;
+};
+
+// Those of an earlier search go.
+Launch write_launch(const SearchReport& report, const std::string& folder) {
+  Launch result;
+  for (const ReportedPlan& plan : report.plans) {
+    const std::vector<std::string> paths = launch_paths(folder, plan.rank);
+    std::error_code ignored;
+    for (const std::string& path : paths) std::filesystem::remove(path, ignored);
+    if (!result.paths.empty()) continue;
+    const auto launch = launch_files(report.job->model, plan.plan.strategy, report.job->cluster);
+    if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
+      write_file(paths[0], files->arguments);
+      write_file(paths[1], files->script);
+      write_file(paths[2], files->rank_map);
+      result.paths = paths;
+    } else if (plan.rank == 1) {
+      result.gaps = std::get<std::vector<std::string>>(launch);
+    }
+  }
+  return result;
+}
+
+void write_plans(const SearchReport& report, const RunOrigin& origin, const std::string& folder) {
   for (const ReportedPlan& plan : report.plans) {
     const Plan file{origin.model, origin.cluster, plan.plan.strategy, origin.stack};
     write_file(numbered(folder + "/plan", plan.rank, ".yaml"), to_yaml(file));
   }
-  const std::string stem = folder + "/launch-01";
-  const std::vector<std::string> paths{stem + ".args", stem + ".sh", stem + ".ranks"};
-  const auto launch =
-      launch_files(report.job->model, report.plans.front().plan.strategy, report.job->cluster);
-  if (const auto* files = std::get_if<LaunchFiles>(&launch)) {
-    write_file(paths[0], files->arguments);
-    write_file(paths[1], files->script);
-    write_file(paths[2], files->rank_map);
-    return paths;
-  }
-  gaps = std::get<std::vector<std::string>>(launch);
-  std::error_code ignored;
-  for (const std::string& path : paths) std::filesystem::remove(path, ignored);  // an earlier search's
-  return {};
 }
 
 // The table, without the columns that its terminal has no room for.
@@ -229,8 +246,7 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   return gone.empty() ? text : text + ": see plans.csv\n";
 }
 
-void print_report(const SearchReport& report, const std::string& folder,
-                  const std::vector<std::string>& launch, const std::vector<std::string>& gaps) {
+void print_report(const SearchReport& report, const std::string& folder, const Launch& launch) {
   std::vector<int> fastest;
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
@@ -259,8 +275,8 @@ void print_report(const SearchReport& report, const std::string& folder,
             << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
             << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
             << " ...\n";
-  for (const std::string& path : launch) std::cout << "launch   " << path << "\n";
-  for (const std::string& gap : gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
+  for (const std::string& path : launch.paths) std::cout << "launch   " << path << "\n";
+  for (const std::string& gap : launch.gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
 
 }  // namespace
@@ -329,8 +345,8 @@ int run_search(const Arguments& arguments) {
   report.replay_elapsed = now() - before_replay;
   write_file(folder + "/plans.csv", to_csv(csv_table(report)));
   write_report(folder + "/report.html", report_input(report));
-  std::vector<std::string> gaps;
-  const std::vector<std::string> launch = write_launch(report, origin, folder, gaps);
+  write_plans(report, origin, folder);
+  const Launch launch = write_launch(report, folder);
   remove_older(folder, static_cast<int>(report.plans.size()));
   report.total_elapsed = now() - start;
   const std::string json = search_json(report);
@@ -338,7 +354,7 @@ int run_search(const Arguments& arguments) {
   if (line.json()) {
     std::cout << json;
   } else {
-    print_report(report, folder, launch, gaps);
+    print_report(report, folder, launch);
   }
   if (!line.quiet()) {
     std::fprintf(stderr, "searched in %.2f s, replayed %zu plan%s in %.2f s, %.2f s in all\n",

@@ -66,6 +66,34 @@ TEST_CASE("export writes events that Perfetto opens, and one CSV row a span") {
   CHECK(lines_of(place.read("t.csv")) > 50);
 }
 
+TEST_CASE("launch files are those of the fastest plan that Megatron-LM runs") {
+  const Workplace place;
+  place.write("both.yaml",
+              "tensor_model_parallel_size: 1\npipeline_model_parallel_size: 8\nmicro_batch_size: 1\n"
+              "num_virtual_stages_per_pipeline_rank: 1\nschedule: [zb-h2, 1f1b]\n");
+  const ProgramResult result =
+      place.run({"search", "--model", "gpt2-345m", "--cluster", "amp-v100", "--sequence", "1024",
+                 "--global-batch", "64", "--space", "both.yaml", "--top", "20", "-o", "out"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const auto runs_and_launch = [&](int rank) {
+    const std::string number = (rank < 10 ? "0" : "") + std::to_string(rank);
+    const std::string plan = place.read("out/plan-" + number + ".yaml");
+    const bool has_launch = std::filesystem::exists(place.file("out/launch-" + number + ".args"));
+    return std::pair(plan.find("schedule: zb-h2") == std::string::npos, has_launch);
+  };
+  REQUIRE_FALSE(runs_and_launch(1).first);
+  CHECK(result.out.find("no launch file for plan 1: ") != std::string::npos);
+  int first = 1;
+  while (!runs_and_launch(first).first) {
+    CHECK_FALSE(runs_and_launch(first).second);
+    ++first;
+  }
+  CHECK(runs_and_launch(first).second);
+  CHECK(result.out.find("out/launch-" + std::string(first < 10 ? "0" : "") + std::to_string(first) + ".sh") !=
+        std::string::npos);
+}
+
 TEST_CASE("launch prints the script, or writes it with arguments and the map of ranks") {
   const Workplace place;
   REQUIRE(place.run(small_search()).code == 0);

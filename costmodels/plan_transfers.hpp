@@ -22,7 +22,8 @@ class PlanTransfers {
 
   double alone(int kind);  // s
 
-  // Absent where no transfer can meet another: every GPU has links of its own, or links do not fill.
+  // Absent where none is played as meeting another: links never fill, or every GPU has its own and nothing is
+  // exchanged inside of parts.
   [[nodiscard]] std::optional<SharedLinks> shared_links();
 
  private:

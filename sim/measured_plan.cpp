@@ -97,7 +97,8 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
   return result;
 }
 
-// By the start of its name, in lower case without spaces and hyphens.
+// By the start of its name, in lower case without spaces and hyphens. PipeDream-Flush (arXiv 2006.09503) and
+// DAPPLE (arXiv 2007.01045) are other names of 1F1B.
 struct NamedSchedule {
   std::string_view start;
   ScheduleKind kind;
@@ -106,6 +107,8 @@ constexpr std::array kSchedules{
     NamedSchedule{"1f1bi", ScheduleKind::interleaved},
     NamedSchedule{"interleaved", ScheduleKind::interleaved},
     NamedSchedule{"1f1b", ScheduleKind::one_f_one_b},
+    NamedSchedule{"pipedreamflush", ScheduleKind::one_f_one_b},
+    NamedSchedule{"dapple", ScheduleKind::one_f_one_b},
     NamedSchedule{"gpipe", ScheduleKind::gpipe},
     NamedSchedule{"zbh1", ScheduleKind::zb_h1},
     NamedSchedule{"zbh2", ScheduleKind::zb_h2},
@@ -114,10 +117,10 @@ constexpr std::array kSchedules{
     NamedSchedule{"zb2p", ScheduleKind::zb_h2},
 };
 
-// Absent where the row does not say.
-std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const MeasuredRun& run,
+// Absent where the row does not say, or without a pipeline.
+std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const MeasuredRun& run, int pipeline,
                                                                   std::vector<std::string>& assumptions) {
-  const std::string text = run.text("schedule");
+  const std::string text = pipeline > 1 ? run.text("schedule") : "";
   std::string name;
   for (const char c : lower_case(text)) {
     if (c != ' ' && c != '-') name += c;
@@ -280,7 +283,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.recompute = recompute_of(run, plan.assumptions);
   set_switches(run, plan.stack, strategy);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
-  const auto said = said_schedule(run, plan.assumptions);
+  const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
   const auto schedule = std::get<std::optional<ScheduleKind>>(said);
   const int layers = plan.model.layer_count();
@@ -292,8 +295,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
       one.micro_batch = micro_batch;
       one.chunks = chunks;
       one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-      if (degrees.pipeline > 1 && schedule &&
-          (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
+      if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
         one.schedule = *schedule;
       one.transfers = default_transfers(one.schedule);
       const auto parts = chunks == 1 ? said_partition(run.text("layer_partition"), layers) : std::nullopt;

@@ -98,13 +98,14 @@ TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the
 }
 
 TEST_CASE("a run has the schedule that its row names") {
-  const auto run = [](const std::string& vpp, const std::string& schedule) {
+  const auto run = [](const std::string& vpp, const std::string& schedule, const std::string& ways = "1,4,",
+                      const std::string& data = ",1,") {
     return parse_measured_runs(
                "id,source_key,gpu,gpu_mem_gb,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,vocab,"
                "seq,"
                "precision,gbs,mbs,tp,pp,vpp,dp,schedule,iter_time_s,status\n"
-               "a,g,A100,80,8,4,Megatron-LM,GPT,8,1024,16,50304,1024,bf16,64,1,1,4," +
-                   vpp + ",1," + schedule + ",1,ok\n",
+               "a,g,A100,80,8,4,Megatron-LM,GPT,8,1024,16,50304,1024,bf16,64,1," +
+                   ways + vpp + data + schedule + ",1,ok\n",
                "made-up.csv")
         .front();
   };
@@ -115,11 +116,13 @@ TEST_CASE("a run has the schedule that its row names") {
   CHECK(kind("1", "1f1b") == ScheduleKind::one_f_one_b);
   CHECK(kind("2", "1F1B") == ScheduleKind::interleaved);
   CHECK(kind("2", "interleaved 1f1b") == ScheduleKind::interleaved);
+  CHECK(kind("", "PipeDream-Flush") == ScheduleKind::one_f_one_b);
   CHECK(kind("1", "GPipe") == ScheduleKind::gpipe);
   CHECK(kind("1", "ZB-H1") == ScheduleKind::zb_h1);
   CHECK(kind("", "ZB-2p") == ScheduleKind::zb_h2);
   CHECK(kind("", "zbv") == ScheduleKind::zb_v);
   CHECK(unmapped(run("", "chimera")) == "schedule chimera");
+  CHECK(mapped(run("", "none", "1,1,", ",4,")).strategies.front().schedule == ScheduleKind::one_f_one_b);
 }
 
 TEST_CASE("rows that cannot be expressed say why") {

@@ -276,8 +276,13 @@ std::vector<std::string> differences(const SearchJob& job, const ParallelStrateg
   compare("schedule", std::string(to_text(better.schedule)), std::string(to_text(plan.schedule)));
   const ArgumentTable theirs = megatron_arguments(job.model, better),
                       ours = megatron_arguments(job.model, plan);
-  for (std::size_t i = 0; i < theirs.size(); ++i)
+  const bool has_experts = std::any_of(ours.begin(), ours.end(), [](const auto& argument) {
+    return argument.first == "num_experts" && argument_text(argument.second) != "none";
+  });
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    if (!has_experts && theirs[i].first.starts_with("expert_")) continue;
     compare(theirs[i].first, argument_text(theirs[i].second), argument_text(ours[i].second));
+  }
   return found;
 }
 

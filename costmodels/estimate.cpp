@@ -48,12 +48,18 @@ struct RankState {
   double reminder = -1;       // s, when it may have computed beside them
 };
 
+// Phases that are played one after another.
+struct PhaseState {
+  const std::vector<FlowPhase>* all = nullptr;
+  std::size_t next = 0;  // to be over
+};
+
 struct CollectiveState {
   bool entered = false;     // by any member
   std::size_t missing = 0;  // members that have not entered, and collectives that run before it
   double start = 0;
   double end = kUnknown;
-  std::size_t phase = 0;     // the next to be over
+  PhaseState phases;
   std::vector<int> then;     // collectives that run after it
   std::vector<int> waiting;  // ranks
 };
@@ -62,8 +68,7 @@ struct CollectiveState {
 struct CallState {
   std::vector<int> entered;  // ranks
   double start = 0;          // s, of the last to enter
-  const std::vector<FlowPhase>* phases = nullptr;
-  std::size_t phase = 0;  // the next to be over
+  PhaseState phases;
 };
 
 // What an event is about.
@@ -155,16 +160,23 @@ class Recurrence {
   }
 
   void ended(Subject subject, std::size_t index, double time) {
-    switch (subject) {
-      case Subject::message:
-        return message_ended(index, time);
-      case Subject::collective:
-        return phase_ended(static_cast<int>(index), time);
-      case Subject::call:
-        return call_phase_ended(index, time);
-      case Subject::rank:
-        break;
-    }
+    if (subject == Subject::message) return message_ended(index, time);
+    PhaseState& at = phases_of(subject, index);
+    const Seconds tail = (*at.all)[at.next].tail;
+    ++at.next;
+    next_phase(subject, index, time + tail.value());
+  }
+
+  // Of a collective or a call.
+  PhaseState& phases_of(Subject subject, std::size_t index) {
+    return subject == Subject::collective ? collectives_[index].phases : calls_[index].phases;
+  }
+
+  void next_phase(Subject subject, std::size_t index, double time) {
+    const PhaseState& at = phases_of(subject, index);
+    if (at.next < at.all->size()) return send(time, transfers_.of_phase((*at.all)[at.next]), subject, index);
+    if (subject == Subject::collective) return collective_over(index, time);
+    call_over(index, time);
   }
 
   void advance(int rank) {
@@ -274,26 +286,16 @@ class Recurrence {
     under_way.entered.push_back(rank);
     under_way.start = std::max(under_way.start, state(rank).now);
     if (under_way.entered.size() < flows_.calls().members(leader, call).size()) return;
-    under_way.phases = &flows_.calls().phases(leader, call);
-    next_call_phase(index, under_way.start);
+    under_way.phases.all = &flows_.calls().phases(leader, call);
+    next_phase(Subject::call, index, under_way.start);
   }
 
-  void next_call_phase(std::size_t index, double start) {
-    CallState& call = calls_[index];
-    if (call.phase < call.phases->size())
-      return send(start, transfers_.of_phase((*call.phases)[call.phase]), Subject::call, index);
-    for (const int member : call.entered) {
-      state(member).piece.call_end = start;
+  void call_over(std::size_t index, double end) {
+    for (const int member : calls_[index].entered) {
+      state(member).piece.call_end = end;
       ready_.push_back(member);
     }
-    call = {};
-  }
-
-  void call_phase_ended(std::size_t index, double end) {
-    CallState& call = calls_[index];
-    const Seconds tail = (*call.phases)[call.phase].tail;
-    ++call.phase;
-    next_call_phase(index, end + tail.value());
+    calls_[index] = {};
   }
 
   // The end of `work` seconds of compute from `start`: slower while a launched collective is on its way.
@@ -414,30 +416,25 @@ class Recurrence {
     at.last_collective = id;
     at.launched.push_back(id);
     collective.start = std::max(collective.start, at.now);
-    if (--collective.missing == 0) next_phase(id, collective.start);
+    if (--collective.missing == 0) start_collective(id);
   }
 
-  void next_phase(int id, double start) {
-    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    const std::vector<FlowPhase>& phases = flows_.collective(id).phases;
-    if (collective.phase < phases.size())
-      return send(start, transfers_.of_phase(phases[collective.phase]), Subject::collective,
-                  static_cast<std::size_t>(id));
-    collective.end = start;
+  void start_collective(int id) {
+    const auto index = static_cast<std::size_t>(id);
+    collectives_[index].phases.all = &flows_.collective(id).phases;
+    next_phase(Subject::collective, index, collectives_[index].start);
+  }
+
+  void collective_over(std::size_t index, double end) {
+    CollectiveState& collective = collectives_[index];
+    collective.end = end;
     for (const int rank : collective.waiting) ready_.push_back(rank);
     const std::vector<int> then = std::move(collective.then);
     for (const int next : then) {
       CollectiveState& after = collectives_[static_cast<std::size_t>(next)];
-      after.start = std::max(after.start, start);
-      if (--after.missing == 0) next_phase(next, after.start);
+      after.start = std::max(after.start, end);
+      if (--after.missing == 0) start_collective(next);
     }
-  }
-
-  void phase_ended(int id, double end) {
-    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    const Seconds tail = flows_.collective(id).phases[collective.phase].tail;
-    ++collective.phase;
-    next_phase(id, end + tail.value());
   }
 
   bool wait_for(int rank, const Step& step) {

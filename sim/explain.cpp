@@ -75,11 +75,16 @@ struct Change {
   Choice choice;
 };
 
+bool has_experts(const ModelSpec& model) {
+  return std::any_of(model.shapes.begin(), model.shapes.end(),
+                     [](const LayerShape& shape) { return shape.experts > 1; });
+}
+
 // Of latent attention and experts: what costs little time and what frees most.
 std::vector<RecomputeModules> worth_recomputing(const ModelSpec& model) {
-  const auto any = [&](auto has) { return std::any_of(model.shapes.begin(), model.shapes.end(), has); };
-  const bool latent = any([](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
-  const bool experts = any([](const LayerShape& shape) { return shape.experts > 1; });
+  const bool latent = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                  [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
+  const bool experts = has_experts(model);
   std::vector<RecomputeModules> sets;
   RecomputeModules cheap({RecomputeModule::layernorm});
   if (latent) cheap.add(RecomputeModule::mla_up_proj);
@@ -276,11 +281,8 @@ std::vector<std::string> differences(const SearchJob& job, const ParallelStrateg
   compare("schedule", std::string(to_text(better.schedule)), std::string(to_text(plan.schedule)));
   const ArgumentTable theirs = megatron_arguments(job.model, better),
                       ours = megatron_arguments(job.model, plan);
-  const bool has_experts = std::any_of(ours.begin(), ours.end(), [](const auto& argument) {
-    return argument.first == "num_experts" && argument_text(argument.second) != "none";
-  });
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (!has_experts && theirs[i].first.starts_with("expert_")) continue;
+    if (!has_experts(job.model) && theirs[i].first.starts_with("expert_")) continue;
     compare(theirs[i].first, argument_text(theirs[i].second), argument_text(ours[i].second));
   }
   return found;

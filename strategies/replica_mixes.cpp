@@ -12,15 +12,11 @@ namespace {
 constexpr int kMostCounts = 8;
 constexpr std::int64_t kFewGpus = 64;
 
-std::int64_t gpus_of(const NodeGroup& group) {
-  return std::int64_t{group.count.maximum} * group.gpus_per_node;
-}
-
 // Replicas of so many GPUs that fill nodes of a group; 0 first.
 std::vector<int> replica_counts(const NodeGroup& group, std::int64_t gpus_of_replica) {
   const std::int64_t step =
       group.gpus_per_node / std::gcd(gpus_of_replica, std::int64_t{group.gpus_per_node});
-  const std::int64_t most = gpus_of(group) / gpus_of_replica / step;
+  const std::int64_t most = largest_gpus(group) / gpus_of_replica / step;
   std::vector<int> counts{0};
   const std::int64_t first = most > kMostCounts ? most : 1;
   for (std::int64_t count = first; count <= most; ++count) counts.push_back(static_cast<int>(count * step));
@@ -30,7 +26,7 @@ std::vector<int> replica_counts(const NodeGroup& group, std::int64_t gpus_of_rep
 std::vector<int> stage_choices(const ClusterSpec& cluster, const SearchSpace& space) {
   if (!space.stages.empty()) return space.stages;
   const bool few = std::all_of(cluster.groups.begin(), cluster.groups.end(),
-                               [](const NodeGroup& group) { return gpus_of(group) <= kFewGpus; });
+                               [](const NodeGroup& group) { return largest_gpus(group) <= kFewGpus; });
   std::vector<int> choices;
   for (int stages = 1; stages <= space.most_stages; stages = few ? stages + 1 : stages * 2)
     choices.push_back(stages);

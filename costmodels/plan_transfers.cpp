@@ -50,7 +50,7 @@ std::optional<SharedLinks> PlanTransfers::shared_links() {
     const Kind& kind = all_[i];
     kinds.push_back({uses_of(topology_, *kind.flows), alone(static_cast<int>(i)), kind.meets_itself});
     if (!plan_.replicas_drift) continue;
-    for (LinkUse& use : kinds.back().uses) use.link += (kind.replica + 1) * links;  // as if its own
+    for (LinkDemand& use : kinds.back().uses) use.link += (kind.replica + 1) * links;  // as if its own
   }
   return SharedLinks(kinds);
 }

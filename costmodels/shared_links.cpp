@@ -33,7 +33,7 @@ bool outlasts(const std::vector<Sight>& other, const std::vector<Sight>& link) {
 std::vector<std::vector<Sight>> telling(const std::vector<TransferKind>& kinds) {
   std::map<int, std::vector<Sight>> sights;  // by link
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    for (const LinkUse& use : kinds[kind].uses)
+    for (const LinkDemand& use : kinds[kind].uses)
       sights[use.link].push_back({static_cast<int>(kind), use.busy, use.flows, use.latency});
   }
   std::set<std::vector<Sight>> distinct;
@@ -59,18 +59,19 @@ std::vector<std::vector<Sight>> telling(const std::vector<TransferKind>& kinds) 
 
 }  // namespace
 
-std::vector<LinkUse> uses_of(const Topology& topology, const std::vector<Flow>& flows) {
-  std::map<int, LinkUse> uses;
+std::vector<LinkDemand> uses_of(const Topology& topology, const std::vector<Flow>& flows) {
+  std::map<int, LinkDemand> uses;
   for (const Flow& flow : flows) {
     for (int i = 0; i < flow.route.count; ++i) {
       const int link = flow.route.links[static_cast<std::size_t>(i)];
-      LinkUse& use = uses.try_emplace(link, LinkUse{link, 0, 0, flow.path.latency.value()}).first->second;
+      LinkDemand& use =
+          uses.try_emplace(link, LinkDemand{link, 0, 0, flow.path.latency.value()}).first->second;
       use.busy += (flow.wire / topology.links()[static_cast<std::size_t>(link)].spec.bandwidth).value();
       use.flows += 1;
       use.latency = std::min(use.latency, flow.path.latency.value());
     }
   }
-  std::vector<LinkUse> all;
+  std::vector<LinkDemand> all;
   for (const auto& [link, use] : uses) all.push_back(use);
   return all;
 }
@@ -87,7 +88,7 @@ SharedLinks::SharedLinks(const std::vector<TransferKind>& kinds) : kinds_(kinds)
   links_.resize(links.size());
   for (TransferKind& kind : kinds_) {
     std::stable_sort(kind.uses.begin(), kind.uses.end(),
-                     [](const LinkUse& a, const LinkUse& b) { return a.latency < b.latency; });
+                     [](const LinkDemand& a, const LinkDemand& b) { return a.latency < b.latency; });
   }
 }
 
@@ -136,7 +137,7 @@ void SharedLinks::arrive(std::size_t index) {
     add(transfers_[index].start + uses[arrived].latency, What::arrival, static_cast<std::uint32_t>(index), 0);
 }
 
-void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkUse& use) {
+void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkDemand& use) {
   Link& link = links_[number];
   if (link.under_way.empty()) {
     link.flows = link.progress = 0;  // no rounding is kept

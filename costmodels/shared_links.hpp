@@ -13,20 +13,19 @@
 namespace orrery {
 
 // What the flows of one transfer, which start together, ask of a link.
-struct LinkUse {
+struct LinkDemand {
   int link = 0;
   double busy = 0;     // s, of all of them at the link's bandwidth
   double flows = 0;    // that share it
   double latency = 0;  // s, before the first arrives
-  bool operator==(const LinkUse&) const = default;
 };
-std::vector<LinkUse> uses_of(const Topology&, const std::vector<Flow>&);  // by link
+std::vector<LinkDemand> uses_of(const Topology&, const std::vector<Flow>&);  // by link
 
 // Transfers that do the same to the same links.
 struct TransferKind {
-  std::vector<LinkUse> uses;  // by link
-  double alone = 0;           // s, at least
-  bool meets_itself = false;  // two of them may be on their way at once
+  std::vector<LinkDemand> uses;  // by link
+  double alone = 0;              // s, at least
+  bool meets_itself = false;     // two of them may be on their way at once
 };
 
 // Every link shares its bandwidth evenly among the flows on it (SEMANTICS 4) as if its other links were free
@@ -94,7 +93,7 @@ class SharedLinks {
     events_.push({time, added_++ * 4 + static_cast<std::uint64_t>(what), subject, version});
   }
   void arrive(std::size_t transfer);
-  void join(std::size_t link, std::size_t transfer, const LinkUse&);
+  void join(std::size_t link, std::size_t transfer, const LinkDemand&);
   void expect_end(std::size_t link);
   std::optional<End> leave(std::size_t link);
 

@@ -134,7 +134,7 @@ Json totals_json(const Totals& totals) {
   return json;
 }
 
-Json interval_json(const Interval& band) {
+Json interval_json(const TimeRange& band) {
   return {band.low.value(), band.high.value()};
 }
 

@@ -93,7 +93,7 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   return result;
 }
 
-Interval interval(const TimeBand& band, Seconds iteration) {
+TimeRange interval(const TimeBand& band, Seconds iteration) {
   return {iteration * band.low, iteration * band.high};
 }
 

@@ -34,10 +34,10 @@ Totals totals(const PriceBook&, const ParallelStrategy&, Seconds iteration, doub
 
 // Where the true time lies in nine runs of ten of its kind (costmodels/intervals.hpp), or under a calibrated
 // stack (calibrated_band).
-struct Interval {
+struct TimeRange {
   Seconds low, high;
 };
-Interval interval(const TimeBand&, Seconds iteration);
+TimeRange interval(const TimeBand&, Seconds iteration);
 
 // The part of a replay that goes from a child process to its parent.
 struct ReplaySummary {

@@ -16,7 +16,7 @@ struct ReportedPlan {
   RatedPlan plan;
   Totals estimate;
   TimeBand band;
-  [[nodiscard]] Interval estimate_interval() const { return interval(band, estimate.iteration); }
+  [[nodiscard]] TimeRange estimate_interval() const { return interval(band, estimate.iteration); }
   Totals replayed;
   ReplaySummary replay;
   std::vector<std::string> extrapolated;  // reasons

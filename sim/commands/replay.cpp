@@ -129,7 +129,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   summary.runs = runs;
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
   if (!line.json() && plan.book != nullptr) {
-    const Interval where = interval(plan.band, Seconds(summary.iteration_s));
+    const TimeRange where = interval(plan.band, Seconds(summary.iteration_s));
     text = "interval    " + milliseconds_text(where.low) + " to " + milliseconds_text(where.high) + " ms (" +
            plan.band.basis + ")\n" + text;
   }

@@ -15,11 +15,11 @@ inline ModelSpec gpt_layers(int layers) {
   return model;
 }
 
-struct Ways {
+struct GptWays {
   int tensor = 1, pipeline = 1, data = 1, chunks = 1;
 };
 
-inline ParallelStrategy spread(const ModelSpec& model, Ways ways) {
+inline ParallelStrategy spread(const ModelSpec& model, GptWays ways) {
   ParallelStrategy strategy;
   strategy.pipeline = ways.pipeline;
   strategy.data = ways.data;

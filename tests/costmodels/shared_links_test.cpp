@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-LinkUse use(double busy, double flows = 1, double latency = 0, int link = 7) {
+LinkDemand use(double busy, double flows = 1, double latency = 0, int link = 7) {
   return {link, busy, flows, latency};
 }
 
@@ -36,7 +36,7 @@ std::vector<double> durations(const std::vector<TransferKind>& kinds, const std:
 }
 
 // When each is over on one link, from event to event with what is left of each.
-std::vector<double> played(const std::vector<LinkUse>& uses, const std::vector<double>& starts) {
+std::vector<double> played(const std::vector<LinkDemand>& uses, const std::vector<double>& starts) {
   std::vector<double> left, arrival, end(uses.size(), kNever);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     left.push_back(uses[i].busy);
@@ -98,7 +98,7 @@ TEST_CASE("no transfer is faster than alone, on links where it meets none") {
 }
 
 TEST_CASE("a transfer over two links takes as long as the slower one says") {
-  const LinkUse first = use(1, 1, 0, 1), second = use(2, 1, 0, 2);
+  const LinkDemand first = use(1, 1, 0, 1), second = use(2, 1, 0, 2);
   const auto times = durations({{{first, second}, 2, true}, {{second}, 2}}, {{0, 0}, {0, 1}});
   CHECK(times[0] == Approx(4));
   CHECK(times[1] == Approx(4));
@@ -126,10 +126,10 @@ TEST_CASE("transfers end as an event by event account of what is left on each li
   for (int round = 0; round < 50; ++round) {
     std::vector<TransferKind> kinds;
     std::vector<Sent> sent;
-    std::map<int, std::pair<std::vector<LinkUse>, std::vector<double>>> on_link;
+    std::map<int, std::pair<std::vector<LinkDemand>, std::vector<double>>> on_link;
     std::map<int, std::vector<std::size_t>> who;
     for (int kind = 0; kind < 30; ++kind) {
-      std::map<int, LinkUse> uses;
+      std::map<int, LinkDemand> uses;
       for (int i = count(random); i > 0; --i) {
         const int at = link(random);
         uses[at] = use(busy(random), flows(random), latency(random), at);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "tests/catch.hpp"
@@ -115,6 +116,27 @@ TEST_CASE("no folder includes a folder above it, and every outside library stays
     INFO(trouble(include));
     CHECK(trouble(include).empty());
   }
+}
+
+// Two of one name in one program are one to the linker, whatever they hold.
+TEST_CASE("no two headers define types of one name") {
+  const std::filesystem::path root = ORRERY_SOURCE_DIR;
+  const std::regex definition(R"(^(?:struct|class|enum class) (\w+)[^;]*$)");
+  std::map<std::string, std::string> home;  // header, by type
+  for (const auto& row : kArrows) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / row.first)) {
+      if (!is_header(entry.path().string())) continue;
+      std::ifstream stream(entry.path());
+      std::smatch found;
+      for (std::string line; std::getline(stream, line);) {
+        if (!std::regex_search(line, found, definition)) continue;
+        const std::string file = std::filesystem::relative(entry.path(), root).string();
+        CAPTURE(found[1].str(), file);
+        CHECK(home.emplace(found[1].str(), file).first->second == file);
+      }
+    }
+  }
+  CHECK(home.size() > 100);
 }
 
 TEST_CASE("the rules see a wrong arrow") {

@@ -59,6 +59,7 @@ int layers_before(int cut, int pieces, int layers) {
   return std::clamp(cut - 2, 0, layers);
 }
 
+// Of one layer at least each; absent where the text says none.
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
   std::vector<int> cuts;
   for (std::size_t at = 0; at < text.size();) {
@@ -298,7 +299,12 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
       if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
         one.schedule = *schedule;
       one.transfers = default_transfers(one.schedule);
-      const auto parts = chunks == 1 ? said_partition(run.text("layer_partition"), layers) : std::nullopt;
+      const std::string cuts = one.part_count() > 1 ? run.text("layer_partition") : "";
+      const auto parts = said_partition(cuts, layers);
+      if (!cuts.empty() && !parts) {
+        trouble = "layer_partition " + cuts;
+        continue;
+      }
       one.parts = parts ? *parts : even_parts(layers, one.part_count(), plan.stack.embedding_counts);
       if (const auto obstacle = check_shape(plan.model, one, plan.cluster)) {
         trouble = obstacle->reason;

@@ -514,7 +514,7 @@ TEST_CASE("every classic is expressed, and predicted within a factor of two") {
 }
 
 TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
-  const auto parts_of = [](const std::string& model, const std::string& layers, const std::string& cuts) {
+  const auto run_of = [](const std::string& model, const std::string& layers, const std::string& cuts) {
     const std::string header =
         "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,vocab,seq,gbs,mbs,tp,pp,dp,"
         "layer_partition,iter_time_s\n";
@@ -522,7 +522,10 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
         parse_measured_runs(header + "a,amp,V100,4,16,DeepSpeed Megatron-LM v1.1.5 3D," + model + "," +
                                 layers + ",1024,52256,1024,64,1,1,4,4," + cuts + ",1\n",
                             "made-up.csv");
-    return mapped(runs.front()).strategies.front().parts;
+    return runs.front();
+  };
+  const auto parts_of = [&](const std::string& model, const std::string& layers, const std::string& cuts) {
+    return mapped(run_of(model, layers, cuts)).strategies.front().parts;
   };
   // Embedding and a marker come before the first of 24 layers, four pieces after the last.
   CHECK(parts_of("GPT-2", "24", "0;9;15;21;30") == std::vector<LayerRange>{{0, 7}, {7, 6}, {13, 6}, {19, 5}});
@@ -530,6 +533,8 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
   // the other.
   CHECK(parts_of("TransGAN generator", "24", "0;12;43;49;56") ==
         std::vector<LayerRange>{{0, 9}, {9, 5}, {14, 6}, {20, 4}});
+  // A last stage without a layer is no partition that can be played, and no other is put in its place.
+  CHECK(unmapped(run_of("GPT-2", "24", "0;9;18;26;30")) == "layer_partition 0;9;18;26;30");
 }
 
 TEST_CASE("runs priced from measured layers take as long as these, and others are left out") {

@@ -208,6 +208,14 @@ void BlockBuilder::leave_tensor_region(double elements) {
   }
 }
 
+void BlockBuilder::gather_outputs(double elements) {
+  if (sharding_.tensor == 1) return;
+  const double own = elements * element_, all = own * sharding_.tensor;
+  push(out_.forward, CollectiveKind::all_gather, tensor_group(), all);
+  push(out_.forward, MemoryKernel::copy, 2 * all);
+  push(out_.backward, MemoryKernel::copy, 2 * own);
+}
+
 void BlockBuilder::expert_exchange(double elements, double copies) {
   // Neighbours stand side by side where expert ways go over the tensor ranks first.
   const int stride = splits_experts(sharding_) ? sharding_.tensor : 1;

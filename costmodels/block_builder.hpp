@@ -38,6 +38,9 @@ class BlockBuilder {
   // tensor.
   void enter_tensor_region(double elements, TensorInput);
   void leave_tensor_region(double elements);
+  // Each tensor rank has `elements` of a matrix's output, gathers all and joins them along their last
+  // dimension; backward it keeps its own.
+  void gather_outputs(double elements);
   void expert_exchange(double elements, double copies);  // `copies` of each token are in them
   // What is added between the two is launched for each of `count` experts.
   void begin_experts(std::int64_t count);

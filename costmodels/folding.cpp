@@ -186,8 +186,7 @@ bool replicas_alike(const PricedPlan& plan, int period) {
 
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
-  const CollectiveKind kind =
-      plan.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const CollectiveKind kind = gradient_collective(plan.distributed_optimizer, plan.all_reduces_gradients);
   const auto goes_round = [&](const PartReduction& reduction, std::vector<int> members) {
     CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency, std::move(members)};
     if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;

@@ -32,6 +32,15 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, double 
   return bytes + shared_expert(local, element);
 }
 
+// What autograd keeps between kernels that others fuse: of a gated MLP the activated half, and where queries
+// and keys are rotated the matrix they came from, which the values are a view of.
+double eager_activations(const LayerShape& shape, const LocalLayer& local, double element) {
+  const auto tokens = static_cast<double>(local.tokens);
+  std::int64_t width = shape.rotary ? local.query_width + local.key_width : 0;
+  if (shape.mlp == MlpKind::gated && shape.experts == 1) width += local.ffn;
+  return element * tokens * static_cast<double>(width);
+}
+
 // Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
 // and V, and its output, which is the projection's input; latent attention also its two narrow vectors before
 // and after their norms. State space: the output of the first projection, which the convolution and the scan
@@ -97,7 +106,7 @@ double dropped_by(const LayerActivations& bytes, const RecomputeModules& modules
 }
 
 LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& local,
-                                   const ParallelStrategy& strategy) {
+                                   const ParallelStrategy& strategy, const SoftwareStack& stack) {
   const DataType type = shape.sixteen_bit ? outside_fp8(strategy.type) : strategy.type;
   const double element = stored_bytes(strategy.type);
   const double hidden = static_cast<double>(local.owned_tokens * shape.hidden);
@@ -111,6 +120,8 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
   bytes.rest += element * mixer_elements(shape, local);
   bytes.rest += mlp_activations(shape, local, element);
+  bytes.rest += stack.kept_by_norm * shape.norms * hidden;
+  if (stack.eager_kernels) bytes.rest += eager_activations(shape, local, element);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;

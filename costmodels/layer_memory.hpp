@@ -2,6 +2,7 @@
 #pragma once
 
 #include "costmodels/local_layer.hpp"
+#include "costmodels/software_stack.hpp"
 #include "strategies/model.hpp"
 #include "strategies/strategy.hpp"
 
@@ -22,7 +23,8 @@ struct LayerActivations {
   [[nodiscard]] double all() const { return input + rest + scores; }
 };
 
-LayerActivations layer_activations(const LayerShape&, const LocalLayer&, const ParallelStrategy&);
+LayerActivations layer_activations(const LayerShape&, const LocalLayer&, const ParallelStrategy&,
+                                   const SoftwareStack&);
 
 double dropped_by(const LayerActivations&, const RecomputeModules&);
 

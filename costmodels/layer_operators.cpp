@@ -51,9 +51,13 @@ void add_prediction(BlockBuilder& block, const Layer& layer, std::int64_t vocabu
   block.linear(
       {.m = layer.local.tokens, .n = logits, .k = layer.shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
-  const bool fused = sharding.stack.cross_entropy == CrossEntropyKernel::fused;
-  add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits),
-      fused ? kLossFused : kLossSeparate);
+  const Traffic loss = sharding.stack.cross_entropy == CrossEntropyKernel::fused ? kLossFused : kLossSeparate;
+  if (sharding.stack.gathered_logits) {
+    block.gather_outputs(count(layer.local.tokens, logits));
+    add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits * sharding.tensor), loss);
+    return;
+  }
+  add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits), loss);
   // Maximum, predicted logit and sum of exponentials of each token, in fp32 (vocab_parallel_cross_entropy).
   for (int statistic = 0; statistic < 3; ++statistic)
     block.reduce_statistic(4.0 * static_cast<double>(layer.local.tokens));

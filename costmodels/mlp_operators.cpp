@@ -72,7 +72,15 @@ void add_routed_projection(BlockBuilder& block, const Layer& layer, const Routed
 void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
   const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
   const DataType type = layer.sharding.type;
-  block.linear({.m = rows, .n = mlp.up_width, .k = hidden, .type = type}, InputCast::after_norm);
+  const SoftwareStack& stack = layer.sharding.stack;
+  const bool two = stack.separate_gate && layer.shape.mlp == MlpKind::gated;
+  const Gemm up{.m = rows, .n = mlp.up_width / (two ? 2 : 1), .k = hidden, .type = type};
+  block.linear(up, InputCast::after_norm);
+  if (two) {
+    if (!layer.sharding.sequence_parallel)
+      block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+    block.linear(up, InputCast::after_norm);
+  }
   add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape));
   block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
                InputCast::own_tokens);

@@ -33,16 +33,16 @@ double share_on_gpu(SavedInputs saved, const LayerSplit& split) {
 // and keeps everything of the others (Megatron-LM core/transformer/transformer_block.py,
 // _checkpointed_forward).
 PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& strategy,
-                               const LayerRange& range, const LayerSplit& split, SavedInputs saved) {
+                               const LayerRange& range, const LayerSplit& split, const SoftwareStack& stack) {
   const bool uniform = strategy.recompute.method == RecomputeMethod::uniform;
   const int group = uniform ? std::max(1, strategy.recompute.layers) : 1;
   const int recomputed_layers = uniform ? range.count : std::min(range.count, strategy.recompute.layers);
-  const double kept_share = share_on_gpu(saved, split);
+  const double kept_share = share_on_gpu(stack.saved_inputs, split);
   PartActivations bytes;
   double brought_back = 0.0;  // by the group the layer belongs to
   int position = 0;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
-    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy, stack);
     for (const int end = position + layers; position < end; ++position) {
       if (position >= recomputed_layers) {
         bytes.kept += one.all();
@@ -60,12 +60,12 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
 PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& strategy,
                                const LayerRange& range, const LayerSplit& split, const SoftwareStack& stack) {
   if (strategy.recompute.granularity == RecomputeGranularity::full) {
-    return full_recompute(model, strategy, range, split, stack.saved_inputs);
+    return full_recompute(model, strategy, range, split, stack);
   }
   const bool selective = strategy.recompute.granularity == RecomputeGranularity::selective;
   PartActivations bytes;
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
-    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy);
+    const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy, stack);
     double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
     if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
@@ -95,7 +95,9 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
-  const double logits = tokens * static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
+  const std::int64_t vocabulary = padded_vocabulary(model.vocabulary, tensor);
+  const double logits =
+      tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
   const double scale = stored_bytes(strategy.type) / 2.0;
   const bool fused = stack.cross_entropy == CrossEntropyKernel::fused;
   const double peak = stack.logit_peak.value_or(fused ? kFusedLogitPeak : kLogitPeak);

@@ -41,7 +41,7 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
                            strategy.data * strategy.context / apart, kind, bytes);
   };
   reduction.efficiency =
-      efficiency(strategy.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+      efficiency(gradient_collective(strategy.distributed_optimizer, precision_.stack.all_reduces_gradients),
                  reduction.gradients);
   if (strategy.distributed_optimizer) {
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
@@ -88,6 +88,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   const bool is_cut = cut_route(plan, topology).has_value();  // then nobody asks when messages arrive
   if (!is_cut) play_groups(plan, strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
+  plan.all_reduces_gradients = precision_.stack.all_reduces_gradients;
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);

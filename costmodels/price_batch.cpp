@@ -63,12 +63,15 @@ void PriceBatch::add_pass(int group, const PassOperators& operators, PassTimes* 
 
 void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const SoftwareStack& stack = block->sharding.stack;
-  const KernelFactors forward{1.0, stack.attention_time, stack.elementwise_time, stack.compute_time,
-                              stack.network};
+  const KernelFactors forward{.attention = stack.attention_time,
+                              .elementwise = stack.elementwise_time,
+                              .norm = stack.norm_time.value_or(stack.elementwise_time),
+                              .compute = stack.compute_time,
+                              .network = stack.network};
+  KernelFactors backward = forward;
+  backward.gemm = stack.backward_gemm;
   add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
-  add_pass(
-      group, block->operators.backward, &block->backward, extrapolated,
-      {stack.backward_gemm, stack.attention_time, stack.elementwise_time, stack.compute_time, stack.network});
+  add_pass(group, block->operators.backward, &block->backward, extrapolated, backward);
   for (const Operator& op : block->weights.gather)
     add(group, op, &block->gather, extrapolated, forward.of(op));
   for (const Operator& op : block->weights.reduce)

@@ -81,6 +81,12 @@ struct KindPrices {
   std::vector<Seconds> optimizer;
 };
 
+// Of gradients over replicas: each keeps its share with the distributed optimizer, unless the program reduces
+// all of them for all.
+inline CollectiveKind gradient_collective(bool distributed_optimizer, bool all_reduces) {
+  return distributed_optimizer && !all_reduces ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+}
+
 // Lanes are the GPUs of a stage in one replica: lane c * T + t is context rank c, tensor rank t. A lane sends
 // to the same lane of the next stage, or to those that lane_messages says where the stages have unequal
 // tensor ways; gradients are reduced over the lanes of equal t of all replicas.
@@ -102,7 +108,8 @@ struct PricedPlan {
   // replica after those of all.
   std::vector<PartReduction> expert_reductions = {};
   std::vector<GroupCall> calls = {};   // what the pieces of parts play
-  bool distributed_optimizer = false;  // gradients are reduce-scattered, not all-reduced
+  bool distributed_optimizer = false;  // parameters are gathered
+  bool all_reduces_gradients = false;  // even so, in place of a reduce-scatter
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   Bytes bucket;  // of gradients, for the overlaps; 0: one a part

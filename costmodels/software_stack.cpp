@@ -138,6 +138,13 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "calibrated",
                   "attention_time",
                   "elementwise_time",
+                  "norm_time",
+                  "eager_kernels",
+                  "kept_by_norm",
+                  "separate_gate",
+                  "gathered_logits",
+                  "all_reduces_gradients",
+                  "equal_pieces",
                   "selective",
                   "experts",
                   "matrix_gathers",
@@ -197,6 +204,9 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                            {"card", MemoryFigure::card}},
                           stack.memory_figure);
   read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
+  read_number(map, "norm_time", 0.1, 100, stack.norm_time);
+  read_switch(map, "eager_kernels", stack.eager_kernels);
+  read_number(map, "kept_by_norm", 0, 100, stack.kept_by_norm);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
   if (const auto network = map.find("network")) read_network(*network, stack.network);
   if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
@@ -209,11 +219,15 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
   read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
+  read_switch(map, "separate_gate", stack.separate_gate);
+  read_switch(map, "gathered_logits", stack.gathered_logits);
+  read_switch(map, "all_reduces_gradients", stack.all_reduces_gradients);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
   read_switch(map, "scatter_gather", stack.scatter_gather);
   read_switch(map, "whole_gradient_messages", stack.whole_gradient_messages);
   read_switch(map, "embedding_counts", stack.embedding_counts);
+  read_switch(map, "equal_pieces", stack.equal_pieces);
   read_switch(map, "flash_attention", stack.flash_attention);
   read_switch(map, "sequence_parallel", stack.sequence_parallel);
   read_switch(map, "distributed_optimizer", stack.distributed_optimizer);

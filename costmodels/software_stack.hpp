@@ -116,9 +116,10 @@ struct SoftwareStack {
   double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
   NetworkShare network;
   std::optional<CalibratedStack> calibrated;
-  double attention_time = 1.0;    // of its attention kernel over the one that `attention` names
-  double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
-  double backward_gemm = 1.0;     // time of a backward GEMM over what a forward GEMM of its shape takes
+  double attention_time = 1.0;      // of its attention kernel over the one that `attention` names
+  double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
+  std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
+  double backward_gemm = 1.0;       // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
@@ -130,6 +131,14 @@ struct SoftwareStack {
   // The gradient of a column-parallel input is reduced over the tensor group under the GEMM of its weight
   // gradient (LinearWithGradAccumulationAndAsyncCommunication, megatron/core/tensor_parallel/layers.py).
   bool async_tensor_gradients = false;
+  // The gate of a gated MLP is a column-parallel matrix of its own: without sequence parallelism the gradient
+  // of its input is reduced once more.
+  bool separate_gate = false;
+  // Every tensor rank gathers all logits and has the loss of the whole vocabulary.
+  bool gathered_logits = false;
+  // Gradients are all-reduced even where each replica then updates a share of the weights and gathers the
+  // rest (ZeRO-1 without a reduce-scatter).
+  bool all_reduces_gradients = false;
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;
@@ -137,6 +146,10 @@ struct SoftwareStack {
   Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
   std::optional<double>
       logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
+  // A kernel for each operation, as PyTorch has them: a gated MLP keeps its activated half besides, rotated
+  // queries and keys the matrix they came from.
+  bool eager_kernels = false;
+  double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
   SavedInputs saved_inputs = SavedInputs::gpu;
   Bytes memory_reserve{1e9};  // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
@@ -154,6 +167,8 @@ struct SoftwareStack {
   bool scatter_gather = false;        // the boundary message is split over the tensor ranks
   bool whole_gradient_messages = false;  // but not on the way back
   bool embedding_counts = false;         // embedding and loss count as layers where layers do not divide
+  bool equal_pieces = false;             // stages have equal numbers of pieces, which are the embedding, each
+                                         // layer, the final norm and the head; the first ones one more
   // Switches of the plan that this program has on; a plan of one's own says its own.
   bool flash_attention = true;
   bool sequence_parallel = false;  // where there are tensor ways

@@ -97,8 +97,7 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
 // Gradients or parameters of a bucket: of what all replicas have, then of the experts.
 PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
   const bool is_gradients = slot.role == CollectiveRole::gradients;
-  const CollectiveKind reduce =
-      plan_.distributed_optimizer ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const CollectiveKind reduce = gradient_collective(plan_.distributed_optimizer, plan_.all_reduces_gradients);
   PlayedCollective all{is_gradients ? reduce : CollectiveKind::all_gather, {}};
   const auto add = [&](const std::vector<PartReduction>& reductions, bool of_experts) {
     const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];

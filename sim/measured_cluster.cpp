@@ -43,8 +43,9 @@ double number_before(const std::string& text, std::size_t unit) {
 }
 
 // "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps
-// inter". What no node has is not taken for a network.
-std::optional<Network> said_network(const std::string& text, int gpus_per_node) {
+// inter". What no node has is not taken for a network. The rate of each card of the vendor's reference
+// machine is that of as many cards: "200 Gb/s HDR InfiniBand" between nodes of A100.
+std::optional<Network> said_network(const std::string& text, int gpus_per_node, const Network& usual) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024;
   for (const char* unit : {"Gbps", "Gb/s"}) {
     const std::size_t at = text.find(unit);
@@ -61,6 +62,7 @@ std::optional<Network> said_network(const std::string& text, int gpus_per_node) 
     }
     if (says(text, "per GPU")) return Network{gpus_per_node, rate};
     if (says(text, "per node") && rate >= 400) return Network{gpus_per_node, rate / gpus_per_node};
+    if (rate == usual.gigabits && says(text, kRemoteMemory) && !says(text, "per node")) return usual;
     return Network{1, rate};
   }
   return std::nullopt;
@@ -105,7 +107,7 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
   Network network = usual_network(group.gpu.name);
-  if (const auto said = said_network(text, group.gpus_per_node)) {
+  if (const auto said = said_network(text, group.gpus_per_node, network)) {
     network = *said;
   } else {
     assumptions.push_back("network: " + std::to_string(network.nics) + " x " +

@@ -64,6 +64,8 @@ constexpr std::array kFrameworks{
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
     FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
     FrameworkStack{"Megatron-Core", "megatron-core"},
+    FrameworkStack{"Aleph Alpha", "aleph-alpha"},
+    FrameworkStack{"AA-Scaling", "aleph-alpha"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};

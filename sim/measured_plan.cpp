@@ -98,6 +98,30 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
   return result;
 }
 
+// Equal numbers of embedding, layers, final norm and head, the first parts with one more. Absent where a part
+// would have no layer.
+std::optional<std::vector<LayerRange>> equal_pieces(int layers, int parts) {
+  constexpr int kBefore = 1, kAfter = 2;
+  const int pieces = kBefore + layers + kAfter;
+  std::vector<LayerRange> result;
+  int next = 0;
+  for (int part = 0; part < parts; ++part) {
+    int count = pieces / parts + (part < pieces % parts ? 1 : 0);
+    if (part == 0) count -= kBefore;
+    if (part == parts - 1) count -= kAfter;
+    if (count < 1) return std::nullopt;
+    result.push_back({next, count});
+    next += count;
+  }
+  mark_ends(result);
+  return result;
+}
+
+std::vector<LayerRange> usual_parts(int layers, int parts, const SoftwareStack& stack) {
+  const auto pieces = stack.equal_pieces ? equal_pieces(layers, parts) : std::nullopt;
+  return pieces ? *pieces : even_parts(layers, parts, stack.embedding_counts);
+}
+
 // By the start of its name, in lower case without spaces and hyphens. PipeDream-Flush (arXiv 2006.09503) and
 // DAPPLE (arXiv 2007.01045) are other names of 1F1B.
 struct NamedSchedule {
@@ -305,7 +329,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
         trouble = "layer_partition " + cuts;
         continue;
       }
-      one.parts = parts ? *parts : even_parts(layers, one.part_count(), plan.stack.embedding_counts);
+      one.parts = parts ? *parts : usual_parts(layers, one.part_count(), plan.stack);
       if (const auto obstacle = check_shape(plan.model, one, plan.cluster)) {
         trouble = obstacle->reason;
         continue;

@@ -68,6 +68,9 @@ TEST_CASE("the distributed optimizer scatters before the step and gathers after 
   const double scatter = 50.0 / (50 * 1024) + 2e-6;
   const double gather = 25.0 / (50 * 1024) + 2e-6;
   CHECK(estimate(plan) == Approx(9e-3 + scatter + 5e-3 + gather).epsilon(1e-12));
+  plan.all_reduces_gradients = true;
+  const double ring = 100.0 / (50 * 1024) + 2e-6 + 2e-6;
+  CHECK(estimate(plan) == Approx(9e-3 + ring + 5e-3 + gather).epsilon(1e-12));
 }
 
 // Without the norm the last stage steps while the first still computes; with it all wait for the first, which

@@ -120,7 +120,7 @@ TEST_CASE("modules free what they make again") {
   strategy.sequence = 4096;
   strategy.stages.resize(1);
   const LocalLayer local = local_layer(shape, {.sequence = 4096});
-  const LayerActivations bytes = layer_activations(shape, local, strategy);
+  const LayerActivations bytes = layer_activations(shape, local, strategy, {});
   const auto dropped = [&](const RecomputeModules& modules) { return dropped_by(bytes, modules); };
   const double tokens = 4096, element = 2;
   CHECK(dropped({core_attn}) == 0);                            // flash attention keeps no scores
@@ -135,11 +135,12 @@ TEST_CASE("modules free what they make again") {
   CHECK(dropped({layernorm, mla_up_proj, moe}) < bytes.rest);
   const LayerShape dense = llama70b_layer();
   const LayerActivations plain_bytes =
-      layer_activations(dense, local_layer(dense, {.sequence = 4096}), strategy);
+      layer_activations(dense, local_layer(dense, {.sequence = 4096}), strategy, {});
   CHECK(dropped_by(plain_bytes, {mlp}) == element * tokens * 3 * 28672);
   // Of 8 bits the product that the last matrix reads is kept in them.
   strategy.type = DataType::fp8;
-  const LayerActivations narrow = layer_activations(dense, local_layer(dense, {.sequence = 4096}), strategy);
+  const LayerActivations narrow =
+      layer_activations(dense, local_layer(dense, {.sequence = 4096}), strategy, {});
   CHECK(dropped_by(narrow, {mlp}) == tokens * (2 * 2 * 28672 + 28672));
 }
 

@@ -76,6 +76,9 @@ TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the
   };
   const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
   CHECK(own.stack.network.collectives == 1.0);
+  // What each of eight cards of a DGX A100 has.
+  CHECK(plan_over("200 Gb/s HDR InfiniBand").cluster == own.cluster);
+  CHECK(plan_over("200 Gb/s InfiniBand per node").cluster.groups.front().nics_per_node == 1);
   const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
   CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
   // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
@@ -305,6 +308,26 @@ TEST_CASE("layers that do not divide count embedding and loss as layers where th
   CHECK(parts.front().count == 1);
   CHECK(parts.back().count == 1);
   CHECK(parts[3].count == 2);
+}
+
+TEST_CASE("equal pieces count embedding, final norm and head, and the first stages have one more") {
+  const auto counts = [](const std::string& layers, const std::string& stages) {
+    const std::string header =
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,ffn,vocab,seq,gbs,mbs,tp,"
+        "pp,"
+        "dp,iter_time_s\n";
+    const std::string row = "a,layouts,A100,8,32,Aleph Alpha,Llama," + layers +
+                            ",5120,40,13824,128000,2048,64,1,1," + stages + ",,1\n";
+    std::vector<int> found;
+    const auto run = parse_measured_runs(header + row, "made-up.csv").front();
+    const MeasuredPlan plan = mapped(run);
+    for (const LayerRange& part : plan.strategies.front().parts) found.push_back(part.count);
+    return found;
+  };
+  CHECK(counts("40", "1") == std::vector{40});
+  CHECK(counts("40", "2") == std::vector{21, 19});         // 43 pieces: 22, 21
+  CHECK(counts("40", "4") == std::vector{10, 11, 11, 8});  // 11, 11, 11, 10
+  CHECK(counts("5", "4") == std::vector{1, 2, 1, 1});      // 2, 2, 2, 2 would leave the last no layer
 }
 
 TEST_CASE("published rates become times") {

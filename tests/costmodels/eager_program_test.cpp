@@ -1,0 +1,140 @@
+// What a program of PyTorch's own kernels does otherwise than Megatron-LM, one stack key at a time.
+#include "costmodels/layer_memory.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+#include "costmodels/priced_plan.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
+#include "tests/costmodels/priced_clusters.hpp"
+
+namespace orrery {
+namespace {
+
+Sharding four_ways(bool sequence_parallel) {
+  Sharding sharding = test::plain(2, 4096);
+  sharding.tensor = 4;
+  sharding.sequence_parallel = sequence_parallel;
+  return sharding;
+}
+
+}  // namespace
+
+TEST_CASE("a gate of its own is a matrix more and, without sequence parallelism, a reduction more backward") {
+  const bool sequence_parallel = GENERATE(false, true);
+  Sharding sharding = four_ways(sequence_parallel);
+  const BlockOperators joined = layer_operators(test::llama70b_layer(), true, sharding);
+  sharding.stack.separate_gate = true;
+  const BlockOperators apart = layer_operators(test::llama70b_layer(), true, sharding);
+  CHECK(test::gemm_flops(apart.forward) == test::gemm_flops(joined.forward));
+  CHECK(test::gemm_flops(apart.backward) == test::gemm_flops(joined.backward));
+  CHECK(test::all_of<Gemm>(apart.forward.compute).size() == 5);  // QKV, projection, gate, up, down
+  CHECK(test::all_of<Gemm>(joined.forward.compute).size() == 4);
+  CHECK(apart.weight_gradient.size() == joined.weight_gradient.size() + 1);
+  CHECK(apart.forward.communication == joined.forward.communication);
+  const auto reductions = [](const BlockOperators& layer) {
+    return test::times(layer.backward.communication, CollectiveKind::all_reduce);
+  };
+  if (sequence_parallel) {
+    CHECK(apart.backward.communication == joined.backward.communication);
+  } else {
+    CHECK(reductions(joined) == 2);
+    CHECK(reductions(apart) == 3);
+    for (const Collective& call : test::all_of<Collective>(apart.backward.communication))
+      CHECK(call.bytes == Bytes(2.0 * 2 * 4096 * 8192));  // 16 bits of all tokens
+  }
+}
+
+TEST_CASE("a layer without a gate has none of its own") {
+  LayerShape shape = test::llama70b_layer();
+  shape.mlp = MlpKind::gelu;
+  Sharding sharding = four_ways(false);
+  const BlockOperators layer = layer_operators(shape, true, sharding);
+  sharding.stack.separate_gate = true;
+  CHECK(layer_operators(shape, true, sharding).forward.compute == layer.forward.compute);
+}
+
+TEST_CASE("gathered logits cross the tensor group once, and every rank has the loss of all of them") {
+  const ModelSpec model = read_model("llama2-70b");
+  Sharding sharding = four_ways(false);
+  const BlockOperators split = head_operators(model, sharding);
+  sharding.stack.gathered_logits = true;
+  const BlockOperators gathered = head_operators(model, sharding);
+  const double logits = 2.0 * 4096 * 32256;  // 32,000 columns padded to 128 for each of four ranks
+  const auto calls = test::all_of<Collective>(gathered.forward.communication);
+  REQUIRE(calls.size() == 1);  // and no statistics are reduced
+  CHECK(calls.front().kind == CollectiveKind::all_gather);
+  CHECK(calls.front().bytes == Bytes(2 * logits));
+  for (const auto pass : {&BlockOperators::forward, &BlockOperators::backward}) {
+    CHECK(test::bytes_of(gathered.*pass, MemoryKernel::cross_entropy) ==
+          4 * test::bytes_of(split.*pass, MemoryKernel::cross_entropy));
+    CHECK(test::gemm_flops(gathered.*pass) == test::gemm_flops(split.*pass));
+  }
+  // Joined along the vocabulary: a read and a write of all; backward of a rank's own.
+  CHECK(test::copied_bytes(gathered.forward) - test::copied_bytes(split.forward) == 4 * logits);
+  CHECK(test::copied_bytes(gathered.backward) - test::copied_bytes(split.backward) == Approx(logits));
+
+  ParallelStrategy strategy;
+  strategy.stages = {{.tensor = 4}};
+  strategy.parts = {{0, 80}};
+  strategy.nodes = {1};
+  strategy.sequence = 4096;
+  strategy.micro_batch = strategy.global_batch = 2;
+  SoftwareStack stack;
+  const Bytes of_one = stage_memory(model, strategy, 0, {1}, stack).logits;
+  stack.gathered_logits = true;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).logits.value() == Approx(4 * of_one.value()));
+  Sharding whole = test::plain(2, 4096);
+  const BlockOperators alone = head_operators(model, whole);
+  whole.stack.gathered_logits = true;
+  CHECK(head_operators(model, whole).forward.compute == alone.forward.compute);
+}
+
+TEST_CASE("norms may take another multiple of their time than other elementwise kernels") {
+  const ModelSpec model = read_model("llama2-7b");
+  const auto forward = [&](double elementwise, std::optional<double> norm) {
+    SoftwareStack stack;
+    stack.host = {};
+    stack.elementwise_time = elementwise;
+    stack.norm_time = norm;
+    PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+    book.need({});
+    book.predict(test::cost_models());
+    return book.part_times(book.shard({}), {0, model.layer_count()}, {}).forward.value();
+  };
+  const double norms = forward(1, 2) - forward(1, 1);
+  CHECK(norms > 0);
+  CHECK(forward(1, 11) - forward(1, 1) == Approx(10 * norms));
+  CHECK(forward(3, 1) + 2 * norms == Approx(forward(3, std::nullopt)));
+}
+
+TEST_CASE("kernels for each operation keep the activated half of a gated MLP and what was rotated") {
+  const LayerShape shape = test::llama70b_layer();
+  const int tensor = GENERATE(1, 2, 4);
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  const LocalLayer local = local_layer(shape, {.tensor = tensor, .micro_batch = 2, .sequence = 4096});
+  const auto bytes = [&](const LayerShape& of, const SoftwareStack& stack) {
+    return layer_activations(of, local, strategy, stack).all();
+  };
+  SoftwareStack eager;
+  eager.eager_kernels = true;
+  const double tokens = 2 * 4096;
+  // 16 bits of 28,672 columns, 64 query and 8 key heads of 128, over the tensor ranks.
+  CHECK(bytes(shape, eager) - bytes(shape, {}) == Approx(2 * tokens * (28672 + (64 + 8) * 128) / tensor));
+  LayerShape gpt = shape;
+  gpt.mlp = MlpKind::gelu;
+  gpt.rotary = false;
+  CHECK(bytes(gpt, eager) == bytes(gpt, {}));
+  SoftwareStack norms;
+  norms.kept_by_norm = 6;
+  CHECK(bytes(shape, norms) - bytes(shape, {}) == Approx(2 * 6 * tokens * 8192));  // on every rank
+}
+
+TEST_CASE("gradients are all-reduced without the distributed optimizer, or where a program does so with it") {
+  CHECK(gradient_collective(false, false) == CollectiveKind::all_reduce);
+  CHECK(gradient_collective(false, true) == CollectiveKind::all_reduce);
+  CHECK(gradient_collective(true, false) == CollectiveKind::reduce_scatter);
+  CHECK(gradient_collective(true, true) == CollectiveKind::all_reduce);
+}
+
+}  // namespace orrery

@@ -72,9 +72,13 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{
-    FrameworkStack{"nemo", "nemo-24.07"},         FrameworkStack{"fsdp", "torchtitan-eager"},
-    FrameworkStack{"llm foundry", "llm-foundry"}, FrameworkStack{"mosaic", "llm-foundry"},
-    FrameworkStack{"neox", "megatron-deepspeed"}, FrameworkStack{"deepspeed", "megatron-deepspeed"},
+    FrameworkStack{"nemo", "nemo-24.07"},
+    FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"fsdp", "torchtitan-eager"},
+    FrameworkStack{"llm foundry", "llm-foundry"},
+    FrameworkStack{"mosaic", "llm-foundry"},
+    FrameworkStack{"neox", "megatron-deepspeed"},
+    FrameworkStack{"deepspeed", "megatron-deepspeed"},
 };
 
 // Of publication, in years: from an arXiv number (its first four digits), else the middle of the first number
@@ -91,6 +95,15 @@ int year_of(const std::string& source) {
   return static_cast<int>(date_of(source));
 }
 
+double date_of_program(const MeasuredRun& run) {
+  const double named = date_of(run.text("framework"));
+  return named > 0 ? named : date_of(run.text("source"));
+}
+bool multiplies_in_fp8(const MeasuredRun& run) {
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  return gpu && gpu->fp8.has_value();
+}
+
 // A row that says neither year nor a later feature is taken for one of the first.
 const char* megatron_of(const MeasuredRun& run) {
   constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
@@ -98,17 +111,27 @@ const char* megatron_of(const MeasuredRun& run) {
   // Overlaps of September to November 2023, and what there was between code and paper: half a year
   // (assumption).
   constexpr double kOverlaps = 2024.2;
-  const double named = date_of(run.text("framework"));
-  const double date = named > 0 ? named : date_of(run.text("source"));
-  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
-  const bool newer_gpu = gpu && gpu->fp8.has_value();
+  const double date = date_of_program(run);
   const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
   if (date >= kOverlaps) return "megatron-core";
   if (date >= kFlash) return "megatron-lm-2023";
-  if (newer_gpu || is_on("flash_attn")) return "megatron-core";
+  if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core";
   const bool selective = run.text("recompute").rfind("selective", 0) == 0;
   if (date >= kSequenceParallelism || selective || is_on("sequence_parallel")) return "megatron-lm-2022";
   return "megatron-lm-2021";
+}
+
+// Of a program without a preset. NeMo's layers were Megatron-LM's of their time until Transformer Engine,
+// which came for H100 in 2023.
+std::string likeness_of(const MeasuredRun& run) {
+  const std::string low = lower_case(run.text("framework"));
+  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
+                                 [&](const FrameworkStack& one) { return says(low, one.start); });
+  constexpr double kTransformerEngine = 2024;
+  const double date = date_of_program(run);
+  const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
+  if (like == kLikenesses.end() || (says(low, "nemo") && early)) return megatron_of(run);
+  return like->stack;
 }
 
 std::string letters_and_digits(const std::string& name) {
@@ -185,10 +208,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
-  const std::string low = lower_case(framework);
-  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
-                                 [&](const FrameworkStack& one) { return says(low, one.start); });
-  SoftwareStack stack = read_stack(like == kLikenesses.end() ? megatron_of(run) : like->stack);
+  SoftwareStack stack = read_stack(likeness_of(run));
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = framework;
   return stack;

@@ -89,7 +89,10 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   std::string family;
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
   CHECK(family == "NeMo 23.08");
+  CHECK(stack({{"framework", "NeMo"}, {"gpu", "A100"}, {"source", "README (2022)"}}) == "megatron-lm-2022");
+  CHECK(stack({{"framework", "NeMo"}, {"gpu", "H100"}, {"source", "README (2023)"}}) == "nemo-24.07");
   CHECK(stack({{"framework", "PyTorch FSDP"}, {"gpu", "A100"}}, &family) == "torchtitan-eager");
+  CHECK(stack({{"framework", "PyTorch FSDP, torch.compile"}, {"gpu", "A100"}}, &family) == "torchtitan");
   CHECK(stack({{"framework", "Unheard of"}, {"gpu", "H100"}}, &family) == "megatron-core");
   CHECK(family == "Unheard of");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");

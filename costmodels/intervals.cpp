@@ -220,7 +220,8 @@ std::string to_yaml(const std::vector<ResidualGroup>& groups, const std::vector<
     char numbers[96];
     std::snprintf(numbers, sizeof numbers, "runs: %d, mean: %.5f, variance: %.6f}\n", group.runs, group.mean,
                   group.variance);
-    text += "  - {name: '" + group.name + "', source: '" + group.source + "', family: " + group.kind.family +
+    text += "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
+            ", family: " + yaml_quoted(group.kind.family) +
             ", measured_gpu: " + truth(group.kind.measured_gpu) + ", experts: " + truth(group.kind.experts) +
             ", new_kernels: " + truth(group.kind.new_kernels) +
             ", four_bits: " + truth(group.kind.four_bits) + ", host_bound: " + truth(group.kind.host_bound) +

@@ -5,27 +5,11 @@
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/link_override.hpp"
+#include "platforms/yaml.hpp"
 
 namespace orrery {
 
 namespace {
-
-// Always in double quotes, so that "1.0", "yes" and "a: b" stay the texts they are.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') {
-      result += {'\\', character};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
-    } else {
-      result += character;
-    }
-  }
-  return result + "\"";
-}
 
 std::string exact_number(double value) {
   std::array<char, 64> buffer{};
@@ -50,9 +34,9 @@ std::string host_text(const HostSpec& host, const std::string& gap) {
 
 std::string gpu_map(const GpuSpec& gpu) {
   std::string aliases;
-  for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + quoted(alias);
-  std::string out = "{name: " + quoted(gpu.name) + ", aliases: [" + aliases + "]";
-  out += ", architecture: " + quoted(gpu.architecture) + ", memory: " + to_exact_text(gpu.memory);
+  for (const std::string& alias : gpu.aliases) aliases += (aliases.empty() ? "" : ", ") + yaml_quoted(alias);
+  std::string out = "{name: " + yaml_quoted(gpu.name) + ", aliases: [" + aliases + "]";
+  out += ", architecture: " + yaml_quoted(gpu.architecture) + ", memory: " + to_exact_text(gpu.memory);
   out += ", memory_bandwidth: " + to_exact_text(gpu.memory_bandwidth);
   write_peak(out, "fp32", gpu.fp32);
   write_peak(out, "tf32", gpu.tf32);
@@ -60,7 +44,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   write_peak(out, "bf16", gpu.bf16);
   write_peak(out, "fp8", gpu.fp8);
   write_peak(out, "fp4", gpu.fp4);
-  out += ", link: " + quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
+  out += ", link: " + yaml_quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
   if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
@@ -69,22 +53,23 @@ std::string gpu_map(const GpuSpec& gpu) {
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
   out += host_text(gpu.host, ", ");
   if (gpu.idle_power) out += ", idle_power: " + to_exact_text(*gpu.idle_power);
-  return out + ", power: " + to_exact_text(gpu.power) + ", source: " + quoted(gpu.source) + "}";
+  return out + ", power: " + to_exact_text(gpu.power) + ", source: " + yaml_quoted(gpu.source) + "}";
 }
 
 // A GPU of the catalog by its name, any other with all its numbers.
 std::string gpu_text(const GpuSpec& gpu) {
   const std::vector<GpuSpec>& catalog = gpu_catalog();
-  return std::find(catalog.begin(), catalog.end(), gpu) != catalog.end() ? quoted(gpu.name) : gpu_map(gpu);
+  return std::find(catalog.begin(), catalog.end(), gpu) != catalog.end() ? yaml_quoted(gpu.name)
+                                                                         : gpu_map(gpu);
 }
 
 std::string group_text(const NodeGroup& group) {
   const std::string gap = "\n    ";
-  std::string out = "  - name: " + quoted(group.name);
+  std::string out = "  - name: " + yaml_quoted(group.name);
   out += gap + "gpu: " + gpu_text(group.gpu);
   out += gap + "gpus_per_node: " + std::to_string(group.gpus_per_node);
   out += gap + "count: " + count_text(group.count);
-  out += gap + "region: " + quoted(group.region);
+  out += gap + "region: " + yaml_quoted(group.region);
   if (!group.leaves.empty()) {
     out += gap + "leaves: [";
     for (std::size_t i = 0; i < group.leaves.size(); ++i)
@@ -104,7 +89,7 @@ std::string group_text(const NodeGroup& group) {
   out += host_text(group.host, gap);
   if (group.price) {
     out += gap + "price: " + to_exact_text(*group.price);
-    out += gap + "price_source: " + quoted(group.price_source);
+    out += gap + "price_source: " + yaml_quoted(group.price_source);
   }
   if (group.interrupted_every) out += gap + "interrupted_every: " + to_exact_text(*group.interrupted_every);
   return out + "\n";
@@ -124,7 +109,7 @@ std::string fabric_text(const Fabric& fabric) {
   if (fabric.regions.empty()) return out;
   out += "  regions:\n";
   for (const RegionLink& region : fabric.regions) {
-    out += "    - {from: " + quoted(region.from) + ", to: " + quoted(region.to) +
+    out += "    - {from: " + yaml_quoted(region.from) + ", to: " + yaml_quoted(region.to) +
            ", bandwidth: " + to_exact_text(region.link.bandwidth) +
            ", latency: " + to_exact_text(region.link.latency) + ", price: " + to_exact_text(region.price) +
            "}\n";
@@ -135,7 +120,7 @@ std::string fabric_text(const Fabric& fabric) {
 std::string links_text(const std::vector<LinkOverride>& changes) {
   std::string out = changes.empty() ? "" : "links:\n";
   for (const LinkOverride& change : changes) {
-    out += "  - {name: " + quoted(change.name);
+    out += "  - {name: " + yaml_quoted(change.name);
     if (change.bandwidth) out += ", bandwidth: " + to_exact_text(*change.bandwidth);
     if (change.factor) out += ", bandwidth: " + factor_text(*change.factor);
     if (change.latency) out += ", latency: " + to_exact_text(*change.latency);
@@ -149,7 +134,7 @@ std::string links_text(const std::vector<LinkOverride>& changes) {
 std::string network_text(const NetworkTable& network) {
   std::string out = "network:\n  links:\n";
   for (const TopologyLink& link : network.links) {
-    out += "    - {name: " + quoted(link.name) + ", bandwidth: " + to_exact_text(link.spec.bandwidth) +
+    out += "    - {name: " + yaml_quoted(link.name) + ", bandwidth: " + to_exact_text(link.spec.bandwidth) +
            ", latency: " + to_exact_text(link.spec.latency) + "}\n";
   }
   out += "  routes:\n";
@@ -188,7 +173,7 @@ std::string_view contention_text(Contention contention) {
 }  // namespace
 
 std::string to_yaml(const ClusterSpec& cluster) {
-  std::string out = "name: " + quoted(cluster.name) + "\ngroups:\n";
+  std::string out = "name: " + yaml_quoted(cluster.name) + "\ngroups:\n";
   for (const NodeGroup& group : cluster.groups) out += group_text(group);
   out += cluster.network ? network_text(*cluster.network->table) : fabric_text(cluster.fabric);
   out += "contention: ";

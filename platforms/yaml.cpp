@@ -186,4 +186,20 @@ std::string read_text_file(const std::string& path) {
   return content;
 }
 
+std::string yaml_quoted(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (character == '"' || character == '\\') {
+      result += {'\\', character};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    } else {
+      result += character;
+    }
+  }
+  return result + "\"";
+}
+
 }  // namespace orrery

@@ -70,4 +70,7 @@ class YamlValue {
 // The whole file. Throws InputError{path, "no readable file", ...}.
 std::string read_text_file(const std::string& path);
 
+// The text as a scalar, always in double quotes, so that "1.0", "yes" and "a: b" stay the texts they are.
+std::string yaml_quoted(const std::string& text);
+
 }  // namespace orrery

@@ -165,21 +165,6 @@ void read_lists(const YamlValue& top, ParallelStrategy& strategy) {
   }
 }
 
-// Names and paths hold any character; between double quotes YAML escapes them.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string result = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') result += '\\';
-    if (byte < 0x20 || byte == 0x7f)
-      result += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
-    else
-      result += character;
-  }
-  return result + "\"";
-}
-
 std::string line(const std::string& key, std::int64_t value) {
   return key + ": " + std::to_string(value) + "\n";
 }
@@ -278,8 +263,8 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
 std::string to_yaml(const Plan& plan) {
   const ParallelStrategy& strategy = plan.strategy;
   const Recompute& recompute = strategy.recompute;
-  return line("model", quoted(plan.model)) + line("cluster", quoted(plan.cluster)) +
-         (plan.stack.empty() ? std::string() : line("stack", quoted(plan.stack))) +
+  return line("model", yaml_quoted(plan.model)) + line("cluster", yaml_quoted(plan.cluster)) +
+         (plan.stack.empty() ? std::string() : line("stack", yaml_quoted(plan.stack))) +
          line("data", strategy.data) + line("context", strategy.context) + line("expert", strategy.expert) +
          (strategy.expert_tensor ? line("expert_tensor", *strategy.expert_tensor) : std::string()) +
          line("chunks", strategy.chunks) + line("micro_batch", strategy.micro_batch) +

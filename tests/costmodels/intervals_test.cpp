@@ -175,7 +175,10 @@ TEST_CASE("a group counts once, however many runs it has or kinds these are of")
 TEST_CASE("the table of groups is read as it was written, and wrong ones are refused") {
   RunKind kind = with_experts("g");
   kind.four_bits = kind.host_bound = kind.new_kernels = true;
-  const std::vector<ResidualGroup> groups{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0)};
+  // Names of programs come from users' tables.
+  const RunKind odd = dense("PyTorch FSDP, 'compiled': {\"2.0\"} # \\");
+  const std::vector<ResidualGroup> groups{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0),
+                                          group("c, d", odd, 0, 0)};
   CHECK(parse_residual_groups(to_yaml(groups, {"where from"}), "t.yaml") == groups);
   CHECK(contains(input_error([] { parse_residual_groups("groups: [{name: a, sorce: b}]", "t.yaml"); }),
                  "sorce"));

@@ -333,11 +333,13 @@ TEST_CASE("equal pieces count embedding, final norm and head, and the first stag
 TEST_CASE("published rates become times") {
   const std::string header =
       "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,"
-      "tflops_per_gpu,tokens_per_s_per_gpu,flops_convention\n";
+      "tflops_per_gpu,tokens_per_s_per_gpu,flops_convention,samples_per_s,mfu_pct\n";
   const std::string shape = ",g,A100,8,Megatron-LM,GPT,24,2048,16,51200,2048,64,1,8,1,";
-  const auto runs = parse_measured_runs(header + "tokens" + shape + ",1000,\n" + "model" + shape + "100,,\n" +
-                                            "hard" + shape + "100,,hardware FLOPs incl. recompute\n",
-                                        "t.csv");
+  const auto runs = parse_measured_runs(
+      header + "tokens" + shape + ",1000,,,\n" + "model" + shape + "100,,,,\n" + "hard" + shape +
+          "100,,hardware FLOPs incl. recompute,,\n" + "samples" + shape + ",,,32,\n" + "share" + shape +
+          ",,,,50\n" + "half" + shape + "100,,MFU with causal attention,,\n",
+      "t.csv");
   const auto seconds = [&](int i) {
     return *measured_seconds(runs[static_cast<std::size_t>(i)], mapped(runs[static_cast<std::size_t>(i)]));
   };
@@ -347,6 +349,9 @@ TEST_CASE("published rates become times") {
   // 96 B s l h^2 (1 + s / 6h + V / 16lh)
   const double work = 96.0 * 64 * 2048 * 24 * 2048 * 2048 * (1 + 1.0 / 6 + 51200.0 / (16 * 24 * 2048));
   CHECK(seconds(2) == Approx(work / (100e12 * 8)));
+  CHECK(seconds(3) == Approx(2));
+  CHECK(seconds(4) == Approx(seconds(1) * 100 / (312 * 0.5)));  // of the A100's dense peak in 16 bits
+  CHECK(seconds(5) == Approx(model_flops(plan.model, 64, 2048, AttentionCounting::causal) / (100e12 * 8)));
 }
 
 TEST_CASE("errors, rank and regret of a group follow from its rows") {

@@ -1,4 +1,6 @@
 // Parameter counts against published totals, each derived from the shape; model FLOPs by hand.
+#include <cmath>
+
 #include "strategies/model.hpp"
 
 #include "tests/catch.hpp"
@@ -74,6 +76,16 @@ TEST_CASE("a Llama count follows from the matrices") {
   // Qwen3 adds two norms of head_dim 128 a layer.
   CHECK(total_parameters(read_model("qwen3-8b")) ==
         llama_total({4096, 36, 4096, 1024, 12288, 151936}) + 36 * 2 * 128);
+}
+
+TEST_CASE("a Qwen2-MoE count follows from its experts, and the one every token visits behind a gate") {
+  // 28 query and 4 key heads of 128 with biases, two norms, a router, 64 experts of 2560, one of 20480.
+  const std::int64_t h = 3584, keys = 512;
+  const std::int64_t attention = 2 * h * h + h + 2 * (h * keys + keys);
+  const std::int64_t experts = h * 64 + 64 * 3 * h * 2560 + 3 * h * 20480 + h;
+  const std::int64_t total = 28 * (attention + 2 * h + experts) + 2 * 151936 * h + h;
+  CHECK(total_parameters(read_model("qwen2-57b-a14b")) == total);
+  CHECK(std::abs(static_cast<double>(total) / 57.4e9 - 1) < 0.001);  // its name
 }
 
 TEST_CASE("a DeepSeek count follows from its factored projections") {

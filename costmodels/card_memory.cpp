@@ -53,6 +53,11 @@ Bytes communicator_bytes(const ModelSpec& model, const ParallelStrategy& strateg
   all.add(tensor, tensor - 1);
   all.add(strategy.context, tensor * (strategy.context - 1));
   all.add(copies, tensor * (copies - 1));
+  if (strategy.optimizer_instances > 1) {
+    const int members = strategy.copies_of_instance();
+    all.add(members, tensor * (members - 1));
+    all.add(strategy.optimizer_instances, tensor * (copies - members));
+  }
   all.add(strategy.expert, tensor * (strategy.expert - 1));
   all.add(tensor * strategy.pipeline, last * of_stage + tensor - 1);
   if (stage > 0) all.add(2, of_stage);

@@ -173,7 +173,7 @@ int context_period(const PricedPlan& plan, const Topology& topology, int replica
                    const std::vector<int>& lanes) {
   const bool may_fold = plan.context > 1 && topology.gpus_have_own_links() && stages_are_alike(plan) &&
                         plays_context_groups_alone(plan) && plan.expert_reductions.empty() &&
-                        in_rings(plan, topology);
+                        plan.optimizer_instances == 1 && in_rings(plan, topology);
   for (int period = 1; may_fold && period < plan.context; ++period) {
     if (plan.context % period == 0 && ImageCheck(plan, topology, replicas, period).holds(lanes))
       return period;

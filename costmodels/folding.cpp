@@ -235,6 +235,21 @@ std::vector<std::vector<int>> expert_reduction_rings(const PricedPlan& plan, int
   return rings;
 }
 
+std::vector<std::vector<int>> optimizer_sets(const PricedPlan& plan, const std::vector<int>& copies) {
+  std::vector<std::vector<int>> sets(static_cast<std::size_t>(plan.optimizer_instances));
+  for (std::size_t at = 0; at < copies.size(); ++at) {
+    sets[at * sets.size() / copies.size()].push_back(copies[at]);
+  }
+  return sets;
+}
+
+std::vector<std::vector<int>> across_optimizer_sets(const PricedPlan& plan, const std::vector<int>& copies) {
+  if (plan.optimizer_instances == 1) return {};
+  std::vector<std::vector<int>> places(copies.size() / static_cast<std::size_t>(plan.optimizer_instances));
+  for (std::size_t at = 0; at < copies.size(); ++at) places[at % places.size()].push_back(copies[at]);
+  return places;
+}
+
 std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& topology) {
   if (!topology.has_cut()) return std::nullopt;
   std::optional<std::string> obstacle;
@@ -270,7 +285,8 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
 }
 
 int folding_period(const PricedPlan& plan, const Topology& topology) {
-  if (plan.jitter > 0 || !plan.slowness.empty() || !in_rings(plan, topology)) return plan.replicas;
+  if (plan.jitter > 0 || !plan.slowness.empty() || plan.optimizer_instances > 1 || !in_rings(plan, topology))
+    return plan.replicas;
   const bool shares_experts = !plan.expert_reductions.empty() || plays_calls(plan, RankGroup::expert);
   const int least = shares_experts ? plan.expert : 1;
   for (int period = least; period < plan.replicas; period += least) {

@@ -16,6 +16,10 @@ namespace orrery {
 std::vector<int> reduction_members(const PricedPlan&, int stage, int lane);
 // The same of the gradients of experts: a ring for each GPU of that tensor rank that has experts of its own.
 std::vector<std::vector<int>> expert_reduction_rings(const PricedPlan&, int stage, int lane);
+// Of such copies of a part, in rank order: the sets of neighbours that each shard an optimizer, and the
+// copies of equal place in all sets, none where there is one set.
+std::vector<std::vector<int>> optimizer_sets(const PricedPlan&, const std::vector<int>& copies);
+std::vector<std::vector<int>> across_optimizer_sets(const PricedPlan&, const std::vector<int>& copies);
 // Of the stage that has the most.
 std::size_t most_lanes(const PricedPlan&);
 

@@ -35,17 +35,24 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   PartReduction reduction;
   reduction.gradients =
       Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
-  const auto efficiency = [&](CollectiveKind kind, Bytes bytes) {
+  const int members = strategy.copies_of_instance() / apart;
+  const auto efficiency = [&](int ring_apart, int ring_members, CollectiveKind kind, Bytes bytes) {
     const int gpus = cluster_.groups[static_cast<std::size_t>(devices.group)].gpus_per_node;
-    return ring_efficiency(devices.group, ring_lanes(strategy, stage, apart, gpus),
-                           strategy.data * strategy.context / apart, kind, bytes);
+    return ring_efficiency(devices.group, ring_lanes(strategy, stage, ring_apart, gpus), ring_members, kind,
+                           bytes);
   };
-  reduction.efficiency =
-      efficiency(gradient_collective(strategy.distributed_optimizer, precision_.stack.all_reduces_gradients),
-                 reduction.gradients);
+  const CollectiveKind reduce =
+      gradient_collective(strategy.distributed_optimizer, precision_.stack.all_reduces_gradients);
+  const int of_gradients =
+      reduce == CollectiveKind::all_reduce ? members * strategy.optimizer_instances : members;
+  reduction.efficiency = efficiency(apart, of_gradients, reduce, reduction.gradients);
+  if (reduce != CollectiveKind::all_reduce && strategy.optimizer_instances > 1) {
+    reduction.across_efficiency = efficiency(apart * members, strategy.optimizer_instances,
+                                             CollectiveKind::all_reduce, reduction.gradients / members);
+  }
   if (strategy.distributed_optimizer) {
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
-    reduction.gather_efficiency = efficiency(CollectiveKind::all_gather, reduction.gathered);
+    reduction.gather_efficiency = efficiency(apart, members, CollectiveKind::all_gather, reduction.gathered);
   }
   return reduction;
 }
@@ -88,6 +95,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   const bool is_cut = cut_route(plan, topology).has_value();  // then nobody asks when messages arrive
   if (!is_cut) play_groups(plan, strategy, topology);
   plan.distributed_optimizer = strategy.distributed_optimizer;
+  plan.optimizer_instances = strategy.optimizer_instances;
   plan.all_reduces_gradients = precision_.stack.all_reduces_gradients;
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);

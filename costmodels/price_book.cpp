@@ -64,10 +64,14 @@ void PriceBook::need(const ParallelStrategy& strategy) {
     const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
     need(shard_key(strategy, stage));
     const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
-    const int members = strategy.data * strategy.context;
-    need_rings(group, ring_lanes(strategy, stage, 1, gpus), members);
-    const int sharing = strategy.copies_sharing_experts();
-    if (sharing > 1) need_rings(group, ring_lanes(strategy, stage, sharing, gpus), members / sharing);
+    const auto need_reduction = [&](int apart) {
+      const int members = strategy.copies_of_instance() / apart;
+      for (const int ring : {members, members * strategy.optimizer_instances})
+        need_rings(group, ring_lanes(strategy, stage, apart, gpus), ring);
+      need_rings(group, ring_lanes(strategy, stage, apart * members, gpus), strategy.optimizer_instances);
+    };
+    need_reduction(1);
+    if (strategy.copies_sharing_experts() > 1) need_reduction(strategy.copies_sharing_experts());
   }
 }
 
@@ -88,6 +92,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
     sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);
   if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;
   sharding.sharded = key.sharded;
+  sharding.instances = key.instances;
   sharding.type = precision_.type;
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_link = link_of_neighbours(group, key.tensor);
@@ -302,7 +307,8 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert_tensor,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          gathered_in_passes(strategy) ? strategy.data * strategy.context : 1,
+          gathered_in_passes(strategy) ? strategy.copies_of_instance() : 1,
+          gathered_in_passes(strategy) ? strategy.optimizer_instances : 1,
           strategy.flash_attention,
           strategy.tensor_overlap};
 }

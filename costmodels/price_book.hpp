@@ -30,7 +30,8 @@ struct ShardKey {
   std::optional<int> expert_tensor = {};  // as in ParallelStrategy
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
-  int sharded = 1;  // replicas over which weights are sharded and gathered in every pass
+  int sharded = 1;    // copies over which weights are sharded and gathered in every pass
+  int instances = 1;  // sets of so many copies, over which gradients are summed in every backward
   bool flash_attention = true;
   std::optional<bool> tensor_overlap = {};  // as in ParallelStrategy
   auto operator<=>(const ShardKey&) const = default;

@@ -72,6 +72,7 @@ struct PartReduction {
   Bytes gathered;   // parameters all-gathered after the optimizer step; 0 without the distributed optimizer
   TransferEfficiency efficiency;              // of the gradients
   TransferEfficiency gather_efficiency = {};  // of the parameters
+  TransferEfficiency across_efficiency = {};  // of gradients over optimizer instances
 };
 
 // What differs between kinds of unlike replicas; as in PricedPlan.
@@ -109,7 +110,8 @@ struct PricedPlan {
   std::vector<PartReduction> expert_reductions = {};
   std::vector<GroupCall> calls = {};   // what the pieces of parts play
   bool distributed_optimizer = false;  // parameters are gathered
-  bool all_reduces_gradients = false;  // even so, in place of a reduce-scatter
+  bool all_reduces_gradients = false;  // even so, over all copies, in place of a reduce-scatter
+  int optimizer_instances = 1;         // as in ParallelStrategy
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   Bytes bucket;  // of gradients, for the overlaps; 0: one a part

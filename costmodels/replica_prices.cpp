@@ -58,6 +58,7 @@ PartReduction PriceBook::slowest_reduction(const ParallelStrategy& strategy, int
     const PartReduction other = part_reduction(strategy.of_kind(kind), part, parameters, apart);
     slowest.efficiency = least(slowest.efficiency, other.efficiency);
     slowest.gather_efficiency = least(slowest.gather_efficiency, other.gather_efficiency);
+    slowest.across_efficiency = least(slowest.across_efficiency, other.across_efficiency);
   }
   return slowest;
 }

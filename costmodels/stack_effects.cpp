@@ -80,6 +80,17 @@ std::vector<double> matrix_parameters(const PassOperators& forward) {
   return matrices;
 }
 
+// Each shard of what the sets reduced apart, summed over them.
+Collective across_instances(const Collective& reduce, const Sharding& sharding) {
+  Collective sum = reduce;
+  sum.kind = CollectiveKind::all_reduce;
+  sum.bytes = reduce.bytes / sharding.sharded;
+  sum.ranks = sharding.instances;
+  sum.ranks_per_node =
+      std::clamp(sharding.gpus_per_node / (sharding.tensor * sharding.sharded), 1, sharding.instances);
+  return sum;
+}
+
 }  // namespace
 
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
@@ -212,6 +223,7 @@ WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const 
     reduce.bytes = Bytes(part * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
     traffic.gather.emplace_back(gather);
     traffic.reduce.emplace_back(reduce);
+    if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, sharding));
   }
   return traffic;
 }

@@ -66,7 +66,7 @@ double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& 
 
 double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {
   if (!strategy.distributed_optimizer) return parameters.dense + parameters.expert;
-  const double copies = static_cast<double>(strategy.data) * strategy.context;
+  const double copies = strategy.copies_of_instance();
   const double expert_copies = std::max(1.0, copies / strategy.copies_sharing_experts());
   return parameters.dense / copies + parameters.expert / expert_copies;
 }

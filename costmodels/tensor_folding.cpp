@@ -55,15 +55,21 @@ TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& to
   std::vector<Route>& routes = traffic.routes;
   const int tensor = tensor_ways(plan, 0);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const auto add_ring = [&](std::vector<int> members) {
-      traffic.add(collective_flows(
-          topology,
-          {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {}, std::move(members)}));
+    const auto add_rings = [&](std::vector<std::vector<int>> rings) {
+      for (std::vector<int>& members : rings) {
+        traffic.add(collective_flows(
+            topology,
+            {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {}, std::move(members)}));
+      }
     };
-    add_ring(reduction_members(plan, stage, tensor_rank));
+    const auto add_reduction = [&](const std::vector<int>& copies) {
+      add_rings(optimizer_sets(plan, copies));
+      add_rings(across_optimizer_sets(plan, copies));
+    };
+    add_reduction(reduction_members(plan, stage, tensor_rank));
     if (!plan.expert_reductions.empty()) {
-      for (std::vector<int>& ring : expert_reduction_rings(plan, stage, tensor_rank))
-        add_ring(std::move(ring));
+      for (const std::vector<int>& copies : expert_reduction_rings(plan, stage, tensor_rank))
+        add_reduction(copies);
     }
     add_calls(traffic, plan, topology, stage, tensor_rank);
     for (int replica = 0; replica < plan.replicas; ++replica) {

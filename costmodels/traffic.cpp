@@ -72,26 +72,43 @@ void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phas
   add_side_by_side(all.phases, folded(topology_, images_, std::move(phases)));
 }
 
+// Of the copies of a part: where an all-reduce leaves all of them everything, their sets do not matter.
+std::vector<std::vector<int>> TrafficFlows::rings(const std::vector<int>& copies, Rings which) const {
+  switch (which) {
+    case Rings::all:
+      return {copies};
+    case Rings::in_sets:
+      return optimizer_sets(plan_, copies);
+    case Rings::across_sets:
+      return across_optimizer_sets(plan_, copies);
+  }
+  return {};
+}
+
 // Adds the collectives of all played lanes, of experts or of what all replicas have, after the phases that
-// are there.
-void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage,
-                             bool of_experts) const {
-  PlayedCollective rings;
+// are there. Across sets, of one shard each.
+void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage, bool of_experts,
+                             Rings which) const {
+  PlayedCollective added;
   for (const int lane : lanes_) {
     if (lane >= tensor_ways(plan_, stage))
       continue;  // a collective holds all context ranks of its tensor rank
-    const auto groups = of_experts ? expert_reduction_rings(plan_, stage, lane)
-                                   : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
-    for (const std::vector<int>& group : groups) {
-      CollectiveCall call = like;
-      call.gpus = group;
-      if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
-        call.algorithm = CollectiveAlgorithm::ring;
+    const auto all_copies = of_experts ? expert_reduction_rings(plan_, stage, lane)
+                                       : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
+    for (const std::vector<int>& copies : all_copies) {
+      for (std::vector<int>& ring : rings(copies, which)) {
+        CollectiveCall call = like;
+        if (which == Rings::across_sets)
+          call.bytes = like.bytes * plan_.optimizer_instances / static_cast<double>(copies.size());
+        call.gpus = std::move(ring);
+        if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
+          call.algorithm = CollectiveAlgorithm::ring;
+        }
+        add_phases(added, collective_flows(topology_, call));
       }
-      add_phases(rings, collective_flows(topology_, call));
     }
   }
-  for (FlowPhase& phase : rings.phases) all.phases.push_back(std::move(phase));
+  for (FlowPhase& phase : added.phases) all.phases.push_back(std::move(phase));
 }
 
 // Gradients or parameters of a bucket: of what all replicas have, then of the experts.
@@ -103,13 +120,18 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
     const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];
     const Bytes bytes = is_gradients ? part.gradients : part.gathered;
     if (bytes.value() <= 0) return;
-    add_rings(all,
-              {all.kind,
-               plan_.algorithm,
-               bytes / slot.buckets,
-               is_gradients ? part.efficiency : part.gather_efficiency,
-               {}},
-              schedule_.rank_of_part[static_cast<std::size_t>(slot.part)], of_experts);
+    const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];
+    CollectiveCall call{all.kind,
+                        plan_.algorithm,
+                        bytes / slot.buckets,
+                        is_gradients ? part.efficiency : part.gather_efficiency,
+                        {}};
+    const bool for_all = all.kind == CollectiveKind::all_reduce;
+    add_rings(all, call, stage, of_experts, for_all ? Rings::all : Rings::in_sets);
+    if (!is_gradients || for_all) return;
+    call.kind = CollectiveKind::all_reduce;
+    call.efficiency = part.across_efficiency;
+    add_rings(all, call, stage, of_experts, Rings::across_sets);
   };
   add(plan_.reductions, false);
   if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, true);

@@ -56,10 +56,13 @@ class TrafficFlows {
   [[nodiscard]] const PlayedCollective& collective(int instance) const;
 
  private:
+  enum class Rings { all, in_sets, across_sets };  // of the copies of a part, by the optimizer's sets
+
   void build_messages();
   void build_collectives();
   PlayedCollective reduction(const CollectiveSlot&) const;
-  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, bool of_experts) const;
+  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, bool of_experts, Rings) const;
+  std::vector<std::vector<int>> rings(const std::vector<int>& copies, Rings) const;
   PlayedCollective embedding(int replica) const;
   PlayedCollective gradient_norm(int replica) const;
   std::vector<int> end_stages() const;

@@ -196,6 +196,14 @@ std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::in
   return sizes;
 }
 
+bool is_hybrid(const std::string& sharding) {
+  return says(sharding, "HSDP") || says(sharding, "HYBRID_SHARD");
+}
+// Weights, gradients and optimizer.
+bool shards_weights(const SoftwareStack& stack, const std::string& sharding) {
+  return stack.fully_sharded || says(sharding, "FSDP") || is_hybrid(sharding);
+}
+
 struct Degrees {
   int tensor, pipeline, data, context, expert;
 };
@@ -209,8 +217,8 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const Softwar
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
   const std::string sharding = run.text("optimizer_sharding");
-  const bool shards_weights = stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO");
-  if (shards_weights && (d.tensor == 0 || d.pipeline == 0)) {
+  const bool data_parallel = shards_weights(stack, sharding) || says(sharding, "ZeRO");
+  if (data_parallel && (d.tensor == 0 || d.pipeline == 0)) {
     assumptions.emplace_back("sharded weights in place of tensor and pipeline ways");
     d.tensor = std::max(d.tensor, 1);
     d.pipeline = std::max(d.pipeline, 1);
@@ -238,12 +246,24 @@ std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrat
   return 1;
 }
 
+// As given; of HYBRID_SHARD one a node, PyTorch's default.
+int optimizer_instances(const MeasuredRun& run, const ParallelStrategy& strategy, int gpus_per_node,
+                        std::vector<std::string>& assumptions) {
+  if (const auto given = run.integer("optimizer_instances", 1 << 17)) return static_cast<int>(*given);
+  if (!is_hybrid(run.text("optimizer_sharding"))) return 1;
+  const int of_node = std::max(1, gpus_per_node / strategy.tensor(0));
+  const int copies = strategy.data * strategy.context;
+  if (copies <= of_node) return 1;
+  assumptions.emplace_back("weights sharded within each node");
+  return copies / of_node;
+}
+
 void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelStrategy& strategy) {
   const std::string sharding = run.text("optimizer_sharding");
   strategy.sequence_parallel =
       strategy.tensor(0) > 1 && said_or(run.text("sequence_parallel"), stack.sequence_parallel);
   const bool sharded =
-      stack.fully_sharded || says(sharding, "FSDP") || says(sharding, "ZeRO-3") || bridge_shards_weights(run);
+      shards_weights(stack, sharding) || says(sharding, "ZeRO-3") || bridge_shards_weights(run);
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer = sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1");
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
@@ -307,6 +327,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.global_batch = *batch;
   strategy.recompute = recompute_of(run, plan.assumptions);
   set_switches(run, plan.stack, strategy);
+  strategy.optimizer_instances =
+      optimizer_instances(run, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;

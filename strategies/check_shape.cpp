@@ -291,6 +291,22 @@ Answer check_recompute(const Case& c) {
   return std::nullopt;
 }
 
+// Megatron-LM core/parallel_state.py asserts that instances divide the copies of weights and of experts.
+Answer check_instances(const ParallelStrategy& s) {
+  const int copies = s.data * s.context, instances = s.optimizer_instances;
+  if (instances == 1) return std::nullopt;
+  if (!s.distributed_optimizer)
+    return reason("optimizer_instances is", instances, "without the distributed optimizer");
+  if (copies % instances != 0 || copies == instances)
+    return reason("optimizer_instances is", instances, "and must split the", copies,
+                  "copies of the weights into equal sets of two or more");
+  const int of_experts = copies / s.copies_sharing_experts();
+  if (s.expert > 1 && of_experts % instances != 0)
+    return reason("optimizer_instances is", instances, "and must divide the", of_experts,
+                  "copies of the experts");
+  return std::nullopt;
+}
+
 // What Megatron-LM asserts of its switches (megatron/training/arguments.py): the offloaded optimizer is built
 // on the precision-aware one, and that on the distributed one.
 Answer check_switches(const Case& c) {
@@ -305,7 +321,7 @@ Answer check_switches(const Case& c) {
     return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
   if (s.optimizer_offload > 0 && !s.distributed_optimizer)
     return reason("optimizer_offload is above 0 without the distributed optimizer");
-  return std::nullopt;
+  return check_instances(s);
 }
 
 // In this order: later checks rely on what earlier ones established.

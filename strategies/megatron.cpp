@@ -88,6 +88,8 @@ std::vector<ArgumentRow> strategy_rows() {
       {"use_tp_pp_dp_mapping", [](M, S s) -> Argument { return s.order == RankOrder::cp_pp_dp; }},
       {"sequence_parallel", [](M, S s) -> Argument { return s.sequence_parallel; }},
       {"use_distributed_optimizer", [](M, S s) -> Argument { return s.distributed_optimizer; }},
+      {"num_distributed_optimizer_instances",
+       [](M, S s) { return number_or_none(s.optimizer_instances > 1, s.optimizer_instances); }},
       {"overlap_grad_reduce", [](M, S s) -> Argument { return s.overlap_grad_reduce; }},
       {"overlap_param_gather", [](M, S s) -> Argument { return s.overlap_param_gather; }},
       {"micro_batch_size", [](M, S s) { return number(s.micro_batch); }},
@@ -320,6 +322,7 @@ ArgumentTable example_of(bool uneven) {
   strategy.chunks = uneven ? 1 : 2;
   strategy.type = uneven ? DataType::fp4 : DataType::fp8;
   strategy.recompute.granularity = uneven ? RecomputeGranularity::selective : RecomputeGranularity::full;
+  strategy.optimizer_instances = 2;
   strategy.optimizer_offload = 0.5;
   strategy.stages.resize(2);
   if (uneven)

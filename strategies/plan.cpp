@@ -47,6 +47,7 @@ const std::vector<std::string> kKeys{"model",
                                      "hosts",
                                      "sequence_parallel",
                                      "distributed_optimizer",
+                                     "optimizer_instances",
                                      "overlap_grad_reduce",
                                      "overlap_param_gather",
                                      "recompute",
@@ -249,6 +250,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_choice(top, "order", kOrders, strategy.order);
   read_boolean(top, "sequence_parallel", strategy.sequence_parallel);
   read_boolean(top, "distributed_optimizer", strategy.distributed_optimizer);
+  read_integer(top, "optimizer_instances", kMostWays, strategy.optimizer_instances);
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
   read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
@@ -273,6 +275,8 @@ std::string to_yaml(const Plan& plan) {
          line("transfers", to_text(strategy.transfers)) + line("order", to_text(strategy.order)) +
          yes_or_no("sequence_parallel", strategy.sequence_parallel) +
          yes_or_no("distributed_optimizer", strategy.distributed_optimizer) +
+         (strategy.optimizer_instances > 1 ? line("optimizer_instances", strategy.optimizer_instances)
+                                           : std::string()) +
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +

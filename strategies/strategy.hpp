@@ -97,6 +97,10 @@ struct ParallelStrategy {
   TransferMode transfers = TransferMode::blocking;
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
+  // Sets of neighbouring copies, each of which shards the optimizer (and, with fully_sharded, the weights)
+  // over its own copies; gradients are summed over the sets (Megatron-LM
+  // --num-distributed-optimizer-instances; PyTorch's HYBRID_SHARD). Above 1 needs the distributed optimizer.
+  int optimizer_instances = 1;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
@@ -137,6 +141,8 @@ struct ParallelStrategy {
   [[nodiscard]] int copies_sharing_experts() const {
     return std::max(1, expert / (tensor(0) / tensor_of_experts(0)));
   }
+  // Copies of a layer, over context ranks and replicas, that the optimizer is sharded over.
+  [[nodiscard]] int copies_of_instance() const { return data * context / optimizer_instances; }
   [[nodiscard]] int contexts_sharing_experts() const { return std::gcd(copies_sharing_experts(), context); }
   [[nodiscard]] int replicas_sharing_experts() const {
     return copies_sharing_experts() / contexts_sharing_experts();

@@ -140,6 +140,8 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 4));
   strategy.context = 2;  // context ranks hold the same weights
   CHECK(states() == Approx(fixed + sharded / 8));
+  strategy.optimizer_instances = 4;  // each over two of the eight copies
+  CHECK(states() == Approx(fixed + sharded / 2));
 }
 
 // 12 B of a bf16 parameter leave the GPU; 16 B of it are on the host (weight, gradient, two moments in fp32).

@@ -259,6 +259,28 @@ TEST_CASE("sharded weights cost nothing while they hide, and their time on the l
   CHECK(times_under(slow, sharded).backward.value() > bytes / link);
 }
 
+// Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.
+TEST_CASE("weights sharded within a node stay off the network, but for a share of the gradients") {
+  Sharding sharding;
+  sharding.sharded = 8;
+  sharding.instances = 2;
+  sharding.type = DataType::bf16;
+  const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+  REQUIRE(traffic.gather.size() == 1);
+  REQUIRE(traffic.reduce.size() == 2);
+  const auto& gather = std::get<Collective>(traffic.gather[0]);
+  const auto& within = std::get<Collective>(traffic.reduce[0]);
+  const auto& across = std::get<Collective>(traffic.reduce[1]);
+  CHECK((gather.ranks == 8 && gather.ranks_per_node == 8));
+  CHECK((within.kind == CollectiveKind::reduce_scatter && within.ranks == 8 && within.ranks_per_node == 8));
+  CHECK((across.kind == CollectiveKind::all_reduce && across.ranks == 2 && across.ranks_per_node == 1));
+  CHECK(across.bytes.value() == within.bytes.value() / 8);
+  const PartTimes over_all = times_under({}, {.sharded = 16});
+  const PartTimes within_nodes = times_under({}, {.sharded = 8, .instances = 2});
+  CHECK(within_nodes.forward < over_all.forward);
+  CHECK(times_under({}, {.sharded = 8}).backward <= within_nodes.backward);
+}
+
 TEST_CASE("kernels of a stack scale what they name") {
   SoftwareStack stack;
   const PartTimes bare = times_under(stack);

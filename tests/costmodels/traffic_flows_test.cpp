@@ -83,6 +83,16 @@ std::string name(CollectiveKind kind) {
 
 const std::string kAllReduce = name(CollectiveKind::all_reduce);
 
+// "0-1: 30": from GPU to GPU, bytes.
+std::vector<std::string> sent(const std::vector<Flow>& flows) {
+  std::vector<std::string> texts;
+  for (const Flow& flow : flows) {
+    texts.push_back(std::to_string(flow.from) + "-" + std::to_string(flow.to) + ": " +
+                    std::to_string(std::lround(flow.payload.value())));
+  }
+  return texts;
+}
+
 std::vector<int> senders(const PlayedCollective& collective) {
   std::vector<int> gpus;
   for (const Flow& flow : collective.phases.front().flows) gpus.push_back(flow.from);
@@ -120,6 +130,46 @@ TEST_CASE("the distributed optimizer scatters gradients, steps, and gathers para
   // Four members: 3/4 of the bytes on every hop.
   CHECK(text_of(Case(plan), 2) == name(CollectiveKind::reduce_scatter) + " of 0 1 2 3: 750, step, " +
                                       name(CollectiveKind::all_gather) + " of 0 1 2 3: 300");
+}
+
+// Four copies in two sets: 1/2 of all bytes within a set, then of each half 2 x 1/2 from set to set.
+TEST_CASE("optimizer instances scatter gradients within, sum shards across, and gather parameters within") {
+  PricedPlan plan = full_plan(1, 2, 2, 1);
+  plan.algorithm = CollectiveAlgorithm::ring;
+  plan.distributed_optimizer = true;
+  plan.optimizer_instances = 2;
+  plan.reductions[0].gathered = Bytes(400);
+  const std::vector<std::string> within{"0-1: 500", "1-0: 500", "2-3: 500", "3-2: 500"};
+  const std::vector<std::string> across{"0-2: 500", "2-0: 500", "1-3: 500", "3-1: 500"};
+  SECTION("of what all replicas have") {
+    const Case c(plan);
+    const std::vector<FlowPhase>& phases = c.flows.collective(0).phases;
+    REQUIRE(phases.size() == 2);
+    CHECK(sent(phases[0].flows) == within);
+    CHECK(sent(phases[1].flows) == across);
+    const std::vector<FlowPhase>& gather = c.flows.collective(c.flows.instances() - 1).phases;
+    REQUIRE(gather.size() == 1);
+    CHECK(sent(gather[0].flows) == std::vector<std::string>{"0-1: 200", "1-0: 200", "2-3: 200", "3-2: 200"});
+  }
+  SECTION("where a program all-reduces gradients, it does so over all sets: 2 x 3/4") {
+    plan.all_reduces_gradients = true;
+    const Case c(plan);
+    const std::vector<FlowPhase>& phases = c.flows.collective(0).phases;
+    REQUIRE(phases.size() == 1);
+    CHECK(sent(phases[0].flows) ==
+          std::vector<std::string>{"0-1: 1500", "1-2: 1500", "2-3: 1500", "3-0: 1500"});
+    CHECK(c.flows.collective(c.flows.instances() - 1).phases.front().flows.size() == 4);
+  }
+  SECTION("and of experts, of which a set has one copy") {
+    plan.expert_context = 2;
+    plan.expert_reductions = {{Bytes(600), Bytes(0), {}}};
+    const Case c(plan);
+    const std::vector<FlowPhase>& phases = c.flows.collective(0).phases;
+    REQUIRE(phases.size() == 3);
+    CHECK(sent(phases[0].flows) == within);
+    CHECK(sent(phases[1].flows) == across);
+    CHECK(sent(phases[2].flows) == std::vector<std::string>{"0-2: 600", "2-0: 600", "1-3: 600", "3-1: 600"});
+  }
 }
 
 TEST_CASE("context ranks hold the same weights and stand in the ring of gradients") {
@@ -165,16 +215,6 @@ TEST_CASE("where all lanes are played every tensor rank has its ring") {
 }
 
 namespace {
-
-// "0-1: 30": from GPU to GPU, bytes.
-std::vector<std::string> sent(const std::vector<Flow>& flows) {
-  std::vector<std::string> texts;
-  for (const Flow& flow : flows) {
-    texts.push_back(std::to_string(flow.from) + "-" + std::to_string(flow.to) + ": " +
-                    std::to_string(std::lround(flow.payload.value())));
-  }
-  return texts;
-}
 
 // Four tensor ranks (GPUs 0 to 3), then two (4 and 5), then three (8 to 10).
 PricedPlan unequal_plan() {

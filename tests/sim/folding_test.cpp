@@ -64,6 +64,7 @@ TEST_CASE("folded replicas and lanes take the time of all of them, stage by stag
     RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, contention), seed);
     if (seed > 300) drawn = shuffled(drawn, seed);
     if (seed % 2 == 0) drawn = with_group_calls(std::move(drawn), seed);
+    if (seed > 500) drawn = with_optimizer_sets(std::move(drawn), seed);
     INFO(drawn.text);
     const std::vector<int> played = lanes_to_play(drawn.plan, drawn.topology);
     const bool lanes = played.size() < drawn.plan.gpus.front().size();

@@ -328,6 +328,19 @@ RandomPlan with_unequal_replicas(RandomPlan drawn, std::uint32_t seed) {
   return drawn;
 }
 
+RandomPlan with_optimizer_sets(RandomPlan drawn, std::uint32_t seed) {
+  Draw draw(seed + 0x5E75);
+  PricedPlan& plan = drawn.plan;
+  if (!plan.distributed_optimizer) return drawn;
+  const int copies_of_experts = plan.replicas * plan.context / (plan.expert * plan.expert_context);
+  do {
+    plan.optimizer_instances = draw.whole(1, copies_of_experts);
+  } while (copies_of_experts % plan.optimizer_instances != 0);
+  for (PartReduction& reduction : plan.reductions) reduction.across_efficiency = draw_efficiency(draw);
+  drawn.text += " optimizer instances " + std::to_string(plan.optimizer_instances);
+  return drawn;
+}
+
 RandomPlan with_unequal_tensor(RandomPlan drawn, std::uint32_t seed) {
   Draw draw(seed + 0x7E25);
   PricedPlan& plan = drawn.plan;

@@ -38,6 +38,9 @@ RandomPlan with_group_calls(RandomPlan, std::uint32_t seed);
 // share experts have equally many microbatches and are of one kind.
 RandomPlan with_unequal_replicas(RandomPlan, std::uint32_t seed);
 
+// Optimizer states sharded over equal sets of copies, where they are sharded. After with_group_calls.
+RandomPlan with_optimizer_sets(RandomPlan, std::uint32_t seed);
+
 // Stages with half the tensor ranks of others, where those are even; messages whole or in shards.
 RandomPlan with_unequal_tensor(RandomPlan, std::uint32_t seed);
 

@@ -206,7 +206,7 @@ TEST_CASE("no replay breaks a law: dependencies, exact accounting, bytes conserv
       for (BoundaryMessage& boundary : drawn.plan.boundaries) boundary.in_shards = true;
     }
     if (seed % 4 == 0) drawn = shuffled(std::move(drawn), seed);
-    drawn = with_unequal_replicas(std::move(drawn), seed);
+    drawn = with_optimizer_sets(with_unequal_replicas(std::move(drawn), seed), seed);
     INFO(drawn.text);
     CHECK(run_in_children({[&] { return broken_laws(drawn); }}, 1).front() == "");
   }

@@ -158,7 +158,7 @@ TEST_CASE("the estimate equals the replay where nothing contends, on random plan
     RandomPlan drawn = with_overlaps(random_plan(seed, Contention::ideal), seed);
     if (seed % 3 > 0) drawn = with_group_calls(std::move(drawn), seed);
     if (seed % 3 == 0) drawn = with_unequal_tensor(std::move(drawn), seed);
-    drawn = with_unequal_replicas(std::move(drawn), seed);
+    drawn = with_optimizer_sets(with_unequal_replicas(std::move(drawn), seed), seed);
     INFO(drawn.text);
     const test::PlayedTimes estimate = test::estimated(drawn.plan, drawn.topology);
     const test::PlayedTimes replay = test::replayed(drawn.plan, drawn.topology);
@@ -173,7 +173,7 @@ TEST_CASE("where transfers contend the estimate stays close to the replay, on ra
   for (std::uint32_t seed = 500; seed < 600; ++seed) {
     RandomPlan drawn = with_overlaps(random_plan(seed, Contention::shared), seed);
     if (seed % 3 > 0) drawn = with_group_calls(std::move(drawn), seed);
-    drawn = with_unequal_replicas(std::move(drawn), seed);
+    drawn = with_optimizer_sets(with_unequal_replicas(std::move(drawn), seed), seed);
     INFO(drawn.text);
     const double estimate = test::estimated(drawn.plan, drawn.topology).makespan;
     const double error = std::abs(estimate / test::replayed(drawn.plan, drawn.topology).makespan - 1);

@@ -454,6 +454,24 @@ TEST_CASE("DeepSpeed's ZeRO-3 runs of Megatron keep their checkpoints in the hos
   CHECK(stack("ZeRO-1") == read_stack("megatron-deepspeed"));
 }
 
+// Two replicas of four tensor ways are on a node of 8, so that 32 GPUs of FSDP are in four sets.
+TEST_CASE("weights of a hybrid run are sharded within a node, those of others as its table says") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding,"
+      "optimizer_instances\n";
+  const auto instances = [&](const std::string& ways) {
+    const auto runs = parse_measured_runs(header + "a,g,A100,32," + ways + "\n", "made-up.csv");
+    const ParallelStrategy strategy = mapped(runs.front()).strategies.front();
+    return std::pair(strategy.fully_sharded, strategy.optimizer_instances);
+  };
+  const std::string shape = ",4,1024,16,50257,1024,32,";
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,HSDP,") == std::pair(true, 4));
+  CHECK(instances("PyTorch FSDP" + shape + "4,1,HYBRID_SHARD,") == std::pair(true, 4));
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,HSDP,2") == std::pair(true, 2));
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,FSDP,") == std::pair(true, 1));
+  CHECK(instances("Megatron-Core" + shape + "1,1,ZeRO-1,4") == std::pair(false, 4));
+}
+
 TEST_CASE("a run may have dropped activations its source is silent about, where its program does") {
   // 24 layers of 2048 keep 34 B for each of 2 x 32768 tokens and 2048 elements: 109 GB; recomputed, a tenth.
   const auto run = [](const std::string& framework, const std::string& recompute) {

@@ -78,6 +78,7 @@ const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
                                         "--no-overlap-p2p-communication",
                                         "--sequence-parallel",
                                         "--use-distributed-optimizer",
+                                        "--num-distributed-optimizer-instances",
                                         "--micro-batch-size",
                                         "--global-batch-size",
                                         "--seq-length",
@@ -341,14 +342,17 @@ TEST_CASE("overlaps and the offloaded optimizer are launched by Megatron-LM's sw
   const std::string plain = files_of(model, strategy).arguments;
   CHECK_FALSE(contains(plain, "--tp-comm-overlap"));
   CHECK_FALSE(contains(plain, "offload"));
+  CHECK_FALSE(contains(plain, "instances"));
   strategy.sequence_parallel = strategy.distributed_optimizer = true;
   strategy.tensor_overlap = true;
+  strategy.optimizer_instances = 2;
   strategy.optimizer_offload = 0.25;
   strategy.chunks = 2;
   strategy.schedule = ScheduleKind::interleaved;
   strategy.transfers = TransferMode::blocking;
   strategy.parts = equal_parts(8, 80);
   const std::string arguments = files_of(model, strategy).arguments;
+  CHECK(contains(arguments, "--use-distributed-optimizer\n--num-distributed-optimizer-instances 2\n"));
   CHECK(contains(arguments, "--tp-comm-overlap\n"));
   CHECK(contains(arguments,
                  "--optimizer-cpu-offload\n--optimizer-offload-fraction 0.25\n"

@@ -48,6 +48,7 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.transfers = static_cast<TransferMode>(dice.roll(0, 2));
   strategy.sequence_parallel = dice.coin();
   strategy.distributed_optimizer = dice.coin();
+  strategy.optimizer_instances = dice.roll(1, 8);
   strategy.flash_attention = dice.coin();
   if (dice.coin()) strategy.tensor_overlap = dice.coin();
   strategy.optimizer_offload = dice.roll(0, 7) / 7.0;
@@ -264,6 +265,27 @@ TEST_CASE("tensor ranks have experts of their own where expert ways go over all 
   strategy.expert_tensor = 1;
   strategy.sequence_parallel = false;
   CHECK(contains(reason_of(model, strategy), "need sequence parallelism"));
+}
+
+TEST_CASE("optimizer instances split the copies of weights, and of experts, into equal sets") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();  // two replicas
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.context = 2;
+  for (StageDevices& stage : strategy.stages) stage.tensor = 4;
+  strategy.optimizer_instances = 2;
+  CHECK(contains(reason_of(model, strategy), "optimizer_instances is 2 without the distributed optimizer"));
+  strategy.distributed_optimizer = true;
+  CHECK(reason_of(model, strategy) == "feasible");
+  CHECK(strategy.copies_of_instance() == 2);
+  strategy.optimizer_instances = 3;
+  CHECK(contains(reason_of(model, strategy), "optimizer_instances is 3 and must split the 4 copies"));
+  strategy.optimizer_instances = 4;
+  CHECK(contains(reason_of(model, strategy), "into equal sets of two or more"));
+  strategy.optimizer_instances = 2;
+  strategy.expert = 4;
+  const ModelSpec mixture = read_model("mixtral-8x7b");
+  strategy.parts = equal_parts(4, mixture.layer_count());
+  CHECK(contains(reason_of(mixture, strategy), "optimizer_instances is 2 and must divide the 1 copies"));
 }
 
 TEST_CASE("modules that a model does not have are not recomputed") {

@@ -66,6 +66,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"Megatron-Core", "megatron-core"},
     FrameworkStack{"Aleph Alpha", "aleph-alpha"},
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
+    FrameworkStack{"InternEvo", "internevo"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};

@@ -97,6 +97,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.distributed_optimizer = strategy.distributed_optimizer;
   plan.optimizer_instances = strategy.optimizer_instances;
   plan.all_reduces_gradients = precision_.stack.all_reduces_gradients;
+  plan.broadcasts_parameters = precision_.stack.broadcasts_parameters;
   if (model_.tied_embeddings && model_.vocabulary > 0) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);

@@ -111,6 +111,7 @@ struct PricedPlan {
   std::vector<GroupCall> calls = {};   // what the pieces of parts play
   bool distributed_optimizer = false;  // parameters are gathered
   bool all_reduces_gradients = false;  // even so, over all copies, in place of a reduce-scatter
+  bool broadcasts_parameters = false;  // each share by its owner in turn, in place of an all-gather
   int optimizer_instances = 1;         // as in ParallelStrategy
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;

@@ -144,6 +144,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "separate_gate",
                   "gathered_logits",
                   "all_reduces_gradients",
+                  "broadcasts_parameters",
                   "equal_pieces",
                   "selective",
                   "experts",
@@ -222,6 +223,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_switch(map, "separate_gate", stack.separate_gate);
   read_switch(map, "gathered_logits", stack.gathered_logits);
   read_switch(map, "all_reduces_gradients", stack.all_reduces_gradients);
+  read_switch(map, "broadcasts_parameters", stack.broadcasts_parameters);
   read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
   read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
   read_switch(map, "scatter_gather", stack.scatter_gather);

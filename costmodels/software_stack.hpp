@@ -139,6 +139,8 @@ struct SoftwareStack {
   // Gradients are all-reduced even where each replica then updates a share of the weights and gathers the
   // rest (ZeRO-1 without a reduce-scatter).
   bool all_reduces_gradients = false;
+  // Updated weights are not gathered: each replica broadcasts its share, one replica after another.
+  bool broadcasts_parameters = false;
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;

@@ -7,6 +7,18 @@
 #include "platforms/errors.hpp"
 
 namespace orrery {
+namespace {
+
+// Beyond an all-gather, which has every hop carry as many bytes: each member of the ring broadcasts only when
+// the last of the bytes of the one before it have been round.
+Seconds latency_of_turns(const Topology& topology, const std::vector<int>& ring) {
+  Seconds round;
+  for (std::size_t i = 0; i < ring.size(); ++i)
+    round += topology.path(ring[i], ring[(i + 1) % ring.size()]).latency;
+  return round * static_cast<double>(ring.size() - 1);
+}
+
+}  // namespace
 
 TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
                            Folding folding)
@@ -96,15 +108,18 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
     const auto all_copies = of_experts ? expert_reduction_rings(plan_, stage, lane)
                                        : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
     for (const std::vector<int>& copies : all_copies) {
-      for (std::vector<int>& ring : rings(copies, which)) {
+      for (const std::vector<int>& ring : rings(copies, which)) {
         CollectiveCall call = like;
         if (which == Rings::across_sets)
           call.bytes = like.bytes * plan_.optimizer_instances / static_cast<double>(copies.size());
-        call.gpus = std::move(ring);
+        call.gpus = ring;
         if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
           call.algorithm = CollectiveAlgorithm::ring;
         }
-        add_phases(added, collective_flows(topology_, call));
+        std::vector<FlowPhase> phases = collective_flows(topology_, call);
+        if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
+          phases.back().tail = latency_of_turns(topology_, ring);
+        add_phases(added, std::move(phases));
       }
     }
   }

@@ -160,6 +160,19 @@ TEST_CASE("optimizer instances scatter gradients within, sum shards across, and 
           std::vector<std::string>{"0-1: 1500", "1-2: 1500", "2-3: 1500", "3-0: 1500"});
     CHECK(c.flows.collective(c.flows.instances() - 1).phases.front().flows.size() == 4);
   }
+  SECTION("by broadcasts in turn: as many bytes, and the latency of the ring's other hops for each of two") {
+    const auto gather = [&](bool in_turn) {
+      plan.broadcasts_parameters = in_turn;
+      const Case c(plan);
+      const FlowPhase phase = c.flows.collective(c.flows.instances() - 1).phases.front();
+      return std::pair(sent(phase.flows), phase.tail.value());
+    };
+    const double hop = Case(plan).topology.path(0, 1).latency.value();
+    REQUIRE(hop > 0);
+    CHECK(gather(true).first == gather(false).first);
+    CHECK(gather(false).second == 0);
+    CHECK(gather(true).second == Approx(2 * (2 - 1) * hop));
+  }
   SECTION("and of experts, of which a set has one copy") {
     plan.expert_context = 2;
     plan.expert_reductions = {{Bytes(600), Bytes(0), {}}};

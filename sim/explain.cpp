@@ -42,12 +42,13 @@ std::optional<ReplicaMix> mix_of(const ParallelStrategy& plan) {
 }
 
 std::optional<Choice> choice_of(const ParallelStrategy& plan) {
-  if (plan.fully_sharded || plan.optimizer_instances > 1) return std::nullopt;
+  if (plan.fully_sharded) return std::nullopt;
   Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
                 {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
                  plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
                  plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload, plan.expert_tensor,
-                 plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved},
+                 plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved,
+                 plan.optimizer_instances},
                 {}};
   if (!plan.replicas.empty()) {
     choice.mix = mix_of(plan);

@@ -48,6 +48,7 @@ const LayerLimits::Limits& LayerLimits::limits(const Allocation& allocation, con
                 setting.micro_batch,
                 setting.sequence_parallel,
                 setting.distributed_optimizer,
+                setting.optimizer_instances,
                 setting.flash_attention,
                 setting.tensor_overlap,
                 setting.optimizer_offload,

@@ -25,8 +25,8 @@ class LayerLimits {
     std::vector<int> most;          // [microbatches alive] layers
     std::vector<std::int64_t> sum;  // [a]: of most[1] to most[a]
   };
-  using Key = std::tuple<int, int, int, int, int, std::int64_t, bool, bool, bool, std::optional<bool>, double,
-                         std::optional<int>, Recompute::OfLayer>;
+  using Key = std::tuple<int, int, int, int, int, std::int64_t, bool, bool, int, bool, std::optional<bool>,
+                         double, std::optional<int>, Recompute::OfLayer>;
   const Limits& limits(const Allocation&, const Setting&, int group);
   [[nodiscard]] Limits probe(const Allocation&, const Setting&, int group) const;
 

@@ -32,7 +32,12 @@ void MixSearch::enumerate(std::vector<Setting> settings) {
 void MixSearch::need_spread_rings(const ReplicaMix& mix) {
   for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
     if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
-    book_.need_spread_rings(group, mix.ways.tensor, mix.ways.data * mix.ways.context);
+    const int copies = mix.ways.data * mix.ways.context;
+    book_.need_spread_rings(group, mix.ways.tensor, copies);
+    for (const int instances : job_.space.optimizer_instances) {
+      if (copies % instances == 0) book_.need_spread_rings(group, mix.ways.tensor, copies / instances);
+      book_.need_spread_rings(group, mix.ways.tensor, instances);
+    }
   }
 }
 

@@ -129,17 +129,28 @@ class Searcher {
         const Setting& setting = space_.families[family.family].common;
         book_.need(shard_key(group, at.ways, setting));
       }
-      const int tensor = at.ways.tensor_of(group);
-      const int members = at.ways.data * at.ways.context;
-      book_.need_rings(group, tensor, members, at.ways.expert);
-      // Experts of each tensor rank's own are shared by fewer replicas.
-      const auto& choices = job_.space.expert_tensor;
-      const bool own =
-          std::any_of(choices.begin(), choices.end(), [](const auto& ways) { return ways == 1; });
-      if (own && at.ways.expert % tensor == 0)
-        book_.need_rings(group, tensor, members, at.ways.expert / tensor);
-      if (job_.may_reorder())
-        book_.need_spread_rings(group, tensor, at.ways.data * at.ways.context, at.ways.expert);
+      need_rings(group, at.ways);
+    }
+  }
+
+  // Of gradients and parameters: in each of the optimizer's sets, and from set to set.
+  void need_rings(int group, const Ways& ways) {
+    const int tensor = ways.tensor_of(group), copies = ways.data * ways.context;
+    // Experts of each tensor rank's own are shared by fewer replicas.
+    const auto& choices = job_.space.expert_tensor;
+    const bool own = ways.expert % tensor == 0 &&
+                     std::any_of(choices.begin(), choices.end(), [](const auto& one) { return one == 1; });
+    std::vector<int> instance_counts = job_.space.optimizer_instances;
+    instance_counts.push_back(1);
+    for (const int instances : instance_counts) {
+      if (copies % instances != 0) continue;
+      const int of_set = copies / instances;
+      book_.need_rings(group, tensor, of_set, ways.expert);
+      if (own) book_.need_rings(group, tensor, of_set, ways.expert / tensor);
+      book_.need_rings(group, tensor * of_set, instances);
+      if (!job_.may_reorder()) continue;
+      book_.need_spread_rings(group, tensor, of_set, ways.expert);
+      book_.need_spread_rings(group, tensor, instances);
     }
   }
 

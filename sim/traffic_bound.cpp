@@ -47,8 +47,10 @@ struct StageCopies {
 
 LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
   const int count = ways.data * ways.context;
-  if (!as_catalogued(book.cluster()) || count < 2 || ways.expert > 1 || splits_backward(setting.schedule))
+  if (!as_catalogued(book.cluster()) || count < 2 || ways.expert > 1 || splits_backward(setting.schedule) ||
+      setting.optimizer_instances > 1) {
     return {};
+  }
   // Which overlaps the candidate may have.
   const bool gradients = setting.overlap_grad_reduce.value_or(true);
   const bool parameters = gradients && setting.overlap_param_gather.value_or(true);

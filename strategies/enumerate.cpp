@@ -262,7 +262,10 @@ std::vector<Setting> settings(const SearchSpace& space) {
         setting.tensor_overlap = overlap;
         for (const bool distributed : space.distributed_optimizer) {
           setting.distributed_optimizer = distributed;
-          add_overlaps(setting);
+          for (const int instances : space.optimizer_instances) {
+            setting.optimizer_instances = instances;
+            add_overlaps(setting);
+          }
         }
       }
     }
@@ -317,6 +320,20 @@ Obstacle expert_tensor_obstacle(const Ways& ways, const Setting& setting) {
   return std::nullopt;
 }
 
+Obstacle instances_obstacle(const Ways& ways, const Setting& setting) {
+  const int copies = ways.data * ways.context, instances = setting.optimizer_instances;
+  if (instances == 1) return std::nullopt;
+  if (!setting.distributed_optimizer)
+    return "num_distributed_optimizer_instances without the distributed optimizer";
+  if (copies % instances != 0 || copies == instances)
+    return "num_distributed_optimizer_instances does not split the copies of the weights";
+  const bool own = setting.expert_tensor == 1;
+  const int sharing = own ? ways.expert / ways.tensor : ways.expert;
+  if (ways.expert > 1 && copies / std::max(1, sharing) % instances != 0)
+    return "num_distributed_optimizer_instances does not divide the copies of the experts";
+  return std::nullopt;
+}
+
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
   if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
@@ -332,6 +349,7 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   if (setting.optimizer_offload > 0 && !setting.distributed_optimizer)
     return "optimizer_cpu_offload without the distributed optimizer";
   if (auto obstacle = expert_tensor_obstacle(ways, setting)) return obstacle;
+  if (auto obstacle = instances_obstacle(ways, setting)) return obstacle;
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
     if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
@@ -402,6 +420,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.transfers = blocking ? TransferMode::blocking : default_transfers(setting.schedule);
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
+  strategy.optimizer_instances = setting.optimizer_instances;
   strategy.overlap_param_gather = setting.overlap_param_gather.value_or(false);
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce.value_or(strategy.overlap_param_gather);
   strategy.flash_attention = setting.flash_attention;

@@ -65,7 +65,8 @@ struct Setting {
   std::optional<bool> tensor_overlap;     // as in ParallelStrategy
   double optimizer_offload = 0.0;         // likewise
   std::optional<int> expert_tensor = {};  // likewise
-  bool overlap_p2p = true;  // of the interleaved schedule; the others have transfers of their own
+  bool overlap_p2p = true;      // of the interleaved schedule; the others have transfers of their own
+  int optimizer_instances = 1;  // as in ParallelStrategy
 };
 
 // Whether a search tries unequal tensor ways and whole replicas for the groups: two with up to 256 GPUs in

@@ -199,6 +199,7 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
                    "recompute_num_layers",
                    "sequence_parallel",
                    "use_distributed_optimizer",
+                   "num_distributed_optimizer_instances",
                    "overlap_grad_reduce",
                    "overlap_param_gather",
                    "use_flash_attn",
@@ -226,6 +227,7 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_recompute(root, space.recompute);
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
+  read_list(root, "num_distributed_optimizer_instances", space.optimizer_instances, ways);
   read_overlap(root, "overlap_grad_reduce", space.overlap_grad_reduce);
   read_overlap(root, "overlap_param_gather", space.overlap_param_gather);
   read_list(root, "use_tp_pp_dp_mapping", space.orders,

@@ -258,10 +258,10 @@ void print_report(const SearchReport& report, const std::string& folder, const L
   }
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
-               "ep: expert ways; sp: sequence parallel; do: distributed optimizer; og, op: gradient\n"
-               "reduction, parameter gather overlapped; re-: recompute (re-full:n: the first n layers\n"
-               "of each part; re-selective:a+b: modules); et1: experts of each tensor rank's own; zb-, "
-               "gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew;\n"
+               "ep: expert ways; sp: sequence parallel; do: distributed optimizer (di2: in two instances);\n"
+               "og, op: gradient reduction, parameter gather overlapped; re-: recompute (re-full:n: the\n"
+               "first n layers of each part; re-selective:a+b: modules); et1: experts of each tensor rank's\n"
+               "own; zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew;\n"
                "tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: half of it);\n"
                "bp: blocking p2p of virtual stages\n";
   const Trace best = read_trace(report.plans.front().trace);

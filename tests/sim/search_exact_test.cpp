@@ -73,7 +73,7 @@ std::vector<Recompute> random_recompute(std::mt19937& random) {
 
 // One of them or none, since each multiplies the space.
 void add_switches(SearchJob& job, std::mt19937& random) {
-  const int which = between(random, 0, 3);
+  const int which = between(random, 0, 4);
   if (which == 0) {
     job.space.sequence_parallel = {true, false};
     job.space.tensor_overlap = {std::nullopt, between(random, 0, 3) > 0};
@@ -82,6 +82,8 @@ void add_switches(SearchJob& job, std::mt19937& random) {
     for (NodeGroup& group : job.cluster.groups) group.host.memory = gibibytes(1 << between(random, 0, 6));
   } else if (which == 2) {
     job.space.overlap_p2p = {true, false};
+  } else if (which == 3) {
+    job.space.optimizer_instances = {1, between(random, 2, 4)};
   }
 }
 

@@ -302,6 +302,7 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
     SearchJob job = random_job(random);
     INFO(describe(job));
     job.pruning = Pruning::always;
+    if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
     PriceBook book = book_of(job);
     const SearchResult fast = run(job, book);
     job.pruning = Pruning::never;
@@ -378,6 +379,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
   for (int i = 0; i < 24; ++i) {
     SearchJob job = random_job(random);
     if (i % 4 == 3) job.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v};
+    if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
     INFO(describe(job));
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all

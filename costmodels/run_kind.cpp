@@ -14,7 +14,7 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
   RunKind kind;
   kind.family = book.stack().family;
   const auto& shapes = book.model().shapes;
-  kind.experts = std::any_of(shapes.begin(), shapes.end(), [](const auto& one) { return one.experts > 1; });
+  kind.experts = book.model().has_experts();
   kind.new_kernels = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& one) {
     return one.has_state_space() || one.latent.kv_rank > 0;
   });

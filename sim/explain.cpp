@@ -76,16 +76,11 @@ struct Change {
   Choice choice;
 };
 
-bool has_experts(const ModelSpec& model) {
-  return std::any_of(model.shapes.begin(), model.shapes.end(),
-                     [](const LayerShape& shape) { return shape.experts > 1; });
-}
-
 // Of latent attention and experts: what costs little time and what frees most.
 std::vector<RecomputeModules> worth_recomputing(const ModelSpec& model) {
   const bool latent = std::any_of(model.shapes.begin(), model.shapes.end(),
                                   [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
-  const bool experts = has_experts(model);
+  const bool experts = model.has_experts();
   std::vector<RecomputeModules> sets;
   RecomputeModules cheap({RecomputeModule::layernorm});
   if (latent) cheap.add(RecomputeModule::mla_up_proj);
@@ -283,7 +278,7 @@ std::vector<std::string> differences(const SearchJob& job, const ParallelStrateg
   const ArgumentTable theirs = megatron_arguments(job.model, better),
                       ours = megatron_arguments(job.model, plan);
   for (std::size_t i = 0; i < theirs.size(); ++i) {
-    if (!has_experts(job.model) && theirs[i].first.starts_with("expert_")) continue;
+    if (!job.model.has_experts() && theirs[i].first.starts_with("expert_")) continue;
     compare(theirs[i].first, argument_text(theirs[i].second), argument_text(ours[i].second));
   }
   return found;

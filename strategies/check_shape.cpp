@@ -280,13 +280,12 @@ Answer check_experts(const Case& c) {
 Answer check_recompute(const Case& c) {
   const Recompute& recompute = c.strategy.recompute;
   if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
-  const auto any = [&](auto has) { return std::any_of(c.model.shapes.begin(), c.model.shapes.end(), has); };
-  const bool latent = any([](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
-  const bool experts = any([](const LayerShape& shape) { return shape.experts > 1; });
+  const bool latent = std::any_of(c.model.shapes.begin(), c.model.shapes.end(),
+                                  [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
   if (recompute.modules.empty()) return reason("selective recomputation of no module");
   if (recompute.modules.has(RecomputeModule::mla_up_proj) && !latent)
     return reason("mla_up_proj is recomputed in a model without latent attention");
-  if (recompute.modules.has(RecomputeModule::moe_act) && !experts)
+  if (recompute.modules.has(RecomputeModule::moe_act) && !c.model.has_experts())
     return reason("moe_act is recomputed in a model without experts");
   return std::nullopt;
 }
@@ -301,7 +300,7 @@ Answer check_instances(const ParallelStrategy& s) {
     return reason("optimizer_instances is", instances, "and must split the", copies,
                   "copies of the weights into equal sets of two or more");
   const int of_experts = copies / s.copies_sharing_experts();
-  if (s.expert > 1 && of_experts % instances != 0)
+  if (of_experts % instances != 0)
     return reason("optimizer_instances is", instances, "and must divide the", of_experts,
                   "copies of the experts");
   return std::nullopt;

@@ -368,9 +368,7 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
     gaps.emplace_back(
         "a hybrid model in unequal parts or with virtual stages; Megatron-LM splits it evenly, one part a "
         "rank");
-  const bool experts = std::any_of(model.shapes.begin(), model.shapes.end(),
-                                   [](const LayerShape& shape) { return shape.experts > 1; });
-  if (experts && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
+  if (model.has_experts() && strategy.tensor(0) > 1 && !strategy.sequence_parallel)
     gaps.emplace_back("experts with tensor parallelism need sequence parallelism in Megatron-LM");
   return gaps;
 }

@@ -1,5 +1,7 @@
 #include "strategies/model.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 namespace {
 
@@ -80,6 +82,10 @@ double layer_flops(const LayerShape& shape, std::int64_t sequences, std::int64_t
 }
 
 }  // namespace
+
+bool ModelSpec::has_experts() const {
+  return std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.experts > 1; });
+}
 
 std::int64_t layer_parameters(const LayerShape& shape) {
   return layer_parameters_with(shape, shape.experts);

@@ -107,6 +107,7 @@ struct ModelSpec {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
+  [[nodiscard]] bool has_experts() const;  // in some layer
 };
 
 // Reads a Hugging Face config.json, a YAML list of blocks, or the name of a built-in model (told apart by the

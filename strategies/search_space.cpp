@@ -251,13 +251,12 @@ SearchSpace read_space(const std::string& path, const SearchSpace& space) {
 SearchSpace default_space(const ModelSpec& model) {
   constexpr int kMostExpertWays = 64;
   SearchSpace space;
+  if (!model.has_experts()) return space;
   for (int ways = 2; ways <= kMostExpertWays; ways *= 2) {
-    const bool any = std::any_of(model.shapes.begin(), model.shapes.end(),
-                                 [](const LayerShape& shape) { return shape.experts > 1; });
     const bool divides = std::all_of(model.shapes.begin(), model.shapes.end(), [&](const LayerShape& shape) {
       return shape.experts == 1 || shape.experts % ways == 0;
     });
-    if (any && divides) space.expert.push_back(ways);
+    if (divides) space.expert.push_back(ways);
   }
   return space;
 }

@@ -327,9 +327,9 @@ Obstacle instances_obstacle(const Ways& ways, const Setting& setting) {
     return "num_distributed_optimizer_instances without the distributed optimizer";
   if (copies % instances != 0 || copies == instances)
     return "num_distributed_optimizer_instances does not split the copies of the weights";
-  const bool own = setting.expert_tensor == 1;
-  const int sharing = own ? ways.expert / ways.tensor : ways.expert;
-  if (ways.expert > 1 && copies / std::max(1, sharing) % instances != 0)
+  const int sharing =
+      copies_sharing_experts(ways.expert, ways.tensor, setting.expert_tensor.value_or(ways.tensor));
+  if (copies / sharing % instances != 0)
     return "num_distributed_optimizer_instances does not divide the copies of the experts";
   return std::nullopt;
 }

@@ -79,6 +79,11 @@ struct ReplicaKind {
 enum class RankOrder { cp_dp_pp, cp_pp_dp, dp_cp_pp, dp_pp_cp, pp_cp_dp, pp_dp_cp };
 std::string_view to_text(RankOrder);  // "tp-cp-ep-dp-pp", ...
 
+// Of one tensor rank: copies of a layer, over context ranks and then replicas, that share one set of experts.
+constexpr int copies_sharing_experts(int expert, int tensor, int tensor_of_experts) {
+  return std::max(1, expert / (tensor / tensor_of_experts));
+}
+
 struct ParallelStrategy {
   int pipeline = 1;  // P: pipeline ranks
   int data = 1;      // D: data-parallel replicas of the pipeline
@@ -136,10 +141,8 @@ struct ParallelStrategy {
   [[nodiscard]] int rank_of_part(int part) const { return rank_holding(schedule, pipeline, part); }
   [[nodiscard]] int tensor(int stage) const { return stages[static_cast<std::size_t>(stage)].tensor; }
   [[nodiscard]] int tensor_of_experts(int stage) const { return expert_tensor.value_or(tensor(stage)); }
-  // Of one tensor rank: copies of a layer, over context ranks and then replicas, that share one set of
-  // experts.
   [[nodiscard]] int copies_sharing_experts() const {
-    return std::max(1, expert / (tensor(0) / tensor_of_experts(0)));
+    return orrery::copies_sharing_experts(expert, tensor(0), tensor_of_experts(0));
   }
   // Copies of a layer, over context ranks and replicas, that the optimizer is sharded over.
   [[nodiscard]] int copies_of_instance() const { return data * context / optimizer_instances; }

@@ -41,20 +41,25 @@ void PriceBook::need(const ShardKey& key) {
   shards_.try_emplace(key);
 }
 
-void PriceBook::need_rings(int group, int lanes, int data, int expert) {
-  if (expert > 1) need_rings(group, lanes * expert, data / expert);
-  if (data < 2) return;
+void PriceBook::need_rings(int group, int lanes, int data, int expert, int instances) {
+  if (data % instances != 0) return;
+  const int of_set = data / instances;
+  if (expert > 1) need_rings(group, lanes * expert, of_set / expert);
+  if (instances > 1) need_rings(group, lanes * of_set, instances);
+  if (of_set < 2) return;
   for (const CollectiveKind kind :
        {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter, CollectiveKind::all_gather}) {
-    rings_.try_emplace({group, lanes, data, kind});
+    rings_.try_emplace({group, lanes, of_set, kind});
   }
 }
 
-void PriceBook::need_spread_rings(int group, int lanes, int data, int expert) {
-  const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node;
+void PriceBook::need_spread_rings(int group, int lanes, int data, int expert, int instances) {
+  if (data % instances != 0) return;
+  const int gpus = cluster_.groups[static_cast<std::size_t>(group)].gpus_per_node, of_set = data / instances;
   for (int members = 1; members <= gpus / lanes; ++members) {
-    need_rings(group, gpus / members, data);
-    if (expert > 1) need_rings(group, gpus / members, data / expert);
+    need_rings(group, gpus / members, of_set);
+    need_rings(group, gpus / members, instances);
+    if (expert > 1) need_rings(group, gpus / members, of_set / expert);
   }
 }
 

@@ -76,10 +76,11 @@ class PriceBook {
   // First say what will be asked for; then predict, once; then ask.
   void need(const ShardKey&);
   // Gradient collectives of a stage on `group`: rings of `data` members, `lanes` of them side by side, and
-  // those of experts that `expert` replicas share.
-  void need_rings(int group, int lanes, int data, int expert = 1);
+  // those of experts that `expert` replicas share; in each of the optimizer's `instances`, and from one to
+  // the next. None where there cannot be so many.
+  void need_rings(int group, int lanes, int data, int expert = 1, int instances = 1);
   // The same for stages in any rank order, however many others stand between their replicas.
-  void need_spread_rings(int group, int lanes, int data, int expert = 1);
+  void need_spread_rings(int group, int lanes, int data, int expert = 1, int instances = 1);
   void need(const ParallelStrategy&);  // all that `price` asks for one plan
   // Layers as measured in place of predicted ones, on one node group (layer_pricing.hpp). Before `predict`,
   // which then throws InputError for shards that were not measured.

@@ -33,11 +33,8 @@ void MixSearch::need_spread_rings(const ReplicaMix& mix) {
   for (int group = 0; group < static_cast<int>(mix.replicas.size()); ++group) {
     if (mix.replicas[static_cast<std::size_t>(group)] == 0) continue;
     const int copies = mix.ways.data * mix.ways.context;
-    book_.need_spread_rings(group, mix.ways.tensor, copies);
-    for (const int instances : job_.space.optimizer_instances) {
-      if (copies % instances == 0) book_.need_spread_rings(group, mix.ways.tensor, copies / instances);
-      book_.need_spread_rings(group, mix.ways.tensor, instances);
-    }
+    for (const int instances : job_.space.instance_counts())
+      book_.need_spread_rings(group, mix.ways.tensor, copies, mix.ways.expert, instances);
   }
 }
 

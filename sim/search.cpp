@@ -133,24 +133,17 @@ class Searcher {
     }
   }
 
-  // Of gradients and parameters: in each of the optimizer's sets, and from set to set.
+  // Of gradients and parameters.
   void need_rings(int group, const Ways& ways) {
     const int tensor = ways.tensor_of(group), copies = ways.data * ways.context;
     // Experts of each tensor rank's own are shared by fewer replicas.
     const auto& choices = job_.space.expert_tensor;
     const bool own = ways.expert % tensor == 0 &&
                      std::any_of(choices.begin(), choices.end(), [](const auto& one) { return one == 1; });
-    std::vector<int> instance_counts = job_.space.optimizer_instances;
-    instance_counts.push_back(1);
-    for (const int instances : instance_counts) {
-      if (copies % instances != 0) continue;
-      const int of_set = copies / instances;
-      book_.need_rings(group, tensor, of_set, ways.expert);
-      if (own) book_.need_rings(group, tensor, of_set, ways.expert / tensor);
-      book_.need_rings(group, tensor * of_set, instances);
-      if (!job_.may_reorder()) continue;
-      book_.need_spread_rings(group, tensor, of_set, ways.expert);
-      book_.need_spread_rings(group, tensor, instances);
+    for (const int instances : job_.space.instance_counts()) {
+      book_.need_rings(group, tensor, copies, ways.expert, instances);
+      if (own) book_.need_rings(group, tensor, copies, ways.expert / tensor, instances);
+      if (job_.may_reorder()) book_.need_spread_rings(group, tensor, copies, ways.expert, instances);
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,12 @@ struct SearchSpace {
   std::vector<RankOrder> orders{RankOrder::cp_dp_pp};
   bool operator==(const SearchSpace&) const = default;
 
+  // Those of the optimizer, and 1: what is all-reduced is so over all copies.
+  [[nodiscard]] std::set<int> instance_counts() const {
+    std::set<int> counts(optimizer_instances.begin(), optimizer_instances.end());
+    counts.insert(1);
+    return counts;
+  }
   // Whether some number of stages between these, both included, is allowed.
   [[nodiscard]] bool allows_stages(int least, int most) const {
     if (stages.empty()) return least <= most_stages;

@@ -35,7 +35,8 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   PartReduction reduction;
   reduction.gradients =
       Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
-  const int members = strategy.copies_of_instance() / apart;
+  const int copies = strategy.data * strategy.context / apart;
+  const int members = copies / strategy.optimizer_instances;
   const auto efficiency = [&](int ring_apart, int ring_members, CollectiveKind kind, Bytes bytes) {
     const int gpus = cluster_.groups[static_cast<std::size_t>(devices.group)].gpus_per_node;
     return ring_efficiency(devices.group, ring_lanes(strategy, stage, ring_apart, gpus), ring_members, kind,
@@ -43,10 +44,9 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   };
   const CollectiveKind reduce =
       gradient_collective(strategy.distributed_optimizer, precision_.stack.all_reduces_gradients);
-  const int of_gradients =
-      reduce == CollectiveKind::all_reduce ? members * strategy.optimizer_instances : members;
-  reduction.efficiency = efficiency(apart, of_gradients, reduce, reduction.gradients);
-  if (reduce != CollectiveKind::all_reduce && strategy.optimizer_instances > 1) {
+  const bool for_all = reduce == CollectiveKind::all_reduce;
+  reduction.efficiency = efficiency(apart, for_all ? copies : members, reduce, reduction.gradients);
+  if (!for_all && strategy.optimizer_instances > 1) {
     reduction.across_efficiency = efficiency(apart * members, strategy.optimizer_instances,
                                              CollectiveKind::all_reduce, reduction.gradients / members);
   }

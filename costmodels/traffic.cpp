@@ -84,43 +84,37 @@ void TrafficFlows::add_phases(PlayedCollective& all, std::vector<FlowPhase> phas
   add_side_by_side(all.phases, folded(topology_, images_, std::move(phases)));
 }
 
-// Of the copies of a part: where an all-reduce leaves all of them everything, their sets do not matter.
-std::vector<std::vector<int>> TrafficFlows::rings(const std::vector<int>& copies, Rings which) const {
-  switch (which) {
-    case Rings::all:
-      return {copies};
-    case Rings::in_sets:
-      return optimizer_sets(plan_, copies);
-    case Rings::across_sets:
-      return across_optimizer_sets(plan_, copies);
+std::vector<std::vector<int>> TrafficFlows::rings(int stage, int lane, bool of_experts, Rings which) const {
+  auto all_copies = of_experts ? expert_reduction_rings(plan_, stage, lane)
+                               : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
+  if (which == Rings::all) return all_copies;
+  std::vector<std::vector<int>> all;
+  for (const std::vector<int>& copies : all_copies) {
+    for (std::vector<int>& ring :
+         which == Rings::in_sets ? optimizer_sets(plan_, copies) : across_optimizer_sets(plan_, copies))
+      all.push_back(std::move(ring));
   }
-  return {};
+  return all;
 }
 
 // Adds the collectives of all played lanes, of experts or of what all replicas have, after the phases that
-// are there. Across sets, of one shard each.
+// are there.
 void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage, bool of_experts,
                              Rings which) const {
   PlayedCollective added;
   for (const int lane : lanes_) {
     if (lane >= tensor_ways(plan_, stage))
       continue;  // a collective holds all context ranks of its tensor rank
-    const auto all_copies = of_experts ? expert_reduction_rings(plan_, stage, lane)
-                                       : std::vector<std::vector<int>>{reduction_members(plan_, stage, lane)};
-    for (const std::vector<int>& copies : all_copies) {
-      for (const std::vector<int>& ring : rings(copies, which)) {
-        CollectiveCall call = like;
-        if (which == Rings::across_sets)
-          call.bytes = like.bytes * plan_.optimizer_instances / static_cast<double>(copies.size());
-        call.gpus = ring;
-        if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
-          call.algorithm = CollectiveAlgorithm::ring;
-        }
-        std::vector<FlowPhase> phases = collective_flows(topology_, call);
-        if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
-          phases.back().tail = latency_of_turns(topology_, ring);
-        add_phases(added, std::move(phases));
+    for (const std::vector<int>& ring : rings(stage, lane, of_experts, which)) {
+      CollectiveCall call = like;
+      call.gpus = ring;
+      if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
+        call.algorithm = CollectiveAlgorithm::ring;
       }
+      std::vector<FlowPhase> phases = collective_flows(topology_, call);
+      if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
+        phases.back().tail = latency_of_turns(topology_, ring);
+      add_phases(added, std::move(phases));
     }
   }
   for (FlowPhase& phase : added.phases) all.phases.push_back(std::move(phase));
@@ -141,10 +135,14 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
                         bytes / slot.buckets,
                         is_gradients ? part.efficiency : part.gather_efficiency,
                         {}};
-    const bool for_all = all.kind == CollectiveKind::all_reduce;
-    add_rings(all, call, stage, of_experts, for_all ? Rings::all : Rings::in_sets);
-    if (!is_gradients || for_all) return;
+    // Where an all-reduce leaves all copies everything, their sets do not matter.
+    const bool has_sets = plan_.optimizer_instances > 1 && all.kind != CollectiveKind::all_reduce;
+    add_rings(all, call, stage, of_experts, has_sets ? Rings::in_sets : Rings::all);
+    if (!is_gradients || !has_sets) return;
+    const int copies =
+        plan_.replicas * plan_.context / (of_experts ? plan_.expert * plan_.expert_context : 1);
     call.kind = CollectiveKind::all_reduce;
+    call.bytes = call.bytes * plan_.optimizer_instances / copies;  // of a shard
     call.efficiency = part.across_efficiency;
     add_rings(all, call, stage, of_experts, Rings::across_sets);
   };

@@ -62,7 +62,7 @@ class TrafficFlows {
   void build_collectives();
   PlayedCollective reduction(const CollectiveSlot&) const;
   void add_rings(PlayedCollective&, const CollectiveCall&, int stage, bool of_experts, Rings) const;
-  std::vector<std::vector<int>> rings(const std::vector<int>& copies, Rings) const;
+  std::vector<std::vector<int>> rings(int stage, int lane, bool of_experts, Rings) const;
   PlayedCollective embedding(int replica) const;
   PlayedCollective gradient_norm(int replica) const;
   std::vector<int> end_stages() const;

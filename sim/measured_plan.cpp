@@ -78,24 +78,28 @@ std::optional<std::vector<LayerRange>> said_partition(const std::string& text, i
   return parts;
 }
 
+std::vector<LayerRange> consecutive(const std::vector<int>& counts) {
+  std::vector<LayerRange> parts;
+  int next = 0;
+  for (const int count : counts) {
+    parts.push_back({next, count});
+    next += count;
+  }
+  mark_ends(parts);
+  return parts;
+}
+
 // Equal parts; where layers do not divide, embedding and loss count as a layer each if that divides, else the
 // middle parts get one more.
 std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts) {
-  std::vector<LayerRange> result;
   const bool counted = embedding_counts && layers % parts != 0 && (layers + 2) % parts == 0;
   const int each = counted ? (layers + 2) / parts : layers / parts;
   const int more = counted ? 0 : layers % parts;
   const int first_more = (parts - more) / 2;
-  int next = 0;
-  for (int part = 0; part < parts; ++part) {
-    int count = each;
-    if (counted && (part == 0 || part == parts - 1)) --count;
-    if (part >= first_more && part < first_more + more) ++count;
-    result.push_back({next, count});
-    next += count;
-  }
-  mark_ends(result);
-  return result;
+  std::vector<int> counts(static_cast<std::size_t>(parts), each);
+  if (counted) --counts.front(), --counts.back();
+  for (int part = first_more; part < first_more + more; ++part) ++counts[static_cast<std::size_t>(part)];
+  return consecutive(counts);
 }
 
 // Equal numbers of embedding, layers, final norm and head, the first parts with one more. Absent where a part
@@ -103,18 +107,12 @@ std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts)
 std::optional<std::vector<LayerRange>> equal_pieces(int layers, int parts) {
   constexpr int kBefore = 1, kAfter = 2;
   const int pieces = kBefore + layers + kAfter;
-  std::vector<LayerRange> result;
-  int next = 0;
-  for (int part = 0; part < parts; ++part) {
-    int count = pieces / parts + (part < pieces % parts ? 1 : 0);
-    if (part == 0) count -= kBefore;
-    if (part == parts - 1) count -= kAfter;
-    if (count < 1) return std::nullopt;
-    result.push_back({next, count});
-    next += count;
-  }
-  mark_ends(result);
-  return result;
+  std::vector<int> counts;
+  for (int part = 0; part < parts; ++part) counts.push_back(pieces / parts + (part < pieces % parts ? 1 : 0));
+  counts.front() -= kBefore;
+  counts.back() -= kAfter;
+  if (*std::min_element(counts.begin(), counts.end()) < 1) return std::nullopt;
+  return consecutive(counts);
 }
 
 std::vector<LayerRange> usual_parts(int layers, int parts, const SoftwareStack& stack) {

@@ -12,7 +12,8 @@ bool same_family(const Setting& a, const Setting& b) {
   return a.micro_batch == b.micro_batch && a.chunks == b.chunks && a.schedule == b.schedule &&
          a.recompute == b.recompute && a.sequence_parallel == b.sequence_parallel &&
          a.flash_attention == b.flash_attention && a.tensor_overlap == b.tensor_overlap &&
-         a.expert_tensor == b.expert_tensor;
+         a.expert_tensor == b.expert_tensor && a.fully_sharded == b.fully_sharded &&
+         (!a.fully_sharded || a.optimizer_instances == b.optimizer_instances);
 }
 
 // Far more than anybody waits for: three kinds of 1,368 GPUs make 9 million.

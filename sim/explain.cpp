@@ -42,14 +42,16 @@ std::optional<ReplicaMix> mix_of(const ParallelStrategy& plan) {
 }
 
 std::optional<Choice> choice_of(const ParallelStrategy& plan) {
-  if (plan.fully_sharded) return std::nullopt;
-  Choice choice{{plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
-                {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
-                 plan.distributed_optimizer, plan.overlap_grad_reduce, plan.overlap_param_gather, plan.order,
-                 plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload, plan.expert_tensor,
-                 plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved,
-                 plan.optimizer_instances},
-                {}};
+  if (plan.fully_sharded && !gathered_in_passes(plan)) return std::nullopt;
+  const auto overlap = [&](bool on) { return plan.fully_sharded ? std::nullopt : std::optional(on); };
+  Choice choice{
+      {plan.tensor(0), plan.context, plan.expert, plan.data, {}, plan.nodes, {}},
+      {plan.micro_batch, plan.chunks, plan.schedule, plan.recompute, plan.sequence_parallel,
+       plan.distributed_optimizer, overlap(plan.overlap_grad_reduce), overlap(plan.overlap_param_gather),
+       plan.order, plan.flash_attention, plan.tensor_overlap, plan.optimizer_offload, plan.expert_tensor,
+       plan.transfers != TransferMode::blocking || plan.schedule != ScheduleKind::interleaved,
+       plan.optimizer_instances, plan.fully_sharded},
+      {}};
   if (!plan.replicas.empty()) {
     choice.mix = mix_of(plan);
     return choice.mix ? std::optional(choice) : std::nullopt;
@@ -114,9 +116,16 @@ void add_switches(std::vector<Change>& changes, const Choice& from, const ModelS
   if (now.distributed_optimizer && now.optimizer_offload < 1)
     add("optimizer_cpu_offload", [](Setting& setting) { setting.optimizer_offload = 1; });
   const bool has_copies = from.allocation.data * from.allocation.context > 1;
-  if (has_copies && now.overlap_grad_reduce != true)
+  if (has_copies && !now.fully_sharded && !from.mix && from.allocation.stages() == 1) {
+    add("use_megatron_fsdp", [](Setting& setting) {
+      setting.distributed_optimizer = setting.fully_sharded = true;
+      setting.overlap_grad_reduce = setting.overlap_param_gather = std::nullopt;
+    });
+  }
+  const bool reduces_once = has_copies && !now.fully_sharded;
+  if (reduces_once && now.overlap_grad_reduce != true)
     add("overlap_grad_reduce", [](Setting& setting) { setting.overlap_grad_reduce = true; });
-  if (has_copies && now.distributed_optimizer && now.overlap_param_gather != true) {
+  if (reduces_once && now.distributed_optimizer && now.overlap_param_gather != true) {
     add("overlap_grad_reduce and overlap_param_gather",
         [](Setting& setting) { setting.overlap_grad_reduce = setting.overlap_param_gather = true; });
   }

@@ -48,6 +48,7 @@ const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const Paral
                        plan.replicas,
                        strategy.context > 1,
                        strategy.distributed_optimizer,
+                       gathered_in_passes(strategy),
                        strategy.overlap_grad_reduce,
                        strategy.overlap_param_gather,
                        plan.replica_microbatches};

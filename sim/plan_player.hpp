@@ -34,7 +34,7 @@ class PlanPlayer {
   struct ProgramKey {
     ScheduleShape shape;
     int replicas;
-    bool context, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    bool context, distributed_optimizer, gathered_in_passes, overlap_grad_reduce, overlap_param_gather;
     std::vector<int> replica_microbatches;
     bool operator==(const ProgramKey&) const = default;
   };

@@ -52,6 +52,12 @@ std::vector<double> part_floor(const std::vector<double>& times, const std::vect
   return std::vector<double>(times.size(), host);
 }
 
+std::vector<double> scaled_to(std::vector<double> shares, double sum) {
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  for (double& share : shares) share *= sum / all;
+  return shares;
+}
+
 BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& ways, Recompute recompute) {
   const ShardCost& cost = book.shard(key);
   const int layers = book.model().layer_count();
@@ -79,6 +85,12 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     }
     own.forward.push_back(total(forward));
     own.backward.push_back(total(backward));
+  }
+  // Weights are gathered beside the layers of the one stage that has them all: its time is not their sum.
+  if (key.sharded > 1) {
+    const PartTimes all = least_times(book.part_times(cost, {0, layers}, recompute), group, ways);
+    return {scaled_to(own.forward, all.forward.value()),
+            scaled_to(own.backward, (all.backward + all.weight_gradient).value())};
   }
   return {part_floor(times.forward, own.forward), part_floor(times.backward, own.backward)};
 }
@@ -112,6 +124,8 @@ ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
           .expert_tensor = setting.expert_tensor,
           .micro_batch = setting.micro_batch,
           .sequence_parallel = setting.sequence_parallel,
+          .sharded = setting.fully_sharded ? ways.data * ways.context / setting.optimizer_instances : 1,
+          .instances = setting.fully_sharded ? setting.optimizer_instances : 1,
           .flash_attention = setting.flash_attention,
           .tensor_overlap = setting.tensor_overlap};
 }

@@ -69,6 +69,7 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (strategy.sequence_parallel) text += "sp ";
   if (strategy.distributed_optimizer) text += "do ";
   if (strategy.optimizer_instances > 1) text += "di" + std::to_string(strategy.optimizer_instances) + " ";
+  if (strategy.fully_sharded) text += "fs ";
   if (strategy.overlap_grad_reduce) text += "og ";
   if (strategy.overlap_param_gather) text += "op ";
   if (strategy.tensor_overlap) text += *strategy.tensor_overlap ? "tc " : "no-tc ";

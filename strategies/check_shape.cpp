@@ -320,6 +320,8 @@ Answer check_switches(const Case& c) {
     return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
   if (s.optimizer_offload > 0 && !s.distributed_optimizer)
     return reason("optimizer_offload is above 0 without the distributed optimizer");
+  if (s.fully_sharded && !s.distributed_optimizer)
+    return reason("fully_sharded is true without the distributed optimizer");
   return check_instances(s);
 }
 

@@ -240,9 +240,11 @@ std::vector<Setting> settings(const SearchSpace& space) {
       }
     }
   };
+  const std::vector<std::optional<bool>> as_it_is{std::nullopt};  // fully sharded: in every pass
   const auto add_overlaps = [&](Setting setting) {
-    for (const std::optional<bool> gradients : space.overlap_grad_reduce) {
-      for (const std::optional<bool> parameters : space.overlap_param_gather) {
+    const bool sharded = setting.fully_sharded;
+    for (const std::optional<bool> gradients : sharded ? as_it_is : space.overlap_grad_reduce) {
+      for (const std::optional<bool> parameters : sharded ? as_it_is : space.overlap_param_gather) {
         setting.overlap_grad_reduce = gradients;
         setting.overlap_param_gather = parameters;
         for (const RankOrder order : space.orders) {
@@ -264,7 +266,10 @@ std::vector<Setting> settings(const SearchSpace& space) {
           setting.distributed_optimizer = distributed;
           for (const int instances : space.optimizer_instances) {
             setting.optimizer_instances = instances;
-            add_overlaps(setting);
+            for (const bool sharded : space.fully_sharded) {
+              setting.fully_sharded = sharded;
+              add_overlaps(setting);
+            }
           }
         }
       }
@@ -334,6 +339,14 @@ Obstacle instances_obstacle(const Ways& ways, const Setting& setting) {
   return std::nullopt;
 }
 
+// Megatron-FSDP is built on the distributed optimizer.
+Obstacle sharding_obstacle(const Ways& ways, const Setting& setting) {
+  if (!setting.fully_sharded) return std::nullopt;
+  if (!setting.distributed_optimizer) return "use_megatron_fsdp without use_distributed_optimizer";
+  if (ways.data * ways.context == 1) return "use_megatron_fsdp with one copy of the weights";
+  return std::nullopt;
+}
+
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
   if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
@@ -350,6 +363,7 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
     return "optimizer_cpu_offload without the distributed optimizer";
   if (auto obstacle = expert_tensor_obstacle(ways, setting)) return obstacle;
   if (auto obstacle = instances_obstacle(ways, setting)) return obstacle;
+  if (auto obstacle = sharding_obstacle(ways, setting)) return obstacle;
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
     if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
@@ -376,6 +390,7 @@ Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int sta
       setting.recompute.layers > model.layer_count() - stages * setting.chunks + 1) {
     return "more layers to recompute than a part can have";
   }
+  if (setting.fully_sharded && stages > 1) return "use_megatron_fsdp with pipeline stages";
   if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
   if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
   if (stages < 2) return "interleaved with one pipeline stage";
@@ -421,6 +436,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
   strategy.sequence_parallel = setting.sequence_parallel;
   strategy.distributed_optimizer = setting.distributed_optimizer;
   strategy.optimizer_instances = setting.optimizer_instances;
+  strategy.fully_sharded = setting.fully_sharded;
   strategy.overlap_param_gather = setting.overlap_param_gather.value_or(false);
   strategy.overlap_grad_reduce = setting.overlap_grad_reduce.value_or(strategy.overlap_param_gather);
   strategy.flash_attention = setting.flash_attention;
@@ -438,7 +454,7 @@ ParallelStrategy strategy_of(const Allocation& allocation, const Setting& settin
 
 std::vector<ParallelStrategy> with_overlaps(const ParallelStrategy& strategy, const Setting& setting) {
   std::vector<ParallelStrategy> all{strategy};
-  if (strategy.data * strategy.context == 1) return all;
+  if (strategy.data * strategy.context == 1 || strategy.fully_sharded) return all;
   const auto add = [&](bool gradients, bool parameters) {
     if (setting.overlap_grad_reduce.value_or(gradients) != gradients ||
         setting.overlap_param_gather.value_or(parameters) != parameters) {

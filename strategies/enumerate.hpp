@@ -67,6 +67,7 @@ struct Setting {
   std::optional<int> expert_tensor = {};  // likewise
   bool overlap_p2p = true;      // of the interleaved schedule; the others have transfers of their own
   int optimizer_instances = 1;  // as in ParallelStrategy
+  bool fully_sharded = false;   // likewise
 };
 
 // Whether a search tries unequal tensor ways and whole replicas for the groups: two with up to 256 GPUs in

@@ -90,8 +90,10 @@ std::vector<ArgumentRow> strategy_rows() {
       {"use_distributed_optimizer", [](M, S s) -> Argument { return s.distributed_optimizer; }},
       {"num_distributed_optimizer_instances",
        [](M, S s) { return number_or_none(s.optimizer_instances > 1, s.optimizer_instances); }},
-      {"overlap_grad_reduce", [](M, S s) -> Argument { return s.overlap_grad_reduce; }},
-      {"overlap_param_gather", [](M, S s) -> Argument { return s.overlap_param_gather; }},
+      {"use_megatron_fsdp", [](M, S s) -> Argument { return s.fully_sharded; }},
+      // Fully sharded weights are priced as gathered, and their gradients as reduced, beside the layers.
+      {"overlap_grad_reduce", [](M, S s) -> Argument { return s.overlap_grad_reduce || s.fully_sharded; }},
+      {"overlap_param_gather", [](M, S s) -> Argument { return s.overlap_param_gather || s.fully_sharded; }},
       {"micro_batch_size", [](M, S s) { return number(s.micro_batch); }},
       {"global_batch_size", [](M, S s) { return number(s.global_batch); }},
       {"seq_length", [](M, S s) { return number(s.sequence); }},

@@ -186,6 +186,7 @@ std::string processes_list(const std::vector<LaunchNode>& nodes) {
 struct Program {
   std::string_view file;  // of Megatron-LM
   RankOrder order;
+  bool fully_sharded;
 };
 
 std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles& files,
@@ -213,9 +214,11 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
          "arguments=(\n" +
          prefixed_lines(files.arguments, "  ") +
          ")\n"
-         "export CUDA_DEVICE_MAX_CONNECTIONS=\"${CUDA_DEVICE_MAX_CONNECTIONS:-1}\"\n"
-         "exec torchrun --nnodes " +
-         count +
+         // Megatron-LM refuses 1 beside FSDP (training/arguments.py).
+         + (program.fully_sharded
+                ? ""
+                : "export CUDA_DEVICE_MAX_CONNECTIONS=\"${CUDA_DEVICE_MAX_CONNECTIONS:-1}\"\n") +
+         "exec torchrun --nnodes " + count +
          " --node-rank \"$NODE_RANK\" \\\n"
          "  --nproc-per-node \"${processes[$NODE_RANK]}\" \\\n"
          "  --master-addr \"$MASTER_ADDR\" --master-port \"${MASTER_PORT:-29500}\" \\\n"
@@ -359,6 +362,10 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
     gaps.emplace_back(
         "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
         "Megatron-LM waits for it");
+  if (strategy.fully_sharded && strategy.pipeline > 1)
+    gaps.emplace_back(
+        "fully sharded weights are gathered once a step in this pipeline, as torchtitan does; Megatron-FSDP "
+        "gathers them in every pass");
   if (strategy.type == DataType::tf32)
     gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16, fp8 or fp4");
   const bool uneven = std::any_of(strategy.parts.begin(), strategy.parts.end(), [&](const LayerRange& part) {
@@ -395,8 +402,10 @@ std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec
   files.rank_map = rank_map_text(nodes, strategy, cluster);
   const bool hybrid = is_hybrid(model);
   if (hybrid) files.arguments += "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n";
+  if (strategy.fully_sharded) files.arguments += "--ckpt-format fsdp_dtensor\n";  // the one it takes then
   files.script =
-      script_text(nodes, files, {hybrid ? "pretrain_mamba.py" : "pretrain_gpt.py", strategy.order});
+      script_text(nodes, files,
+                  {hybrid ? "pretrain_mamba.py" : "pretrain_gpt.py", strategy.order, strategy.fully_sharded});
   return files;
 }
 

@@ -96,6 +96,7 @@ std::vector<ReplicaMix> replica_mixes(const ClusterSpec& cluster, const SearchSp
 Obstacle mix_obstacle(const ModelSpec& model, const ClusterSpec& cluster, const ReplicaMix& mix,
                       const Setting& setting, std::int64_t global_batch, std::int64_t sequence) {
   if (setting.chunks > 1) return "virtual stages with unlike replicas";
+  if (setting.fully_sharded) return "use_megatron_fsdp with unlike replicas";
   if (splits_backward(setting.schedule)) return "a schedule that splits the backward with unlike replicas";
   if (auto obstacle = order_obstacle(setting, mix.ways.data, mix.stages)) return obstacle;
   if (auto obstacle = ways_obstacle(model, mix.ways, sequence)) return obstacle;

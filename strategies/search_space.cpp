@@ -200,6 +200,7 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
                    "sequence_parallel",
                    "use_distributed_optimizer",
                    "num_distributed_optimizer_instances",
+                   "use_megatron_fsdp",
                    "overlap_grad_reduce",
                    "overlap_param_gather",
                    "use_flash_attn",
@@ -228,6 +229,7 @@ SearchSpace parse_space(const YamlValue& root, SearchSpace space) {
   read_list(root, "sequence_parallel", space.sequence_parallel, yes_or_no);
   read_list(root, "use_distributed_optimizer", space.distributed_optimizer, yes_or_no);
   read_list(root, "num_distributed_optimizer_instances", space.optimizer_instances, ways);
+  read_list(root, "use_megatron_fsdp", space.fully_sharded, yes_or_no);
   read_overlap(root, "overlap_grad_reduce", space.overlap_grad_reduce);
   read_overlap(root, "overlap_param_gather", space.overlap_param_gather);
   read_list(root, "use_tp_pp_dp_mapping", space.orders,

@@ -104,6 +104,7 @@ SearchJob read_job(const CommandLine& line) {
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
   job.space = default_space(job.model);
+  if (read_stack_option(line).fully_sharded) job.space.fully_sharded = {true, false};
   if (const auto map = line.map("space")) {
     job.space = parse_space(*map, job.space);
   } else if (const auto space = line.text("space")) {
@@ -259,10 +260,11 @@ void print_report(const SearchReport& report, const std::string& folder, const L
   std::cout << "\n" << answers_text(report);
   std::cout << "\nT, C, D, v: tensor, context, data ways and virtual stages; mbs: microbatch;\n"
                "ep: expert ways; sp: sequence parallel; do: distributed optimizer (di2: in two instances);\n"
-               "og, op: gradient reduction, parameter gather overlapped; re-: recompute (re-full:n: the\n"
-               "first n layers of each part; re-selective:a+b: modules); et1: experts of each tensor rank's\n"
-               "own; zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order, hosts numbered anew;\n"
-               "tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: half of it);\n"
+               "fs: fully sharded weights (FSDP); og, op: gradient reduction, parameter gather overlapped;\n"
+               "re-: recompute (re-full:n: the first n layers of each part; re-selective:a+b: modules);\n"
+               "et1: experts of each tensor rank's own; zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order,\n"
+               "hosts numbered anew; tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: "
+               "half of it);\n"
                "bp: blocking p2p of virtual stages\n";
   const Trace best = read_trace(report.plans.front().trace);
   const ReplaySummary& replayed = report.plans.front().replay;

@@ -86,6 +86,7 @@ TEST_CASE("a plan out of memory names its stage, and each remedy is tried: those
       {"micro_batch_size 4", "micro_batch: 8", "micro_batch: 4"},
       {"micro_batch_size 1", "micro_batch: 8", "micro_batch: 1"},
       {"use_distributed_optimizer", "data: 4", "data: 4\ndistributed_optimizer: true"},
+      {"use_megatron_fsdp", "data: 4", "data: 4\ndistributed_optimizer: true\nfully_sharded: true"},
       {"recompute_granularity full", "data: 4",
        "data: 4\nrecompute: {granularity: full, method: uniform, layers: 1}"}};
   bool fits = false;

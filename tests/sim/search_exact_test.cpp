@@ -73,7 +73,7 @@ std::vector<Recompute> random_recompute(std::mt19937& random) {
 
 // One of them or none, since each multiplies the space.
 void add_switches(SearchJob& job, std::mt19937& random) {
-  const int which = between(random, 0, 4);
+  const int which = between(random, 0, 5);
   if (which == 0) {
     job.space.sequence_parallel = {true, false};
     job.space.tensor_overlap = {std::nullopt, between(random, 0, 3) > 0};
@@ -84,6 +84,8 @@ void add_switches(SearchJob& job, std::mt19937& random) {
     job.space.overlap_p2p = {true, false};
   } else if (which == 3) {
     job.space.optimizer_instances = {1, between(random, 2, 4)};
+  } else if (which == 4) {
+    job.space.fully_sharded = {true, false};
   }
 }
 
@@ -199,6 +201,7 @@ Found found(const SearchResult& result) {
 struct Fitting {
   std::size_t unequal = 0;     // plans of unequal tensor ways
   std::size_t mixed = 0;       // mixes of replicas
+  std::size_t sharded = 0;     // plans of fully sharded weights
   std::size_t equal = 0;       // faster with equal layers than as fitted
   std::size_t overlapped = 0;  // faster with an overlap more
   std::size_t moved = 0;       // faster with some layers moved
@@ -260,6 +263,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
     if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) return;
     fitting.unequal += allocation.tensors.empty() ? 0 : 1;
+    fitting.sharded += setting.fully_sharded ? 1 : 0;
     std::optional<ParallelStrategy> even;
     if (const auto equal = fitter.fit_equal(strategy)) {
       even = strategy;
@@ -303,6 +307,8 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
     INFO(describe(job));
     job.pruning = Pruning::always;
     if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
+    if (i % 4 > 1) job.space.fully_sharded = {false, true};
+    if (i % 4 == 3) job.space.optimizer_instances = {1, 2};
     PriceBook book = book_of(job);
     const SearchResult fast = run(job, book);
     job.pruning = Pruning::never;
@@ -328,6 +334,7 @@ TEST_CASE("a search that prunes, one that does not and brute force find the same
   CHECK(plans > 50);
   CHECK(fitting.unequal > 100);
   CHECK(fitting.mixed > 100);
+  CHECK(fitting.sharded > 100);
   CHECK(fitting.equal > 100);
   CHECK(fitting.overlapped > 100);
   CHECK(fitting.moved > 3);
@@ -380,6 +387,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     SearchJob job = random_job(random);
     if (i % 4 == 3) job.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v};
     if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
+    if (i % 4 == 2) job.space.fully_sharded = {false, true};
     INFO(describe(job));
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all

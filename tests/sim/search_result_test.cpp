@@ -56,6 +56,28 @@ TEST_CASE("one process or two, and quiet or not: the same bytes in every file") 
   }
 }
 
+TEST_CASE(
+    "fully sharded plans of a search replay to their estimate; of a stack that shards they are tried "
+    "unasked") {
+  const Workplace place;
+  place.write("fsdp.yaml", place.read("space.yaml") + "use_megatron_fsdp: true\n");
+  const Json asked =
+      run_json(place, small_search({"--space", "fsdp.yaml", "--no-contention", "--top", "20"}));
+  REQUIRE(asked.at("plans").size() > 3);
+  for (const Json& plan : asked.at("plans")) {
+    CHECK(plan.at("strategy").at("use_megatron_fsdp") == true);
+    CHECK(plan.at("strategy").at("pipeline_model_parallel_size") == 1);
+    CHECK(plan.at("replay").at("iteration_s").get<double>() ==
+          Approx(plan.at("estimate").at("iteration_s").get<double>()).epsilon(1e-6));
+  }
+  CHECK(asked.at("space").at("reasons").contains("use_megatron_fsdp with pipeline stages"));
+  const auto reasons = [&](const Words& more) {
+    return run_json(place, small_search(more)).at("space").at("reasons");
+  };
+  CHECK(reasons({"--stack", "torchtitan"}).contains("use_megatron_fsdp with pipeline stages"));
+  CHECK_FALSE(reasons({}).contains("use_megatron_fsdp with pipeline stages"));
+}
+
 // Cards that are too small for most plans, layers recomputed by all methods.
 TEST_CASE(
     "no plan of the best hundred fails in replay or memory, and its estimate is its replay on ideal links") {

@@ -334,6 +334,33 @@ TEST_CASE("layers to recompute and flash attention are choices of a setting") {
   CHECK(stages_obstacle(model, block, 4, 8) == "more layers to recompute than a part can have");
 }
 
+TEST_CASE(
+    "fully sharded weights need copies, the distributed optimizer, one stage, and are on their way beside "
+    "it") {
+  const ModelSpec model = read_model("llama2-7b");
+  Setting setting;
+  setting.fully_sharded = true;
+  const auto obstacle = [&](const Ways& ways) { return setting_obstacle(model, ways, setting, 64, 4096); };
+  CHECK(obstacle({1, 1, 1, 8, {}}) == "use_megatron_fsdp without use_distributed_optimizer");
+  setting.distributed_optimizer = true;
+  CHECK(!obstacle({1, 1, 1, 8, {}}));
+  CHECK(!obstacle({1, 2, 1, 1, {}}));
+  CHECK(obstacle({2, 1, 1, 1, {}}) == "use_megatron_fsdp with one copy of the weights");
+  CHECK(!stages_obstacle(model, setting, 1, 8));
+  CHECK(stages_obstacle(model, setting, 2, 8) == "use_megatron_fsdp with pipeline stages");
+  const Allocation allocation{1, 1, 1, 8, {{0, 1}}, {1}};
+  const ParallelStrategy strategy = strategy_of(allocation, setting, 64, 4096, DataType::bf16);
+  CHECK(strategy.fully_sharded);
+  CHECK(with_overlaps(strategy, setting).size() == 1);  // nothing is left to overlap
+  SearchSpace space;
+  space.overlap_grad_reduce = {true, false};
+  space.fully_sharded = {true, false};
+  const std::vector<Setting> all = settings(space);
+  const auto sharded =
+      std::count_if(all.begin(), all.end(), [](const Setting& s) { return s.fully_sharded; });
+  CHECK(static_cast<std::size_t>(3 * sharded) == all.size());
+}
+
 TEST_CASE("a strategy says what its allocation and setting say") {
   Allocation allocation{2, 4, 2, 8, {{1, 3}, {0, 2}}, {5, 7}};
   Setting setting{4, 1, ScheduleKind::one_f_one_b, {RecomputeGranularity::full}, true, true};

@@ -79,6 +79,10 @@ const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
                                         "--sequence-parallel",
                                         "--use-distributed-optimizer",
                                         "--num-distributed-optimizer-instances",
+                                        "--use-megatron-fsdp",
+                                        "--ckpt-format",
+                                        "--overlap-grad-reduce",
+                                        "--overlap-param-gather",
                                         "--micro-batch-size",
                                         "--global-batch-size",
                                         "--seq-length",
@@ -360,6 +364,26 @@ TEST_CASE("overlaps and the offloaded optimizer are launched by Megatron-LM's sw
   CHECK(contains(arguments, "--no-overlap-p2p-communication\n"));
   strategy.optimizer_offload = 1;
   CHECK(contains(files_of(model, strategy).arguments, "--optimizer-offload-fraction 1\n"));
+}
+
+// Megatron-LM training/arguments.py: this checkpoint format, and more than one connection.
+TEST_CASE("fully sharded weights are launched as Megatron-FSDP") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.distributed_optimizer = strategy.fully_sharded = true;
+  CHECK(contains(first_gap(model, strategy), "gathered once a step in this pipeline"));
+  strategy.pipeline = 1;
+  strategy.data = 8;
+  strategy.stages = {{0, 8}};
+  strategy.parts = {{0, 80}};
+  const LaunchFiles files = files_of(model, strategy);
+  CHECK(contains(files.arguments,
+                 "--use-megatron-fsdp\n--overlap-grad-reduce\n--overlap-param-gather\n--micro"));
+  CHECK(contains(files.arguments, "--ckpt-format fsdp_dtensor\n"));
+  CHECK_FALSE(contains(files.script, "CUDA_DEVICE_MAX_CONNECTIONS"));
+  strategy.fully_sharded = false;
+  CHECK_FALSE(contains(files_of(model, strategy).arguments, "fsdp"));
+  CHECK(contains(files_of(model, strategy).script, "CUDA_DEVICE_MAX_CONNECTIONS"));
 }
 
 TEST_CASE("stages smaller than a node share it") {

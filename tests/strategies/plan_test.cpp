@@ -288,6 +288,15 @@ TEST_CASE("optimizer instances split the copies of weights, and of experts, into
   CHECK(contains(reason_of(mixture, strategy), "optimizer_instances is 2 and must divide the 1 copies"));
 }
 
+TEST_CASE("fully sharded weights have a sharded optimizer") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.fully_sharded = true;
+  CHECK(contains(reason_of(model, strategy), "fully_sharded is true without the distributed optimizer"));
+  strategy.distributed_optimizer = true;
+  CHECK(reason_of(model, strategy) == "feasible");
+}
+
 TEST_CASE("modules that a model does not have are not recomputed") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   const ModelSpec model = read_model("llama2-70b");

@@ -28,6 +28,7 @@ recompute_num_layers: 1..2
 sequence_parallel: [true]
 use_distributed_optimizer: [false, true]
 num_distributed_optimizer_instances: [1, 4]
+use_megatron_fsdp: [true, false]
 overlap_grad_reduce: true
 overlap_param_gather: [true, false]
 use_flash_attn: false
@@ -66,6 +67,7 @@ optimizer_offload_fraction: [0.25, 1]
   expected.sequence_parallel = {true};
   expected.distributed_optimizer = {false, true};
   expected.optimizer_instances = {1, 4};
+  expected.fully_sharded = {true, false};
   expected.orders = {RankOrder::cp_pp_dp, RankOrder::cp_dp_pp};
   expected.tensor_by_group = false;
   expected.mix_replicas = false;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "platforms/errors.hpp"
+#include "strategies/obstacles.hpp"
 
 namespace orrery {
 namespace {

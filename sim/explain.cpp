@@ -10,6 +10,7 @@
 #include "sim/plan_run.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/obstacles.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {

@@ -8,6 +8,7 @@
 #include "sim/candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/obstacles.hpp"
 
 namespace orrery {
 namespace {

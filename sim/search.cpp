@@ -17,6 +17,7 @@
 #include "sim/plan_bound.hpp"
 #include "sim/priced_bounds.hpp"
 #include "sim/stage_boxes.hpp"
+#include "strategies/obstacles.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "strategies/enumerate.hpp"
+#include "strategies/obstacles.hpp"
 
 namespace orrery {
 

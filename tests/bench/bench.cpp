@@ -21,6 +21,7 @@
 #include "sim/run_replay.hpp"
 #include "sim/search.hpp"
 #include "strategies/enumerate.hpp"
+#include "strategies/obstacles.hpp"
 #include "traces/trace.hpp"
 
 namespace orrery {

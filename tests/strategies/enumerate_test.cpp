@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "strategies/obstacles.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 #include "tests/strategies/random_schedule.hpp"

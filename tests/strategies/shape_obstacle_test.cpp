@@ -1,6 +1,7 @@
 // The quick check of the search against the thorough one of plan files.
 #include "platforms/errors.hpp"
 #include "strategies/enumerate.hpp"
+#include "strategies/obstacles.hpp"
 #include "strategies/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/plan_fixture.hpp"

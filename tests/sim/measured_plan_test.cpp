@@ -1,0 +1,376 @@
+// Published runs as plans: on rows made up for the purpose.
+#include "sim/measured_plan.hpp"
+
+#include "sim/measured_names.hpp"
+#include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
+#include "tests/sim/measured_rows.hpp"
+
+namespace orrery {
+
+using test::gpt;
+using test::mapped;
+using test::runs_of;
+using test::unmapped;
+
+TEST_CASE("a row becomes the plan it describes") {
+  const MeasuredPlan plan = mapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,ok")).front());
+  const ParallelStrategy& strategy = plan.strategies.front();
+  CHECK(plan.strategies.size() == 1);
+  CHECK(strategy.tensor(0) == 4);
+  CHECK(strategy.pipeline == 2);
+  CHECK(strategy.data == 2);
+  CHECK(strategy.micro_batch == 2);
+  CHECK(strategy.microbatches() == 16);
+  CHECK(strategy.type == DataType::fp16);
+  CHECK(strategy.recompute.granularity == RecomputeGranularity::full);
+  CHECK(strategy.parts == std::vector<LayerRange>{{0, 12}, {12, 12}});
+  CHECK(plan.stack == read_stack("megatron-lm-2021"));
+  CHECK(plan.model.layer(0).ffn == 4 * 2048);
+  CHECK(plan.model.tied_embeddings);
+  const NodeGroup& group = plan.cluster.groups.front();
+  CHECK(group.gpu.name == "A100-SXM4-80GB");
+  CHECK(group.nics_per_node == 8);
+  CHECK(group.nic.bandwidth == gigabits_per_second(200));
+  CHECK(group.count.maximum == 2);
+}
+
+TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the card, one of Ethernet all") {
+  const auto plan_over = [](const std::string& network) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    return mapped(runs_of(row.replace(row.find(said), said.size(), network)).front());
+  };
+  const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
+  CHECK(own.stack.network.collectives == 1.0);
+  // What each of eight cards of a DGX A100 has.
+  CHECK(plan_over("200 Gb/s HDR InfiniBand").cluster == own.cluster);
+  CHECK(plan_over("200 Gb/s InfiniBand per node").cluster.groups.front().nics_per_node == 1);
+  const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
+  CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
+  CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
+  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  // 40.6 Gb/s of a node, where the cost models expect 0.85 of its four cards.
+  const MeasuredPlan omni_path = plan_over("4x100 Gbps Omni-Path per node");
+  CHECK(omni_path.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  CHECK(omni_path.cluster.groups.front().nics_per_node == 4);
+  CHECK(omni_path.stack.network.collectives == Approx(40.6 / (0.85 * 400)));
+  // No node has as many cards: the usual network of the GPU stands.
+  for (const char* odd : {"0x200 Gbps", "99999999999999x200 Gbps", "8x99999999999999 Gbps"})
+    CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));
+  const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
+  CHECK(ethernet.stack.network.collectives == 1.0);
+  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() ==
+        Approx(5e9 / 0.85));  // what sockets get through
+  CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
+        Approx(10e9 / 8 * 0.92 / 0.85));
+}
+
+TEST_CASE("a run has the schedule that its row names") {
+  const auto run = [](const std::string& vpp, const std::string& schedule, const std::string& ways = "1,4,",
+                      const std::string& data = ",1,") {
+    return parse_measured_runs(
+               "id,source_key,gpu,gpu_mem_gb,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,vocab,"
+               "seq,"
+               "precision,gbs,mbs,tp,pp,vpp,dp,schedule,iter_time_s,status\n"
+               "a,g,A100,80,8,4,Megatron-LM,GPT,8,1024,16,50304,1024,bf16,64,1," +
+                   ways + vpp + data + schedule + ",1,ok\n",
+               "made-up.csv")
+        .front();
+  };
+  const auto kind = [&](const std::string& vpp, const std::string& schedule) {
+    return mapped(run(vpp, schedule)).strategies.front().schedule;
+  };
+  CHECK(kind("1", "") == ScheduleKind::one_f_one_b);
+  CHECK(kind("1", "1f1b") == ScheduleKind::one_f_one_b);
+  CHECK(kind("2", "1F1B") == ScheduleKind::interleaved);
+  CHECK(kind("2", "interleaved 1f1b") == ScheduleKind::interleaved);
+  CHECK(kind("", "PipeDream-Flush") == ScheduleKind::one_f_one_b);
+  CHECK(kind("1", "GPipe") == ScheduleKind::gpipe);
+  CHECK(kind("1", "ZB-H1") == ScheduleKind::zb_h1);
+  CHECK(kind("", "ZB-2p") == ScheduleKind::zb_h2);
+  CHECK(kind("", "zbv") == ScheduleKind::zb_v);
+  CHECK(unmapped(run("", "chimera")) == "schedule chimera");
+  CHECK(mapped(run("", "none", "1,1,", ",4,")).strategies.front().schedule == ScheduleKind::one_f_one_b);
+}
+
+TEST_CASE("rows that cannot be expressed say why") {
+  CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
+        "its ways do not multiply to its GPUs");
+  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,2", "full,1.5,,ok")).front()) ==
+        "tensor or pipeline ways not given");
+  CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,suspect")).front()), "suspect"));
+  CHECK(contains(
+      unmapped(runs_of("a,g,A100,80,8,16,,OneFlow,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
+      "OneFlow"));
+  CHECK(contains(
+      unmapped(runs_of("a,g,X1,,8,16,,Megatron-LM,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
+      "X1"));
+  CHECK(contains(
+      unmapped(
+          runs_of("a,g,H100,80,8,8,,Megatron-Bridge,L,24,2048,16,,2048,NVFP4,64,2,4,2,1,1,,1,,ok\n").front()),
+      "no fp4 matrix units"));
+}
+
+TEST_CASE(
+    "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
+  const auto model_of = [](const std::string& name) {
+    return mapped(runs_of("a,g,GB300,,4,64,,Megatron-Bridge 26.06," + name +
+                          ",,,,,4096,MXFP8,256,1,1,2,1,32,none,1,,ok\n")
+                      .front())
+        .model.name;
+  };
+  CHECK(model_of("DeepSeekV3 (w/o MTP)") == "deepseek-v3");
+  CHECK(model_of("DeepSeekV3") == "deepseek-v3-mtp");
+  CHECK(model_of("Kimi_K2") == "kimi-k2");
+  CHECK(model_of("Nemotron_3_Super") == "nemotron-3-super-mtp");
+  CHECK(
+      unmapped(runs_of("a,g,V100,32,16,8,,Megatron-LM v1.0,GPT-2 8.7B,,,,,1024,fp16,8,8,8,1,1,1,full,1,,ok\n")
+                   .front()) == "no shape of model GPT-2 8.7B");
+  const MeasuredPlan first =
+      mapped(runs_of("a,g,V100,32,16,4,,Megatron-LM v1.0,GPT-2 4.2B,,,,,1024,fp16,8,8,4,1,1,1,full,1,,ok\n")
+                 .front());
+  CHECK(first.model.layer_count() == 64);
+  CHECK(first.model.hidden == 2304);
+}
+
+TEST_CASE("experts are split over tensor ranks unless a run says otherwise or their ways leave no choice") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,dp,cp,ep,etp\n"
+      "a,g,H100,64,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,8,8,\n"   // the context ranks of a replica
+      "b,g,H100,64,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,8,8,1\n"  // as it says
+      "c,g,H100,8,NeMo 25.02,Mixtral-8x7B,4096,BF16,64,1,2,1,4,1,8,\n",   // 8 ways are more than 4 replicas
+      "made-up.csv");
+  const auto ways = [&](std::size_t run) {
+    return mapped(runs[run]).strategies.front().tensor_of_experts(0);
+  };
+  CHECK(ways(0) == 2);
+  CHECK(ways(1) == 1);
+  CHECK(ways(2) == 1);
+}
+
+TEST_CASE("recipes of Megatron-Bridge say what is recomputed, sharded and kept in 16 bits") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,ep\n"
+      "a,g,H100,16,Megatron-Bridge 26.04,Nemotron_3_Nano,8192,FP8,1024,1,1,1,8\n"
+      "b,g,GB200,64,Megatron-Bridge 26.04,Nemotron_3_Super,8192,NVFP4,512,1,2,1,64\n"
+      "c,g,GB200,64,Megatron-Bridge 26.04,LLAMA3_70B,8192,FP8,256,2,1,1,\n"
+      "d,g,GB200,64,Megatron-Bridge 26.04,LLAMA3_70B,8192,MXFP8,256,1,2,4,\n",
+      "made-up.csv");
+  const MeasuredPlan nano = mapped(runs[0]), super = mapped(runs[1]), alone = mapped(runs[2]),
+                     piped = mapped(runs[3]);
+  const Recompute& recompute = nano.strategies.front().recompute;
+  CHECK(recompute.granularity == RecomputeGranularity::selective);
+  CHECK(recompute.modules.repeats(RecomputeModule::moe));
+  CHECK(super.strategies.front().recompute.granularity == RecomputeGranularity::none);
+  // 64 expert ways over two tensor ranks of 32 replicas.
+  CHECK(super.strategies.front().tensor_of_experts(0) == 1);
+  CHECK(super.strategies.front().replicas_sharing_experts() == 32);
+  CHECK(alone.strategies.front().fully_sharded);
+  CHECK_FALSE(piped.strategies.front().fully_sharded);
+  CHECK(alone.stack.fp8_recipe == Fp8Recipe::tensorwise);
+  CHECK(piped.stack.fp8_recipe == Fp8Recipe::mxfp8);
+  // Of 88 layers the first, the last 14 and the eight of attention, one of them in the last 14; two more for
+  // further predictions.
+  int wide = 0;
+  for (int layer = 0; layer < super.model.layer_count(); ++layer) {
+    const LayerShape& shape = super.model.layer(layer);
+    wide += shape.sixteen_bit ? 1 : 0;
+    if (shape.has_attention()) CHECK(shape.sixteen_bit);
+  }
+  CHECK(wide == 1 + 14 + 7 + super.model.layer_count() - 88);
+  CHECK_FALSE(super.model.layer(1).sixteen_bit);
+}
+
+TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
+  const MeasuredPlan plan = mapped(
+      runs_of("a,g,A100,80,8,16,,DeepSpeed ZeRO-3,GPT,24,2048,16,51200,2048,fp16,64,4,,1,,16,full,1,,ok\n")
+          .front());
+  CHECK(plan.stack.name == "deepspeed-zero3");
+  CHECK(plan.strategies.front().fully_sharded);
+  CHECK(plan.strategies.front().tensor(0) == 1);
+}
+
+TEST_CASE("runs whose weights and states wait in the host's memory are left out") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,source_location,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp\n"
+      "a,g,HF + Deepspeed Zero 3 + Full Offload,V100,8,DeepSpeed ZeRO-3,4,1024,16,50257,1024,8,1,1\n",
+      "made-up.csv");
+  CHECK(contains(unmapped(runs.front()), "offloaded"));
+}
+
+TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and what runs beside that") {
+  struct Row {
+    const char *release, *model, *gpu, *precision, *stack;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"25.09", "DeepSeekV3 (tokendrop)", "B200", "fp8", "megatron-bridge-25.09"},
+      {"25.09", "DeepSeekV3 (dropless)", "H100", "fp8", "megatron-bridge-overlap"},
+      {"25.11", "Qwen3_30B_a3B", "GB200", "FP8-MX", "megatron-bridge"},
+      {"25.11", "GPT OSS 120B", "GB200", "BF16", "megatron-bridge-alltoall"},
+      {"26.02", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall-overlap"},
+      {"26.02.01", "Qwen3_30B_a3B", "B200", "MXFP8", "megatron-bridge"},
+      {"26.04", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall"},
+      {"26.04.01", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge"},
+      {"26.06", "Qwen3_30B_a3B", "GB200", "BF16", "megatron-bridge"},
+      {"26.06.01", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-26.06"},
+      {"26.06", "Nemotron_3_Nano", "GB200", "MXFP8", "megatron-bridge"},
+      {"26.08", "GPT OSS 120B", "GB300", "MXFP8", "megatron-bridge-26.06"},
+  }));
+  const auto runs = parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,precision\na,g," +
+                                            std::string(row.gpu) + ",8,Megatron-Bridge " + row.release + "," +
+                                            row.model + "," + row.precision + "\n",
+                                        "made-up.csv");
+  std::vector<std::string> assumptions;
+  CAPTURE(row.release, row.model, row.gpu);
+  CHECK(stack_of_run(runs.front(), assumptions)->name == row.stack);
+  const auto overlap = [](const char* name) { return read_stack(name).experts.overlap; };
+  CHECK(overlap("megatron-bridge-26.06") == overlap("megatron-bridge-overlap"));
+  CHECK_FALSE(read_stack("megatron-bridge-alltoall").experts.dispatch.has_value());
+  CHECK(read_stack("megatron-bridge-26.06").experts.fused);
+}
+
+TEST_CASE("cells that are no numbers name run and column") {
+  const auto runs = runs_of(gpt("a", "two,4,2,1,2", "full,1.5,,ok"));
+  CHECK(contains(input_error([&] { static_cast<void>(map_run(runs.front(), std::nullopt)); }), "run a, mbs"));
+  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30"}) {
+    const auto row = runs_of(gpt("a", std::string(wrong) + ",4,2,1,2", "full,1.5,,ok"));
+    CHECK(
+        contains(input_error([&] { static_cast<void>(map_run(row.front(), std::nullopt)); }), "run a, mbs"));
+  }
+  CHECK(contains(input_error([] { parse_measured_runs("id,gpu,n_gpus\n", "t.csv"); }), "source_key"));
+}
+
+TEST_CASE("layers that do not divide count embedding and loss as layers where the stack does so") {
+  const std::string row =
+      "a,g,H100,80,8,16,,NeMo/Megatron-Core "
+      "24.07,LLAMA,14,2048,16,32000,2048,bf16,64,1,2,4,2,2,none,1,,ok,5632\n";
+  const auto parts = mapped(runs_of(row, ",ffn").front()).strategies.front().parts;
+  REQUIRE(parts.size() == 8);
+  CHECK(parts.front().count == 1);
+  CHECK(parts.back().count == 1);
+  CHECK(parts[3].count == 2);
+}
+
+TEST_CASE("equal pieces count embedding, final norm and head, and the first stages have one more") {
+  const auto counts = [](const std::string& layers, const std::string& stages) {
+    const std::string header =
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,ffn,vocab,seq,gbs,mbs,tp,"
+        "pp,"
+        "dp,iter_time_s\n";
+    const std::string row = "a,layouts,A100,8,32,Aleph Alpha,Llama," + layers +
+                            ",5120,40,13824,128000,2048,64,1,1," + stages + ",,1\n";
+    std::vector<int> found;
+    const auto run = parse_measured_runs(header + row, "made-up.csv").front();
+    const MeasuredPlan plan = mapped(run);
+    for (const LayerRange& part : plan.strategies.front().parts) found.push_back(part.count);
+    return found;
+  };
+  CHECK(counts("40", "1") == std::vector{40});
+  CHECK(counts("40", "2") == std::vector{21, 19});         // 43 pieces: 22, 21
+  CHECK(counts("40", "4") == std::vector{10, 11, 11, 8});  // 11, 11, 11, 10
+  CHECK(counts("5", "4") == std::vector{1, 2, 1, 1});      // 2, 2, 2, 2 would leave the last no layer
+}
+
+TEST_CASE("published rates become times") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,vocab,seq,gbs,mbs,tp,pp,"
+      "tflops_per_gpu,tokens_per_s_per_gpu,flops_convention,samples_per_s,mfu_pct\n";
+  const std::string shape = ",g,A100,8,Megatron-LM,GPT,24,2048,16,51200,2048,64,1,8,1,";
+  const auto runs = parse_measured_runs(
+      header + "tokens" + shape + ",1000,,,\n" + "model" + shape + "100,,,,\n" + "hard" + shape +
+          "100,,hardware FLOPs incl. recompute,,\n" + "samples" + shape + ",,,32,\n" + "share" + shape +
+          ",,,,50\n" + "half" + shape + "100,,MFU with causal attention,,\n",
+      "t.csv");
+  const auto seconds = [&](int i) {
+    return *measured_seconds(runs[static_cast<std::size_t>(i)], mapped(runs[static_cast<std::size_t>(i)]));
+  };
+  CHECK(seconds(0) == Approx(64.0 * 2048 / (1000 * 8)));
+  const MeasuredPlan plan = mapped(runs[1]);
+  CHECK(seconds(1) == Approx(model_flops(plan.model, 64, 2048, AttentionCounting::full) / (100e12 * 8)));
+  // 96 B s l h^2 (1 + s / 6h + V / 16lh)
+  const double work = 96.0 * 64 * 2048 * 24 * 2048 * 2048 * (1 + 1.0 / 6 + 51200.0 / (16 * 24 * 2048));
+  CHECK(seconds(2) == Approx(work / (100e12 * 8)));
+  CHECK(seconds(3) == Approx(2));
+  CHECK(seconds(4) == Approx(seconds(1) * 100 / (312 * 0.5)));  // of the A100's dense peak in 16 bits
+  CHECK(seconds(5) == Approx(model_flops(plan.model, 64, 2048, AttentionCounting::causal) / (100e12 * 8)));
+}
+
+TEST_CASE("DeepSpeed's ZeRO-3 runs of Megatron keep their checkpoints in the host's memory") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding\n";
+  const auto stack = [&](const std::string& sharding) {
+    return mapped(parse_measured_runs(header + "a,g,V100,8,Megatron + DeepSpeed,4,1024,16,50257,1024,8,1,1," +
+                                          sharding + "\n",
+                                      "made-up.csv")
+                      .front())
+        .stack;
+  };
+  CHECK(stack("ZeRO-3").saved_inputs == SavedInputs::host);
+  CHECK(stack("ZeRO-1") == read_stack("megatron-deepspeed"));
+}
+
+// Two replicas of four tensor ways are on a node of 8, so that 32 GPUs of FSDP are in four sets.
+TEST_CASE("weights of a hybrid run are sharded within a node, those of others as its table says") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding,"
+      "optimizer_instances\n";
+  const auto instances = [&](const std::string& ways) {
+    const auto runs = parse_measured_runs(header + "a,g,A100,32," + ways + "\n", "made-up.csv");
+    const ParallelStrategy strategy = mapped(runs.front()).strategies.front();
+    return std::pair(strategy.fully_sharded, strategy.optimizer_instances);
+  };
+  const std::string shape = ",4,1024,16,50257,1024,32,";
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,HSDP,") == std::pair(true, 4));
+  CHECK(instances("PyTorch FSDP" + shape + "4,1,HYBRID_SHARD,") == std::pair(true, 4));
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,HSDP,2") == std::pair(true, 2));
+  CHECK(instances("PyTorch FSDP" + shape + "1,1,FSDP,") == std::pair(true, 1));
+  CHECK(instances("Megatron-Core" + shape + "1,1,ZeRO-1,4") == std::pair(false, 4));
+}
+
+TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_experts,params_b,vocab,seq,gbs,tp,"
+      "pp\n";
+  const auto row = [&](const std::string& ffn, const std::string& billions) {
+    return parse_measured_runs(header + "a,g,H100,8,Megatron-Core,MoE,4,1024,16," + ffn + ",8," + billions +
+                                   ",50257,1024,8,1,1\n",
+                               "made-up.csv")
+        .front();
+  };
+  const MeasuredPlan plan = mapped(row("4096", ""));
+  CHECK(plan.model.layer(0).experts == 8);
+  CHECK(plan.model.layer(0).experts_per_token == 2);
+  CHECK(plan.model.layer(0).ffn == 4096);
+  CHECK(unmapped(row("", "")) == "experts without their width");
+  // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
+  CHECK_NOTHROW(mapped(row("4096", "0.3")));
+  CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
+}
+
+TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
+  const auto run_of = [](const std::string& model, const std::string& layers, const std::string& cuts) {
+    const std::string header =
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,vocab,seq,gbs,mbs,tp,pp,dp,"
+        "layer_partition,iter_time_s\n";
+    const auto runs =
+        parse_measured_runs(header + "a,amp,V100,4,16,DeepSpeed Megatron-LM v1.1.5 3D," + model + "," +
+                                layers + ",1024,52256,1024,64,1,1,4,4," + cuts + ",1\n",
+                            "made-up.csv");
+    return runs.front();
+  };
+  const auto parts_of = [&](const std::string& model, const std::string& layers, const std::string& cuts) {
+    return mapped(run_of(model, layers, cuts)).strategies.front().parts;
+  };
+  // Embedding and a marker come before the first of 24 layers, four pieces after the last.
+  CHECK(parts_of("GPT-2", "24", "0;9;15;21;30") == std::vector<LayerRange>{{0, 7}, {7, 6}, {13, 6}, {19, 5}});
+  // Of 56 pieces of TransGAN 3 to 14 and 41 to 52 are layers: 12 to 43 holds three of the first half, two of
+  // the other.
+  CHECK(parts_of("TransGAN generator", "24", "0;12;43;49;56") ==
+        std::vector<LayerRange>{{0, 9}, {9, 5}, {14, 6}, {20, 4}});
+  // A last stage without a layer is no partition that can be played, and no other is put in its place.
+  CHECK(unmapped(run_of("GPT-2", "24", "0;9;18;26;30")) == "layer_partition 0;9;18;26;30");
+}
+
+}  // namespace orrery

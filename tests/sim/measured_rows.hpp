@@ -1,0 +1,18 @@
+// Rows of published runs, made up, and the plans they become.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/measured_plan.hpp"
+
+namespace orrery::test {
+
+// `columns`: after those that `gpt` fills, each with its comma before it.
+std::vector<MeasuredRun> runs_of(const std::string& rows, const std::string& columns = "");
+// Two nodes; `layout` is microbatch to replicas, `end` what follows.
+std::string gpt(const std::string& id, const std::string& layout, const std::string& end);
+MeasuredPlan mapped(const MeasuredRun&);   // fails the test where a row is no plan
+std::string unmapped(const MeasuredRun&);  // why; empty where it is one
+
+}  // namespace orrery::test

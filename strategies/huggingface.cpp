@@ -17,28 +17,20 @@ struct Family {
 };
 
 constexpr std::array kFamilies{
-    Family{"bloom", read_bloom},
-    Family{"chatglm", read_chatglm},
-    Family{"deepseek_v2", read_deepseek},
-    Family{"deepseek_v3", read_deepseek},
-    Family{"falcon", read_falcon},
-    Family{"gemma", read_llama_like},
-    Family{"gemma2", read_llama_like},
-    Family{"glm", read_llama_like},
-    Family{"glm4", read_llama_like},
-    Family{"gpt2", read_gpt2},
-    Family{"gpt_neox", read_gpt_neox},
-    Family{"kimi_k2", read_deepseek},
-    Family{"llama", read_llama_like},
-    Family{"mistral", read_llama_like},
-    Family{"mixtral", read_mixture},
-    Family{"nemotron_h", read_nemotron_h},
-    Family{"opt", read_opt},
-    Family{"phi3", read_llama_like},
-    Family{"qwen2", read_llama_like},
-    Family{"qwen2_moe", read_mixture},
-    Family{"qwen3", read_llama_like},
-    Family{"qwen3_moe", read_mixture},
+    Family{"bloom", read_bloom},           Family{"chatglm", read_chatglm},
+    Family{"deepseek_v2", read_deepseek},  Family{"deepseek_v3", read_deepseek},
+    Family{"falcon", read_falcon},         Family{"gemma", read_llama_like},
+    Family{"gemma2", read_llama_like},     Family{"gemma3_text", read_gemma3},
+    Family{"glm", read_llama_like},        Family{"glm4", read_llama_like},
+    Family{"glm4_moe", read_glm4_moe},     Family{"gpt2", read_gpt2},
+    Family{"gpt_neox", read_gpt_neox},     Family{"gpt_oss", read_gpt_oss},
+    Family{"granite", read_llama_like},    Family{"kimi_k2", read_deepseek},
+    Family{"llama", read_llama_like},      Family{"llama4_text", read_llama4},
+    Family{"mistral", read_llama_like},    Family{"mixtral", read_mixture},
+    Family{"nemotron_h", read_nemotron_h}, Family{"opt", read_opt},
+    Family{"phi3", read_llama_like},       Family{"qwen2", read_llama_like},
+    Family{"qwen2_moe", read_mixture},     Family{"qwen3", read_llama_like},
+    Family{"qwen3_moe", read_mixture},     Family{"seed_oss", read_llama_like},
 };
 
 // The last part of "meta-llama/Llama-2-7b-hf"; else the file's stem, or its folder where the stem says
@@ -70,6 +62,12 @@ ModelSpec model_from_config(const JsonConfig& config) {
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& row) { return row.model_type == type; });
   if (family == kFamilies.end()) {
+    // A model that also sees or hears (llama4, gemma3, mistral3): what it reads and writes text with.
+    if (const auto text = config.find_object("text_config")) {
+      ModelSpec model = model_from_config(*text);
+      model.name = name_of(config);
+      return model;
+    }
     const auto known = huggingface_model_types();
     config.fail("model_type", "one of " + joined(known) + did_you_mean(type, known));
   }
@@ -94,6 +92,13 @@ void append_layers(ModelSpec& model, const LayerShape& shape, std::int64_t count
   const auto index = static_cast<int>(known - model.shapes.begin());
   if (known == model.shapes.end()) model.shapes.push_back(shape);
   model.layers.insert(model.layers.end(), static_cast<std::size_t>(count), index);
+}
+
+void append_predictions(const JsonConfig& config, ModelSpec& model, LayerShape layer) {
+  layer.joins_embedding = true;
+  layer.predicted_vocabulary = model.vocabulary;
+  const std::int64_t room = kMostLayers - model.layer_count();
+  append_layers(model, layer, config.find_integer("num_nextn_predict_layers", {0, room}).value_or(0));
 }
 
 }  // namespace orrery

@@ -17,13 +17,24 @@ std::vector<std::string> huggingface_model_types();
 // Shared by the families. Appends `count` layers, reusing the shape when it is there already.
 void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 
+// Layers that predict further tokens (DeepSeek-V3, GLM-4.5), each like `layer`, as many as
+// num_nextn_predict_layers.
+void append_predictions(const JsonConfig&, ModelSpec&, LayerShape layer);
+
 // What a model since Llama has beside its layers, whose embeddings are not tied unless it says so.
 ModelSpec modern_frame(const JsonConfig&);
 
+// A dense layer of the Llama form.
+LayerShape llama_shape(const JsonConfig&);
+
 // The families, one file each.
-ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, glm4
+ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, ...
 ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe
-ModelSpec read_deepseek(const JsonConfig&);    // deepseek_v2, deepseek_v3, kimi_k2
+ModelSpec read_glm4_moe(const JsonConfig&);
+ModelSpec read_gemma3(const JsonConfig&);
+ModelSpec read_gpt_oss(const JsonConfig&);
+ModelSpec read_llama4(const JsonConfig&);
+ModelSpec read_deepseek(const JsonConfig&);  // deepseek_v2, deepseek_v3, kimi_k2
 ModelSpec read_nemotron_h(const JsonConfig&);
 ModelSpec read_gpt2(const JsonConfig&);
 ModelSpec read_gpt_neox(const JsonConfig&);

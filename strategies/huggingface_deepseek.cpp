@@ -57,11 +57,7 @@ ModelSpec read_deepseek(const JsonConfig& config) {
   const std::int64_t step = config.find_integer("moe_layer_freq", {1, kMostLayers}).value_or(1);
   for (std::int64_t i = 0; i < layers; ++i)
     append_layers(model, i < first || i % step != 0 ? dense : sparse, 1);
-  LayerShape predicting = sparse;
-  predicting.joins_embedding = true;
-  predicting.predicted_vocabulary = model.vocabulary;
-  append_layers(model, predicting,
-                config.find_integer("num_nextn_predict_layers", {0, kMostLayers - layers}).value_or(0));
+  append_predictions(config, model, sparse);
   return model;
 }
 

@@ -25,26 +25,16 @@ void read_family_details(const JsonConfig& config, LayerShape& shape) {
   const std::string type = config.text("model_type");
   const bool attention_bias = config.find_boolean("attention_bias").value_or(false);
   shape.qkv_bias = attention_bias || config.find_boolean("qkv_bias").value_or(false);
-  // GLM applies attention_bias to queries, keys and values only; Llama and Qwen3 to the projection as well.
-  shape.projection_bias = attention_bias && type != "glm" && type != "glm4";
+  // GLM applies attention_bias to queries, keys and values only; Llama and Qwen3 to the projection as well,
+  // Seed-OSS where it says so.
+  const bool apart = type == "glm" || type == "glm4" || type == "glm4_moe" || type == "seed_oss";
+  shape.projection_bias = config.find_boolean("attention_out_bias").value_or(attention_bias && !apart);
   shape.mlp_bias = config.find_boolean("mlp_bias").value_or(false);
   if (type == "qwen2" || type == "qwen2_moe")  // always has a QKV bias, whatever the file says
     shape.qkv_bias = config.find_boolean("qkv_bias").value_or(true);
-  shape.qk_norm = type == "qwen3" || type == "qwen3_moe";
+  shape.qk_norm =
+      type == "qwen3" || type == "qwen3_moe" || config.find_boolean("use_qk_norm").value_or(false);
   shape.norms = type == "glm4" || type == "gemma2" ? 4 : 2;
-}
-
-LayerShape llama_shape(const JsonConfig& config) {
-  LayerShape shape;
-  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
-  read_heads(config, shape);
-  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
-  shape.mlp = MlpKind::gated;
-  shape.norm = NormKind::rms_norm;
-  shape.linear_bias = false;
-  shape.rotary = true;
-  read_family_details(config, shape);
-  return shape;
 }
 
 ModelSpec llama_frame(const JsonConfig& config) {
@@ -68,6 +58,19 @@ LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
 
 }  // namespace
 
+LayerShape llama_shape(const JsonConfig& config) {
+  LayerShape shape;
+  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  read_heads(config, shape);
+  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.linear_bias = false;
+  shape.rotary = true;
+  read_family_details(config, shape);
+  return shape;
+}
+
 ModelSpec read_llama_like(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
   append_layers(model, llama_shape(config), config.integer("num_hidden_layers", {1, kMostLayers}));
@@ -86,6 +89,25 @@ ModelSpec read_mixture(const JsonConfig& config) {
     const bool listed = std::find(dense_layers.begin(), dense_layers.end(), i) != dense_layers.end();
     append_layers(model, listed || (i + 1) % step != 0 ? dense : sparse, 1);
   }
+  return model;
+}
+
+// GLM-4.5: after dense layers ones with experts, and layers that predict further tokens, as DeepSeek-V3 has
+// them.
+ModelSpec read_glm4_moe(const JsonConfig& config) {
+  ModelSpec model = llama_frame(config);
+  const LayerShape dense = llama_shape(config);
+  LayerShape sparse = dense;
+  sparse.experts = config.integer("n_routed_experts", {2, kMostExperts});
+  sparse.experts_per_token = config.integer("num_experts_per_tok", {1, sparse.experts});
+  sparse.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  sparse.shared_ffn = sparse.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
+  sparse.router_bias = true;  // e_score_correction_bias
+  const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
+  const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(1);
+  append_layers(model, dense, first);
+  append_layers(model, sparse, layers - first);
+  append_predictions(config, model, sparse);
   return model;
 }
 

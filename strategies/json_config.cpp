@@ -66,6 +66,9 @@ JsonConfig::JsonConfig(std::string_view text, std::string file) : file_(std::mov
   document_ = std::make_shared<const Document>(Document{std::move(json)});
 }
 
+JsonConfig::JsonConfig(std::string file, std::shared_ptr<const Document> document)
+    : file_(std::move(file)), document_(std::move(document)) {}
+
 bool JsonConfig::has(const std::string& key) const {
   return document_->find(key) != nullptr;
 }
@@ -133,6 +136,25 @@ std::vector<std::int64_t> JsonConfig::find_integers(const std::string& key, Rang
       fail(key, "whole numbers from " + std::to_string(range.low) + " to " + std::to_string(range.high));
   }
   return numbers;
+}
+
+std::vector<std::string> JsonConfig::find_texts(const std::string& key) const {
+  const Json* value = document_->find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array()) fail(key, "a list of texts");
+  std::vector<std::string> texts;
+  for (const Json& item : *value) {
+    if (!item.is_string()) fail(key, "a list of texts");
+    texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
+
+std::optional<JsonConfig> JsonConfig::find_object(const std::string& key) const {
+  const Json* value = document_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_object()) fail(key, "an object");
+  return JsonConfig(file_ + ": " + key, std::make_shared<const Document>(Document{*value}));
 }
 
 }  // namespace orrery

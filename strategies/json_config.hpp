@@ -1,5 +1,5 @@
-// Checked reading of a flat JSON object such as a Hugging Face config.json: errors name the file and the key,
-// keys that nobody asks for are ignored.
+// Checked reading of a JSON object such as a Hugging Face config.json: errors name the file and the key, keys
+// that nobody asks for are ignored.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,17 @@ class JsonConfig {
   [[nodiscard]] std::string text(const std::string& key) const;
   [[nodiscard]] std::optional<std::string> find_text(const std::string& key) const;
   [[nodiscard]] std::vector<std::int64_t> find_integers(const std::string& key,
-                                                        Range) const;  // empty when absent
+                                                        Range) const;               // empty when absent
+  [[nodiscard]] std::vector<std::string> find_texts(const std::string& key) const;  // empty when absent
+  // An object within this one; its errors name "file: key".
+  [[nodiscard]] std::optional<JsonConfig> find_object(const std::string& key) const;
 
   // Throws InputError{"file: key", what stands there, expected}.
   [[noreturn]] void fail(const std::string& key, const std::string& expected) const;
 
  private:
   struct Document;
+  JsonConfig(std::string file, std::shared_ptr<const Document> document);
   std::string file_;
   std::shared_ptr<const Document> document_;
 };

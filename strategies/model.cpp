@@ -30,6 +30,7 @@ std::int64_t attention_parameters(const LayerShape& shape) {
   if (shape.linear_bias || shape.qkv_bias) count += query + key_value;
   if (shape.linear_bias || shape.projection_bias) count += shape.hidden;
   if (shape.qk_norm) count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  if (shape.attention_sinks) count += shape.heads;
   return count;
 }
 

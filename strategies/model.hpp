@@ -54,6 +54,7 @@ struct LayerShape {
   bool projection_bias = false;  // of the projection after attention
   bool mlp_bias = false;         // of the MLP matrices
   bool qk_norm = false;          // queries and keys are normalised, one weight per head dimension (Qwen3)
+  bool attention_sinks = false;  // beside the scores of each head a learned one (gpt-oss)
   int norms = 2;  // of width `hidden`: 1 (Falcon-7B: attention and MLP share it), 2, or 4 (GLM-4-0414)
   bool parallel_residual = false;  // attention and MLP both read the layer's input (GPT-NeoX, Falcon)
   bool rotary = false;
@@ -61,7 +62,7 @@ struct LayerShape {
   std::int64_t experts_per_token = 1;
   std::int64_t expert_hidden = 0;  // width at which tokens visit experts, projected down and up again around
                                    // them (Nemotron-3 Super); 0: hidden
-  bool router_bias = false;        // one for each expert, that balances their load (DeepSeek-V3)
+  bool router_bias = false;        // one for each expert, often to balance their load (DeepSeek-V3)
   std::int64_t shared_ffn = 0;     // width of the expert every token visits; 0: none
   bool shared_gate = false;        // a learned scalar gate on that expert (Qwen2-MoE)
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): the first layer of a depth joins the

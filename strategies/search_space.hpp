@@ -65,9 +65,9 @@ struct SearchSpace {
 // num_virtual_stages_per_pipeline_rank, micro_batch_size (lists of counts), pipeline_model_parallel_size (the
 // most, or a list), schedule, recompute_granularity, recompute_method (lists of names), recompute_num_layers
 // (a list, a range such as 1..8, or `auto`: with `block` the fewest of each part that make a plan fit),
-// num_distributed_optimizer_instances (counts), sequence_parallel, use_distributed_optimizer, use_megatron_fsdp,
-// overlap_grad_reduce, overlap_param_gather (these two also `auto`), tp_comm_overlap, overlap_p2p_comm,
-// optimizer_cpu_offload, use_flash_attn, use_tp_pp_dp_mapping (lists of true and false),
+// num_distributed_optimizer_instances (counts), sequence_parallel, use_distributed_optimizer,
+// use_megatron_fsdp, overlap_grad_reduce, overlap_param_gather (these two also `auto`), tp_comm_overlap,
+// overlap_p2p_comm, optimizer_cpu_offload, use_flash_attn, use_tp_pp_dp_mapping (lists of true and false),
 // optimizer_offload_fraction (a list of shares, beside optimizer_cpu_offload), tensor_by_group, mix_replicas
 // (true or false). What is absent keeps its value in `space`. Throws InputError.
 SearchSpace read_space(const std::string& path, const SearchSpace& space = {});

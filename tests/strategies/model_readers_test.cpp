@@ -120,6 +120,24 @@ TEST_CASE("other families count as published") {
            "shared_expert_intermediate_size":5632,"num_experts":60,"num_experts_per_tok":4,"decoder_sparse_step":1,
            "vocab_size":151936,"max_position_embeddings":8192})",
        14'315'784'192},
+      // google/gemma-3-1b-pt
+      {R"({"model_type":"gemma3_text","hidden_size":1152,"num_hidden_layers":26,"num_attention_heads":4,
+           "num_key_value_heads":1,"head_dim":256,"intermediate_size":6912,"vocab_size":262144,"sliding_window":512,
+           "sliding_window_pattern":6,"max_position_embeddings":32768})",
+       999'885'952},
+      // ibm-granite/granite-3.1-8b-base
+      {R"({"model_type":"granite","hidden_size":4096,"num_hidden_layers":40,"num_attention_heads":32,
+           "num_key_value_heads":8,"intermediate_size":12800,"vocab_size":49155,"tie_word_embeddings":true,
+           "attention_bias":false,"max_position_embeddings":131072})",
+       8'170'848'256},
+      // ByteDance-Seed/Seed-OSS-36B: 64 x (two of 5120 x 10240 and two of 5120 x 1024, biases of all but the
+      // last, MLP, two norms), tables and a norm
+      {R"({"model_type":"seed_oss","hidden_size":5120,"num_hidden_layers":64,"num_attention_heads":80,
+           "num_key_value_heads":8,"head_dim":128,"intermediate_size":27648,"vocab_size":155136,
+           "attention_bias":true,"attention_out_bias":false,"tie_word_embeddings":false,
+           "max_position_embeddings":524288})",
+       64LL * (2 * 5120 * 10240 + 2 * 5120 * 1024 + 10240 + 2 * 1024 + 3 * 5120 * 27648 + 2 * 5120) +
+           2 * 155136LL * 5120 + 5120},
       // tiiuae/falcon-rw-1b: neither parallel nor multi-query, biases
       {R"({"model_type":"falcon","hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":32,"alibi":true,
            "bias":true,"multi_query":false,"parallel_attn":false,"new_decoder_architecture":false,"vocab_size":50304})",
@@ -127,6 +145,56 @@ TEST_CASE("other families count as published") {
   }));
   INFO(row.json);
   CHECK(parameters(row.json) == row.parameters);
+}
+
+TEST_CASE("of a model that also sees the text model is read") {
+  const std::string text = replaced(kTinyLlama, "\"llama\"", "\"mistral\"");
+  const ModelSpec alone = parse_huggingface_config(text, "tiny.json");
+  ModelSpec within = parse_huggingface_config(
+      R"({"model_type": "mistral3", "vision_config": {"hidden_size": 8}, "text_config": )" + text + "}",
+      "tiny.json");
+  CHECK(within == alone);
+  // google/gemma-3-4b-pt leaves out what Gemma3TextConfig has by default.
+  CHECK(parameters(R"({"model_type":"gemma3","text_config":{"model_type":"gemma3_text","hidden_size":2560,
+      "intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024}})") ==
+        34LL * (2 * 2560 * 2048 + 2 * 2560 * 1024 + 3 * 2560 * 10240 + 4 * 2560 + 2 * 256) + 262208LL * 2560 +
+            2560);
+  CHECK(contains(error_of(R"({"model_type":"llava","text_config":{"model_type":"lama"}})"),
+                 "config.json: text_config: model_type | \"lama\" | one of bloom,"));
+  CHECK(contains(error_of(R"({"model_type":"llava","text_config":"llama"})"),
+                 "config.json: text_config | \"llama\""));
+}
+
+TEST_CASE("layers that slide are those the file lists, else all but every so many") {
+  const std::string gemma = R"({"model_type":"gemma3_text","hidden_size":64,"intermediate_size":128,
+      "num_hidden_layers":6,"sliding_window":16})";
+  const auto windows = [](const std::string& json) {
+    const ModelSpec model = parse_huggingface_config(json, "config.json");
+    std::vector<std::int64_t> all;
+    for (int i = 0; i < model.layer_count(); ++i) all.push_back(model.layer(i).attention_window);
+    return all;
+  };
+  // Causal pairs of a band of 16 are those of blocks of 32: 32 x 32 / 2 for 32 tokens.
+  CHECK(windows(gemma) == std::vector<std::int64_t>{32, 32, 32, 32, 32, 0});
+  const auto with = [&](const std::string& more) {
+    return gemma.substr(0, gemma.size() - 1) + "," + more + "}";
+  };
+  CHECK(windows(with(R"("sliding_window_pattern":2)")) == std::vector<std::int64_t>{32, 0, 32, 0, 32, 0});
+  const std::string listed =
+      R"("layer_types":["full_attention","full_attention","sliding_attention","full_attention","full_attention"])";
+  CHECK(contains(error_of(with(listed)),
+                 "config.json: layer_types | a list | one for each of num_hidden_layers = 6"));
+  CHECK(windows(replaced(with(listed), "\"num_hidden_layers\":6", "\"num_hidden_layers\":5")) ==
+        std::vector<std::int64_t>{0, 0, 32, 0, 0});
+  CHECK(contains(error_of(with(R"("layer_types":["linear_attention"])")),
+                 "sliding_attention and full_attention"));
+  CHECK(contains(error_of(with(R"("layer_types":[1])")), "a list of texts"));
+  const std::string llama = R"({"model_type":"llama4_text","hidden_size":64,"num_hidden_layers":4,
+      "num_attention_heads":4,"intermediate_size":128,"intermediate_size_mlp":256,"num_local_experts":4,
+      "num_experts_per_tok":1,"attention_chunk_size":16,"vocab_size":100,"max_position_embeddings":32})";
+  CHECK(windows(llama) == std::vector<std::int64_t>{16, 16, 16, 0});
+  CHECK(windows(replaced(llama, "\"vocab", "\"no_rope_layers\":[0,1,0,1],\"vocab")) ==
+        std::vector<std::int64_t>{0, 16, 0, 16});
 }
 
 TEST_CASE("mixed dense and sparse layers keep their places") {

@@ -48,13 +48,14 @@ TEST_CASE("built-in models have their published number of parameters") {
       {"qwen3-8b", 8'190'735'360, "safetensors index; query and key norm"},
       {"qwen3-30b-a3b", 30'532'122'624, "safetensors index; 128 experts"},
       {"qwen3-235b-a22b", 235'093'634'560, "safetensors index; 128 experts"},
-      {"gpt-oss-120b", 116'829'156'672 - 36 * (64 + 128),
-       "safetensors index, without sinks and router biases"},
-      {"gpt-oss-20b", 20'914'757'184 - 24 * (64 + 32), "safetensors index, without sinks and router biases"},
+      {"gpt-oss-120b", 116'829'156'672, "safetensors index"},
+      {"gpt-oss-20b", 20'914'757'184, "safetensors index"},
       {"deepseek-v3", 671'026'419'200, "DeepSeek-V3: 671B, router biases among them"},
       {"deepseek-v2", 235'741'434'880, "arXiv 2405.04434: 236B"},
       {"deepseek-v2-lite", 15'706'484'224, "safetensors index: 15.7B"},
       {"nemotron-h-8b", 8'100'852'736, "arXiv 2504.03624: 8B"},
+      {"nemotron-h-56b", 56'324'350'464, "arXiv 2504.03624: 56B"},
+      {"gemma3-27b", 27'009'346'304, "safetensors index, of text"},
       {"nemotron-3-nano", 31'577'940'288, "model card: 31.6B"},
       {"gpt2-345m", 354'823'168, "openai-community/gpt2-medium"},
       {"gpt2-1.5b", 1'557'611'200, "openai-community/gpt2-xl"},
@@ -108,6 +109,38 @@ TEST_CASE("a DeepSeek count follows from its factored projections") {
   CHECK(total_parameters(read_model("deepseek-v3-mtp")) - total_parameters(model) ==
         attention + 2 * h + sparse + 2 * h * h + 3 * h);
   CHECK(static_cast<double>(attention + 2 * h + sparse + 2 * h * h + 3 * h) == Approx(11.5e9).epsilon(0.01));
+}
+
+TEST_CASE(
+    "a Llama 4 count follows from its attention, and the expert of each layer that every token visits") {
+  // 40 query and 8 key heads of 128, two norms; MLPs of 16384, or a router, experts and a shared one of 8192.
+  const std::int64_t h = 5120, v = 202'048;
+  const std::int64_t attention = 2 * h * h + 2 * h * 1024 + 2 * h;
+  const auto sparse = [&](std::int64_t experts) { return (experts + 1) * 3 * h * 8192 + h * experts; };
+  const std::int64_t ends = 2 * v * h + h;
+  const ModelSpec maverick = read_model("llama4-maverick");
+  CHECK(total_parameters(maverick) == 48 * attention + 24 * (3 * h * 16'384 + sparse(128)) + ends);
+  CHECK(total_parameters(read_model("llama4-scout")) == 48 * (attention + sparse(16)) + ends);
+  // Model card: 17B activated of 400B, of 109B where images are read, too.
+  CHECK(static_cast<double>(total_parameters(maverick)) == Approx(400e9).epsilon(0.005));
+  std::int64_t active = embedding_parameters(maverick) + head_parameters(maverick);
+  for (int i = 0; i < 48; ++i) active += active_layer_parameters(maverick.layer(i));
+  CHECK(static_cast<double>(active) == Approx(17e9).epsilon(0.02));
+  // Three layers of four attend within chunks of 8192 tokens; experts are in every second.
+  for (int i = 0; i < 8; ++i) {
+    CHECK(maverick.layer(i).attention_window == (i % 4 == 3 ? 0 : 8192));
+    CHECK(maverick.layer(i).experts == (i % 2 == 1 ? 128 : 1));
+  }
+}
+
+TEST_CASE("a GLM-4.5 count follows from its dense layers, its experts and the norms of queries and keys") {
+  const std::int64_t h = 5120, v = 151'552, queries = 96 * 128, keys = 8 * 128;
+  const std::int64_t attention =
+      2 * h * queries + 2 * h * keys + queries + 2 * keys + 2 * 128 + 2 * h;  // biases of Q, K and V
+  const std::int64_t sparse = 161 * 3 * h * 1536 + 160 * h + 160;
+  const std::int64_t total = 92 * attention + 3 * 3 * h * 12'288 + 89 * sparse + 2 * v * h + h;
+  CHECK(total_parameters(read_model("glm-4.5")) == total);
+  CHECK(static_cast<double>(total) == Approx(355e9).epsilon(0.01));  // its model card
 }
 
 TEST_CASE("Kimi K2 is DeepSeek-V3 with half of the heads and 384 experts") {

@@ -1,0 +1,124 @@
+// Models whose layers by turns attend to all tokens and to near ones: Llama 4, Gemma 3, gpt-oss.
+#include <string>
+
+#include "strategies/huggingface.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+// The block of causal attention that has as many pairs of tokens as a band of `window`.
+std::int64_t block_of_band(std::int64_t window) {
+  return 2 * window;
+}
+
+// Whether layer i slides, as layer_types says, one of "sliding_attention" and "full_attention" a layer.
+std::vector<bool> sliding_layers(const JsonConfig& config, std::int64_t layers) {
+  const std::string key = "layer_types";
+  const std::vector<std::string> types = config.find_texts(key);
+  if (types.empty()) return {};
+  std::vector<bool> slide;
+  for (const std::string& type : types) {
+    if (type != "sliding_attention" && type != "full_attention")
+      config.fail(key, "a list of sliding_attention and full_attention");
+    slide.push_back(type == "sliding_attention");
+  }
+  if (static_cast<std::int64_t>(slide.size()) != layers)
+    config.fail(key, "one for each of num_hidden_layers = " + std::to_string(layers));
+  return slide;
+}
+
+// Every `period`-th layer does not.
+std::vector<bool> sliding_but_every(std::int64_t period, std::int64_t layers) {
+  std::vector<bool> slide;
+  for (std::int64_t i = 0; i < layers; ++i) slide.push_back((i + 1) % period != 0);
+  return slide;
+}
+
+std::int64_t layers_of(const JsonConfig& config) {
+  return config.integer("num_hidden_layers", {1, kMostLayers});
+}
+
+}  // namespace
+
+// modeling_llama4.py: of every four layers three have rotary positions and attend within chunks; experts
+// stand beside a shared one, in every interleave_moe_layer_step-th layer.
+ModelSpec read_llama4(const JsonConfig& config) {
+  ModelSpec model = modern_frame(config);
+  const std::int64_t layers = layers_of(config);
+  LayerShape dense = llama_shape(config);
+  dense.qk_norm = false;  // theirs has no weights
+  LayerShape sparse = dense;
+  sparse.experts = config.integer("num_local_experts", {2, kMostExperts});
+  sparse.experts_per_token = config.integer("num_experts_per_tok", {1, sparse.experts});
+  sparse.shared_ffn = sparse.ffn;
+  dense.ffn = config.integer("intermediate_size_mlp", {1, kMostFfn});
+  const std::int64_t chunk = config.find_integer("attention_chunk_size", {1, kMostSequence}).value_or(0);
+  const std::int64_t step = config.find_integer("interleave_moe_layer_step", {1, kMostLayers}).value_or(1);
+  const std::int64_t period = config.find_integer("no_rope_layer_interval", {1, kMostLayers}).value_or(4);
+  const std::vector<std::int64_t> listed = config.find_integers("no_rope_layers", {0, 1});  // 1: rotary
+  if (!listed.empty() && static_cast<std::int64_t>(listed.size()) != layers)
+    config.fail("no_rope_layers", "one for each of num_hidden_layers = " + std::to_string(layers));
+  for (std::int64_t i = 0; i < layers; ++i) {
+    LayerShape layer = (i + 1) % step == 0 ? sparse : dense;
+    layer.rotary = listed.empty() ? (i + 1) % period != 0 : listed[static_cast<std::size_t>(i)] == 1;
+    layer.attention_window = layer.rotary ? chunk : 0;
+    append_layers(model, layer, 1);
+  }
+  return model;
+}
+
+// modeling_gemma3.py, with the defaults of Gemma3TextConfig, which the files of some sizes leave out.
+ModelSpec read_gemma3(const JsonConfig& config) {
+  constexpr std::int64_t kVocabulary = 262'208, kSequence = 131'072, kHeads = 8, kKvHeads = 4, kHeadDim = 256;
+  ModelSpec model;
+  LayerShape shape;
+  shape.hidden = model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  model.vocabulary = config.find_integer("vocab_size", {1, kMostVocabulary}).value_or(kVocabulary);
+  model.default_sequence =
+      config.find_integer("max_position_embeddings", {1, kMostSequence}).value_or(kSequence);
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
+  model.final_norm = NormKind::rms_norm;
+  shape.heads = config.find_integer("num_attention_heads", {1, kMostHeads}).value_or(kHeads);
+  shape.kv_heads = config.find_integer("num_key_value_heads", {1, kMostHeads}).value_or(kKvHeads);
+  if (shape.heads % shape.kv_heads != 0)
+    config.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(shape.heads));
+  shape.head_dim = config.find_integer("head_dim", {1, kMostHeadDim}).value_or(kHeadDim);
+  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.linear_bias = false;
+  shape.rotary = shape.qk_norm = true;
+  shape.norms = 4;
+  const std::int64_t layers = layers_of(config);
+  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
+  const std::int64_t period = config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6);
+  std::vector<bool> slide = sliding_layers(config, layers);
+  if (slide.empty()) slide = sliding_but_every(period, layers);
+  for (const bool slides : slide) {
+    shape.attention_window = slides ? block_of_band(window) : 0;
+    append_layers(model, shape, 1);
+  }
+  return model;
+}
+
+// modeling_gpt_oss.py: biases everywhere, sinks beside the scores; layers slide by turns, the first does.
+ModelSpec read_gpt_oss(const JsonConfig& config) {
+  ModelSpec model = modern_frame(config);
+  LayerShape shape = llama_shape(config);
+  shape.linear_bias = shape.attention_sinks = shape.router_bias = true;
+  shape.qkv_bias = shape.projection_bias = false;  // linear_bias says it
+  shape.experts = config.integer("num_local_experts", {2, kMostExperts});
+  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
+  const std::int64_t layers = layers_of(config);
+  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
+  std::vector<bool> slide = sliding_layers(config, layers);
+  if (slide.empty()) slide = sliding_but_every(2, layers);
+  for (const bool slides : slide) {
+    shape.attention_window = slides ? block_of_band(window) : 0;
+    append_layers(model, shape, 1);
+  }
+  return model;
+}
+
+}  // namespace orrery

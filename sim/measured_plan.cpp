@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 #include <string_view>
 
+#include "platforms/errors.hpp"
 #include "sim/bridge_recipes.hpp"
 #include "sim/measured_names.hpp"
 #include "strategies/plan.hpp"
@@ -26,11 +28,34 @@ std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec
   return bf16 ? DataType::bf16 : DataType::fp16;
 }
 
+// "selective: mla_up_proj moe"; Megatron-LM's own where none is named.
+RecomputeModules modules_said(const MeasuredRun& run, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return {};
+  RecomputeModules modules(std::initializer_list<RecomputeModule>{});
+  std::istringstream words(text.substr(colon + 1));
+  for (std::string word; words >> word;) {
+    const auto known = std::find_if(kRecomputeModules.begin(), kRecomputeModules.end(),
+                                    [&](RecomputeModule module) { return to_text(module) == word; });
+    if (known == kRecomputeModules.end()) {
+      std::string names;
+      for (const RecomputeModule module : kRecomputeModules) names += " " + std::string(to_text(module));
+      throw InputError("run " + run.id() + ", recompute", quote_for_message(word),
+                       "after `selective:` names of" + names);
+    }
+    modules.add(*known);
+  }
+  return modules;
+}
+
 Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumptions) {
   Recompute recompute;
   const std::string text = run.text("recompute");
   if (text.rfind("full", 0) == 0) recompute.granularity = RecomputeGranularity::full;
-  if (text.rfind("selective", 0) == 0) recompute.granularity = RecomputeGranularity::selective;
+  if (text.rfind("selective", 0) == 0) {
+    recompute.granularity = RecomputeGranularity::selective;
+    recompute.modules = modules_said(run, text);
+  }
   if (!text.empty()) return recompute;
   const auto modules = bridge_recomputes(run);
   if (modules) {
@@ -49,17 +74,18 @@ bool said_or(const std::string& text, bool otherwise) {
   return otherwise;
 }
 
-// Layers before a cut of DeepSpeed's, which counts more than layers: the embedding and a marker before the
-// first of a GPT (DeepSpeedExamples, Megatron-LM v1.1.5 3D); of TransGAN's 56 pieces 3 to 14 and 41 to 52 are
-// its 24 layers, between them upsampling (AMP's cost_het_model.py).
+// Layers before a cut. Where there are more pieces than layers it is DeepSpeed's, which also counts the
+// embedding and a marker before the first of a GPT (DeepSpeedExamples, Megatron-LM v1.1.5 3D); of TransGAN's
+// 56 pieces 3 to 14 and 41 to 52 are its 24 layers, between them upsampling (AMP's cost_het_model.py).
 int layers_before(int cut, int pieces, int layers) {
   constexpr int kTransganPieces = 56, kHalf = 12;
   if (pieces == kTransganPieces && layers == 2 * kHalf)
     return std::clamp(cut - 3, 0, kHalf) + std::clamp(cut - 41, 0, kHalf);
+  if (pieces == layers) return std::clamp(cut, 0, layers);
   return std::clamp(cut - 2, 0, layers);
 }
 
-// Of one layer at least each; absent where the text says none.
+// Absent where the text says none, or a part between the first and the last has no layer.
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
   std::vector<int> cuts;
   for (std::size_t at = 0; at < text.size();) {
@@ -72,9 +98,11 @@ std::optional<std::vector<LayerRange>> said_partition(const std::string& text, i
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int first = layers_before(cuts[i], cuts.back(), layers);
     const int end = layers_before(cuts[i + 1], cuts.back(), layers);
-    if (end <= first) return std::nullopt;
+    const bool is_end = i == 0 || i + 2 == cuts.size();
+    if (end < first || (end == first && !is_end)) return std::nullopt;
     parts.push_back({first, end - first});
   }
+  mark_ends(parts);
   return parts;
 }
 

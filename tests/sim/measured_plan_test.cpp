@@ -231,6 +231,21 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
   CHECK(read_stack("megatron-bridge-26.06").experts.fused);
 }
 
+TEST_CASE("a run may name the modules that it recomputes") {
+  const auto modules = [](const std::string& recompute) {
+    return mapped(runs_of(gpt("a", "2,4,2,1,2", recompute + ",1.5,,ok")).front())
+        .strategies.front()
+        .recompute;
+  };
+  const auto selective = RecomputeGranularity::selective;
+  CHECK(modules("selective") == Recompute{.granularity = selective});
+  CHECK(modules("selective: layernorm mlp") ==
+        Recompute{.granularity = selective, .modules = {RecomputeModule::layernorm, RecomputeModule::mlp}});
+  const std::string error = input_error([&] { modules("selective: mpl"); });
+  CHECK(contains(error, "run a, recompute"));
+  CHECK(contains(error, "'mpl'"));
+}
+
 TEST_CASE("cells that are no numbers name run and column") {
   const auto runs = runs_of(gpt("a", "two,4,2,1,2", "full,1.5,,ok"));
   CHECK(contains(input_error([&] { static_cast<void>(map_run(runs.front(), std::nullopt)); }), "run a, mbs"));
@@ -369,8 +384,15 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
   // the other.
   CHECK(parts_of("TransGAN generator", "24", "0;12;43;49;56") ==
         std::vector<LayerRange>{{0, 9}, {9, 5}, {14, 6}, {20, 4}});
-  // A last stage without a layer is no partition that can be played, and no other is put in its place.
-  CHECK(unmapped(run_of("GPT-2", "24", "0;9;18;26;30")) == "layer_partition 0;9;18;26;30");
+  // As many pieces as layers are layers.
+  CHECK(parts_of("GPT-2", "24", "0;7;13;19;24") == std::vector<LayerRange>{{0, 7}, {7, 6}, {13, 6}, {19, 5}});
+  // The last stage may have the head alone. A stage between without a layer is no partition that can be
+  // played, and no other is put in its place.
+  const LayerRange all_but_head{16, 8, false, true}, head{24, 0};
+  const auto last = parts_of("GPT-2", "24", "0;9;18;26;30");
+  CHECK(last.back() == head);
+  CHECK(last[2] == all_but_head);
+  CHECK(unmapped(run_of("GPT-2", "24", "0;9;9;18;30")) == "layer_partition 0;9;9;18;30");
 }
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 // The event engine of a replay: a clock, timers, and flows that share links. SimGrid plays those that do.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,9 +22,13 @@ class EventSink {
 // SimGrid keeps one engine a process and never resets its clock: one Network a process, ever (see in_child).
 class Network {
  public:
+  static constexpr std::size_t kMany = 256;
+
   // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give
-  // every flow all of it where the cluster's contention is ideal.
-  explicit Network(const Topology&);
+  // every flow all of it where the cluster's contention is ideal. From `many` on, flows that begin together
+  // are given their rates here where these follow from the links one by one (fair_shares.hpp), not by
+  // SimGrid.
+  explicit Network(const Topology&, std::size_t many = kMany);
   ~Network();
 
   [[nodiscard]] double now() const;  // s

@@ -12,10 +12,12 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "platforms/errors.hpp"
 #include "sim/event_queue.hpp"
+#include "sim/fair_shares.hpp"
 #include "sim/network.hpp"
 #include "traces/clean_up.hpp"
 
@@ -74,22 +76,28 @@ sg4::Engine& the_engine() {
 // bandwidths and bytes times this, so that what is lost is a picosecond at 1 GB/s.
 constexpr double kPartsOfByte = 1024;
 constexpr double kNoDate = std::numeric_limits<double>::infinity();
+constexpr std::int32_t kNoBatch = -1;
 
 }  // namespace
 
 // A flow that has its links to itself needs no model of how links are shared: it ends after its bytes over
-// the bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. While
-// there is none, events are taken from our own queue, ahead of SimGrid's clock; SimGrid is woken for the next
-// of them, or for the start of communications.
+// the bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. So does a
+// batch of very many flows that begin together, as in an exchange among experts, where the fair rates follow
+// from the links one by one: SimGrid 3.32 goes through a list of all communications whenever one ends
+// (CommImpl::finish). While there is none, events are taken from our own queue, ahead of SimGrid's clock;
+// SimGrid is woken for the next of them, or for the start of communications.
 struct Network::Impl {
+  explicit Impl(const Topology& topology) : shares(topology) {}
+
   struct Flow {
     Route route;
     BytesPerSecond bandwidth;  // of the narrowest link
     Bytes bytes;
     std::uint32_t tag = 0;
-    sg4::CommPtr comm;              // while it shares links
-    bool is_alone = false;          // has them to itself
-    std::uint32_t times_ended = 0;  // or ceased to be alone, whatever flow had this place
+    sg4::CommPtr comm;  // while SimGrid shares its links
+    double rate = 0;    // B/s of a flow that has them to itself, or is of a batch; 0 of others
+    std::int32_t batch = kNoBatch;
+    std::uint32_t times_ended = 0;  // or lost its rate, whatever flow had this place
     double since = 0;               // s, when `left` was true
     double left = 0;                // B, of a flow that is not a communication
     double payload_share = 1;       // of the bytes
@@ -100,6 +108,12 @@ struct Network::Impl {
   struct Crossing {
     int flows = 0;                       // that move
     std::optional<std::uint32_t> alone;  // the one that has it to itself
+    std::int32_t batch = kNoBatch;       // whose flows they are
+  };
+  struct Batch {
+    std::vector<std::uint32_t> flows;  // those of them that still say so
+    std::size_t moving = 0;
+    bool has_ends = false;  // of some of its flows, at this date: the others may get more from now on
   };
 
   void handle(const TimedEvent& event) {
@@ -109,7 +123,7 @@ struct Network::Impl {
       case TimedEvent::Kind::flow_begins:
         return begin_transfer(event.subject);
       case TimedEvent::Kind::flow_ends:
-        if (flows[event.subject].times_ended == event.version) ended_alone(event.subject);
+        if (flows[event.subject].times_ended == event.version) ended_by_rate(event.subject);
         return;
       case TimedEvent::Kind::sample:
         return sample();
@@ -124,7 +138,10 @@ struct Network::Impl {
     drop_ended();
     if (in_time) start_communications();
     // As long as SimGrid has nothing to do its clock may stay behind.
-    while (!queue.empty() && (queue.next() <= now || (communications == 0 && waiting.empty()))) {
+    while (true) {
+      const bool has_more_now = !queue.empty() && queue.next() <= now;
+      if (!has_more_now) rebatch();
+      if (!has_more_now && (queue.empty() || communications > 0 || !waiting.empty())) break;
       const TimedEvent event = queue.take();
       now = std::max(now, event.date);
       handle(event);
@@ -156,10 +173,26 @@ struct Network::Impl {
     flow.since = now;
     flow.is_moving = true;
     if (recorder != nullptr && !is_sampling) start_sampling();
-    flow.is_alone = enter_links(index) || is_ideal;
-    if (!flow.is_alone) return waiting.push_back(index);
-    queue.add(
-        {now + (flow.bytes / flow.bandwidth).value(), TimedEvent::Kind::flow_ends, index, flow.times_ended});
+    const bool is_alone = enter_links(index) || is_ideal;
+    if (!is_alone) return waiting.push_back(index);
+    move_at(index, flow.bandwidth.value());
+  }
+
+  void move_at(std::uint32_t index, double rate) {
+    Flow& flow = flows[index];
+    flow.rate = rate;
+    flow.since = now;
+    queue.add({now + flow.left / rate, TimedEvent::Kind::flow_ends, index, flow.times_ended});
+  }
+
+  // It waits for another rate.
+  void halt(std::uint32_t index) {
+    Flow& flow = flows[index];
+    flow.left = left_of(flow);
+    flow.since = now;
+    flow.rate = 0;
+    ++flow.times_ended;
+    waiting.push_back(index);
   }
 
   // Returns whether nobody else is on them; else those that were alone there share them from now on.
@@ -172,7 +205,10 @@ struct Network::Impl {
       alone = alone && !taken;
       if (is_ideal) continue;
       if (taken && link.alone) stop_being_alone(*link.alone);
-      if (!taken) link.alone = index;
+      if (taken && link.batch != kNoBatch) dissolve(link.batch);
+      if (taken) continue;
+      link.alone = index;
+      link.batch = kNoBatch;  // of one whose flows here have ended
     }
     return alone;
   }
@@ -182,14 +218,55 @@ struct Network::Impl {
   }
 
   void stop_being_alone(std::uint32_t index) {
-    Flow& flow = flows[index];
-    for (int i = 0; i < flow.route.count; ++i) crossing(flow.route, i).alone.reset();
-    if (!flow.is_alone) return;  // on its other links it was not, or it has yet to begin
-    flow.left = left_of(flow);
-    flow.since = now;
-    flow.is_alone = false;
-    ++flow.times_ended;
-    waiting.push_back(index);
+    const Route route = flows[index].route;
+    for (int i = 0; i < route.count; ++i) crossing(route, i).alone.reset();
+    if (flows[index].rate > 0) halt(index);  // else on its other links it was not, or it has yet to begin
+  }
+
+  // All events of this date have been heard: rates are those from now on.
+  void rebatch() {
+    for (const std::int32_t batch : batches_with_ends) {
+      if (batches[static_cast<std::size_t>(batch)].has_ends) dissolve(batch);
+    }
+    batches_with_ends.clear();
+    if (waiting.size() < many) return;
+    std::vector<Route> routes;
+    routes.reserve(waiting.size());
+    for (const std::uint32_t index : waiting) routes.push_back(flows[index].route);
+    const auto rates = shares.rates(routes);
+    const auto flows_on = [&](int link) { return crossings[static_cast<std::size_t>(link)].flows; };
+    if (!rates || !shares.are_all(flows_on)) return;
+    const std::int32_t batch = free_batch();
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const std::uint32_t index = waiting[i];
+      flows[index].batch = batch;
+      for (int at = 0; at < routes[i].count; ++at) crossing(routes[i], at).batch = batch;
+      move_at(index, (*rates)[i]);
+    }
+    Batch& made = batches[static_cast<std::size_t>(batch)];
+    made.moving = waiting.size();
+    made.flows = std::move(waiting);
+    waiting.clear();
+  }
+
+  std::int32_t free_batch() {
+    const auto found =
+        std::find_if(batches.begin(), batches.end(), [](const Batch& batch) { return batch.moving == 0; });
+    if (found != batches.end()) return static_cast<std::int32_t>(found - batches.begin());
+    batches.emplace_back();
+    return static_cast<std::int32_t>(batches.size() - 1);
+  }
+
+  void dissolve(std::int32_t which) {
+    Batch& batch = batches[static_cast<std::size_t>(which)];
+    for (const std::uint32_t index : batch.flows) {
+      Flow& flow = flows[index];
+      if (flow.batch != which) continue;
+      flow.batch = kNoBatch;
+      for (int i = 0; i < flow.route.count; ++i) crossing(flow.route, i).batch = kNoBatch;
+      halt(index);
+    }
+    batch = {};
   }
 
   Crossing& crossing(const Route& route, int i) {
@@ -198,8 +275,7 @@ struct Network::Impl {
 
   [[nodiscard]] double left_of(const Flow& flow) const {
     if (flow.comm) return flow.comm->get_remaining() / kPartsOfByte;
-    const double moved = flow.is_alone ? flow.bandwidth.value() * (now - flow.since) : 0.0;
-    return std::max(0.0, flow.left - moved);
+    return std::max(0.0, flow.left - flow.rate * (now - flow.since));
   }
 
   // Of the flows that wait for SimGrid's clock to be as late as ours.
@@ -217,11 +293,23 @@ struct Network::Impl {
     waiting.clear();
   }
 
-  void ended_alone(std::uint32_t index) {
-    flows[index].is_alone = false;
+  void ended_by_rate(std::uint32_t index) {
+    flows[index].rate = 0;
+    leave_batch(index);
     const std::uint32_t tag = end(index);
     free_flows.push_back(index);
     sink->on_event(tag);
+  }
+
+  void leave_batch(std::uint32_t index) {
+    const std::int32_t which = std::exchange(flows[index].batch, kNoBatch);
+    if (which == kNoBatch) return;
+    Batch& batch = batches[static_cast<std::size_t>(which)];
+    if (--batch.moving == 0) {
+      batch = {};
+    } else if (!std::exchange(batch.has_ends, true)) {
+      batches_with_ends.push_back(which);
+    }
   }
 
   std::uint32_t end(std::uint32_t index) {
@@ -293,14 +381,18 @@ struct Network::Impl {
   std::vector<std::uint32_t> free_flows;
   std::vector<std::uint32_t> ended;
   std::vector<Crossing> crossings;  // [link]
-  bool is_ideal = false;            // every flow gets the whole of its links
+  FairShares shares;
+  std::size_t many = 0;  // flows that make a batch
+  std::vector<Batch> batches;
+  std::vector<std::int32_t> batches_with_ends;
+  bool is_ideal = false;  // every flow gets the whole of its links
   EventSink* sink = nullptr;
   LinkRecorder* recorder = nullptr;
   std::size_t bin = 0;  // of the recorder, now
   bool is_sampling = false;
 };
 
-Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
+Network::Network(const Topology& topology, std::size_t many) : impl_(std::make_unique<Impl>(topology)) {
   static bool used = false;
   ORRERY_ENSURE(!used);
   used = true;
@@ -314,6 +406,7 @@ Network::Network(const Topology& topology) : impl_(std::make_unique<Impl>()) {
   impl_->receiver = zone->create_host("receiver", 1.0);
   impl_->is_ideal = topology.cluster().contention == Contention::ideal;
   impl_->crossings.resize(topology.links().size());
+  impl_->many = many;
   for (const TopologyLink& link : topology.links()) {
     if (impl_->is_ideal) break;  // nobody shares them
     impl_->zone->add_link(zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte)->seal());

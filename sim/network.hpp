@@ -26,8 +26,7 @@ class Network {
 
   // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give
   // every flow all of it where the cluster's contention is ideal. From `many` on, flows that begin together
-  // are given their rates here where these follow from the links one by one (fair_shares.hpp), not by
-  // SimGrid.
+  // are given their rates here (fair_shares.hpp), not by SimGrid, and so are all others after them.
   explicit Network(const Topology&, std::size_t many = kMany);
   ~Network();
 

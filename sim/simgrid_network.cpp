@@ -81,11 +81,11 @@ constexpr std::int32_t kNoBatch = -1;
 }  // namespace
 
 // A flow that has its links to itself needs no model of how links are shared: it ends after its bytes over
-// the bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. So does a
-// batch of very many flows that begin together, as in an exchange among experts, where the fair rates follow
-// from the links one by one: SimGrid 3.32 goes through a list of all communications whenever one ends
-// (CommImpl::finish). While there is none, events are taken from our own queue, ahead of SimGrid's clock;
-// SimGrid is woken for the next of them, or for the start of communications.
+// the bandwidth. It becomes a communication of SimGrid when another flow comes to one of its links. Of very
+// many flows that begin together on links of their own, as in an exchange among experts, the fair rates are
+// found here too: SimGrid 3.32 goes through a list of all communications whenever one ends
+// (CommImpl::finish). While there is no communication, events are taken from our own queue, ahead of
+// SimGrid's clock; SimGrid is woken for the next of them, or for the start of communications.
 struct Network::Impl {
   explicit Impl(const Topology& topology) : shares(topology) {}
 
@@ -230,18 +230,24 @@ struct Network::Impl {
     }
     batches_with_ends.clear();
     if (waiting.size() < many) return;
+    many = 2;  // or the next of them would have to join communications of a few that went before
     std::vector<Route> routes;
     routes.reserve(waiting.size());
     for (const std::uint32_t index : waiting) routes.push_back(flows[index].route);
-    const auto rates = shares.rates(routes);
+    shares.set_flows(routes);
     const auto flows_on = [&](int link) { return crossings[static_cast<std::size_t>(link)].flows; };
-    if (!rates || !shares.are_all(flows_on)) return;
+    if (!shares.are_all(flows_on)) return;
+    const std::vector<double> rates = shares.rates();
     const std::int32_t batch = free_batch();
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       const std::uint32_t index = waiting[i];
       flows[index].batch = batch;
-      for (int at = 0; at < routes[i].count; ++at) crossing(routes[i], at).batch = batch;
-      move_at(index, (*rates)[i]);
+      for (int at = 0; at < routes[i].count; ++at) {
+        Crossing& link = crossing(routes[i], at);
+        link.alone.reset();
+        link.batch = batch;
+      }
+      move_at(index, rates[i]);
     }
     Batch& made = batches[static_cast<std::size_t>(batch)];
     made.moving = waiting.size();

@@ -1,4 +1,4 @@
-// Fair rates link by link, against progressive filling; and replays of many flows with and without them.
+// Fair rates against an oracle that raises all together; and flows that get them against SimGrid's.
 #include "sim/fair_shares.hpp"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ std::vector<Sent> random_traffic(std::mt19937& random, int gpus) {
       }
     }
   }
-  for (int more = between(random, 0, 4); more > 0; --more) {
+  for (int more = between(random, 0, 40); more > 0; --more) {
     const int from = between(random, 0, gpus - 1), to = (from + between(random, 1, gpus - 1)) % gpus;
     sent.push_back({1e-4 * between(random, 0, 80), from, to, 1e5 * between(random, 1, 200)});
   }
@@ -114,45 +114,35 @@ std::vector<Sent> random_traffic(std::mt19937& random, int gpus) {
 
 }  // namespace
 
-TEST_CASE("rates that follow from links one by one are those of progressive filling") {
+TEST_CASE("rates are those of progressive filling, flow by flow") {
   std::mt19937 random(1);
-  int simple = 0, others = 0;
   for (int i = 0; i < 200; ++i) {
     const Topology topology(
         cluster_of(4, 1 << between(random, 0, 2), 100.0 * between(random, 1, 8), between(random, 0, 2)), {4});
     std::vector<Route> routes;
-    for (int flow = between(random, 1, 12); flow > 0; --flow) {
+    for (int flow = between(random, 1, 60); flow > 0; --flow) {
       const int from = between(random, 0, 15), to = (from + between(random, 1, 15)) % 16;
       routes.push_back(topology.route(from, to));
     }
     FairShares shares(topology);
-    const auto rates = shares.rates(routes);
-    (rates ? simple : others) += 1;
-    if (!rates) continue;
-    const std::vector<double> expected = progressive_filling(topology, routes);
-    for (std::size_t f = 0; f < routes.size(); ++f) CHECK((*rates)[f] == Approx(expected[f]).epsilon(1e-9));
+    shares.set_flows({topology.route(0, 1)});  // of which nothing is left
+    shares.set_flows(routes);
+    const std::vector<double> rates = shares.rates(), expected = progressive_filling(topology, routes);
+    for (std::size_t f = 0; f < routes.size(); ++f) REQUIRE(rates[f] == Approx(expected[f]).epsilon(1e-9));
+    const auto flows_on = [&](int link) {
+      return static_cast<int>(std::count_if(routes.begin(), routes.end(), [&](const Route& route) {
+        return std::count(route.links.begin(), route.links.begin() + route.count, link) > 0;
+      }));
+    };
+    CHECK(shares.are_all(flows_on));
+    const int crossed = routes.front().links.front();
+    CHECK_FALSE(shares.are_all([&](int link) { return flows_on(link) + (link == crossed ? 1 : 0); }));
   }
-  CHECK(simple > 50);
-  CHECK(others > 50);
-}
-
-TEST_CASE("of an exchange among all GPUs rates follow from links one by one") {
-  const Topology topology(cluster_of(4, 4, 400, 0), {4});
-  std::vector<Route> routes;
-  for (int from = 0; from < 16; ++from) {
-    for (int to = 0; to < 16; ++to)
-      if (from != to) routes.push_back(topology.route(from, to));
-  }
-  FairShares shares(topology);
-  const auto rates = shares.rates(routes);
-  REQUIRE(rates);
-  // 12 flows leave each GPU by its own NIC of 50 GB/s.
-  CHECK(*std::min_element(rates->begin(), rates->end()) == Approx(50e9 / 12));
 }
 
 TEST_CASE("batches of flows end when SimGrid would have them end") {
   std::mt19937 random(7);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 30; ++i) {
     const int nodes = between(random, 2, 4);
     const Topology topology(cluster_of(nodes, 1 << between(random, 0, 2), 200, between(random, 0, 1) * 2),
                             {nodes});
@@ -167,7 +157,7 @@ TEST_CASE("batches of flows end when SimGrid would have them end") {
       std::memcpy(all.data(), bytes.data(), bytes.size());
       return all;
     };
-    const std::vector<double> ours = ends(2), simgrid = ends(1'000'000'000);
+    const std::vector<double> ours = ends(i % 2 == 0 ? 2 : 40), simgrid = ends(1'000'000'000);
     REQUIRE(ours.size() == sent.size());
     REQUIRE(simgrid.size() == sent.size());
     for (std::size_t f = 0; f < ours.size(); ++f) {

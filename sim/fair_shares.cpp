@@ -15,10 +15,10 @@ FairShares::Link& FairShares::link(const Route& route, int i) {
   return links_[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])];
 }
 
-void FairShares::set_flows(const std::vector<Route>& routes) {
+void FairShares::set_flows(std::vector<Route> routes) {
   for (const int index : crossed_) links_[static_cast<std::size_t>(index)].flows = 0;
   crossed_.clear();
-  routes_ = routes;
+  routes_ = std::move(routes);
   for (const Route& route : routes_) {
     for (int i = 0; i < route.count; ++i) {
       if (link(route, i).flows++ == 0) crossed_.push_back(route.links[static_cast<std::size_t>(i)]);

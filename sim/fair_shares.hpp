@@ -12,7 +12,7 @@ class FairShares {
   explicit FairShares(const Topology&);
 
   // The flows to share links from now on, by their routes.
-  void set_flows(const std::vector<Route>&);
+  void set_flows(std::vector<Route>);
   // Whether on each of their links there are so many of them as `flows_on(link)` says.
   template <class FlowsOn>
   [[nodiscard]] bool are_all(FlowsOn flows_on) const {

@@ -110,11 +110,7 @@ struct Network::Impl {
     std::optional<std::uint32_t> alone;  // the one that has it to itself
     std::int32_t batch = kNoBatch;       // whose flows they are
   };
-  struct Batch {
-    std::vector<std::uint32_t> flows;  // those of them that still say so
-    std::size_t moving = 0;
-    bool has_ends = false;  // of some of its flows, at this date: the others may get more from now on
-  };
+  using Batch = std::vector<std::uint32_t>;  // flows, those of them that still say so; empty: a free place
 
   void handle(const TimedEvent& event) {
     switch (event.kind) {
@@ -225,54 +221,48 @@ struct Network::Impl {
 
   // All events of this date have been heard: rates are those from now on.
   void rebatch() {
-    for (const std::int32_t batch : batches_with_ends) {
-      if (batches[static_cast<std::size_t>(batch)].has_ends) dissolve(batch);
-    }
+    for (const std::int32_t batch : batches_with_ends) dissolve(batch);
     batches_with_ends.clear();
     if (waiting.size() < many) return;
     many = 2;  // or the next of them would have to join communications of a few that went before
     std::vector<Route> routes;
     routes.reserve(waiting.size());
     for (const std::uint32_t index : waiting) routes.push_back(flows[index].route);
-    shares.set_flows(routes);
+    shares.set_flows(std::move(routes));
     const auto flows_on = [&](int link) { return crossings[static_cast<std::size_t>(link)].flows; };
     if (!shares.are_all(flows_on)) return;
     const std::vector<double> rates = shares.rates();
     const std::int32_t batch = free_batch();
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       const std::uint32_t index = waiting[i];
-      flows[index].batch = batch;
-      for (int at = 0; at < routes[i].count; ++at) {
-        Crossing& link = crossing(routes[i], at);
+      Flow& flow = flows[index];
+      flow.batch = batch;
+      for (int at = 0; at < flow.route.count; ++at) {
+        Crossing& link = crossing(flow.route, at);
         link.alone.reset();
         link.batch = batch;
       }
       move_at(index, rates[i]);
     }
-    Batch& made = batches[static_cast<std::size_t>(batch)];
-    made.moving = waiting.size();
-    made.flows = std::move(waiting);
-    waiting.clear();
+    batches[static_cast<std::size_t>(batch)] = std::exchange(waiting, {});
   }
 
   std::int32_t free_batch() {
     const auto found =
-        std::find_if(batches.begin(), batches.end(), [](const Batch& batch) { return batch.moving == 0; });
+        std::find_if(batches.begin(), batches.end(), [](const Batch& batch) { return batch.empty(); });
     if (found != batches.end()) return static_cast<std::int32_t>(found - batches.begin());
     batches.emplace_back();
     return static_cast<std::int32_t>(batches.size() - 1);
   }
 
   void dissolve(std::int32_t which) {
-    Batch& batch = batches[static_cast<std::size_t>(which)];
-    for (const std::uint32_t index : batch.flows) {
+    for (const std::uint32_t index : std::exchange(batches[static_cast<std::size_t>(which)], {})) {
       Flow& flow = flows[index];
       if (flow.batch != which) continue;
       flow.batch = kNoBatch;
       for (int i = 0; i < flow.route.count; ++i) crossing(flow.route, i).batch = kNoBatch;
       halt(index);
     }
-    batch = {};
   }
 
   Crossing& crossing(const Route& route, int i) {
@@ -301,21 +291,12 @@ struct Network::Impl {
 
   void ended_by_rate(std::uint32_t index) {
     flows[index].rate = 0;
-    leave_batch(index);
+    // The others of its batch may get more from now on.
+    const std::int32_t batch = std::exchange(flows[index].batch, kNoBatch);
+    if (batch != kNoBatch) batches_with_ends.push_back(batch);
     const std::uint32_t tag = end(index);
     free_flows.push_back(index);
     sink->on_event(tag);
-  }
-
-  void leave_batch(std::uint32_t index) {
-    const std::int32_t which = std::exchange(flows[index].batch, kNoBatch);
-    if (which == kNoBatch) return;
-    Batch& batch = batches[static_cast<std::size_t>(which)];
-    if (--batch.moving == 0) {
-      batch = {};
-    } else if (!std::exchange(batch.has_ends, true)) {
-      batches_with_ends.push_back(which);
-    }
   }
 
   std::uint32_t end(std::uint32_t index) {
@@ -390,8 +371,8 @@ struct Network::Impl {
   FairShares shares;
   std::size_t many = 0;  // flows that make a batch
   std::vector<Batch> batches;
-  std::vector<std::int32_t> batches_with_ends;
-  bool is_ideal = false;  // every flow gets the whole of its links
+  std::vector<std::int32_t> batches_with_ends;  // at this date; one for each end
+  bool is_ideal = false;                        // every flow gets the whole of its links
   EventSink* sink = nullptr;
   LinkRecorder* recorder = nullptr;
   std::size_t bin = 0;  // of the recorder, now

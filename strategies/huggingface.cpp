@@ -86,6 +86,26 @@ ModelSpec modern_frame(const JsonConfig& config) {
   return model;
 }
 
+LayerShape modern_shape(const JsonConfig& config) {
+  LayerShape shape;
+  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.linear_bias = false;
+  shape.rotary = true;
+  return shape;
+}
+
+LayerShape with_routed_experts(const JsonConfig& config, LayerShape shape) {
+  shape.experts = config.integer("n_routed_experts", {2, kMostExperts});
+  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
+  shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  // Shared experts see every token: together they are one that is so much wider.
+  shape.shared_ffn = shape.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
+  return shape;
+}
+
 void append_layers(ModelSpec& model, const LayerShape& shape, std::int64_t count) {
   if (count == 0) return;  // a shape of no layer is none of the model's
   const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);

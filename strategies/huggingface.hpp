@@ -21,6 +21,14 @@ void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 // num_nextn_predict_layers.
 void append_predictions(const JsonConfig&, ModelSpec&, LayerShape layer);
 
+// Beside a layer with a plain MLP the same with experts: n_routed_experts of moe_intermediate_size and
+// n_shared_experts that every token visits (DeepSeek-V2, GLM-4.5).
+LayerShape with_routed_experts(const JsonConfig&, LayerShape dense);
+
+// Its width and a gated MLP, normalised by RMSNorm, with rotary positions and no biases; attention is still
+// to be said.
+LayerShape modern_shape(const JsonConfig&);
+
 // What a model since Llama has beside its layers, whose embeddings are not tied unless it says so.
 ModelSpec modern_frame(const JsonConfig&);
 

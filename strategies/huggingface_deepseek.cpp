@@ -22,25 +22,8 @@ void read_latent_attention(const JsonConfig& config, LayerShape& shape) {
 LayerShape dense_shape(const JsonConfig& config) {
   if (config.find_boolean("attention_bias").value_or(false))
     config.fail("attention_bias", "false: no published model of this family has biases");
-  LayerShape shape;
-  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  LayerShape shape = modern_shape(config);
   read_latent_attention(config, shape);
-  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
-  shape.mlp = MlpKind::gated;
-  shape.norm = NormKind::rms_norm;
-  shape.linear_bias = false;
-  shape.rotary = true;
-  return shape;
-}
-
-LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
-  shape.experts = config.integer("n_routed_experts", {2, kMostExperts});
-  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
-  // Shared experts see every token: together they are one that is so much wider.
-  shape.shared_ffn = shape.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
-  // e_score_correction_bias of the routers that balance without a loss.
-  shape.router_bias = config.find_text("topk_method").value_or("") == "noaux_tc";
   return shape;
 }
 
@@ -51,7 +34,9 @@ LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
 ModelSpec read_deepseek(const JsonConfig& config) {
   ModelSpec model = modern_frame(config);
   const LayerShape dense = dense_shape(config);
-  const LayerShape sparse = with_experts(config, dense);
+  LayerShape sparse = with_routed_experts(config, dense);
+  // e_score_correction_bias of the routers that balance without a loss.
+  sparse.router_bias = config.find_text("topk_method").value_or("") == "noaux_tc";
   const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
   const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(0);
   const std::int64_t step = config.find_integer("moe_layer_freq", {1, kMostLayers}).value_or(1);

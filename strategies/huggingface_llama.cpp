@@ -59,14 +59,8 @@ LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
 }  // namespace
 
 LayerShape llama_shape(const JsonConfig& config) {
-  LayerShape shape;
-  shape.hidden = config.integer("hidden_size", {1, kMostHidden});
+  LayerShape shape = modern_shape(config);
   read_heads(config, shape);
-  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
-  shape.mlp = MlpKind::gated;
-  shape.norm = NormKind::rms_norm;
-  shape.linear_bias = false;
-  shape.rotary = true;
   read_family_details(config, shape);
   return shape;
 }
@@ -97,11 +91,7 @@ ModelSpec read_mixture(const JsonConfig& config) {
 ModelSpec read_glm4_moe(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
   const LayerShape dense = llama_shape(config);
-  LayerShape sparse = dense;
-  sparse.experts = config.integer("n_routed_experts", {2, kMostExperts});
-  sparse.experts_per_token = config.integer("num_experts_per_tok", {1, sparse.experts});
-  sparse.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
-  sparse.shared_ffn = sparse.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
+  LayerShape sparse = with_routed_experts(config, dense);
   sparse.router_bias = true;  // e_score_correction_bias
   const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
   const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(1);

@@ -28,15 +28,22 @@ std::vector<bool> sliding_layers(const JsonConfig& config, std::int64_t layers) 
   return slide;
 }
 
-// Every `period`-th layer does not.
-std::vector<bool> sliding_but_every(std::int64_t period, std::int64_t layers) {
-  std::vector<bool> slide;
-  for (std::int64_t i = 0; i < layers; ++i) slide.push_back((i + 1) % period != 0);
-  return slide;
-}
-
 std::int64_t layers_of(const JsonConfig& config) {
   return config.integer("num_hidden_layers", {1, kMostLayers});
+}
+
+// Those that slide attend within sliding_window; where the file lists none, all but every `period`-th.
+void append_sliding(const JsonConfig& config, ModelSpec& model, LayerShape shape, std::int64_t period) {
+  const std::int64_t layers = layers_of(config);
+  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
+  std::vector<bool> slide = sliding_layers(config, layers);
+  if (slide.empty()) {
+    for (std::int64_t i = 0; i < layers; ++i) slide.push_back((i + 1) % period != 0);
+  }
+  for (const bool slides : slide) {
+    shape.attention_window = slides ? block_of_band(window) : 0;
+    append_layers(model, shape, 1);
+  }
 }
 
 }  // namespace
@@ -72,8 +79,8 @@ ModelSpec read_llama4(const JsonConfig& config) {
 ModelSpec read_gemma3(const JsonConfig& config) {
   constexpr std::int64_t kVocabulary = 262'208, kSequence = 131'072, kHeads = 8, kKvHeads = 4, kHeadDim = 256;
   ModelSpec model;
-  LayerShape shape;
-  shape.hidden = model.hidden = config.integer("hidden_size", {1, kMostHidden});
+  LayerShape shape = modern_shape(config);
+  model.hidden = shape.hidden;
   model.vocabulary = config.find_integer("vocab_size", {1, kMostVocabulary}).value_or(kVocabulary);
   model.default_sequence =
       config.find_integer("max_position_embeddings", {1, kMostSequence}).value_or(kSequence);
@@ -84,21 +91,10 @@ ModelSpec read_gemma3(const JsonConfig& config) {
   if (shape.heads % shape.kv_heads != 0)
     config.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(shape.heads));
   shape.head_dim = config.find_integer("head_dim", {1, kMostHeadDim}).value_or(kHeadDim);
-  shape.ffn = config.integer("intermediate_size", {1, kMostFfn});
-  shape.mlp = MlpKind::gated;
-  shape.norm = NormKind::rms_norm;
-  shape.linear_bias = false;
-  shape.rotary = shape.qk_norm = true;
+  shape.qk_norm = true;
   shape.norms = 4;
-  const std::int64_t layers = layers_of(config);
-  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
-  const std::int64_t period = config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6);
-  std::vector<bool> slide = sliding_layers(config, layers);
-  if (slide.empty()) slide = sliding_but_every(period, layers);
-  for (const bool slides : slide) {
-    shape.attention_window = slides ? block_of_band(window) : 0;
-    append_layers(model, shape, 1);
-  }
+  append_sliding(config, model, shape,
+                 config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6));
   return model;
 }
 
@@ -110,14 +106,7 @@ ModelSpec read_gpt_oss(const JsonConfig& config) {
   shape.qkv_bias = shape.projection_bias = false;  // linear_bias says it
   shape.experts = config.integer("num_local_experts", {2, kMostExperts});
   shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  const std::int64_t layers = layers_of(config);
-  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
-  std::vector<bool> slide = sliding_layers(config, layers);
-  if (slide.empty()) slide = sliding_but_every(2, layers);
-  for (const bool slides : slide) {
-    shape.attention_window = slides ? block_of_band(window) : 0;
-    append_layers(model, shape, 1);
-  }
+  append_sliding(config, model, shape, 2);
   return model;
 }
 

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 
-#include "costmodels/estimate.hpp"
 #include "platforms/cluster.hpp"
 #include "tests/catch.hpp"
+#include "tests/sim/random_search.hpp"
 
 namespace orrery {
 namespace {
+
+using test::played;
+using test::run;
 
 // On two nodes of A100 and two of V100: stages of 2 ways and of 8.
 SearchJob mixed_job() {
@@ -32,18 +35,6 @@ SearchJob mixed_job() {
   return job;
 }
 
-SearchResult run(const SearchJob& job, PriceBook& book) {
-  std::vector<Rule> rules;
-  return search(job, rules, CostModels::built_in(), book,
-                [](const std::string&, std::size_t, std::size_t) {});
-}
-
-Seconds estimated(const PriceBook& book, const ParallelStrategy& plan) {
-  const Topology topology(book.cluster(), plan.nodes);
-  const PricedPlan priced = book.price(plan, topology);
-  return estimate_iteration(priced, make_programs(priced), topology);
-}
-
 }  // namespace
 
 // Four A100 stages of 2 ways reduce four times the parameters a GPU that the V100 stage of 8 ways does: the
@@ -58,12 +49,12 @@ TEST_CASE("unlike stages are split by what transfers and reductions take, not by
   for (const RatedPlan& plan : result.plans) {
     ParallelStrategy fitted = plan.strategy;
     REQUIRE(std::holds_alternative<FittedStages>(fitter.fit(fitted)));
-    const Seconds time = estimated(book, fitted);
+    const Seconds time = played(book, fitted);
     CHECK(plan.iteration <= time);
     ahead_of_fitted += plan.iteration < time * 0.99 ? 1 : 0;
     if (const auto other = fitter.fit_equal(fitted)) {
       fitted.parts = other->parts;
-      CHECK(plan.iteration <= estimated(book, fitted));
+      CHECK(plan.iteration <= played(book, fitted));
       ++equal;
     }
   }

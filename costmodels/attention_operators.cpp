@@ -21,6 +21,8 @@ Attention attention_core(const Layer& layer, bool causal) {
           .value_dim = layer.shape.value_dim > 0 ? local.value_dim : 0,
           .causal = causal,
           .kernel = layer.sharding.attention,
+          .softmax = layer.sharding.stack.softmax,
+          .dropout = drops_out(layer),
           .direction = Direction::forward,
           .type = outside_fp8(layer.sharding.type)};
 }

@@ -42,6 +42,17 @@ double interpolate(const std::vector<double>& sequences, const std::vector<doubl
   return values[i - 1] + (values[i] - values[i - 1]) * share;
 }
 
+// Bytes that elementwise kernels move of a 16-bit score, at data-sheet bandwidth: the A100 column of FIDELITY
+// A 2, and of PyTorch's kernels reads and writes over the 0.85 of the bandwidth that additions reach there.
+double score_traffic(const Attention& op) {
+  constexpr double kReached = 0.85;
+  const bool forward = op.direction == Direction::forward;
+  const double dropout = op.dropout ? (forward ? 6.8 : 5.6) : 0.0;
+  if (op.softmax == SoftmaxKernel::fused) return dropout + (forward ? 4.0 : 5.4);
+  // masked_fill_ and softmax; backward the mask is filled into a copy of the gradient, and softmax reads two.
+  return dropout + (forward ? 4 + 4 : 4 + 4 + 6) / kReached;
+}
+
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
 constexpr Seconds kLaunch = Seconds(5e-6);
 constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
@@ -163,15 +174,12 @@ AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
                width = static_cast<double>(op.head_dim + op.value_width()) / 2;
   const double scores = batches * queries * keys;  // the mask is applied to all of them
   const double element = size_of(op.type).value();
-  // One of the batched GEMMs; backward has four of the same size.
+  // One of the batched GEMMs; backward has four of the same size. Their times over this sum are FIDELITY A
+  // 2's on A100, which V100 repeats within 10 %: Q K^T 1.16, P V 1.0, backward 0.95 each.
   const Seconds gemm = Flops(2 * scores * width) / peak->speed +
                        Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
-  // Times of GEMMs over this sum, and bytes a score at data-sheet bandwidth: the A100 column of FIDELITY A 2,
-  // which V100 repeats within 10 %. Forward: Q K^T 1.16, P V 1.0; softmax 4.0, dropout 6.8. Backward: 0.95
-  // each; 5.4, 5.6.
   const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
-  const double softmax = forward ? 4.0 : 5.4, dropout = forward ? 6.8 : 5.6;
-  const Seconds elementwise = Bytes((softmax + dropout) * element / 2 * scores) / gpu.memory_bandwidth;
+  const Seconds elementwise = Bytes(score_traffic(op) * element / 2 * scores) / gpu.memory_bandwidth;
   const bool measured = gpu.architecture == "Ampere" || gpu.architecture == "Volta";
   return {kLaunch + gemm * gemms + elementwise, measured};
 }

@@ -29,7 +29,7 @@ Bias bias_if(bool present) {
 
 void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
   Traffic traffic = kResidual;
-  if (has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model) {
+  if (drops_out(layer)) {
     traffic.forward += kDropout.forward;
     traffic.backward += kDropout.backward;
   }

@@ -29,6 +29,10 @@ struct Layer {
   [[nodiscard]] double owned_elements() const { return count(local.owned_tokens, shape.hidden); }
 };
 
+inline bool drops_out(const Layer& layer) {
+  return has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model;
+}
+
 inline void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traffic) {
   block.elementwise(kernel, elements, traffic.forward, traffic.backward);
 }

@@ -30,12 +30,17 @@ struct Gemm {
 // dropout.
 enum class AttentionKernel { flash, unfused, flash2 };
 
+// Mask and softmax of unfused attention: one kernel, as Megatron-LM has it, or PyTorch's two.
+enum class SoftmaxKernel { fused, eager };
+
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
 struct Attention {
   std::int64_t batch = 1, heads = 1, kv_heads = 1, query_tokens = 0, kv_tokens = 0, head_dim = 0;
   std::int64_t value_dim = 0;  // of V and the output where it differs from head_dim (of Q and K); 0: head_dim
   bool causal = true;
   AttentionKernel kernel = AttentionKernel::flash;
+  SoftmaxKernel softmax = SoftmaxKernel::fused;  // of unfused attention, and so is the next
+  bool dropout = true;
   Direction direction = Direction::forward;
   DataType type = DataType::bf16;
   [[nodiscard]] std::int64_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }

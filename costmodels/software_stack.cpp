@@ -109,6 +109,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                   "elementwise",
                   "norm",
                   "cross_entropy",
+                  "softmax",
                   "dropout",
                   "fp8_recipe",
                   "host",
@@ -171,6 +172,8 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
       stack.cross_entropy);
+  read_word<SoftmaxKernel>(map, "softmax", {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}},
+                           stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(
       map, "fp8_recipe",

@@ -110,6 +110,7 @@ struct SoftwareStack {
   Fusion elementwise = Fusion::separate;
   std::optional<Fusion> norm;  // absent: as `elementwise`
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
+  SoftmaxKernel softmax = SoftmaxKernel::fused;
   Dropout dropout = Dropout::of_model;
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;
   HostCost host;

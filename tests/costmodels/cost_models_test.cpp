@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "costmodels/attention_table.hpp"
 #include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
@@ -181,6 +182,32 @@ TEST_CASE("unfused attention takes what Megatron's kernels took") {
   Attention real = op;
   real.heads = 32, real.kv_heads = 32, real.head_dim = 80;
   CHECK(microseconds_of("A100-SXM4-40GB", real) == Approx(measured).epsilon(0.15));
+}
+
+TEST_CASE("kernels on the scores of unfused attention cost the bytes they move") {
+  // Ideal reads and writes of a 16-bit score: the fused kernel 2 + 2, masked_fill_ and softmax 2 + 2 each;
+  // backward fused 2 + 2 + 2, or copy, fill (2 + 2 each) and softmax's 2 + 2 + 2. Dropout 2 + 2 and a byte.
+  const auto [direction, fused, eager] =
+      GENERATE(table<Direction, double, double>({{Direction::forward, 4, 8}, {Direction::backward, 6, 14}}));
+  Attention op{.heads = 32,
+               .kv_heads = 32,
+               .query_tokens = 2048,
+               .kv_tokens = 2048,
+               .head_dim = 128,
+               .kernel = AttentionKernel::unfused,
+               .dropout = false,
+               .direction = direction,
+               .type = DataType::fp16};
+  const GpuSpec& gpu = find_gpu("A100", "test");
+  const double second_per_byte = 32.0 * 2048 * 2048 / gpu.memory_bandwidth.value();
+  const auto seconds = [&] { return unfused_attention_time(op, gpu).time.value(); };
+  const double plain = seconds();
+  op.dropout = true;
+  CHECK(seconds() - plain == Approx(5 * second_per_byte).epsilon(0.4));
+  op.dropout = false, op.softmax = SoftmaxKernel::eager;
+  // A causal kernel that is fused leaves out what is masked, so more than the difference.
+  CHECK(seconds() - plain > (eager - fused) * second_per_byte);
+  CHECK(seconds() - plain < eager / 0.8 * second_per_byte);
 }
 
 TEST_CASE("memory-bound operators take what was measured") {

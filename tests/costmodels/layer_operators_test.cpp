@@ -162,6 +162,18 @@ TEST_CASE("GPT-3 on eight tensor ranks is the GEMMs that Megatron-LM runs") {
         Attention{.heads = 12, .kv_heads = 12, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128});
 }
 
+TEST_CASE("attention drops out where the model and the program train with dropout") {
+  const auto [shape, dropout, expected] =
+      GENERATE(table<LayerShape, Dropout, bool>({{gpt3_layer(), Dropout::of_model, true},
+                                                 {gpt3_layer(), Dropout::off, false},
+                                                 {llama70b_layer(), Dropout::of_model, false}}));
+  Sharding sharding = plain(1, 2048);
+  sharding.stack.dropout = dropout;
+  const BlockOperators layer = layer_operators(shape, true, sharding);
+  for (const PassOperators* pass : {&layer.forward, &layer.backward})
+    CHECK(all_of<Attention>(pass->compute).front().dropout == expected);
+}
+
 TEST_CASE("grouped queries narrow the QKV projection, and ranks beyond the key heads hold copies") {
   // Llama-2 70B: 64 query and 8 key-value heads of 128.
   const auto [tensor, width] =

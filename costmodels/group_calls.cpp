@@ -16,15 +16,10 @@ std::size_t index(int value) {
 }
 
 std::optional<CollectiveAlgorithm> algorithm_of(const PricedPlan& plan, const GroupCall& call) {
-  switch (call.group) {
-    case RankGroup::tensor:
-      return plan.algorithm && !can_run(*plan.algorithm, call.kind) ? std::nullopt : plan.algorithm;
-    case RankGroup::context:
-      return CollectiveAlgorithm::ring;
-    case RankGroup::expert:
-      break;
-  }
-  return CollectiveAlgorithm::direct;
+  std::optional<CollectiveAlgorithm> wanted = plan.algorithm;
+  if (call.group == RankGroup::context) wanted = CollectiveAlgorithm::ring;
+  if (call.group == RankGroup::expert) wanted = CollectiveAlgorithm::direct;
+  return wanted && can_run(*wanted, call.kind) ? wanted : std::nullopt;
 }
 
 bool any_played(const std::vector<int>& group, const std::vector<int>& of_lanes) {

@@ -29,8 +29,9 @@ bool plays_calls(const PricedPlan&, RankGroup);
 std::vector<RankGroup> played_groups(const PricedPlan&, int replica, int stage);
 
 // The flows of a call for all groups of the stage in a replica, side by side. `lanes`: those played; a group
-// without any of them is left out. Context exchanges go round a ring and experts exchange directly whatever
-// the plan's algorithm, which is for tensor groups.
+// without any of them is left out. What a context group can send round a ring goes round one (keys and
+// values; not a state space's all-to-all), and experts exchange directly, whatever the plan's algorithm,
+// which is for tensor groups.
 std::vector<FlowPhase> call_flows(const PricedPlan&, const Topology&, const GroupCall&, int replica,
                                   int stage, const std::vector<int>& lanes);
 std::vector<int> all_lanes(const PricedPlan&, int stage);

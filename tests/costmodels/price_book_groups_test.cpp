@@ -131,6 +131,24 @@ TEST_CASE("groups behind PCIe switches are played inside their node") {
   CHECK_FALSE(can_contend(Topology(test::two_priced_kinds(), {1, 0}), tensor_group));
 }
 
+// NCCL sends an all-to-all directly, where keys and values go round a ring.
+TEST_CASE("a state space's exchange over context ranks of several nodes is played") {
+  ModelSpec model = short_model("nemotron-h-8b", 10);
+  for (LayerShape& shape : model.shapes)
+    if (shape.has_state_space()) shape.state_space.groups = 16;
+  const ParallelStrategy strategy = one_stage(model, {.tensor = 8, .context = 2});
+  const Priced plan = priced(model, strategy);
+  const Topology topology(test::two_priced_kinds(8), strategy.nodes);
+  int exchanges = 0;
+  for (const GroupCall& call : plan.plan.calls) {
+    const auto phases = call_flows(plan.plan, topology, call, 0, 0, all_lanes(plan.plan, 0));
+    CHECK_FALSE(phases.empty());
+    exchanges += call.group == RankGroup::context && call.kind == CollectiveKind::all_to_all ? 1 : 0;
+  }
+  CHECK(exchanges > 0);
+  check_played_as_priced(plan);
+}
+
 // Six layers are merged into four blocks. Whatever the NICs: the group has all GPUs of its nodes.
 TEST_CASE("a tensor group over two nodes plays what a layer has, and alone it takes the predicted time") {
   const int nics = GENERATE(1, 8);

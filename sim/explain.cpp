@@ -81,8 +81,7 @@ struct Change {
 
 // Of latent attention and experts: what costs little time and what frees most.
 std::vector<RecomputeModules> worth_recomputing(const ModelSpec& model) {
-  const bool latent = std::any_of(model.shapes.begin(), model.shapes.end(),
-                                  [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
+  const bool latent = model.has_latent_attention();
   const bool experts = model.has_experts();
   std::vector<RecomputeModules> sets;
   RecomputeModules cheap({RecomputeModule::layernorm});

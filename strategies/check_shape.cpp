@@ -280,10 +280,8 @@ Answer check_experts(const Case& c) {
 Answer check_recompute(const Case& c) {
   const Recompute& recompute = c.strategy.recompute;
   if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
-  const bool latent = std::any_of(c.model.shapes.begin(), c.model.shapes.end(),
-                                  [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
   if (recompute.modules.empty()) return reason("selective recomputation of no module");
-  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !latent)
+  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !c.model.has_latent_attention())
     return reason("mla_up_proj is recomputed in a model without latent attention");
   if (recompute.modules.has(RecomputeModule::moe_act) && !c.model.has_experts())
     return reason("moe_act is recomputed in a model without experts");

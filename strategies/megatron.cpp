@@ -137,11 +137,6 @@ const LayerShape& widest_shape(const ModelSpec& model) {
   return model.layer(0);
 }
 
-bool is_hybrid(const ModelSpec& model) {
-  return std::any_of(model.shapes.begin(), model.shapes.end(),
-                     [](const LayerShape& shape) { return shape.has_state_space(); });
-}
-
 // One character a layer (Megatron-LM core/ssm/mamba_hybrid_layer_allocation.py).
 std::string hybrid_pattern(const ModelSpec& model) {
   std::string pattern;
@@ -155,7 +150,7 @@ std::string hybrid_pattern(const ModelSpec& model) {
 // "[0,1,1,1]", one entry a layer, where some layers are dense and some have experts.
 Argument expert_layers(const ModelSpec& model) {
   std::string pattern;
-  if (is_hybrid(model)) return kNone;  // its pattern says so
+  if (model.is_hybrid()) return kNone;  // its pattern says so
   bool dense = false;
   bool sparse = false;
   for (int i = 0; i < model.layer_count(); ++i) {
@@ -227,22 +222,22 @@ std::vector<ArgumentRow> latent_rows() {
 Argument of_state_space(const ModelSpec& model, std::int64_t StateSpace::*count) {
   const StateSpace& space =
       shape_with(model, [](const LayerShape& shape) { return shape.has_state_space(); }).state_space;
-  return number_or_none(is_hybrid(model), space.*count);
+  return number_or_none(model.is_hybrid(), space.*count);
 }
 
 std::vector<ArgumentRow> hybrid_rows() {
   using M = const ModelSpec&;
   using S = const Strategy&;
   return {
-      {"is_hybrid_model", [](M m, S) -> Argument { return is_hybrid(m); }},
+      {"is_hybrid_model", [](M m, S) -> Argument { return m.is_hybrid(); }},
       {"hybrid_override_pattern",
-       [](M m, S) { return is_hybrid(m) ? text(hybrid_pattern(m)) : Argument(kNone); }},
+       [](M m, S) { return m.is_hybrid() ? text(hybrid_pattern(m)) : Argument(kNone); }},
       {"mamba_num_heads", [](M m, S) { return of_state_space(m, &StateSpace::heads); }},
       {"mamba_head_dim", [](M m, S) { return of_state_space(m, &StateSpace::head_dim); }},
       {"mamba_num_groups", [](M m, S) { return of_state_space(m, &StateSpace::groups); }},
       {"mamba_state_dim", [](M m, S) { return of_state_space(m, &StateSpace::state); }},
       // Of the models with such layers Orrery reads Nemotron's, whose plain MLPs have this activation.
-      {"squared_relu", [](M m, S) -> Argument { return is_hybrid(m) && m.layer(0).mlp == MlpKind::gelu; }},
+      {"squared_relu", [](M m, S) -> Argument { return m.is_hybrid() && m.layer(0).mlp == MlpKind::gelu; }},
   };
 }
 

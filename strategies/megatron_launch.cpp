@@ -228,11 +228,6 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
 
 using Gaps = std::vector<std::string>;
 
-bool is_hybrid(const ModelSpec& model) {
-  return std::any_of(model.shapes.begin(), model.shapes.end(),
-                     [](const LayerShape& shape) { return shape.has_state_space(); });
-}
-
 LayerShape without_experts(LayerShape shape) {
   shape.experts = shape.experts_per_token = 1;
   shape.ffn = shape.shared_ffn = shape.expert_hidden = 0;
@@ -264,7 +259,7 @@ Gaps layer_gaps(const ModelSpec& model) {
         "the model has layers that predict further tokens; Megatron-LM takes them as --mtp-num-layers, "
         "beside "
         "the others, which these files do not write"};
-  if (is_hybrid(model)) return hybrid_gaps(model);
+  if (model.is_hybrid()) return hybrid_gaps(model);
   Gaps gaps;
   const LayerShape& first = model.layer(0);
   for (const LayerShape& shape : model.shapes)
@@ -371,7 +366,7 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
   const bool uneven = std::any_of(strategy.parts.begin(), strategy.parts.end(), [&](const LayerRange& part) {
     return part.count != strategy.parts.front().count;
   });
-  if (is_hybrid(model) && (uneven || strategy.chunks > 1))
+  if (model.is_hybrid() && (uneven || strategy.chunks > 1))
     gaps.emplace_back(
         "a hybrid model in unequal parts or with virtual stages; Megatron-LM splits it evenly, one part a "
         "rank");
@@ -400,7 +395,7 @@ std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec
   LaunchFiles files;
   files.arguments = command_line(megatron_arguments(model, strategy));
   files.rank_map = rank_map_text(nodes, strategy, cluster);
-  const bool hybrid = is_hybrid(model);
+  const bool hybrid = model.is_hybrid();
   if (hybrid) files.arguments += "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n";
   if (strategy.fully_sharded) files.arguments += "--ckpt-format fsdp_dtensor\n";  // the one it takes then
   files.script =

@@ -88,6 +88,16 @@ bool ModelSpec::has_experts() const {
   return std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.experts > 1; });
 }
 
+bool ModelSpec::has_latent_attention() const {
+  return std::any_of(shapes.begin(), shapes.end(),
+                     [](const LayerShape& shape) { return shape.latent.kv_rank > 0; });
+}
+
+bool ModelSpec::is_hybrid() const {
+  return std::any_of(shapes.begin(), shapes.end(),
+                     [](const LayerShape& shape) { return shape.has_state_space(); });
+}
+
 std::int64_t layer_parameters(const LayerShape& shape) {
   return layer_parameters_with(shape, shape.experts);
 }

@@ -108,7 +108,9 @@ struct ModelSpec {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
-  [[nodiscard]] bool has_experts() const;  // in some layer
+  [[nodiscard]] bool has_experts() const;  // in some layer, and so the next two
+  [[nodiscard]] bool has_latent_attention() const;
+  [[nodiscard]] bool is_hybrid() const;  // a state space
 };
 
 // Reads a Hugging Face config.json, a YAML list of blocks, or the name of a built-in model (told apart by the

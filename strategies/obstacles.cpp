@@ -8,7 +8,7 @@
 namespace orrery {
 namespace {
 
-Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
+Obstacle tensor_obstacle(const LayerShape& shape, int tensor, int context) {
   if (shape.heads % tensor != 0) return "heads do not divide";
   // With fewer key-value heads than ways, each is held by several ranks.
   if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
@@ -16,6 +16,8 @@ Obstacle tensor_obstacle(const LayerShape& shape, int tensor) {
   if (shape.ffn % tensor != 0 || shape.shared_ffn % tensor != 0) return "width does not divide";
   if (shape.state_space.heads % tensor != 0 || shape.state_space.groups % tensor != 0)
     return "state space does not divide";
+  if (shape.state_space.groups / tensor % context != 0)
+    return "state space does not divide over context ways";
   return std::nullopt;
 }
 
@@ -79,6 +81,15 @@ Obstacle sharding_obstacle(const Ways& ways, const Setting& setting) {
   return std::nullopt;
 }
 
+Obstacle module_obstacle(const ModelSpec& model, const Recompute& recompute) {
+  if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
+  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !model.has_latent_attention())
+    return "mla_up_proj without latent attention";
+  if (recompute.modules.has(RecomputeModule::moe_act) && !model.has_experts())
+    return "moe_act without experts";
+  return std::nullopt;
+}
+
 }  // namespace
 
 Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t sequence) {
@@ -89,7 +100,7 @@ Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t se
     return "expert ways do not divide the context and data ways";
   for (const LayerShape& shape : model.shapes) {
     for (const int tensor : tensor_choices(ways)) {
-      if (auto obstacle = tensor_obstacle(shape, tensor)) return obstacle;
+      if (auto obstacle = tensor_obstacle(shape, tensor, ways.context)) return obstacle;
     }
   }
   if (!experts_divide(model, ways.expert)) return "experts do not divide";
@@ -113,6 +124,7 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   if (auto obstacle = expert_tensor_obstacle(ways, setting)) return obstacle;
   if (auto obstacle = instances_obstacle(ways, setting)) return obstacle;
   if (auto obstacle = sharding_obstacle(ways, setting)) return obstacle;
+  if (auto obstacle = module_obstacle(model, setting.recompute)) return obstacle;
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
     if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
@@ -126,6 +138,7 @@ Obstacle group_obstacle(const NodeGroup& group, const Ways& ways) {
   ORRERY_ENSURE(ways.tensors.empty());
   const std::int64_t lanes = std::int64_t{ways.tensor} * ways.context;
   if (ways.tensor > group.gpus_per_node) return "a tensor group larger than a node";
+  if (group.gpus_per_node % ways.tensor != 0) return "tensor groups do not fill a node";
   if (group.gpus_per_node % lanes != 0 && lanes % group.gpus_per_node != 0)
     return "a stage does not fill nodes evenly";
   return std::nullopt;

@@ -1,4 +1,6 @@
 // The quick check of the search against the thorough one of plan files.
+#include <array>
+
 #include "platforms/errors.hpp"
 #include "strategies/enumerate.hpp"
 #include "strategies/obstacles.hpp"
@@ -74,6 +76,14 @@ LayerShape random_layer(std::mt19937& random) {
   if (between(random, 0, 2) == 0) shape.experts = 1 << between(random, 1, 3);
   if (between(random, 0, 3) == 0) shape.shared_ffn = between(random, 1, 8) * 3;
   if (between(random, 0, 5) == 0) shape.sequence = 4 * between(random, 1, 64);
+  if (between(random, 0, 3) == 0)
+    shape.state_space = {.heads = 8 * between(random, 1, 4),
+                         .head_dim = 64,
+                         .groups = 1 << between(random, 0, 3),
+                         .state = 128,
+                         .convolution = 4,
+                         .chunk = 256};
+  if (between(random, 0, 3) == 0) shape.latent.kv_rank = 512;
   return shape;
 }
 
@@ -90,10 +100,18 @@ Candidate random_candidate(std::mt19937& random) {
   a.expert = 1 << between(random, 0, 2);
   a.data = 1 << between(random, 0, 2);
   a.runs = {{1, between(random, 1, 3)}};
-  for (NodeGroup& group : c.cluster.groups) group.count = {0, 1000};
+  for (NodeGroup& group : c.cluster.groups) {
+    group.count = {0, 1000};
+    group.gpus_per_node = std::array{4, 6, 8}[static_cast<std::size_t>(between(random, 0, 2))];
+  }
   a.nodes = {0, 1000};
   c.setting.micro_batch = 1 << between(random, 0, 1);
   c.setting.sequence_parallel = between(random, 0, 1) == 1;
+  if (between(random, 0, 3) == 0) {
+    c.setting.recompute.granularity = RecomputeGranularity::selective;
+    c.setting.recompute.modules = {kRecomputeModules[static_cast<std::size_t>(
+        between(random, 0, static_cast<int>(kRecomputeModules.size()) - 1))]};
+  }
   if (between(random, 0, 2) == 0) {
     c.setting.chunks = 2;
     c.setting.schedule = ScheduleKind::interleaved;

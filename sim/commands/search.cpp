@@ -132,6 +132,10 @@ SearchJob read_job(const CommandLine& line) {
                      "one of them or both");
   }
   job.top = static_cast<int>(line.integer("top", 1, 1000, 10));
+  const auto& overlaps = job.space.tensor_overlap;
+  if (!user_buffers_take(job.type) && std::find(overlaps.begin(), overlaps.end(), true) != overlaps.end())
+    throw InputError("the space", "tp_comm_overlap: true",
+                     "false in " + std::string(to_text(job.type)) + ", which user buffers do not hold");
   if (line.has("gpus")) job.space.most_gpus = read_most_gpus(line, job.cluster);
   const std::vector<std::string> placements{"default", "orders", "anneal"};
   job.placement = static_cast<PlacementSearch>(line.choice("placement", placements).value_or(0));
@@ -188,10 +192,14 @@ std::vector<std::string> launch_paths(const std::string& folder, int rank) {
   return paths;
 }
 
-// What an earlier search left in the folder and this one has not written again would pass for a result of
-// this one.
+constexpr const char *kTable = "/plans.csv", *kPage = "/report.html", *kDocument = "/plans.json";
+
+// What an earlier search left in the folder and this one, which found so many plans, has not written again
+// would pass for a result of this one.
 void remove_older(const std::string& folder, int plans) {
   std::error_code ignored;
+  if (plans == 0)
+    for (const char* name : {kTable, kPage, kDocument}) std::filesystem::remove(folder + name, ignored);
   for (int rank = plans + 1;; ++rank) {
     for (const std::string& path : launch_paths(folder, rank)) std::filesystem::remove(path, ignored);
     const bool plan = std::filesystem::remove(numbered(folder + "/plan", rank, ".yaml"), ignored);
@@ -338,6 +346,7 @@ int run_search(const Arguments& arguments) {
                               report.counts, progress);
   progress.clear();
   if (report.plans.empty()) {
+    remove_older(folder, 0);
     report.total_elapsed = now() - start;
     if (line.json()) std::cout << search_json(report);
     (line.json() ? std::cerr : std::cout) << no_plan_text(report, result, rules, costs, line);
@@ -345,14 +354,14 @@ int run_search(const Arguments& arguments) {
   }
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
-  write_file(folder + "/plans.csv", to_csv(csv_table(report)));
-  write_report(folder + "/report.html", report_input(report));
+  write_file(folder + kTable, to_csv(csv_table(report)));
+  write_report(folder + kPage, report_input(report));
   write_plans(report, origin, folder);
   const Launch launch = write_launch(report, folder);
   remove_older(folder, static_cast<int>(report.plans.size()));
   report.total_elapsed = now() - start;
   const std::string json = search_json(report);
-  write_file(folder + "/plans.json", json);
+  write_file(folder + kDocument, json);
   if (line.json()) {
     std::cout << json;
   } else {

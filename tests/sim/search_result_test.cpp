@@ -194,6 +194,14 @@ TEST_CASE("plans and traces of an earlier search do not stay among those of this
   for (const std::string& name : names) CHECK(name.find("partial") == std::string::npos);
 }
 
+TEST_CASE("a search that finds nothing leaves no results of an earlier one behind") {
+  const Workplace place;
+  REQUIRE(place.run(small_search({"--top", "2"})).code == 0);
+  place.write("out/notes.txt", "mine");
+  REQUIRE(place.run(small_search({"--rule", "$tensor_model_parallel_size > 0"})).code == 1);
+  CHECK(names_in(place.file("out")) == Words{"notes.txt"});
+}
+
 TEST_CASE("a search that a signal ends leaves no temporary file and no child behind") {
   const Workplace place;
   std::filesystem::create_directory(place.file("out"));

@@ -1,6 +1,7 @@
 #include "sim/what_if.hpp"
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <regex>
 #include <utility>
@@ -52,8 +53,12 @@ void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode t
   }
   if (!schedule.split_backward) {
     for (PartTimes& part : plan.parts) {
-      part.backward += std::exchange(part.weight_gradient, Seconds(0));
-      part.backward_flops += std::exchange(part.weight_gradient_flops, Flops(0));
+      PlayedPiece weights;
+      weights.compute = std::exchange(part.weight_gradient, Seconds(0));
+      weights.flops = std::exchange(part.weight_gradient_flops, Flops(0));
+      part.backward += weights.compute;
+      part.backward_flops += weights.flops;
+      if (!part.backward_pieces.empty()) part.backward_pieces.push_back(weights);
     }
   }
   plan.schedule = schedule.shape;
@@ -96,6 +101,13 @@ void apply_what_ifs(const CommandLine& line, PricedPlan& plan) {
   if (const auto file = line.text("schedule-file")) {
     const bool blocking = plan.schedule.transfers == TransferMode::blocking;
     use_schedule_file(plan, *file, blocking ? TransferMode::overlapped : plan.schedule.transfers);
+    if (blocking && !line.quiet()) {
+      std::fputs(
+          "orrery: --schedule-file: transfers are played overlapped, which the file's order may need; the "
+          "plan "
+          "has them blocking\n",
+          stderr);
+    }
   }
   for (const std::string& text : line.list("slow")) slow_down(plan, parse_slow_gpu(text, "--slow"), text);
   if (const auto name = line.text("algorithm"))

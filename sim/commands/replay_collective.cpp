@@ -8,6 +8,7 @@
 #include "sim/collective_run.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/replay_collective.hpp"
+#include "traces/output_file.hpp"
 
 namespace orrery {
 namespace {
@@ -97,6 +98,12 @@ void refuse_collective_options(const CommandLine& line) {
 }
 
 int replay_collective(const CommandLine& line) {
+  for (const char* option : {"tokens", "costs", "stack", "layer-profile", "no-fold", "iterations", "slow",
+                             "jitter", "runs", "schedule-file"}) {
+    if (line.has(option))
+      throw InputError(line.place(option), "beside --collective", "it only with --plan or --durations");
+  }
+  if (const auto path = line.text("output")) require_writable(*path);
   std::vector<std::string> names;
   for (const NamedCollective& each : named_collectives()) names.emplace_back(each.name);
   const NamedCollective& collective = named_collectives()[*line.choice("collective", names)];
@@ -107,8 +114,10 @@ int replay_collective(const CommandLine& line) {
   const CollectiveQuestion question{collective, read_gpus(line, topology), read_sizes(line),
                                     read_algorithm(line, collective)};
   const auto played = play_alone(topology, question, line.jobs());
+  const std::string json = json_text(collective, cluster.name, question.gpus.size(), played);
+  if (const auto path = line.text("output")) write_file(*path, json);
   if (line.json()) {
-    std::cout << json_text(collective, cluster.name, question.gpus.size(), played);
+    std::cout << json;
     return 0;
   }
   std::cout << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name

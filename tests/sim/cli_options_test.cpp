@@ -1,4 +1,6 @@
 // Options: what is wrong is said in one line, and nothing is guessed.
+#include <nlohmann/json.hpp>
+
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -129,6 +131,37 @@ TEST_CASE("what-ifs of a replay take what makes sense and refuse the rest") {
   check_refused(replay({"--slow", "0=nan"}), {"--slow"});
   check_refused(replay({"--algorithm", "rign"}), {"did you mean 'ring'?"});
   check_refused(replay({"--schedule-file", "none.csv"}), {"none.csv"});
+}
+
+TEST_CASE("a schedule file that does not split the backward plays all of a split one") {
+  const Workplace place;
+  // One stage pair, two microbatches, 1F1B: 2 x (1 + 3) ms and a bubble of (1 + 3) ms, W being 1 of the 3.
+  const std::string stages =
+      "stages: [{forward: 1ms, backward: 2ms, weight_gradient: 1ms}, {forward: 1ms, backward: 2ms, "
+      "weight_gradient: 1ms}]\n"
+      "tensor: {ranks: 2, message: 1KiB, per_forward: 1, per_backward: 1}\n"
+      "message: 1B\nlink: {bandwidth: 1e6GBps, latency: 0us}\n";
+  place.write("split.yaml", "schedule: zb-h1\nmicrobatches: 2\np2p: eager\n" + stages);
+  place.write("1f1b.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  const ProgramResult played =
+      place.run({"replay", "--durations", "split.yaml", "--schedule-file", "1f1b.csv", "--json"});
+  CAPTURE(played.err);
+  REQUIRE(played.code == 0);
+  const auto json = nlohmann::json::parse(played.out);
+  CHECK(json.at("iteration_s").get<double>() == Approx((2 + 1) * (1 + 3) * 1e-3).epsilon(0.01));
+}
+
+TEST_CASE("options that a collective alone does not know are refused, and its results are written") {
+  const Workplace place;
+  const auto collective = [&](Words more) {
+    more.insert(more.begin(), {"replay", "--collective", "all_reduce", "--cluster", "a100-64", "--gpus", "8",
+                               "--message", "1MiB"});
+    return place.run(more);
+  };
+  for (const Words& option : {Words{"--runs", "5"}, Words{"--slow", "0=2"}, Words{"--no-fold"}})
+    check_refused(collective(option), {option.front(), "--plan or --durations"});
+  REQUIRE(collective({"-o", "c.json"}).code == 0);
+  CHECK(nlohmann::json::parse(place.read("c.json")).at("gpus") == 8);
 }
 
 TEST_CASE("the largest values that options take end within seconds") {

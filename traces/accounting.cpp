@@ -120,7 +120,7 @@ Timeline between(const Timeline& whole, double from, double to) {
     const double length = span.end - span.start;
     span.start = std::max(span.start, from) - from;
     span.end = std::min(span.end, to) - from;
-    span.tensor_communication *= (span.end - span.start) / length;
+    if (length > 0) span.tensor_communication *= (span.end - span.start) / length;
     append(part.spans, span);
   }
   return part;

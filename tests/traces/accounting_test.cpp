@@ -69,6 +69,19 @@ TEST_CASE("the accounting of a steady iteration is the mean of those after the f
   CHECK(account_steady(timeline, {9}) == account(timeline));
 }
 
+// As of a part without layers.
+TEST_CASE("a span of no length adds nothing to a steady iteration") {
+  Timeline timeline;
+  timeline.makespan = 4;
+  timeline.ranks.resize(1);
+  add_span(timeline, compute_span(SpanKind::forward, 0, 0, 0, 3));
+  add_span(timeline, compute_span(SpanKind::backward, 0, 0, 3, 3));
+  add_span(timeline, compute_span(SpanKind::bubble_drain, 0, -1, 3, 4));
+  const RunAccounting run = account_steady(timeline, {2, 4});
+  CHECK(run.ranks[0].compute.value() == Approx(1));
+  CHECK(run.ranks[0].bubble_drain.value() == Approx(1));
+}
+
 namespace {
 
 std::string complaint(const Timeline& timeline) {

@@ -25,6 +25,12 @@ void leave_out(const std::string& name, const std::string& reason) {
   std::fprintf(stderr, "orrery: %s left out: %s\n", name.c_str(), reason.c_str());
 }
 
+void require_one_stack(const std::vector<OwnRun>& runs, const std::string& place) {
+  const std::string &first = runs.front().book.stack().name, &last = runs.back().book.stack().name;
+  if (last != first)
+    throw InputError(place, "runs of " + first + " and of " + last, "runs of one stack, or --stack");
+}
+
 std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& costs) {
   std::vector<OwnRun> runs;
   std::optional<SoftwareStack> given;
@@ -45,10 +51,7 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
     runs.push_back(own_run(row.id(), plan.model, plan.cluster,
                            {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
     runs.back().measured = *seconds;
-    if (runs.back().book.stack().name != runs.front().book.stack().name)
-      throw InputError(line.place("measured"),
-                       "runs of " + runs.front().book.stack().name + " and of " + plan.stack.name,
-                       "runs of one stack, or --stack");
+    require_one_stack(runs, line.place("measured"));
   }
   return runs;
 }
@@ -64,6 +67,7 @@ std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& cos
     if (!(measured > Seconds(0))) throw InputError("--measured-time", times[i], "a time above zero");
     PlayableFile file = load_plan(line, plans[i], costs);
     runs.push_back({plans[i], std::move(*file.book), file.strategy(), measured.value()});
+    require_one_stack(runs, plans[i]);
   }
   return runs;
 }

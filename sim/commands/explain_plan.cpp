@@ -138,6 +138,9 @@ void require_same_job(const SearchJob& job, const std::string& path, const Paral
   };
   differs("global batch", plan.global_batch, job.global_batch);
   differs("sequence", plan.sequence, job.sequence);
+  if (plan.type != job.type)
+    throw InputError(path, "type " + std::string(to_text(plan.type)),
+                     "that of the search, " + std::string(to_text(job.type)) + " (--precision)");
   const auto groups = static_cast<std::int64_t>(job.cluster.groups.size());
   differs("the number of node groups in `nodes`:", static_cast<std::int64_t>(plan.nodes.size()), groups);
   const auto require_group = [&](int group) {

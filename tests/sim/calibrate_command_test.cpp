@@ -55,7 +55,10 @@ TEST_CASE("calibrate refuses what it cannot fit, and says what it takes") {
   const PlanPlace place;
   REQUIRE(place.run(one_run({"-o", "mine.yaml"})).code == 0);
   place.write("none-timed.csv", table(""));
+  place.write("other.yaml", place.read("plan.yaml") + "stack: torchtitan\n");
   const Words before = place.names();
+  check_refused(place.run(one_run({"--plan", "other.yaml", "--measured-time", "210ms"})),
+                {"other.yaml", "megatron-core", "torchtitan", "--stack"});
   check_refused(place.run({"calibrate"}), {"no run", "--measured FILE, or --plan FILE"});
   check_refused(place.run({"calibrate", "--measured-time", "1s"}), {"no run"});
   check_refused(place.run(one_run({"--measured", "none-timed.csv"})), {"both --measured and --plan"});

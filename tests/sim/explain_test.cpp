@@ -122,6 +122,8 @@ TEST_CASE("a plan of another job, and a plan file without --explain, are refused
   const std::string plan = place.read("out/plan-01.yaml");
   place.write("other.yaml", edited(plan, "cluster: \"two.yaml\"", "cluster: \"a100-64\""));
   check_refused(place.run(small_search({"--explain", "other.yaml"})), {"other.yaml", "a100-64", "--cluster"});
+  check_refused(place.run(small_search({"--explain", "out/plan-01.yaml", "--precision", "fp16"})),
+                {"out/plan-01.yaml", "type bf16", "fp16"});
   check_refused(place.run(small_search({"out/plan-01.yaml"})), {"belongs to no option"});
 }
 

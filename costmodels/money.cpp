@@ -29,7 +29,7 @@ std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<in
   cost.total_time = held * iterations;
   cost.egress = egress * iterations;
   cost.total = price * cost.total_time + cost.egress;
-  cost.gpu_hours = gpus * to_hours(cost.total_time);
+  cost.gpu_hours = gpus * to_hours(held);
   return cost;
 }
 

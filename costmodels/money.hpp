@@ -16,7 +16,7 @@ struct RunCost {
   Dollars total;           // of the whole job
   Dollars egress;          // of which for data between regions
   Seconds total_time;      // whole iterations only: the last one is paid in full; interruptions included
-  double gpu_hours = 0.0;  // of the whole job, every GPU of every paid node
+  double gpu_hours = 0.0;  // of an iteration, every GPU of every paid node, interruptions included
   DollarsPerHour price;    // of all nodes together
   bool operator==(const RunCost&) const = default;
 };

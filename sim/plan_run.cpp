@@ -158,6 +158,7 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
                                        by_part(book, strategy, weight_gradient_bytes));
   trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);
   if (run.cost) {
+    trace.cost.gpu_hours = run.cost->gpu_hours;
     trace.cost.price = run.cost->price;
     trace.cost.per_iteration = run.cost->per_iteration;
     trace.cost.per_million_tokens = run.cost->per_million_tokens;

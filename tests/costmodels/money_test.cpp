@@ -26,7 +26,7 @@ TEST_CASE("the price of a run is nodes times hours, for an iteration, a million 
   CHECK(cost->per_million_tokens.value() == Approx(0.1));
   CHECK(cost->total_time.value() == Approx(10000));
   CHECK(cost->total.value() == Approx(400));
-  CHECK(cost->gpu_hours == Approx((2 * 8 + 5 * 4) * 10000.0 / 3600));
+  CHECK(cost->gpu_hours == Approx((2 * 8 + 5 * 4) * 10.0 / 3600));
 }
 
 TEST_CASE("the last iteration is paid in full") {

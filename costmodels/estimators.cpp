@@ -10,7 +10,7 @@ Seconds recurrence_estimate(const FormulaInput& input) {
 
 const std::vector<Estimator>& estimators() {
   static const std::vector<Estimator> all{
-      {"recurrence", "the schedule played exactly, every flow alone on its links", recurrence_estimate},
+      {"recurrence", "the schedule played exactly, links shared evenly", recurrence_estimate},
       {"homogeneous", "(M + (P-1)/v) mean(t): Megatron-LM, arXiv 2104.04473", homogeneous_estimate},
       {"no-transfers", "sum(t) + (M-1) max(t)", no_transfer_estimate},
       {"astra", "sum(t+h) + (M-1) max(t+h): arXiv 2502.13480", astra_estimate},

@@ -17,8 +17,8 @@ struct Estimator {
 };
 const std::vector<Estimator>& estimators();
 
-// The schedule played exactly, every flow alone on its links (estimate.hpp). Knows no contention between
-// flows of different collectives and messages; exact for everything else.
+// The schedule played exactly (estimate.hpp): transfers that meet share each link evenly, as if the others
+// were free, where the replay has max-min fair rates; exact where nothing contends.
 Seconds recurrence_estimate(const FormulaInput&);
 
 // (M + (P - 1) / v) mean(t) + tail. Narayanan et al., Efficient Large-Scale Language Model Training on GPU

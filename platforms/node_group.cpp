@@ -143,8 +143,6 @@ const InstanceSpec* read_gpus(const YamlValue& map, NodeGroup& group) {
   return &instance;
 }
 
-// With PCIe switches a group is joined by PCIe even where its GPU could have NVLink (A100 PCIe without its
-// bridge).
 // Whether the fabric's leaves have room is for the cluster to say.
 void read_leaves(const YamlValue& map, NodeGroup& group) {
   const auto leaves = map.find("leaves");
@@ -155,6 +153,8 @@ void read_leaves(const YamlValue& map, NodeGroup& group) {
     leaves->fail("the leaf of each of the " + std::to_string(group.count.maximum) + " nodes of `count`");
 }
 
+// With PCIe switches a group is joined by PCIe even where its GPU could have NVLink (A100 PCIe without its
+// bridge).
 void read_pcie_switches(const YamlValue& map, NodeGroup& group) {
   const auto switches = map.find("pcie_switches");
   if (!switches) return;

@@ -19,7 +19,8 @@ class EventSink {
   virtual void on_event(std::uint32_t tag) = 0;
 };
 
-// SimGrid keeps one engine a process and never resets its clock: one Network a process, ever (see in_child).
+// SimGrid keeps one engine a process and never resets its clock: one Network a process, ever (see
+// run_in_children).
 class Network {
  public:
   static constexpr std::size_t kMany = 256;

@@ -267,7 +267,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     const Message what = schedule(rank).message(id);
     const std::vector<Flow>& flows = flows_.message(replica_of(rank), what.boundary, what.gradient);
     messages_[index].start = network_.now();
-    messages_[index].flows_left = static_cast<std::uint16_t>(flows.size());
+    messages_[index].flows_left = static_cast<std::uint32_t>(flows.size());
     for (const Flow& flow : flows) network_.start_flow(flow, tag_of(Subject::message, index));
   }
 

@@ -20,8 +20,9 @@ struct Replay {
   std::vector<double> iteration_ends;  // s
 };
 
-// All iterations, on SimGrid. Uses up the process's network: call it in a child process (in_child), once.
-// Throws Defect where the programs cannot finish; names the first rank that is stuck and what it waits for.
+// All iterations, on SimGrid. Uses up the process's network: call it in a child process (run_in_children),
+// once. Throws Defect where the programs cannot finish; names the first rank that is stuck and what it waits
+// for.
 Replay replay(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&,
               const ReplayOptions&);
 

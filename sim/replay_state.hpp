@@ -12,7 +12,7 @@ namespace orrery {
 struct MessageState {
   double start = kNever;  // s, when its flows set off
   double end = kNever;    // s, when the last of them arrived
-  std::uint16_t flows_left = 0;
+  std::uint32_t flows_left = 0;
   bool posted = false;  // by one end of a rendezvous
 };
 

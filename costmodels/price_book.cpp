@@ -91,7 +91,10 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.sequence = precision_.sequence;
   sharding.sequence_parallel = key.sequence_parallel;
   const bool flash = precision_.flash_attention && key.flash_attention;
-  sharding.attention = flash ? precision_.stack.attention : AttentionKernel::unfused;
+  const AttentionKernel own = precision_.stack.attention;
+  // A plan with flash attention has it whatever its program had.
+  const AttentionKernel flashing = own == AttentionKernel::unfused ? AttentionKernel::flash2 : own;
+  sharding.attention = flash ? flashing : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
   if (key.tensor_overlap)
     sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);

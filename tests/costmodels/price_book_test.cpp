@@ -135,6 +135,19 @@ TEST_CASE("plans with and without flash attention are priced by their own kernel
   CHECK(shard_key(strategy, 0) == unfused);
 }
 
+TEST_CASE("a plan with flash attention has it under a program that had none") {
+  const auto forward = [](const char* stack, AttentionKernel kernel) {
+    SoftwareStack own = read_stack(stack);
+    own.attention = kernel;
+    PriceBook priced(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, own});
+    priced.need(kShard);
+    priced.predict(test::cost_models());
+    return priced.part_times(priced.shard(kShard), {5, 1}, {}).forward;
+  };
+  CHECK(forward("megatron-lm-2021", AttentionKernel::unfused) ==
+        forward("megatron-lm-2021", AttentionKernel::flash2));
+}
+
 // Each matrix has a gradient for its input and one for its weights of as many FLOPs; attention has no
 // weights.
 TEST_CASE("the weight gradients of a layer are the FLOPs of its forward matrices") {

@@ -148,6 +148,8 @@ std::vector<LayerRange> usual_parts(int layers, int parts, const SoftwareStack& 
   return pieces ? *pieces : even_parts(layers, parts, stack.embedding_counts);
 }
 
+constexpr const char* kOfFastest = ", of the fastest";
+
 // By the start of its name, in lower case without spaces and hyphens. PipeDream-Flush (arXiv 2006.09503) and
 // DAPPLE (arXiv 2007.01045) are other names of 1F1B.
 struct NamedSchedule {
@@ -186,7 +188,7 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   return found->kind;
 }
 
-// What a row leaves open takes the least and the most it can have been.
+// What a row leaves open takes every value that it can have had.
 std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
                                  std::optional<ScheduleKind> schedule,
                                  std::vector<std::string>& assumptions) {
@@ -201,13 +203,14 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
   const bool interleaves = !schedule || schedule == ScheduleKind::interleaved;
   if (!interleaves || !run.text("layer_partition").empty()) return {1};
   const int most = std::max(1, layers / pipeline);
-  int largest = 1;
+  std::vector<int> possible{1};
   for (int chunks = 2; chunks <= most; ++chunks) {
-    if (layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0) largest = chunks;
+    if (layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0)
+      possible.push_back(chunks);
   }
-  if (largest == 1) return {1};
-  assumptions.push_back("virtual stages: 1 to " + std::to_string(largest));
-  return {1, largest};
+  if (possible.size() > 1)
+    assumptions.push_back("virtual stages: 1 to " + std::to_string(possible.back()) + kOfFastest);
+  return possible;
 }
 
 std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::int64_t of_replica,
@@ -215,10 +218,8 @@ std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::in
   if (const auto given = run.integer("mbs")) return {*given};
   constexpr std::int64_t kMost = 8;
   std::vector<std::int64_t> sizes{1};
-  std::int64_t largest = 1;
-  while (2 * largest <= kMost && of_replica % (2 * largest) == 0) largest *= 2;
-  if (largest > 1) sizes.push_back(largest);
-  assumptions.push_back("microbatch: 1 to " + std::to_string(largest));
+  while (2 * sizes.back() <= kMost && of_replica % (2 * sizes.back()) == 0) sizes.push_back(2 * sizes.back());
+  assumptions.push_back("microbatch: 1 to " + std::to_string(sizes.back()) + kOfFastest);
   return sizes;
 }
 
@@ -291,7 +292,8 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelSt
   const bool sharded =
       shards_weights(stack, sharding) || says(sharding, "ZeRO-3") || bridge_shards_weights(run);
   strategy.fully_sharded = sharded;
-  strategy.distributed_optimizer = sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1");
+  strategy.distributed_optimizer =
+      sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1") || says(sharding, "ZeRO-2");
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;

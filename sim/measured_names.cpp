@@ -58,7 +58,6 @@ constexpr std::array kFrameworks{
     FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
-    FrameworkStack{"HF Trainer + DeepSpeed ZeRO", "deepspeed-zero3"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
@@ -73,13 +72,10 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{
-    FrameworkStack{"nemo", "nemo-24.07"},
-    FrameworkStack{"torch.compile", "torchtitan"},
-    FrameworkStack{"fsdp", "torchtitan-eager"},
-    FrameworkStack{"llm foundry", "llm-foundry"},
-    FrameworkStack{"mosaic", "llm-foundry"},
-    FrameworkStack{"neox", "megatron-deepspeed"},
-    FrameworkStack{"deepspeed", "megatron-deepspeed"},
+    FrameworkStack{"nemo", "nemo-24.07"},       FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"fsdp", "torchtitan-eager"}, FrameworkStack{"llm foundry", "llm-foundry"},
+    FrameworkStack{"mosaic", "llm-foundry"},    FrameworkStack{"neox", "megatron-deepspeed"},
+    FrameworkStack{"nanotron", "nanotron"},
 };
 
 // Of publication, in years: from an arXiv number (its first four digits), else the middle of the first number
@@ -122,17 +118,29 @@ const char* megatron_of(const MeasuredRun& run) {
   return "megatron-lm-2021";
 }
 
-// Of a program without a preset. NeMo's layers were Megatron-LM's of their time until Transformer Engine,
-// which came for H100 in 2023.
-std::string likeness_of(const MeasuredRun& run) {
-  const std::string low = lower_case(run.text("framework"));
+// A preset, and what its residuals tell of: all releases of a program.
+struct Likeness {
+  std::string stack, family;
+};
+
+// Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
+// Transformer Engine, which came for H100 in 2023.
+Likeness likeness_of(const MeasuredRun& run) {
+  const std::string framework = run.text("framework");
+  const std::string low = lower_case(framework);
   const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
                                  [&](const FrameworkStack& one) { return says(low, one.start); });
   constexpr double kTransformerEngine = 2024;
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
-  if (like == kLikenesses.end() || (says(low, "nemo") && early)) return megatron_of(run);
-  return like->stack;
+  if (says(low, "nemo") && early) return {megatron_of(run), framework};
+  if (like != kLikenesses.end()) return {like->stack, like->start};
+  // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
+  constexpr double kOwnPrograms = 2023;
+  if (!says(low, "megatron") && (date >= kOwnPrograms || multiplies_in_fp8(run)))
+    return {"pytorch", framework};
+  if (!says(low, "deepspeed")) return {megatron_of(run), framework};
+  return {says(low, "megatron") ? "megatron-deepspeed" : "deepspeed-zero3", framework};
 }
 
 std::string letters_and_digits(const std::string& name) {
@@ -209,9 +217,10 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
-  SoftwareStack stack = read_stack(likeness_of(run));
+  const Likeness like = likeness_of(run);
+  SoftwareStack stack = read_stack(like.stack);
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
-  stack.family = framework;
+  stack.family = like.family;
   return stack;
 }
 

@@ -63,8 +63,7 @@ constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q,
 // with kernels that kept the balance.
 double relative_width(const GpuSpec& gpu, double measured) {
   const auto peak = matrix_peak(gpu, DataType::bf16);
-  const bool other_maker = gpu.architecture.starts_with("CDNA");  // nothing was measured there
-  if (!peak || other_maker) return 1;
+  if (!peak || of_other_maker(gpu)) return 1;  // nothing was measured there
   return std::min(
       1.0, std::exp2(std::round(std::log2(peak->speed.value() / multiprocessor_clocks(gpu) / measured))));
 }

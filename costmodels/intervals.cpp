@@ -18,14 +18,15 @@ namespace {
 
 constexpr std::string_view kTable = "fitted/intervals.yaml";
 // What decides the error of a run, each adding a variance of its own to that of all runs.
-constexpr std::size_t kSources = 6;
+constexpr std::size_t kSources = 7;
 using Variances = std::array<double, kSources>;
-std::array<bool, kSources> sources_of(const RunKind& kind) {
-  return {true, !kind.measured_gpu, kind.experts, kind.new_kernels, kind.four_bits, kind.host_bound};
+using Sources = std::array<bool, kSources>;
+Sources sources_of(const RunKind& kind) {
+  return {true,           !kind.measured_gpu, kind.other_maker, kind.experts, kind.new_kernels,
+          kind.four_bits, kind.host_bound};
 }
 
-double total(const Variances& of_source, const RunKind& kind) {
-  const auto sources = sources_of(kind);
+double total(const Variances& of_source, const Sources& sources) {
   double sum = 0;
   for (std::size_t i = 0; i < kSources; ++i) sum += sources[i] ? of_source[i] : 0;
   return sum;
@@ -50,22 +51,29 @@ constexpr double kLeastVariance = 4e-4;  // of runs in a group, 2 %: the same ru
 // group is a sum of independent normal ones, whose expected squares given the sum make the next variances. A
 // source of error has besides one group's weight of a variance like that of all runs: where no group tells of
 // it, it doubles theirs.
-Variances components(const std::vector<ResidualGroup>& groups) {
+// `variance`: where it starts, which decides how soon it is done.
+Variances components(const std::vector<ResidualGroup>& groups, const std::vector<double>& weights,
+                     Variances variance) {
   constexpr int kMostSteps = 500;
-  constexpr double kSettled = 1e-10, kPriorGroups = 1;
-  const std::vector<double> weights = shares(groups);
-  Variances variance;
-  variance.fill(0.01);
+  constexpr double kSettled = 1e-7, kPriorGroups = 1;
+  struct Alike {
+    double weight = 0, squares = 0;
+  };
+  std::map<Sources, Alike> alike;  // groups of the same sources of error
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    Alike& all = alike[sources_of(groups[g].kind)];
+    all.weight += weights[g];
+    all.squares += weights[g] * std::max(mean_square(groups[g]), 1e-6);
+  }
   for (int step = 0; step < kMostSteps; ++step) {
     Variances sums{}, counts{};
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      const double all = total(variance, groups[g].kind), square = std::max(mean_square(groups[g]), 1e-6);
-      const auto sources = sources_of(groups[g].kind);
+    for (const auto& [sources, groups_alike] : alike) {
+      const double all = total(variance, sources);
       for (std::size_t i = 0; i < kSources; ++i) {
         if (!sources[i]) continue;
         const double part = variance[i] / all;
-        sums[i] += weights[g] * (part * part * square + variance[i] * (1 - part));
-        counts[i] += weights[g];
+        sums[i] += part * part * groups_alike.squares + variance[i] * (1 - part) * groups_alike.weight;
+        counts[i] += groups_alike.weight;
       }
     }
     const Variances before = variance;
@@ -78,6 +86,12 @@ Variances components(const std::vector<ResidualGroup>& groups) {
     if (change < kSettled) break;
   }
   return variance;
+}
+
+Variances all_alike(double variance) {
+  Variances all;
+  all.fill(variance);
+  return all;
 }
 
 double normal_below(double z) {
@@ -94,6 +108,7 @@ RunKind read_kind(const YamlValue& row) {
   RunKind kind;
   kind.family = row.at("family").text();
   kind.measured_gpu = row.at("measured_gpu").boolean();
+  kind.other_maker = row.at("other_maker").boolean();
   kind.experts = row.at("experts").boolean();
   kind.new_kernels = row.at("new_kernels").boolean();
   kind.four_bits = row.at("four_bits").boolean();
@@ -103,32 +118,34 @@ RunKind read_kind(const YamlValue& row) {
 
 }  // namespace
 
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups) : groups_(std::move(groups)) {
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, const Variances& start)
+    : groups_(std::move(groups)),
+      weights_(shares(groups_)),
+      variance_(components(groups_, weights_, start)) {}
+
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups)
+    : IntervalModel(std::move(groups), all_alike(0.01)) {
   if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
-  variance_ = components(groups_);
   multiplier_ = calibrated_multiplier();
 }
 
-bool IntervalModel::seen(const std::string& family) const {
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [&](const ResidualGroup& group) { return group.kind.family == family; });
-}
-
-double IntervalModel::centre(const RunKind& kind) const {
+IntervalModel::FamilyBias IntervalModel::bias_of_family(const RunKind& kind) const {
   constexpr double kPriorGroups = 2;  // assumption: that there is no bias is worth two groups
-  const std::vector<double> weights = shares(groups_);
   double sum = 0, count = kPriorGroups;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const RunKind& own = groups_[g].kind;
     if (own.family != kind.family || own.experts != kind.experts) continue;
-    sum += weights[g] * groups_[g].mean;
-    count += weights[g];
+    // By how much it tells of the family, not of its GPU.
+    const double all = total(variance_, sources_of(own)), weight = weights_[g] * variance_[0] / all;
+    const double most = 2 * std::sqrt(all);
+    sum += weight * std::clamp(groups_[g].mean, -most, most);
+    count += weight;
   }
-  return sum / count;
+  return {sum / count, variance_[0] * kPriorGroups / count};
 }
 
 double IntervalModel::deviation(const RunKind& kind) const {
-  return std::sqrt(total(variance_, kind) + (seen(kind.family) ? 0 : variance_[0]));
+  return std::sqrt(total(variance_, sources_of(kind)) + bias_of_family(kind).variance);
 }
 
 // Each group against the model that the others make, its runs taken for normal: half-widths, in deviations of
@@ -139,20 +156,17 @@ double IntervalModel::calibrated_multiplier() const {
   };
   std::vector<Held> all;
   std::set<std::string> names;
-  const std::vector<double> weights = shares(groups_);
   for (const ResidualGroup& group : groups_) names.insert(group.name);
   constexpr double kLevel = 0.9, kMost = 20, kNormal = 1.6449;
   if (names.size() < 2) return kNormal;
   for (const std::string& name : names) {
-    IntervalModel others;
-    for (const ResidualGroup& group : groups_) {
-      if (group.name != name) others.groups_.push_back(group);
-    }
-    others.variance_ = components(others.groups_);
+    std::vector<ResidualGroup> kept = groups_;
+    std::erase_if(kept, [&](const ResidualGroup& group) { return group.name == name; });
+    const IntervalModel others(std::move(kept), variance_);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].name != name) continue;
       const double scale = others.deviation(groups_[g].kind);
-      all.push_back({weights[g], (groups_[g].mean - others.centre(groups_[g].kind)) / scale,
+      all.push_back({weights_[g], (groups_[g].mean - others.bias_of_family(groups_[g].kind).mean) / scale,
                      std::sqrt(std::max(groups_[g].variance, kLeastVariance)) / scale});
     }
   }
@@ -173,13 +187,12 @@ double IntervalModel::calibrated_multiplier() const {
 TimeBand IntervalModel::band(const RunKind& kind) const {
   constexpr double kMostHalf = 10;  // a factor of 22,000: nothing is known
   const double all = deviation(kind), half = std::min(multiplier_ * all, kMostHalf);
-  const double middle = centre(kind);
-  const std::vector<double> weights = shares(groups_);
+  const double middle = bias_of_family(kind).mean;
   double inside = 0, squares = 0;
   std::set<std::string> names, of_family;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    inside += weights[g] * std::max(groups_[g].variance, kLeastVariance);
-    squares += weights[g] * std::max(mean_square(groups_[g]), kLeastVariance);
+    inside += weights_[g] * std::max(groups_[g].variance, kLeastVariance);
+    squares += weights_[g] * std::max(mean_square(groups_[g]), kLeastVariance);
     names.insert(groups_[g].name);
     if (groups_[g].kind.family == kind.family) of_family.insert(groups_[g].name);
   }
@@ -202,8 +215,8 @@ TimeBand band_of(const RunKind& kind) {
 std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file) {
   std::vector<ResidualGroup> groups;
   for (const YamlValue& row : YamlValue::parse(yaml, file).at("groups").items()) {
-    row.allow_keys({"name", "source", "family", "measured_gpu", "experts", "new_kernels", "four_bits",
-                    "host_bound", "runs", "mean", "variance"});
+    row.allow_keys({"name", "source", "family", "measured_gpu", "other_maker", "experts", "new_kernels",
+                    "four_bits", "host_bound", "runs", "mean", "variance"});
     groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
                       static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
                       row.at("variance").number(0, 100)});
@@ -220,12 +233,12 @@ std::string to_yaml(const std::vector<ResidualGroup>& groups, const std::vector<
     char numbers[96];
     std::snprintf(numbers, sizeof numbers, "runs: %d, mean: %.5f, variance: %.6f}\n", group.runs, group.mean,
                   group.variance);
-    text += "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
-            ", family: " + yaml_quoted(group.kind.family) +
-            ", measured_gpu: " + truth(group.kind.measured_gpu) + ", experts: " + truth(group.kind.experts) +
-            ", new_kernels: " + truth(group.kind.new_kernels) +
-            ", four_bits: " + truth(group.kind.four_bits) + ", host_bound: " + truth(group.kind.host_bound) +
-            ",\n     " + numbers;
+    text +=
+        "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
+        ", family: " + yaml_quoted(group.kind.family) + ", measured_gpu: " + truth(group.kind.measured_gpu) +
+        ", other_maker: " + truth(group.kind.other_maker) + ", experts: " + truth(group.kind.experts) +
+        ", new_kernels: " + truth(group.kind.new_kernels) + ", four_bits: " + truth(group.kind.four_bits) +
+        ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
   }
   return text;
 }

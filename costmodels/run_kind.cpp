@@ -6,8 +6,9 @@ namespace orrery {
 
 std::string to_text(const RunKind& kind) {
   return std::string(kind.measured_gpu ? "measured GPU" : "extrapolated GPU") +
-         (kind.experts ? ", experts" : ", dense") + (kind.new_kernels ? ", unmeasured kernels" : "") +
-         (kind.four_bits ? ", 4 bits" : "") + (kind.host_bound ? ", host-bound" : "");
+         (kind.other_maker ? " of another maker" : "") + (kind.experts ? ", experts" : ", dense") +
+         (kind.new_kernels ? ", unmeasured kernels" : "") + (kind.four_bits ? ", 4 bits" : "") +
+         (kind.host_bound ? ", host-bound" : "");
 }
 
 RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
@@ -25,6 +26,8 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
     for (int part = 0; part < alike.part_count(); ++part, ++parts) {
       const ShardKey key = shard_key(alike, alike.rank_of_part(part));
       kind.measured_gpu = kind.measured_gpu && book.measured_gpu(key.group);
+      kind.other_maker =
+          kind.other_maker || of_other_maker(book.cluster().groups[static_cast<std::size_t>(key.group)].gpu);
       const PartTimes times = book.part_times(book.shard(key), alike.parts[static_cast<std::size_t>(part)],
                                               alike.recompute, backward_of(alike.schedule));
       host_bound += times.host_bound;

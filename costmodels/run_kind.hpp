@@ -9,6 +9,7 @@ namespace orrery {
 
 struct RunKind {
   bool measured_gpu = true;  // GEMMs of every GPU's chip were measured; else they are extrapolated
+  bool other_maker = false;  // a GPU that is not NVIDIA's
   bool experts = false;      // a mixture of experts
   bool new_kernels = false;  // state spaces, latent attention: none of theirs was measured
   bool four_bits = false;    // nor were matrices in 4 bits

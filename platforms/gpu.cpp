@@ -90,6 +90,10 @@ std::string_view to_text(DataType type) {
   fail_ensure("a data type", __FILE__, __LINE__);
 }
 
+bool of_other_maker(const GpuSpec& gpu) {
+  return gpu.architecture.starts_with("CDNA");
+}
+
 Bytes size_of(DataType type) {
   switch (type) {
     case DataType::fp32:

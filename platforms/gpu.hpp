@@ -54,6 +54,9 @@ struct GpuSpec {
 // Dense peak for a data type; absent where the GPU has no matrix units for it.
 std::optional<FlopsPerSecond> peak(const GpuSpec&, DataType);
 
+// Not NVIDIA's, whose kernels taught the models.
+bool of_other_maker(const GpuSpec&);
+
 // Of a node with so many of these GPUs.
 HostSpec usual_host(const GpuSpec&, int gpus);
 

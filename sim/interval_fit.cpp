@@ -15,18 +15,22 @@ double residual(const ValidatedRun& run) {
   return std::log(run.predicted / *run.measured);
 }
 
-template <class Drop>
-std::vector<ResidualGroup> groups_but(const std::vector<ResidualGroup>& all, const Drop& drop) {
-  std::vector<ResidualGroup> kept;
-  for (const ResidualGroup& group : all) {
-    if (!drop(group)) kept.push_back(group);
-  }
-  constexpr std::size_t kLeast = 3;
-  if (kept.size() >= kLeast) return kept;
+// Those of the validation, and of the table that comes with Orrery what it does not have.
+std::vector<ResidualGroup> with_built_in(std::vector<ResidualGroup> groups) {
+  const std::size_t own = groups.size();
   for (const ResidualGroup& group : built_in_residuals()) {
-    if (!drop(group)) kept.push_back(group);
+    const auto end = groups.begin() + static_cast<std::ptrdiff_t>(own);
+    if (std::none_of(groups.begin(), end,
+                     [&](const ResidualGroup& one) { return one.source == group.source; }))
+      groups.push_back(group);
   }
-  return kept;
+  return groups;
+}
+
+template <class Drop>
+std::vector<ResidualGroup> groups_but(std::vector<ResidualGroup> all, const Drop& drop) {
+  std::erase_if(all, drop);
+  return all;
 }
 
 // Shares of the runs that their bands hold, and how good these are, runs counting alike.
@@ -77,7 +81,7 @@ std::vector<ResidualGroup> residual_groups(const Validation& validation,
 }
 
 std::vector<Coverage> coverage_of(const Validation& validation, const std::vector<std::string>& without) {
-  const std::vector<ResidualGroup> all = residual_groups(validation, without);
+  const std::vector<ResidualGroup> all = with_built_in(residual_groups(validation, without));
   std::vector<std::string> names;
   std::map<std::string, std::vector<const ValidatedRun*>> runs;
   for (const ValidatedRun& run : validation.runs) {

@@ -27,8 +27,8 @@ struct Coverage {
   IntervalQuality source_out;  // without any group of its source
   TimeBand band;               // of its first run, without this group
 };
-// Of every group of the validation. The intervals come from the other groups; where those are fewer than
-// three, from the table that comes with Orrery.
+// Of every group of the validation. The intervals come from its other groups, and from those of the table
+// that comes with Orrery whose sources it does not have.
 std::vector<Coverage> coverage_of(const Validation&, const std::vector<std::string>& without = {});
 
 }  // namespace orrery

@@ -10,14 +10,17 @@
 namespace orrery {
 namespace {
 
-TimeBand calibrated_band(const CalibratedStack& known, const MachineFactors& slopes) {
+// Runs of one's own do not make a plan less certain than published ones leave it.
+TimeBand calibrated_band(const CalibratedStack& known, const MachineFactors& slopes,
+                         const TimeBand& published) {
   double variance = known.scatter * known.scatter;
   for (std::size_t i = 0; i < kMachineFacts; ++i) {
     for (std::size_t j = 0; j < kMachineFacts; ++j)
       variance += slopes[i] * slopes[j] * known.covariance[i][j];
   }
   constexpr double kNormal95 = 1.6449;
-  const double half = kNormal95 * std::sqrt(std::max(0.0, variance));
+  const double half =
+      std::min(kNormal95 * std::sqrt(std::max(0.0, variance)), std::log(published.high / published.low) / 2);
   char text[96];
   std::snprintf(text, sizeof text, "calibrated on %d of your runs: %+.0f %% %+.0f %%", known.runs,
                 100 * (std::exp(-half) - 1), 100 * (std::exp(half) - 1));
@@ -63,9 +66,9 @@ MachineFactors sensitivities(const PriceBook& book, const ParallelStrategy& stra
 }
 
 TimeBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
-  if (const auto& known = book.stack().calibrated)
-    return calibrated_band(*known, sensitivities(book, strategy, costs));
-  return band_of(kind_of(book, strategy));
+  const TimeBand published = band_of(kind_of(book, strategy));
+  const auto& known = book.stack().calibrated;
+  return known ? calibrated_band(*known, sensitivities(book, strategy, costs), published) : published;
 }
 
 }  // namespace orrery

@@ -117,13 +117,14 @@ TEST_CASE("what no group tells of doubles the variance of all, each thing by its
   for (int i = 0; i < 10; ++i)
     groups.push_back(group("g" + std::to_string(i), dense("f"), i % 2 == 0 ? 0.1 : -0.1, 1e-3));
   const IntervalModel model(groups);
-  const double known = half_width(model.band(dense("f")));
-  CHECK(half_width(model.band(with_experts("f"))) == Approx(known * std::sqrt(2.0)));
-  CHECK(half_width(model.band(dense("new"))) == Approx(known * std::sqrt(2.0)));
+  // The bias of a family of ten groups is known to 2 / (2 + 10) of the variance of all, of none to all of it.
+  const double of_all = half_width(model.band(dense("f"))) / std::sqrt(1 + 2.0 / 12);
+  CHECK(half_width(model.band(dense("new"))) == Approx(of_all * std::sqrt(2.0)));
+  CHECK(half_width(model.band(with_experts("f"))) == Approx(of_all * std::sqrt(3.0)));  // no experts seen
   RunKind strange = with_experts("new");
-  strange.four_bits = strange.new_kernels = true;
+  strange.four_bits = strange.new_kernels = strange.other_maker = true;
   strange.measured_gpu = false;
-  CHECK(half_width(model.band(strange)) == Approx(known * std::sqrt(6.0)));
+  CHECK(half_width(model.band(strange)) == Approx(of_all * std::sqrt(7.0)));
 }
 
 TEST_CASE("a kind that many groups tell of is as wide as these were off, and leaves the others alone") {
@@ -157,6 +158,22 @@ TEST_CASE("intervals lie around the bias of a family's dense models or experts, 
   CHECK(std::log(experts.low * experts.high) == Approx(0).margin(1e-12));
 }
 
+TEST_CASE("a group on a GPU of which little is known says little of its program") {
+  const auto centre_with = [](bool measured) {
+    std::vector<ResidualGroup> groups;
+    for (int i = 0; i < 12; ++i)
+      groups.push_back(group("f" + std::to_string(i), dense("f"), i % 2 == 0 ? 0.05 : -0.05, 1e-4));
+    groups.push_back(group("odd", dense("p"), -0.7, 1e-4));
+    groups.back().kind.measured_gpu = measured;
+    groups.back().kind.other_maker = !measured;
+    const TimeBand band = IntervalModel(groups).band(dense("p"));
+    return 0.5 * std::log(band.low * band.high);
+  };
+  CHECK(centre_with(true) > 0);
+  CHECK(centre_with(false) > 0);
+  CHECK(centre_with(false) < 0.3 * centre_with(true));
+}
+
 TEST_CASE("a group counts once, however many runs it has or kinds these are of") {
   std::vector<ResidualGroup> whole, split;
   for (int i = 0; i < 8; ++i) {
@@ -174,7 +191,7 @@ TEST_CASE("a group counts once, however many runs it has or kinds these are of")
 
 TEST_CASE("the table of groups is read as it was written, and wrong ones are refused") {
   RunKind kind = with_experts("g");
-  kind.four_bits = kind.host_bound = kind.new_kernels = true;
+  kind.four_bits = kind.host_bound = kind.new_kernels = kind.other_maker = true;
   // Names of programs come from users' tables.
   const RunKind odd = dense("PyTorch FSDP, 'compiled': {\"2.0\"} # \\");
   const std::vector<ResidualGroup> groups{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0),

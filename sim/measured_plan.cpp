@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 
@@ -188,7 +189,8 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   return found->kind;
 }
 
-// What a row leaves open takes every value that it can have had.
+// What a row leaves open takes values that it can have had: the least, the most and, at least doubled each
+// time, those between.
 std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
                                  std::optional<ScheduleKind> schedule,
                                  std::vector<std::string>& assumptions) {
@@ -205,8 +207,10 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
   const int most = std::max(1, layers / pipeline);
   std::vector<int> possible{1};
   for (int chunks = 2; chunks <= most; ++chunks) {
-    if (layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0)
-      possible.push_back(chunks);
+    const bool divides = layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0;
+    if (!divides) continue;
+    if (possible.size() > 1 && possible.back() < 2 * *std::prev(possible.end(), 2)) possible.pop_back();
+    possible.push_back(chunks);
   }
   if (possible.size() > 1)
     assumptions.push_back("virtual stages: 1 to " + std::to_string(possible.back()) + kOfFastest);

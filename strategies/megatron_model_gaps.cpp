@@ -1,0 +1,72 @@
+// What of a model Megatron-LM's arguments cannot say, and why.
+#include <algorithm>
+
+#include "strategies/megatron_parts.hpp"
+
+namespace orrery {
+namespace {
+
+LayerShape without_experts(LayerShape shape) {
+  shape.experts = shape.experts_per_token = 1;
+  shape.ffn = shape.shared_ffn = shape.expert_hidden = 0;
+  shape.shared_gate = shape.router_bias = false;
+  return shape;
+}
+
+// Megatron-LM's hybrid stack: one part and one norm a layer, all layers of a kind alike.
+Gaps hybrid_gaps(const ModelSpec& model) {
+  for (const LayerShape& shape : model.shapes) {
+    const int parts = int{shape.has_state_space()} + int{shape.has_attention()} + int{shape.has_mlp()};
+    if (parts != 1 || shape.norms != 1)
+      return {"a layer has " + std::to_string(parts) + " parts and " + std::to_string(shape.norms) +
+              " norms; Megatron-LM's hybrid stack has one of each a layer"};
+    for (const LayerShape& other : model.shapes) {
+      const bool alike = shape.has_state_space() == other.has_state_space() &&
+                         shape.has_attention() == other.has_attention() && shape.experts == other.experts;
+      if (alike && shape != other)
+        return {"the model has layers of one kind and different width; Megatron-LM builds each kind alike"};
+    }
+  }
+  return {};
+}
+
+Gaps layer_gaps(const ModelSpec& model) {
+  if (std::any_of(model.shapes.begin(), model.shapes.end(),
+                  [](const LayerShape& shape) { return shape.predicts_more(); }))
+    return {
+        "the model has layers that predict further tokens; Megatron-LM takes them as --mtp-num-layers, "
+        "beside "
+        "the others, which these files do not write"};
+  if (model.is_hybrid()) return hybrid_gaps(model);
+  Gaps gaps;
+  const LayerShape& first = model.layer(0);
+  for (const LayerShape& shape : model.shapes)
+    if (without_experts(shape) != without_experts(first)) {
+      gaps.push_back(
+          "the model has layers of different width, heads or form; Megatron-LM builds all layers alike");
+      break;
+    }
+  if (first.parallel_residual)
+    gaps.push_back("attention and MLP run side by side; Megatron-LM runs one after the other");
+  if (first.norms != 2)
+    gaps.push_back("a layer has " + std::to_string(first.norms) + " norms; Megatron-LM's GPT layer has 2");
+  if (!first.linear_bias && (first.projection_bias || first.mlp_bias))
+    gaps.emplace_back(
+        "some linear layers beside the QKV projection have a bias; Megatron-LM has all or QKV only");
+  if (first.attention_window > 0)
+    gaps.emplace_back("attention stays within blocks; Megatron-LM has no such windows");
+  return gaps;
+}
+
+}  // namespace
+
+Gaps megatron_model_gaps(const ModelSpec& model) {
+  Gaps gaps = layer_gaps(model);
+  if (model.vocabulary == 0)
+    gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
+  if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");
+  if (model.embedding_norm) gaps.emplace_back("a norm follows the embedding; Megatron-LM has none there");
+  return gaps;
+}
+
+}  // namespace orrery

@@ -80,6 +80,16 @@ std::vector<ArgumentRow> strategy_rows() {
       {"num_distributed_optimizer_instances",
        [](M, S s) { return number_or_none(s.optimizer_instances > 1, s.optimizer_instances); }},
       {"use_megatron_fsdp", [](M, S s) -> Argument { return s.fully_sharded; }},
+      // Nothing was sharded by default until 2026. Its documentation builds the model in shards, for what is
+      // too large for one GPU; gradients are added up in fp32, as priced, not in the weights' type.
+      {"data_parallel_sharding_strategy",
+       [](M, S s) { return s.fully_sharded ? text("optim_grads_params") : Argument(kNone); }},
+      {"init_model_with_meta_device", [](M, S s) -> Argument { return s.fully_sharded; }},
+      {"megatron_fsdp_main_grads_dtype",
+       [](M, S s) { return s.fully_sharded ? text("fp32") : Argument(kNone); }},
+      // Transformer Engine before 2.10 cannot add to gradients that are sharded.
+      {"gradient_accumulation_fusion", [](M, S s) -> Argument { return !s.fully_sharded; }},
+      {"ckpt_format", [](M, S s) { return s.fully_sharded ? text("fsdp_dtensor") : Argument(kNone); }},
       // Fully sharded weights are priced as gathered, and their gradients as reduced, beside the layers.
       {"overlap_grad_reduce", [](M, S s) -> Argument { return s.overlap_grad_reduce || s.fully_sharded; }},
       {"overlap_param_gather", [](M, S s) -> Argument { return s.overlap_param_gather || s.fully_sharded; }},
@@ -155,6 +165,7 @@ ArgumentTable example_of(bool uneven) {
   strategy.recompute.granularity = uneven ? RecomputeGranularity::selective : RecomputeGranularity::full;
   strategy.optimizer_instances = 2;
   strategy.optimizer_offload = 0.5;
+  strategy.fully_sharded = uneven;
   strategy.stages.resize(2);
   if (uneven)
     strategy.parts = {{0, 1}, {1, 3}};

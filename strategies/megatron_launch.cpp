@@ -25,6 +25,7 @@ struct Spelling {
 
 constexpr std::array kSpellings{
     Spelling{"add_bias_linear", "", "--disable-bias-linear"},
+    Spelling{"gradient_accumulation_fusion", "", "--no-gradient-accumulation-fusion"},
     Spelling{"overlap_p2p_comm", "", "--no-overlap-p2p-communication"},
     Spelling{"use_flash_attn", "--use-flash-attn", "--attention-backend unfused"},
 };
@@ -216,7 +217,7 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
          ")\n"
          // Megatron-LM refuses 1 beside FSDP (training/arguments.py).
          + (program.fully_sharded
-                ? ""
+                ? "unset CUDA_DEVICE_MAX_CONNECTIONS\n"
                 : "export CUDA_DEVICE_MAX_CONNECTIONS=\"${CUDA_DEVICE_MAX_CONNECTIONS:-1}\"\n") +
          "exec torchrun --nnodes " + count +
          " --node-rank \"$NODE_RANK\" \\\n"
@@ -334,7 +335,6 @@ std::variant<LaunchFiles, std::vector<std::string>> launch_files(const ModelSpec
   files.rank_map = rank_map_text(nodes, strategy, cluster);
   const bool hybrid = model.is_hybrid();
   if (hybrid) files.arguments += "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec\n";
-  if (strategy.fully_sharded) files.arguments += "--ckpt-format fsdp_dtensor\n";  // the one it takes then
   files.script =
       script_text(nodes, files,
                   {hybrid ? "pretrain_mamba.py" : "pretrain_gpt.py", strategy.order, strategy.fully_sharded});

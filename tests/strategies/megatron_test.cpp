@@ -1,41 +1,15 @@
 // Plans in Megatron-LM's terms.
 #include "strategies/megatron.hpp"
 
-#include <algorithm>
 #include <set>
-#include <sstream>
 #include <string>
 
-#include "tests/catch.hpp"
-#include "tests/strategies/plan_fixture.hpp"
+#include "tests/strategies/megatron_fixture.hpp"
 
 using namespace orrery;
 using namespace orrery::test;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-const Argument& argument(const ArgumentTable& table, const std::string& name) {
-  const auto entry =
-      std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.first == name; });
-  INFO(name);
-  REQUIRE(entry != table.end());
-  return entry->second;
-}
-
-ParallelStrategy with_parts(std::vector<int> counts) {
-  ParallelStrategy strategy;
-  int next = 0;
-  for (const int count : counts) {
-    strategy.parts.push_back({next, count});
-    next += count;
-  }
-  strategy.pipeline = static_cast<int>(counts.size());
-  return strategy;
-}
 
 // Reads a layout as Megatron-LM does (core/transformer/pipeline_parallel_layer_layout.py): commas say
 // nothing, then
@@ -66,88 +40,6 @@ std::string unrolled(const std::string& layout) {
     i += digits;
   }
   return flat;
-}
-
-// All of megatron/training/arguments.py and the configuration classes it makes flags of, August 2026.
-const std::set<std::string> kKnownFlags{"--tensor-model-parallel-size",
-                                        "--pipeline-model-parallel-size",
-                                        "--context-parallel-size",
-                                        "--expert-model-parallel-size",
-                                        "--num-layers-per-virtual-pipeline-stage",
-                                        "--pipeline-model-parallel-layout",
-                                        "--no-overlap-p2p-communication",
-                                        "--sequence-parallel",
-                                        "--use-distributed-optimizer",
-                                        "--num-distributed-optimizer-instances",
-                                        "--use-megatron-fsdp",
-                                        "--ckpt-format",
-                                        "--overlap-grad-reduce",
-                                        "--overlap-param-gather",
-                                        "--micro-batch-size",
-                                        "--global-batch-size",
-                                        "--seq-length",
-                                        "--bf16",
-                                        "--fp16",
-                                        "--fp8-format",
-                                        "--tp-comm-overlap",
-                                        "--optimizer-cpu-offload",
-                                        "--optimizer-offload-fraction",
-                                        "--use-precision-aware-optimizer",
-                                        "--recompute-granularity",
-                                        "--recompute-method",
-                                        "--recompute-num-layers",
-                                        "--use-flash-attn",
-                                        "--attention-backend",
-                                        "--num-layers",
-                                        "--hidden-size",
-                                        "--ffn-hidden-size",
-                                        "--num-attention-heads",
-                                        "--kv-channels",
-                                        "--group-query-attention",
-                                        "--num-query-groups",
-                                        "--swiglu",
-                                        "--normalization",
-                                        "--disable-bias-linear",
-                                        "--add-qkv-bias",
-                                        "--qk-layernorm",
-                                        "--position-embedding-type",
-                                        "--max-position-embeddings",
-                                        "--untie-embeddings-and-output-weights",
-                                        "--num-experts",
-                                        "--moe-router-topk",
-                                        "--moe-ffn-hidden-size",
-                                        "--moe-layer-freq",
-                                        "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate",
-                                        "--moe-latent-size",
-                                        "--moe-router-enable-expert-bias",
-                                        "--moe-router-score-function",
-                                        "--fp4-format",
-                                        "--multi-latent-attention",
-                                        "--q-lora-rank",
-                                        "--kv-lora-rank",
-                                        "--qk-head-dim",
-                                        "--qk-pos-emb-head-dim",
-                                        "--v-head-dim",
-                                        "--is-hybrid-model",
-                                        "--hybrid-override-pattern",
-                                        "--mamba-num-heads",
-                                        "--mamba-head-dim",
-                                        "--mamba-num-groups",
-                                        "--mamba-state-dim",
-                                        "--squared-relu",
-                                        "--spec"};
-
-LaunchFiles files_of(const ModelSpec& model, const ParallelStrategy& strategy) {
-  auto result = launch_files(model, strategy, two_kinds());
-  if (auto* gaps = std::get_if<std::vector<std::string>>(&result)) FAIL("gap: " << gaps->front());
-  return std::get<LaunchFiles>(result);
-}
-
-std::string first_gap(const ModelSpec& model, const ParallelStrategy& strategy) {
-  const auto result = launch_files(model, strategy, two_kinds());
-  const auto* gaps = std::get_if<std::vector<std::string>>(&result);
-  return gaps == nullptr ? "none" : gaps->front();
 }
 
 }  // namespace
@@ -208,21 +100,6 @@ TEST_CASE("arguments say what the strategy says") {
   CHECK(argument(table, "recompute_method") == Argument(std::monostate{}));
 }
 
-TEST_CASE("mixed dense and sparse layers become a pattern") {
-  const ModelSpec model = parse_model_blocks(
-      "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nblocks:\n"
-      "  - {hidden: 64, heads: 8, ffn: 256, mlp: gated, norm: rms_norm, bias: false}\n"
-      "  - {repeat: 2, hidden: 64, heads: 8, ffn: 32, mlp: gated, norm: rms_norm, bias: false, experts: 8,\n"
-      "     experts_per_token: 2}\n",
-      "x.yaml");
-  ParallelStrategy strategy = with_parts({3});
-  strategy.stages = {{0, 1}};
-  const ArgumentTable table = megatron_arguments(model, strategy);
-  CHECK(argument(table, "moe_layer_freq") == Argument("[0,1,1]"));
-  CHECK(argument(table, "ffn_hidden_size") == Argument(256.0));
-  CHECK(argument(table, "moe_ffn_hidden_size") == Argument(32.0));
-}
-
 TEST_CASE("layers to recompute are written as Megatron-LM has them, and only where all of a layer is") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   const ModelSpec model = read_model("llama2-70b");
@@ -271,12 +148,7 @@ TEST_CASE("every flag that is written is one of Megatron-LM's") {
   const ModelSpec model = read_model(name);
   strategy.parts = equal_parts(4, model.layer_count());
   if (GENERATE(true, false)) --strategy.parts[3].count;  // uneven
-  std::istringstream lines(files_of(model, strategy).arguments);
-  for (std::string flag, line; std::getline(lines, line);) {
-    flag = line.substr(0, line.find(' '));
-    INFO(line);
-    CHECK(kKnownFlags.count(flag) == 1);
-  }
+  check_flags_are_known(files_of(model, strategy).arguments);
 }
 
 TEST_CASE("a Llama plan on two kinds becomes these arguments") {
@@ -296,36 +168,6 @@ TEST_CASE("a Llama plan on two kinds becomes these arguments") {
   CHECK(contains(files.rank_map, "node 4: group slow (slow-gpu), ranks 32-39, stages 2\n"));
   CHECK(contains(files.script, "--nnodes 8 --node-rank \"$NODE_RANK\""));
   CHECK(contains(files.script, "processes=(8 8 8 8 8 8 8 8)"));
-}
-
-TEST_CASE("latent attention is launched by its ranks and head dimensions") {
-  ParallelStrategy strategy = llama70b_on_two_kinds();
-  const ModelSpec model = read_model("deepseek-v3");
-  strategy.parts = equal_parts(4, model.layer_count());
-  const std::string arguments = files_of(model, strategy).arguments;
-  CHECK(contains(arguments,
-                 "--multi-latent-attention\n--q-lora-rank 1536\n--kv-lora-rank 512\n--qk-head-dim 128\n"
-                 "--qk-pos-emb-head-dim 64\n--v-head-dim 128\n"));
-  CHECK(contains(arguments, "--qk-layernorm\n"));
-  CHECK(contains(arguments, "--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"));
-  CHECK_FALSE(contains(arguments, "--kv-channels"));
-  CHECK(contains(first_gap(read_model("deepseek-v3-mtp"), strategy), "--mtp-num-layers"));
-}
-
-TEST_CASE("a hybrid model is launched by its pattern with Megatron-LM's program for it") {
-  ParallelStrategy strategy = llama70b_on_two_kinds();
-  const ModelSpec model = read_model("nemotron-h-8b");
-  strategy.parts = equal_parts(4, model.layer_count());
-  const LaunchFiles files = files_of(model, strategy);
-  CHECK(contains(
-      files.arguments,
-      "--is-hybrid-model\n--hybrid-override-pattern 'M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-'\n"
-      "--mamba-num-heads 128\n--mamba-head-dim 64\n--mamba-num-groups 8\n--mamba-state-dim 128\n"));
-  CHECK(contains(files.arguments, "--num-attention-heads 32\n--kv-channels 128\n"));
-  CHECK(contains(files.arguments, "--position-embedding-type none\n"));
-  CHECK(contains(files.script, "pretrain_mamba.py"));
-  --strategy.parts[3].count;
-  CHECK(contains(first_gap(model, strategy), "unequal parts"));
 }
 
 TEST_CASE("an even interleaved plan needs no layout") {
@@ -366,7 +208,8 @@ TEST_CASE("overlaps and the offloaded optimizer are launched by Megatron-LM's sw
   CHECK(contains(files_of(model, strategy).arguments, "--optimizer-offload-fraction 1\n"));
 }
 
-// Megatron-LM training/arguments.py: this checkpoint format, and more than one connection.
+// Megatron-LM training/arguments.py: this checkpoint format, and more than one connection. Its
+// docs/user-guide/features/megatron_fsdp.md and examples/megatron_fsdp: the rest.
 TEST_CASE("fully sharded weights are launched as Megatron-FSDP") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   const ModelSpec model = read_model("llama2-70b");
@@ -378,12 +221,17 @@ TEST_CASE("fully sharded weights are launched as Megatron-FSDP") {
   strategy.parts = {{0, 80}};
   const LaunchFiles files = files_of(model, strategy);
   CHECK(contains(files.arguments,
-                 "--use-megatron-fsdp\n--overlap-grad-reduce\n--overlap-param-gather\n--micro"));
-  CHECK(contains(files.arguments, "--ckpt-format fsdp_dtensor\n"));
-  CHECK_FALSE(contains(files.script, "CUDA_DEVICE_MAX_CONNECTIONS"));
+                 "--use-distributed-optimizer\n--use-megatron-fsdp\n"
+                 "--data-parallel-sharding-strategy optim_grads_params\n--init-model-with-meta-device\n"
+                 "--megatron-fsdp-main-grads-dtype fp32\n--no-gradient-accumulation-fusion\n"
+                 "--ckpt-format fsdp_dtensor\n--overlap-grad-reduce\n--overlap-param-gather\n--micro"));
+  check_flags_are_known(files.arguments);
+  CHECK(contains(files.script, "unset CUDA_DEVICE_MAX_CONNECTIONS\n"));
+  CHECK_FALSE(contains(files.script, "export CUDA_DEVICE_MAX_CONNECTIONS"));
   strategy.fully_sharded = false;
-  CHECK_FALSE(contains(files_of(model, strategy).arguments, "fsdp"));
-  CHECK(contains(files_of(model, strategy).script, "CUDA_DEVICE_MAX_CONNECTIONS"));
+  for (const char* part : {"fsdp", "sharding", "meta", "fusion"})
+    CHECK_FALSE(contains(files_of(model, strategy).arguments, part));
+  CHECK(contains(files_of(model, strategy).script, "export CUDA_DEVICE_MAX_CONNECTIONS"));
 }
 
 TEST_CASE("stages smaller than a node share it") {

@@ -1,0 +1,84 @@
+// What the tests of launch files share: the files, the gaps, an argument, and which flags Megatron-LM knows.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "strategies/megatron.hpp"
+#include "tests/catch.hpp"
+#include "tests/strategies/plan_fixture.hpp"
+
+namespace orrery::test {
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+inline const Argument& argument(const ArgumentTable& table, const std::string& name) {
+  const auto entry =
+      std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.first == name; });
+  INFO(name);
+  REQUIRE(entry != table.end());
+  return entry->second;
+}
+
+inline ParallelStrategy with_parts(std::vector<int> counts) {
+  ParallelStrategy strategy;
+  int next = 0;
+  for (const int count : counts) {
+    strategy.parts.push_back({next, count});
+    next += count;
+  }
+  strategy.pipeline = static_cast<int>(counts.size());
+  return strategy;
+}
+
+// Those of megatron/training/arguments.py and the configuration classes it makes flags of, August 2026.
+inline std::set<std::string> known_flags() {
+  std::istringstream words(R"(
+--add-qkv-bias --attention-backend --bf16 --ckpt-format --context-parallel-size
+--data-parallel-sharding-strategy --disable-bias-linear --expert-model-parallel-size --ffn-hidden-size
+--fp16 --fp4-format --fp8-format --global-batch-size --group-query-attention --hidden-size
+--hybrid-override-pattern --init-model-with-meta-device --is-hybrid-model --kv-channels --kv-lora-rank
+--mamba-head-dim --mamba-num-groups --mamba-num-heads --mamba-state-dim --max-position-embeddings
+--megatron-fsdp-main-grads-dtype --micro-batch-size --moe-ffn-hidden-size --moe-latent-size
+--moe-layer-freq --moe-router-enable-expert-bias --moe-router-score-function --moe-router-topk
+--moe-shared-expert-gate --moe-shared-expert-intermediate-size --multi-latent-attention
+--no-gradient-accumulation-fusion --no-overlap-p2p-communication --normalization --num-attention-heads
+--num-distributed-optimizer-instances --num-experts --num-layers --num-layers-per-virtual-pipeline-stage
+--num-query-groups --optimizer-cpu-offload --optimizer-offload-fraction --overlap-grad-reduce
+--overlap-param-gather --pipeline-model-parallel-layout --pipeline-model-parallel-size
+--position-embedding-type --q-lora-rank --qk-head-dim --qk-layernorm --qk-pos-emb-head-dim
+--recompute-granularity --recompute-method --recompute-num-layers --seq-length --sequence-parallel --spec
+--squared-relu --swiglu --tensor-model-parallel-size --tp-comm-overlap
+--untie-embeddings-and-output-weights --use-distributed-optimizer --use-flash-attn --use-megatron-fsdp
+--use-precision-aware-optimizer --v-head-dim
+)");
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+inline LaunchFiles files_of(const ModelSpec& model, const ParallelStrategy& strategy) {
+  auto result = launch_files(model, strategy, two_kinds());
+  if (auto* gaps = std::get_if<std::vector<std::string>>(&result)) FAIL("gap: " << gaps->front());
+  return std::get<LaunchFiles>(result);
+}
+
+inline std::string first_gap(const ModelSpec& model, const ParallelStrategy& strategy) {
+  const auto result = launch_files(model, strategy, two_kinds());
+  const auto* gaps = std::get_if<std::vector<std::string>>(&result);
+  return gaps == nullptr ? "none" : gaps->front();
+}
+
+inline void check_flags_are_known(const std::string& arguments) {
+  const std::set<std::string> known = known_flags();
+  std::istringstream lines(arguments);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(known.count(line.substr(0, line.find(' '))) == 1);
+  }
+}
+
+}  // namespace orrery::test

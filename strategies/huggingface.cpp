@@ -71,7 +71,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
     const auto known = huggingface_model_types();
     config.fail("model_type", "one of " + joined(known) + did_you_mean(type, known));
   }
-  ModelSpec model = family->read(config);
+  ModelSpec model = with_details(config, family->read(config));
   model.name = name_of(config);
   return model;
 }

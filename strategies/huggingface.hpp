@@ -14,6 +14,9 @@ namespace orrery {
 ModelSpec model_from_config(const JsonConfig&);
 std::vector<std::string> huggingface_model_types();
 
+// The model with what changes none of its times (model_details.hpp).
+ModelSpec with_details(const JsonConfig&, ModelSpec);
+
 // Shared by the families. Appends `count` layers, reusing the shape when it is there already.
 void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 

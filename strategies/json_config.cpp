@@ -104,6 +104,16 @@ std::int64_t JsonConfig::integer(const std::string& key, Range range) const {
   return *number;
 }
 
+std::optional<double> JsonConfig::find_number(const std::string& key, Range range) const {
+  const Json* value = document_->find(key);
+  if (value == nullptr) return std::nullopt;
+  const double number = value->is_number() ? value->get<double>() : -1.0;
+  const bool fits = number >= static_cast<double>(range.low) && number <= static_cast<double>(range.high);
+  if (!value->is_number() || !fits)
+    fail(key, "a number from " + std::to_string(range.low) + " to " + std::to_string(range.high));
+  return number;
+}
+
 std::optional<bool> JsonConfig::find_boolean(const std::string& key) const {
   const Json* value = document_->find(key);
   if (value == nullptr) return std::nullopt;

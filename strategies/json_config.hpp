@@ -29,6 +29,8 @@ class JsonConfig {
   };
   [[nodiscard]] std::int64_t integer(const std::string& key, Range) const;
   [[nodiscard]] std::optional<std::int64_t> find_integer(const std::string& key, Range) const;
+  // Whole or not, in the same range.
+  [[nodiscard]] std::optional<double> find_number(const std::string& key, Range) const;
   [[nodiscard]] std::optional<bool> find_boolean(const std::string& key) const;
   [[nodiscard]] std::string text(const std::string& key) const;
   [[nodiscard]] std::optional<std::string> find_text(const std::string& key) const;

@@ -151,6 +151,7 @@ ModelSpec example_model(bool hybrid) {
   model.shapes = {first, second};
   model.layers = {0, 1, 1, 1};
   model.vocabulary = 1000;
+  model.router = {.sigmoid = true, .scaling = 2.5, .groups = 4, .chosen_groups = 2, .balance_loss = 0.001};
   return model;
 }
 

@@ -313,13 +313,27 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
   return gaps;
 }
 
+// --moe-grouped-gemm asserts compute capability 8 (training/arguments.py).
+Gaps kernel_gaps(const ModelSpec& model, const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  constexpr std::array<std::string_view, 3> kOlder{"Pascal", "Volta", "Turing"};
+  if (!model.has_experts()) return {};
+  for (const StageDevices& stage : strategy.stages) {
+    const GpuSpec& gpu = cluster.groups[static_cast<std::size_t>(stage.group)].gpu;
+    if (std::find(kOlder.begin(), kOlder.end(), gpu.architecture) != kOlder.end())
+      return {
+          "matrices of experts run in groups, which Megatron-LM has for compute capability 8 and later; " +
+          gpu.name + " is older"};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStrategy& strategy,
                                        const ClusterSpec& cluster) {
   Gaps gaps = megatron_model_gaps(model);
   for (const Gaps& more : {strategy_gaps(model, strategy), tensor_gaps(strategy), order_gaps(strategy),
-                           replica_gaps(strategy, cluster)})
+                           replica_gaps(strategy, cluster), kernel_gaps(model, strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());
   return gaps;
 }

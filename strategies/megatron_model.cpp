@@ -59,7 +59,39 @@ Argument of_experts(const ModelSpec& model, Count LayerShape::*count) {
   return number_or_none(shape.experts > 1, shape.*count);
 }
 
-// Megatron-LM balances by a bias only where scores are sigmoids.
+bool has_experts(const ModelSpec& model) {
+  return widest_shape(model).experts > 1;
+}
+
+// Of how the router chooses; most is said only where it is not Megatron-LM's own choice.
+std::vector<ArgumentRow> router_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  return {
+      // Megatron-LM balances by a bias only where scores are sigmoids.
+      {"moe_router_enable_expert_bias", [](M m, S) -> Argument { return widest_shape(m).router_bias; }},
+      {"moe_router_score_function",
+       [](M m, S) { return has_experts(m) && m.router.sigmoid ? text("sigmoid") : Argument(kNone); }},
+      // Softmax over all experts is softmax over the chosen ones with another sum; of one it is a constant,
+      // which Megatron-LM refuses.
+      {"moe_router_pre_softmax",
+       [](M m, S) -> Argument {
+         const bool constant = widest_shape(m).experts_per_token == 1;
+         return has_experts(m) && !m.router.sigmoid && (constant || !m.router.normalised);
+       }},
+      {"moe_router_num_groups", [](M m, S) { return number_or_none(m.router.groups > 1, m.router.groups); }},
+      {"moe_router_group_topk",
+       [](M m, S) { return number_or_none(m.router.groups > 1, m.router.chosen_groups); }},
+      {"moe_router_topk_scaling_factor", [](M m, S) { return unless(1, m.router.scaling); }},
+      {"moe_router_load_balancing_type",
+       [](M m, S) {
+         if (m.router.balance_loss == 0) return Argument(kNone);
+         return text(m.router.balances_sequences ? "seq_aux_loss" : "aux_loss");
+       }},
+      {"moe_aux_loss_coeff", [](M m, S) { return unless(0, m.router.balance_loss); }},
+  };
+}
+
 std::vector<ArgumentRow> expert_rows() {
   using M = const ModelSpec&;
   using S = const Strategy&;
@@ -75,9 +107,10 @@ std::vector<ArgumentRow> expert_rows() {
        [](M m, S) {
          return number_or_none(widest_shape(m).expert_hidden > 0, widest_shape(m).expert_hidden);
        }},
-      {"moe_router_enable_expert_bias", [](M m, S) -> Argument { return widest_shape(m).router_bias; }},
-      {"moe_router_score_function",
-       [](M m, S) { return widest_shape(m).router_bias ? text("sigmoid") : Argument(kNone); }},
+      // As priced: experts' matrices in groups, tokens by an all-to-all exchange.
+      {"moe_grouped_gemm", [](M m, S) -> Argument { return has_experts(m); }},
+      {"moe_token_dispatcher_type",
+       [](M m, S) { return has_experts(m) ? text("alltoall") : Argument(kNone); }},
   };
 }
 
@@ -168,7 +201,7 @@ std::vector<ArgumentRow> model_rows() {
 
 std::vector<ArgumentRow> model_argument_rows() {
   std::vector<ArgumentRow> rows = model_rows();
-  for (const auto& more : {latent_rows(), expert_rows(), hybrid_rows()})
+  for (const auto& more : {latent_rows(), expert_rows(), router_rows(), hybrid_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }

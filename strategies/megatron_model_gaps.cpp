@@ -58,10 +58,25 @@ Gaps layer_gaps(const ModelSpec& model) {
   return gaps;
 }
 
+// Megatron-LM core/transformer/transformer_config.py and moe/moe_utils.py.
+Gaps expert_gaps(const ModelSpec& model) {
+  if (!model.has_experts()) return {};
+  Gaps gaps;
+  const bool biased = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                  [](const LayerShape& shape) { return shape.router_bias; });
+  if (biased && !model.router.sigmoid)
+    gaps.emplace_back("the router has a bias beside softmax; Megatron-LM has one beside sigmoid only");
+  if (model.router.sigmoid && !model.router.normalised)
+    gaps.emplace_back("experts are weighted by a sigmoid that is not normalised; Megatron-LM normalises it");
+  return gaps;
+}
+
 }  // namespace
 
 Gaps megatron_model_gaps(const ModelSpec& model) {
   Gaps gaps = layer_gaps(model);
+  const Gaps of_experts = expert_gaps(model);
+  gaps.insert(gaps.end(), of_experts.begin(), of_experts.end());
   if (model.vocabulary == 0)
     gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
   if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");

@@ -19,6 +19,10 @@ inline Argument number(std::int64_t value) {
 inline Argument number_or_none(bool present, std::int64_t value) {
   return present ? number(value) : Argument(kNone);
 }
+// None where it is what Megatron-LM takes when nothing is said.
+inline Argument unless(double usual, double value) {
+  return value == usual ? Argument(kNone) : Argument(value);
+}
 inline Argument text(std::string_view value) {
   return std::string(value);
 }

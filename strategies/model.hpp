@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/model_details.hpp"
+
 namespace orrery {
 
 enum class NormKind { layer_norm, rms_norm };
@@ -102,6 +104,7 @@ struct ModelSpec {
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool causal = true;
   NormKind final_norm = NormKind::layer_norm;
+  ExpertRouter router = {};
   bool operator==(const ModelSpec&) const = default;
 
   [[nodiscard]] const LayerShape& layer(int index) const {

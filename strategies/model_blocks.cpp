@@ -1,4 +1,5 @@
 // A model as a YAML list of blocks, equal or not (README of this folder; built-in `transgan` is an example).
+#include <algorithm>
 #include <string>
 
 #include "platforms/yaml.hpp"
@@ -163,6 +164,9 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
   model.causal = boolean_or(top, "causal", true);
   read_blocks(top.at("blocks"), model);
+  // Biases that balance experts go with scores by sigmoid (DeepSeek-V3).
+  model.router.sigmoid = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                     [](const LayerShape& shape) { return shape.router_bias; });
   const auto final_norm = top.find("final_norm");
   model.final_norm = final_norm ? norm_kind(*final_norm) : model.layer(model.layer_count() - 1).norm;
   return model;

@@ -44,9 +44,11 @@ inline std::set<std::string> known_flags() {
 --fp16 --fp4-format --fp8-format --global-batch-size --group-query-attention --hidden-size
 --hybrid-override-pattern --init-model-with-meta-device --is-hybrid-model --kv-channels --kv-lora-rank
 --mamba-head-dim --mamba-num-groups --mamba-num-heads --mamba-state-dim --max-position-embeddings
---megatron-fsdp-main-grads-dtype --micro-batch-size --moe-ffn-hidden-size --moe-latent-size
---moe-layer-freq --moe-router-enable-expert-bias --moe-router-score-function --moe-router-topk
---moe-shared-expert-gate --moe-shared-expert-intermediate-size --multi-latent-attention
+--megatron-fsdp-main-grads-dtype --micro-batch-size --moe-aux-loss-coeff --moe-ffn-hidden-size
+--moe-grouped-gemm --moe-latent-size --moe-layer-freq --moe-router-enable-expert-bias
+--moe-router-group-topk --moe-router-load-balancing-type --moe-router-num-groups --moe-router-pre-softmax
+--moe-router-score-function --moe-router-topk --moe-router-topk-scaling-factor --moe-shared-expert-gate
+--moe-shared-expert-intermediate-size --moe-token-dispatcher-type --multi-latent-attention
 --no-gradient-accumulation-fusion --no-overlap-p2p-communication --normalization --num-attention-heads
 --num-distributed-optimizer-instances --num-experts --num-layers --num-layers-per-virtual-pipeline-stage
 --num-query-groups --optimizer-cpu-offload --optimizer-offload-fraction --overlap-grad-reduce

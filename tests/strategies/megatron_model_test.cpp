@@ -1,10 +1,40 @@
 // Models in Megatron-LM's terms.
+#include <sstream>
 #include <string>
 
 #include "tests/strategies/megatron_fixture.hpp"
 
 using namespace orrery;
 using namespace orrery::test;
+
+namespace {
+
+// Of a plan that any model runs: one stage of one GPU.
+std::string arguments_of(const ModelSpec& model) {
+  ParallelStrategy strategy = with_parts({model.layer_count()});
+  strategy.stages = {{0, 1}};
+  strategy.sequence = 2048;
+  const std::string arguments = files_of(model, strategy).arguments;
+  check_flags_are_known(arguments);
+  return arguments;
+}
+
+std::string gap_of(const ModelSpec& model) {
+  ParallelStrategy strategy = with_parts({model.layer_count()});
+  strategy.stages = {{0, 1}};
+  return first_gap(model, strategy);
+}
+
+// The lines with this beginning, in their order.
+std::string lines_with(const std::string& arguments, const std::string& beginning) {
+  std::istringstream lines(arguments);
+  std::string found;
+  for (std::string line; std::getline(lines, line);)
+    if (line.rfind(beginning, 0) == 0) found += line + "\n";
+  return found;
+}
+
+}  // namespace
 
 TEST_CASE("mixed dense and sparse layers become a pattern") {
   const ModelSpec model = parse_model_blocks(
@@ -30,7 +60,6 @@ TEST_CASE("latent attention is launched by its ranks and head dimensions") {
                  "--multi-latent-attention\n--q-lora-rank 1536\n--kv-lora-rank 512\n--qk-head-dim 128\n"
                  "--qk-pos-emb-head-dim 64\n--v-head-dim 128\n"));
   CHECK(contains(arguments, "--qk-layernorm\n"));
-  CHECK(contains(arguments, "--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"));
   CHECK_FALSE(contains(arguments, "--kv-channels"));
   CHECK(contains(first_gap(read_model("deepseek-v3-mtp"), strategy), "--mtp-num-layers"));
 }
@@ -49,4 +78,65 @@ TEST_CASE("a hybrid model is launched by its pattern with Megatron-LM's program 
   CHECK(contains(files.script, "pretrain_mamba.py"));
   --strategy.parts[3].count;
   CHECK(contains(first_gap(model, strategy), "unequal parts"));
+}
+
+// Expected: the published config.json of each.
+TEST_CASE("experts are launched in groups, exchanged all to all, and routed as the model says") {
+  struct Row {
+    const char* model;
+    const char* experts;
+    const char* router;
+  };
+  const std::string all_to_all = "--moe-grouped-gemm\n--moe-token-dispatcher-type alltoall\n";
+  for (const Row& row :
+       {Row{"mixtral-8x7b", "--moe-ffn-hidden-size 14336\n",
+            "--moe-router-topk 2\n--moe-router-load-balancing-type aux_loss\n"},
+        Row{"qwen3-30b-a3b", "--moe-ffn-hidden-size 768\n",
+            "--moe-router-topk 8\n--moe-router-load-balancing-type aux_loss\n"},
+        Row{"qwen2-57b-a14b",
+            "--moe-ffn-hidden-size 2560\n--moe-shared-expert-intermediate-size 20480\n"
+            "--moe-shared-expert-gate\n",
+            "--moe-router-topk 8\n--moe-router-pre-softmax\n--moe-router-load-balancing-type aux_loss\n"},
+        Row{"deepseek-v2", "--moe-ffn-hidden-size 1536\n",
+            "--moe-router-topk 6\n--moe-router-pre-softmax\n--moe-router-num-groups 8\n"
+            "--moe-router-group-topk 3\n--moe-router-topk-scaling-factor 16\n"
+            "--moe-router-load-balancing-type seq_aux_loss\n"},
+        Row{"deepseek-v3", "--moe-ffn-hidden-size 2048\n",
+            "--moe-router-topk 8\n--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"
+            "--moe-router-num-groups 8\n--moe-router-group-topk 4\n"
+            "--moe-router-topk-scaling-factor 2.5\n--moe-router-load-balancing-type seq_aux_loss\n"},
+        Row{"nemotron-3-nano", "--moe-ffn-hidden-size 1856\n",
+            "--moe-router-topk 6\n--moe-router-enable-expert-bias\n--moe-router-score-function sigmoid\n"
+            "--moe-router-topk-scaling-factor 2.5\n"}}) {
+    INFO(row.model);
+    const std::string arguments = arguments_of(read_model(row.model));
+    CHECK(contains(arguments, all_to_all));
+    CHECK(contains(arguments, row.experts));
+    CHECK(lines_with(arguments, "--moe-router") == row.router);
+  }
+  CHECK(contains(arguments_of(read_model("mixtral-8x7b")), "--moe-aux-loss-coeff 0.02\n"));
+  CHECK_FALSE(contains(arguments_of(read_model("llama2-7b")), "--moe"));
+}
+
+TEST_CASE("what Megatron-LM's router has not, and kernels that a GPU has not, are named") {
+  ModelSpec model = read_model("mixtral-8x7b");
+  for (LayerShape& shape : model.shapes) shape.router_bias = true;
+  CHECK(contains(gap_of(model), "beside softmax"));
+  model.router = {.sigmoid = true, .normalised = false};
+  CHECK(contains(gap_of(model), "not normalised"));
+  model = read_model("mixtral-8x7b");
+  ParallelStrategy strategy = with_parts({32});
+  strategy.stages = {{0, 1}};
+  ClusterSpec cluster = two_kinds();
+  CHECK(megatron_gaps(model, strategy, cluster).empty());
+  cluster.groups[0].gpu.architecture = "Volta";
+  REQUIRE(megatron_gaps(model, strategy, cluster).size() == 1);
+  CHECK(contains(megatron_gaps(model, strategy, cluster)[0], "compute capability 8"));
+  CHECK(megatron_gaps(read_model("llama2-7b"), strategy, cluster).empty());
+}
+
+// glm-4.5 as published has a layer that predicts a further token; without it:
+TEST_CASE("GLM-4.5's router is a biased sigmoid over all experts") {
+  const ModelSpec model = read_model("glm-4.5");
+  CHECK(model.router == ExpertRouter{.sigmoid = true, .scaling = 2.5});
 }

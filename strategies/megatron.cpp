@@ -147,10 +147,15 @@ ModelSpec example_model(bool hybrid) {
     second.router_bias = true;
     second.shared_ffn = 64;
   }
+  first.rotary = second.rotary = true;
   ModelSpec model;
   model.shapes = {first, second};
   model.layers = {0, 1, 1, 1};
   model.vocabulary = 1000;
+  model.rotary_positions = {.base = 500'000,
+                            .share = 0.5,
+                            .stretch = hybrid ? RotaryStretch::llama3 : RotaryStretch::yarn,
+                            .factor = 8};
   model.router = {.sigmoid = true, .scaling = 2.5, .groups = 4, .chosen_groups = 2, .balance_loss = 0.001};
   return model;
 }

@@ -25,6 +25,7 @@ struct Spelling {
 
 constexpr std::array kSpellings{
     Spelling{"add_bias_linear", "", "--disable-bias-linear"},
+    Spelling{"bias_gelu_fusion", "", "--no-bias-gelu-fusion"},
     Spelling{"gradient_accumulation_fusion", "", "--no-gradient-accumulation-fusion"},
     Spelling{"overlap_p2p_comm", "", "--no-overlap-p2p-communication"},
     Spelling{"use_flash_attn", "--use-flash-attn", "--attention-backend unfused"},

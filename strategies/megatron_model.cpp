@@ -17,10 +17,14 @@ const LayerShape& shape_with(const ModelSpec& model, Wanted wanted) {
   return found == model.shapes.end() ? model.layer(0) : *found;
 }
 
+const LayerShape& mlp_shape(const ModelSpec& model) {
+  return shape_with(model, [](const LayerShape& shape) { return shape.has_mlp(); });
+}
+
 std::int64_t dense_ffn(const ModelSpec& model) {
   for (const LayerShape& shape : model.shapes)
     if (shape.experts == 1 && shape.has_mlp()) return shape.ffn;
-  return shape_with(model, [](const LayerShape& shape) { return shape.has_mlp(); }).ffn;
+  return mlp_shape(model).ffn;
 }
 
 const LayerShape& widest_shape(const ModelSpec& model) {
@@ -161,13 +165,45 @@ std::vector<ArgumentRow> hybrid_rows() {
       {"mamba_head_dim", [](M m, S) { return of_state_space(m, &StateSpace::head_dim); }},
       {"mamba_num_groups", [](M m, S) { return of_state_space(m, &StateSpace::groups); }},
       {"mamba_state_dim", [](M m, S) { return of_state_space(m, &StateSpace::state); }},
-      // Of the models with such layers Orrery reads Nemotron's, whose plain MLPs have this activation.
-      {"squared_relu", [](M m, S) -> Argument { return m.is_hybrid() && m.layer(0).mlp == MlpKind::gelu; }},
+  };
+}
+
+bool is_rotary(const ModelSpec& model) {
+  return attention_shape(model).rotary;
+}
+bool is_stretched(const ModelSpec& model, RotaryStretch stretch) {
+  return is_rotary(model) && model.rotary_positions.stretch == stretch;
+}
+
+// With latent attention Megatron-LM turns by YaRN, which without a factor is no stretch.
+std::vector<ArgumentRow> rotary_rows() {
+  using M = const ModelSpec&;
+  using S = const Strategy&;
+  constexpr auto llama3 = RotaryStretch::llama3;
+  constexpr auto yarn = RotaryStretch::yarn;
+  return {
+      {"rotary_base",
+       [](M m, S) { return is_rotary(m) ? Argument(m.rotary_positions.base) : Argument(kNone); }},
+      {"rotary_percent",
+       [](M m, S) { return is_rotary(m) ? unless(1, m.rotary_positions.share) : Argument(kNone); }},
+      {"use_rope_scaling", [](M m, S) -> Argument { return is_stretched(m, llama3); }},
+      {"rope_scaling_factor",
+       [](M m, S) {
+         return is_stretched(m, llama3) ? Argument(m.rotary_positions.factor) : Argument(kNone);
+       }},
+      {"rotary_scaling_factor",
+       [](M m, S) { return is_stretched(m, yarn) ? Argument(m.rotary_positions.factor) : Argument(kNone); }},
+      {"mscale",
+       [](M m, S) { return is_stretched(m, yarn) ? Argument(m.rotary_positions.mscale) : Argument(kNone); }},
+      {"mscale_all_dim",
+       [](M m, S) {
+         return is_stretched(m, yarn) ? Argument(m.rotary_positions.mscale_all_dim) : Argument(kNone);
+       }},
   };
 }
 
 std::string_view position_embedding(const ModelSpec& model) {
-  if (model.layer(0).rotary) return "rope";
+  if (is_rotary(model)) return "rope";
   return model.learned_positions > 0 ? "learned_absolute" : "none";
 }
 
@@ -183,7 +219,14 @@ std::vector<ArgumentRow> model_rows() {
       {"kv_channels", [](M m, S) { return number_or_none(!is_latent(m), shape(m).head_dim); }},
       {"group_query_attention", [](M m, S) -> Argument { return shape(m).kv_heads != shape(m).heads; }},
       {"num_query_groups", [](M m, S) { return number(shape(m).kv_heads); }},
-      {"swiglu", [](M m, S) -> Argument { return shape(m).mlp == MlpKind::gated; }},
+      {"swiglu", [](M m, S) -> Argument { return mlp_shape(m).mlp == MlpKind::gated; }},
+      {"squared_relu",
+       [](M m, S) -> Argument { return mlp_shape(m).activation == Activation::squared_relu; }},
+      // Which adds the bias in one kernel with GELU; Megatron-LM refuses it beside another activation.
+      {"bias_gelu_fusion",
+       [](M m, S) -> Argument {
+         return mlp_shape(m).activation != Activation::squared_relu || !mlp_shape(m).linear_bias;
+       }},
       {"normalization",
        [](M m, S) { return text(shape(m).norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm"); }},
       {"add_bias_linear", [](M m, S) -> Argument { return shape(m).linear_bias; }},
@@ -201,7 +244,7 @@ std::vector<ArgumentRow> model_rows() {
 
 std::vector<ArgumentRow> model_argument_rows() {
   std::vector<ArgumentRow> rows = model_rows();
-  for (const auto& more : {latent_rows(), expert_rows(), router_rows(), hybrid_rows()})
+  for (const auto& more : {rotary_rows(), latent_rows(), expert_rows(), router_rows(), hybrid_rows()})
     rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }

@@ -1,5 +1,6 @@
 // What of a model Megatron-LM's arguments cannot say, and why.
 #include <algorithm>
+#include <cmath>
 
 #include "strategies/megatron_parts.hpp"
 
@@ -58,6 +59,38 @@ Gaps layer_gaps(const ModelSpec& model) {
   return gaps;
 }
 
+// Megatron-LM training/arguments.py has --swiglu, --quick-geglu and --squared-relu, and GELU without them.
+Gaps activation_gaps(const ModelSpec& model) {
+  for (const LayerShape& shape : model.shapes) {
+    if (!shape.has_mlp()) continue;
+    const bool gated = shape.mlp == MlpKind::gated;
+    if (shape.activation == (gated ? Activation::silu : Activation::gelu)) continue;
+    if (gated && shape.activation == Activation::gelu)
+      return {"MLPs are gated by GELU (GeGLU); Megatron-LM's arguments have SwiGLU, and GeGLU only roughly"};
+    if (gated) return {"MLPs are not gated by SiLU; Megatron-LM's arguments have SwiGLU"};
+    if (shape.activation != Activation::squared_relu)
+      return {"MLPs have neither GELU nor squared ReLU; Megatron-LM's arguments have no other"};
+  }
+  return {};
+}
+
+Gaps position_gaps(const ModelSpec& model) {
+  Gaps gaps;
+  if (model.alibi)
+    gaps.emplace_back("attention falls with distance (ALiBi); Megatron-LM has rotary and learned positions");
+  if (std::none_of(model.shapes.begin(), model.shapes.end(), [](const LayerShape& s) { return s.rotary; }))
+    return gaps;
+  const RotaryPositions& rotary = model.rotary_positions;
+  if (rotary.base != std::floor(rotary.base))
+    gaps.emplace_back("the base of rotary positions is no whole number, as Megatron-LM's --rotary-base is");
+  const RotaryStretch usual = model.has_latent_attention() ? RotaryStretch::yarn : RotaryStretch::llama3;
+  if (rotary.stretch != RotaryStretch::none && rotary.stretch != usual)
+    gaps.emplace_back(
+        "rotary positions are stretched (rope_scaling) as these arguments cannot say; they say Llama 3.1's "
+        "rule, and with latent attention YaRN over 4,096 tokens");
+  return gaps;
+}
+
 // Megatron-LM core/transformer/transformer_config.py and moe/moe_utils.py.
 Gaps expert_gaps(const ModelSpec& model) {
   if (!model.has_experts()) return {};
@@ -75,8 +108,8 @@ Gaps expert_gaps(const ModelSpec& model) {
 
 Gaps megatron_model_gaps(const ModelSpec& model) {
   Gaps gaps = layer_gaps(model);
-  const Gaps of_experts = expert_gaps(model);
-  gaps.insert(gaps.end(), of_experts.begin(), of_experts.end());
+  for (const Gaps& more : {activation_gaps(model), position_gaps(model), expert_gaps(model)})
+    gaps.insert(gaps.end(), more.begin(), more.end());
   if (model.vocabulary == 0)
     gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
   if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");

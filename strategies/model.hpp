@@ -50,6 +50,7 @@ struct LayerShape {
   StateSpace state_space = {};
   std::int64_t ffn = 0;  // of one expert where there are experts
   MlpKind mlp = MlpKind::gelu;
+  Activation activation = Activation::gelu;
   NormKind norm = NormKind::layer_norm;
   bool linear_bias = true;       // of every linear layer; the next three add to it where it is false
   bool qkv_bias = false;         // of the QKV projection (Qwen2)
@@ -104,6 +105,8 @@ struct ModelSpec {
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool causal = true;
   NormKind final_norm = NormKind::layer_norm;
+  bool alibi = false;                     // scores fall with distance, in the place of positions (BLOOM)
+  RotaryPositions rotary_positions = {};  // of the layers that are `rotary`
   ExpertRouter router = {};
   bool operator==(const ModelSpec&) const = default;
 

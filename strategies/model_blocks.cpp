@@ -21,11 +21,16 @@ bool boolean_or(const YamlValue& map, const std::string& key, bool absent) {
   return value ? value->boolean() : absent;
 }
 
-MlpKind mlp_kind(const YamlValue& value) {
+void read_mlp(const YamlValue& value, LayerShape& shape) {
   const std::string text = value.text();
-  if (text == "gelu" || text == "relu") return MlpKind::gelu;
-  if (text == "gated" || text == "swiglu" || text == "geglu") return MlpKind::gated;
-  value.fail("gelu or relu (two matrices), gated, swiglu or geglu (three)");
+  const bool two = text == "gelu" || text == "relu" || text == "squared_relu";
+  if (!two && text != "gated" && text != "swiglu" && text != "geglu")
+    value.fail("gelu, relu or squared_relu (two matrices), gated, swiglu or geglu (three)");
+  shape.mlp = two ? MlpKind::gelu : MlpKind::gated;
+  shape.activation = Activation::silu;
+  if (text == "gelu" || text == "geglu") shape.activation = Activation::gelu;
+  if (text == "relu") shape.activation = Activation::relu;
+  if (text == "squared_relu") shape.activation = Activation::squared_relu;
 }
 
 NormKind norm_kind(const YamlValue& value) {
@@ -122,7 +127,7 @@ LayerShape read_block(const YamlValue& block) {
   if (const auto latent = block.find("latent")) read_latent(*latent, shape);
   if (const auto ffn = block.find("ffn")) {
     shape.ffn = ffn->integer(1, kMostFfn);
-    shape.mlp = mlp_kind(block.at("mlp"));
+    read_mlp(block.at("mlp"), shape);
   }
   shape.norm = norm_kind(block.at("norm"));
   if (const auto norms = block.find("norms")) shape.norms = static_cast<int>(norms->integer(0, 4));
@@ -136,6 +141,13 @@ LayerShape read_block(const YamlValue& block) {
   shape.attention_window = integer_or(block, "attention_window", 0, kMostSequence);
   read_experts(block, shape);
   return shape;
+}
+
+RotaryPositions read_rotary(const YamlValue& top) {
+  RotaryPositions rotary;
+  if (const auto base = top.find("rotary_base")) rotary.base = base->number(1, 1e12);
+  if (const auto share = top.find("rotary_share")) rotary.share = share->number(0, 1);
+  return rotary;
 }
 
 void read_blocks(const YamlValue& blocks, ModelSpec& model) {
@@ -153,7 +165,8 @@ void read_blocks(const YamlValue& blocks, ModelSpec& model) {
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
   top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters",
-                  "tied_embeddings", "causal", "final_norm", "blocks"});
+                  "tied_embeddings", "causal", "final_norm", "alibi", "rotary_base", "rotary_share",
+                  "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
   model.default_sequence = top.at("sequence").integer(1, kMostSequence);
@@ -163,6 +176,8 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   model.input_parameters = integer_or(top, "input_parameters", 0, kMostInputParameters);
   model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
   model.causal = boolean_or(top, "causal", true);
+  model.alibi = boolean_or(top, "alibi", false);
+  model.rotary_positions = read_rotary(top);
   read_blocks(top.at("blocks"), model);
   // Biases that balance experts go with scores by sigmoid (DeepSeek-V3).
   model.router.sigmoid = std::any_of(model.shapes.begin(), model.shapes.end(),

@@ -5,6 +5,23 @@
 
 namespace orrery {
 
+// What bends an MLP: of both its matrices' outputs where it is gated (SwiGLU is silu, GeGLU gelu).
+enum class Activation { gelu, silu, relu, squared_relu, other };
+
+// How wavelengths of rotary positions are stretched: by Llama 3.1's rule for 8,192 tokens, by YaRN (arXiv
+// 2309.00071) over 4,096 with beta_fast 32 and beta_slow 1 (DeepSeek-V2), or otherwise.
+enum class RotaryStretch { none, llama3, yarn, other };
+
+struct RotaryPositions {
+  double base = 10'000;  // of the wavelengths (rope_theta)
+  double share = 1;      // of each head's width that turns (partial_rotary_factor)
+  RotaryStretch stretch = RotaryStretch::none;
+  double factor = 1;  // of the stretch; the next two are of YaRN
+  double mscale = 1;
+  double mscale_all_dim = 0;
+  bool operator==(const RotaryPositions&) const = default;
+};
+
 // How tokens choose experts and how these are kept busy alike. As Mixtral where nothing is said.
 struct ExpertRouter {
   bool sigmoid = false;             // of each score by itself (DeepSeek-V3), or softmax over the experts

@@ -19,10 +19,10 @@ std::string arguments_of(const ModelSpec& model) {
   return arguments;
 }
 
-std::string gap_of(const ModelSpec& model) {
+std::string gaps_of(const ModelSpec& model) {
   ParallelStrategy strategy = with_parts({model.layer_count()});
   strategy.stages = {{0, 1}};
-  return first_gap(model, strategy);
+  return all_gaps(model, strategy);
 }
 
 // The lines with this beginning, in their order.
@@ -121,9 +121,9 @@ TEST_CASE("experts are launched in groups, exchanged all to all, and routed as t
 TEST_CASE("what Megatron-LM's router has not, and kernels that a GPU has not, are named") {
   ModelSpec model = read_model("mixtral-8x7b");
   for (LayerShape& shape : model.shapes) shape.router_bias = true;
-  CHECK(contains(gap_of(model), "beside softmax"));
+  CHECK(contains(gaps_of(model), "beside softmax"));
   model.router = {.sigmoid = true, .normalised = false};
-  CHECK(contains(gap_of(model), "not normalised"));
+  CHECK(contains(gaps_of(model), "not normalised"));
   model = read_model("mixtral-8x7b");
   ParallelStrategy strategy = with_parts({32});
   strategy.stages = {{0, 1}};
@@ -133,6 +133,68 @@ TEST_CASE("what Megatron-LM's router has not, and kernels that a GPU has not, ar
   REQUIRE(megatron_gaps(model, strategy, cluster).size() == 1);
   CHECK(contains(megatron_gaps(model, strategy, cluster)[0], "compute capability 8"));
   CHECK(megatron_gaps(read_model("llama2-7b"), strategy, cluster).empty());
+}
+
+// Expected: the published config.json of each, and what DeepSeek-V3's example of Megatron-LM says.
+TEST_CASE("rotary positions are launched with the model's base, share and stretch") {
+  struct Row {
+    const char* model;
+    const char* rotary;  // lines that begin with --ro
+  };
+  for (const Row& row :
+       {Row{"llama2-7b", "--rotary-base 10000\n"}, Row{"llama3-8b", "--rotary-base 500000\n"},
+        Row{"llama3-405b", "--rotary-base 500000\n--rope-scaling-factor 8\n"},
+        Row{"qwen2-7b", "--rotary-base 1000000\n"}, Row{"mixtral-8x7b", "--rotary-base 1000000\n"},
+        Row{"chatglm3-6b", "--rotary-base 10000\n--rotary-percent 0.5\n"},
+        Row{"deepseek-v3", "--rotary-base 10000\n--rotary-scaling-factor 40\n"},
+        Row{"kimi-k2", "--rotary-base 50000\n"}, Row{"gpt2-345m", ""}, Row{"nemotron-h-8b", ""}}) {
+    INFO(row.model);
+    CHECK(lines_with(arguments_of(read_model(row.model)), "--ro") == row.rotary);
+  }
+  CHECK(contains(arguments_of(read_model("llama3-405b")), "--use-rope-scaling\n"));
+  CHECK_FALSE(contains(arguments_of(read_model("llama3-70b")), "--use-rope-scaling\n"));
+  CHECK(contains(arguments_of(read_model("deepseek-v2")), "--mscale 0.707\n--mscale-all-dim 0.707\n"));
+}
+
+TEST_CASE("positions that Megatron-LM's arguments cannot say are named") {
+  ModelSpec model = read_model("llama3-8b");
+  CHECK(gaps_of(model).empty());
+  model.rotary_positions.base = 10'000.5;
+  CHECK(contains(gaps_of(model), "no whole number"));
+  model.rotary_positions = {.stretch = RotaryStretch::other};
+  CHECK(contains(gaps_of(model), "rope_scaling"));
+  model.rotary_positions = {.stretch = RotaryStretch::yarn};
+  CHECK(contains(gaps_of(model), "rope_scaling"));
+  model.rotary_positions = {};
+  model.alibi = true;
+  CHECK(contains(gaps_of(model), "ALiBi"));
+}
+
+TEST_CASE("activations are launched where Megatron-LM has an argument, and named where not") {
+  struct Row {
+    MlpKind mlp;
+    Activation activation;
+    const char* said;  // an argument, or part of a gap
+  };
+  for (const Row& row :
+       {Row{MlpKind::gated, Activation::silu, "--swiglu\n"}, Row{MlpKind::gelu, Activation::gelu, ""},
+        Row{MlpKind::gelu, Activation::squared_relu, "--squared-relu\n--no-bias-gelu-fusion\n"},
+        Row{MlpKind::gated, Activation::gelu, "GeGLU"}, Row{MlpKind::gelu, Activation::relu, "neither GELU"},
+        Row{MlpKind::gelu, Activation::silu, "neither GELU"},
+        Row{MlpKind::gated, Activation::other, "not gated by SiLU"}}) {
+    INFO(row.said);
+    ModelSpec model = read_model("gpt2-345m");
+    model.shapes[0].mlp = row.mlp;
+    model.shapes[0].activation = row.activation;
+    const std::string gaps = gaps_of(model);
+    const bool launched = std::string(row.said).empty() || row.said[0] == '-';
+    REQUIRE(gaps.empty() == launched);
+    CHECK(contains(launched ? arguments_of(model) : gaps, row.said));
+  }
+  const std::string plain = arguments_of(read_model("gpt2-345m"));
+  CHECK_FALSE(contains(plain, "--swiglu"));
+  CHECK_FALSE(contains(plain, "--squared-relu"));
+  CHECK(contains(arguments_of(read_model("nemotron-h-8b")), "--squared-relu\n"));
 }
 
 // glm-4.5 as published has a layer that predicts a further token; without it:

@@ -1,0 +1,78 @@
+// What the model readers keep for launch files: activations, rotary positions.
+#include <string>
+
+#include "platforms/errors.hpp"
+#include "strategies/model.hpp"
+#include "tests/catch.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const std::string kTinyLlama = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100,
+  "max_position_embeddings": 32})";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+ModelSpec tiny_llama_with(const std::string& keys) {
+  return parse_huggingface_config(replaced(kTinyLlama, "\"vocab_size\"", keys + ", \"vocab_size\""),
+                                  "config.json");
+}
+
+Activation activation_of(const std::string& json) {
+  return parse_huggingface_config(json, "config.json").layer(0).activation;
+}
+
+}  // namespace
+
+TEST_CASE("rotary positions are read under the names of old and new files, or as their family has them") {
+  CHECK(parse_huggingface_config(kTinyLlama, "c.json").rotary_positions == RotaryPositions{});
+  const RotaryPositions partial{.base = 5e5, .share = 0.5};
+  CHECK(tiny_llama_with(R"("rope_theta": 500000.0, "partial_rotary_factor": 0.5)").rotary_positions ==
+        partial);
+  CHECK(tiny_llama_with(R"("rope_parameters": {"rope_theta": 500000.0, "partial_rotary_factor": 0.5,
+        "rope_type": "default"})")
+            .rotary_positions == partial);
+  CHECK(parse_huggingface_config(replaced(kTinyLlama, "\"llama\"", "\"glm4\""), "c.json").rotary_positions ==
+        RotaryPositions{.share = 0.5});
+  const std::string llama31 =
+      R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})";
+  CHECK(tiny_llama_with(llama31).rotary_positions ==
+        RotaryPositions{.stretch = RotaryStretch::llama3, .factor = 8});
+  // Over other tokens it is not the rule that Megatron-LM has.
+  CHECK(tiny_llama_with(replaced(llama31, "8192", "4096")).rotary_positions.stretch == RotaryStretch::other);
+  CHECK(tiny_llama_with(R"("rope_scaling": {"type": "linear", "factor": 2})").rotary_positions.stretch ==
+        RotaryStretch::other);
+  CHECK(tiny_llama_with(R"("rope_scaling": null)").rotary_positions == RotaryPositions{});
+  CHECK_THROWS_AS(tiny_llama_with(R"("rope_theta": "x")"), InputError);
+}
+
+TEST_CASE("activations are read by their names, or as their family has them") {
+  CHECK(activation_of(kTinyLlama) == Activation::silu);
+  CHECK(activation_of(replaced(kTinyLlama, "\"llama\"", "\"gemma\"")) == Activation::gelu);
+  CHECK(tiny_llama_with(R"("hidden_act": "gelu_pytorch_tanh")").layer(0).activation == Activation::gelu);
+  CHECK(tiny_llama_with(R"("hidden_act": "relu2")").layer(0).activation == Activation::squared_relu);
+  CHECK(tiny_llama_with(R"("hidden_act": "mish")").layer(0).activation == Activation::other);
+  const std::string opt = R"({"model_type": "opt", "hidden_size": 64, "num_hidden_layers": 2, "ffn_dim": 256,
+      "num_attention_heads": 4, "word_embed_proj_dim": 64, "vocab_size": 100, "max_position_embeddings": 32})";
+  CHECK(activation_of(opt) == Activation::relu);
+  const std::string yaml =
+      "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nrotary_base: 500000\nrotary_share: 0.25\n"
+      "alibi: true\nblocks: [{hidden: 64, heads: 4, ffn: 256, mlp: MLP, norm: layer_norm}]\n";
+  const auto block = [&](const char* mlp) {
+    return parse_model_blocks(replaced(yaml, "MLP", mlp), "x.yaml").layer(0);
+  };
+  CHECK(block("relu").activation == Activation::relu);
+  CHECK(block("squared_relu").activation == Activation::squared_relu);
+  CHECK(block("geglu").activation == Activation::gelu);
+  CHECK(block("gated").activation == Activation::silu);
+  const ModelSpec model = parse_model_blocks(replaced(yaml, "MLP", "gelu"), "x.yaml");
+  CHECK(model.rotary_positions == RotaryPositions{.base = 5e5, .share = 0.25});
+  CHECK(model.alibi);
+}

@@ -114,6 +114,10 @@ std::vector<ArgumentRow> strategy_rows() {
       // What the offloaded optimizer is built on.
       {"use_precision_aware_optimizer", [](M, S s) -> Argument { return s.optimizer_offload > 0; }},
       {"use_flash_attn", [](M, S s) -> Argument { return s.flash_attention; }},
+      // As plans are priced where no software stack is named. Megatron-LM drops a tenth when nothing is said.
+      {"attention_dropout", [](M, S) { return number(0); }},
+      {"hidden_dropout", [](M, S) { return number(0); }},
+      {"cross_entropy_loss_fusion", [](M, S) -> Argument { return true; }},
   };
 }
 

@@ -300,6 +300,9 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
     gaps.emplace_back(
         "fully sharded weights are gathered once a step in this pipeline, as torchtitan does; Megatron-FSDP "
         "gathers them in every pass");
+  // training/arguments.py: two ranks would send each other several messages at once.
+  if (strategy.chunks > 1 && strategy.transfers == TransferMode::blocking && strategy.pipeline == 2)
+    gaps.emplace_back("virtual stages on two ranks wait for messages; Megatron-LM has that from three on");
   if (strategy.type == DataType::tf32)
     gaps.emplace_back("the data type is tf32; Megatron-LM trains in fp32, fp16, bf16, fp8 or fp4");
   const bool uneven = std::any_of(strategy.parts.begin(), strategy.parts.end(), [&](const LayerRange& part) {

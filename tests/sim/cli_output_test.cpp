@@ -101,12 +101,38 @@ TEST_CASE("launch prints the script, or writes it with arguments and the map of 
   const ProgramResult printed = place.run({"launch", "--plan", plan});
   CHECK(printed.out.rfind("#!", 0) == 0);
   REQUIRE(place.run({"launch", "--plan", plan, "-o", "l"}).code == 0);
-  CHECK(place.read("l.args") == place.read("out/launch-01.args"));
+  for (const std::string ending : {".args", ".sh", ".ranks"})
+    CHECK(place.read("l" + ending) == place.read("out/launch-01" + ending));
   CHECK(place.read("l.sh").find("torchrun") != std::string::npos);
   CHECK(place.read("l.args").find("--tensor-model-parallel-size") != std::string::npos);
   const Json json = Json::parse(place.run({"launch", "--plan", plan, "--json"}).out);
   CHECK(json.at("arguments") == place.read("l.args"));
   CHECK(json.at("rank_map") == place.read("l.ranks"));
+}
+
+// A switch that a plan file forgot would be one in the arguments of `launch`.
+TEST_CASE("launch writes what the search wrote, of fully sharded plans and of experts too") {
+  struct Row {
+    std::string model, space, said;
+  };
+  const Row row = GENERATE(values<Row>(
+      {{"llama2-7b", "use_megatron_fsdp: true\npipeline_model_parallel_size: 1\nmicro_batch_size: 1\n",
+        "--data-parallel-sharding-strategy optim_grads_params\n"},
+       {"qwen3-30b-a3b",
+        "expert_model_parallel_size: [4, 8]\npipeline_model_parallel_size: 2\nmicro_batch_size: 1\n"
+        "tensor_model_parallel_size: 1\nnum_virtual_stages_per_pipeline_rank: 1\n",
+        "--moe-grouped-gemm\n--moe-token-dispatcher-type alltoall\n"}}));
+  const Workplace place;
+  place.write("space.yaml", row.space);
+  const ProgramResult result =
+      place.run({"search", "--model", row.model, "--cluster", "a100-64", "--sequence", "2048",
+                 "--global-batch", "64", "--space", "space.yaml", "--top", "1", "-o", "out"});
+  INFO(result.out << result.err);
+  REQUIRE(result.code == 0);
+  REQUIRE(place.run({"launch", "--plan", "out/plan-01.yaml", "-o", "l"}).code == 0);
+  for (const std::string ending : {".args", ".sh", ".ranks"})
+    CHECK(place.read("l" + ending) == place.read("out/launch-01" + ending));
+  CHECK(place.read("l.args").find(row.said) != std::string::npos);
 }
 
 TEST_CASE("catalog lists are printed, or written with -o") {

@@ -158,7 +158,7 @@ TEST_CASE("a Llama plan on two kinds becomes these arguments") {
       "--tensor-model-parallel-size 8\n--pipeline-model-parallel-size 4\n--context-parallel-size 1\n"
       "--expert-model-parallel-size 1\n--pipeline-model-parallel-layout 'Et*26|t*26|t*14|t*14L'\n"
       "--sequence-parallel\n--micro-batch-size 1\n--global-batch-size 64\n--seq-length 4096\n--bf16\n"
-      "--use-flash-attn\n"
+      "--use-flash-attn\n--attention-dropout 0\n--hidden-dropout 0\n--cross-entropy-loss-fusion\n"
       "--num-layers 80\n--hidden-size 8192\n--ffn-hidden-size 28672\n--num-attention-heads "
       "64\n"
       "--kv-channels 128\n--group-query-attention\n--num-query-groups 8\n--swiglu\n--normalization RMSNorm\n"
@@ -230,7 +230,7 @@ TEST_CASE("fully sharded weights are launched as Megatron-FSDP") {
   CHECK(contains(files.script, "unset CUDA_DEVICE_MAX_CONNECTIONS\n"));
   CHECK_FALSE(contains(files.script, "export CUDA_DEVICE_MAX_CONNECTIONS"));
   strategy.fully_sharded = false;
-  for (const char* part : {"fsdp", "sharding", "meta", "fusion"})
+  for (const char* part : {"fsdp", "sharding", "meta", "accumulation"})
     CHECK_FALSE(contains(files_of(model, strategy).arguments, part));
   CHECK(contains(files_of(model, strategy).script, "export CUDA_DEVICE_MAX_CONNECTIONS"));
 }
@@ -272,6 +272,16 @@ TEST_CASE("what Megatron-LM cannot run is named") {
     zero_bubble.schedule = kind;
     CHECK(contains(first_gap(llama, zero_bubble), "weight gradients apart from the backward"));
   }
+  ParallelStrategy waiting = llama70b_on_two_kinds();
+  waiting.schedule = ScheduleKind::interleaved;
+  waiting.transfers = TransferMode::blocking;
+  waiting.pipeline = waiting.chunks = 2;
+  waiting.stages = {{0, 8}, {1, 8}};
+  waiting.parts = equal_parts(4, 80);
+  CHECK(contains(first_gap(llama, waiting), "from three on"));
+  ModelSpec with_sinks = llama;
+  with_sinks.shapes[0].attention_sinks = true;
+  CHECK(contains(first_gap(with_sinks, llama70b_on_two_kinds()), "sinks"));
   // Stages 0 and 2 would share a node of `fast`, with stage 1 between them.
   ParallelStrategy crossing = llama70b_on_two_kinds();
   crossing.data = 1;

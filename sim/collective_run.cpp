@@ -5,6 +5,7 @@
 
 #include "costmodels/collective_bound.hpp"
 #include "costmodels/collective_choice.hpp"
+#include "platforms/errors.hpp"
 #include "sim/children.hpp"
 #include "sim/network.hpp"
 
@@ -87,6 +88,16 @@ std::vector<Play> plays_of(const Topology& topology, const CollectiveQuestion& q
   return plays;
 }
 
+void require_joined(const Topology& topology, const std::vector<int>& gpus) {
+  for (const int from : gpus) {
+    for (const int to : gpus) {
+      const auto obstacle = from == to ? std::nullopt : topology.route_obstacle(from, to);
+      if (obstacle)
+        throw InputError("cluster " + topology.cluster().name, *obstacle, "GPUs that all reach each other");
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<NamedCollective>& named_collectives() {
@@ -104,6 +115,7 @@ bool can_run(CollectiveAlgorithm algorithm, const NamedCollective& collective) {
 
 std::vector<PlayedAlgorithm> play_alone(const Topology& topology, const CollectiveQuestion& question,
                                         int jobs) {
+  require_joined(topology, question.gpus);
   std::vector<Play> plays;
   for (const Bytes bytes : question.sizes) {
     for (Play& play : plays_of(topology, question, bytes)) plays.push_back(std::move(play));

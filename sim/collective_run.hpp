@@ -35,6 +35,7 @@ struct CollectiveQuestion {
   std::optional<CollectiveAlgorithm> algorithm;  // absent: every one that can run it
 };
 // Each play is a process of its own, `jobs` at a time.
+// Throws InputError where a link that is down parts them.
 std::vector<PlayedAlgorithm> play_alone(const Topology&, const CollectiveQuestion&, int jobs);
 
 }  // namespace orrery

@@ -160,6 +160,10 @@ TEST_CASE("options that a collective alone does not know are refused, and its re
   };
   for (const Words& option : {Words{"--runs", "5"}, Words{"--slow", "0=2"}, Words{"--no-fold"}})
     check_refused(collective(option), {option.front(), "--plan or --durations"});
+  place.write("cut.yaml", kTwoNodes + "links: [{name: a100.node0.nic0.up, state: down}]\n");
+  check_refused(
+      place.run({"replay", "--collective", "all_reduce", "--cluster", "cut.yaml", "--message", "1MiB"}),
+      {"a100.node0.nic0.up is down"});
   REQUIRE(collective({"-o", "c.json"}).code == 0);
   CHECK(nlohmann::json::parse(place.read("c.json")).at("gpus") == 8);
 }

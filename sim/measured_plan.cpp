@@ -23,7 +23,9 @@ std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec
   if (says(text, "fp8")) return DataType::fp8;
   if (says(text, "fp16")) return DataType::fp16;
   if (says(text, "bf16")) return DataType::bf16;
+  if (says(text, "tf32")) return DataType::tf32;
   if (says(text, "fp32")) return DataType::fp32;
+  if (!text.empty()) return Unmapped{"precision " + run.text("precision")};
   const bool bf16 = gpu.bf16 && gpu.architecture != "Ampere";
   assumptions.emplace_back(bf16 ? "bf16" : "fp16");
   return bf16 ? DataType::bf16 : DataType::fp16;
@@ -318,8 +320,11 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
 }
 
 std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
-  const std::string status = run.text("status");
-  if (says(status, "inconsistent") || says(status, "suspect")) return Unmapped{"status: " + status};
+  const auto status = run.status();
+  if (!status)
+    return Unmapped{"status " + quote_for_message(run.text("status")) +
+                    ", neither ok, OOM, failed nor inconsistent"};
+  if (status == RunStatus::doubted) return Unmapped{"status: " + run.text("status")};
   // Transfers over PCIe and Adam on the processor, of which the model knows nothing.
   if (says(run.text("source_location"), "Full Offload"))
     return Unmapped{"weights and optimizer offloaded to the host"};

@@ -1,10 +1,12 @@
 #include "sim/measured_run.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "costmodels/classics.hpp"
 #include "platforms/errors.hpp"
+#include "sim/measured_names.hpp"
 #include "traces/csv_stream.hpp"
 
 namespace orrery {
@@ -69,6 +71,10 @@ std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
   }
   std::vector<MeasuredRun> runs;
   while (stream.next()) {
+    if (stream.fields().size() > stream.columns())
+      throw InputError(name + ", run " + std::to_string(runs.size() + 1),
+                       std::to_string(stream.fields().size()) + " cells",
+                       "at most " + std::to_string(stream.columns()) + ", as the header has");
     std::map<std::string, std::string> cells;
     for (const auto& [column, place] : columns) {
       if (place < stream.fields().size() && !stream.fields()[place].empty())
@@ -85,6 +91,28 @@ std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
 std::string MeasuredRun::text(const std::string& column) const {
   const auto cell = cells_.find(column);
   return cell == cells_.end() ? std::string() : cell->second;
+}
+
+std::optional<RunStatus> MeasuredRun::status() const {
+  struct Word {
+    std::string_view start;
+    RunStatus status;
+  };
+  constexpr std::array kWords{Word{"ok", RunStatus::ok},
+                              Word{"oom", RunStatus::out_of_memory},
+                              Word{"out of memory", RunStatus::out_of_memory},
+                              Word{"failed", RunStatus::failed},
+                              Word{"inconsistent", RunStatus::doubted},
+                              Word{"suspect", RunStatus::doubted}};
+  const std::string said = lower_case(text("status"));
+  if (said.empty()) return RunStatus::ok;
+  const auto found = std::find_if(kWords.begin(), kWords.end(),
+                                  [&](const Word& word) { return said.starts_with(word.start); });
+  return found == kWords.end() ? std::nullopt : std::optional(found->status);
+}
+
+bool MeasuredRun::has_failed() const {
+  return status() == RunStatus::out_of_memory || status() == RunStatus::failed;
 }
 
 std::optional<double> MeasuredRun::number(const std::string& column) const {

@@ -10,6 +10,10 @@
 
 namespace orrery {
 
+// How a run ended: with what it printed; out of memory; failed for a reason that nobody wrote down; in a row
+// that its source or its reader doubts.
+enum class RunStatus { ok, out_of_memory, failed, doubted };
+
 // A row by column (README: columns). What a source does not say is blank and reads as absent.
 class MeasuredRun {
  public:
@@ -23,6 +27,9 @@ class MeasuredRun {
                                                     std::int64_t most = 100'000'000) const;
   [[nodiscard]] std::string id() const { return text("id"); }
   [[nodiscard]] std::string group() const { return text("source_key"); }
+  // By the first word of `status`, in any case; blank: ok. Absent for any other word.
+  [[nodiscard]] std::optional<RunStatus> status() const;
+  [[nodiscard]] bool has_failed() const;  // out of memory included
   // Fills what is absent from another row of the same run; returns the columns it filled.
   std::vector<std::string> complete_from(const MeasuredRun& other);
 

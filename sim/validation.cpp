@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "costmodels/card_memory.hpp"
 #include "costmodels/estimate.hpp"
@@ -73,11 +74,6 @@ struct MappedRun {
   PriceBook* book;
 };
 
-bool has_failed(const MeasuredRun& run) {
-  const std::string status = run.text("status");
-  return status.rfind("OOM", 0) == 0 || status.rfind("failed", 0) == 0;
-}
-
 MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
                               const ParallelStrategy& strategy) {
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
@@ -92,7 +88,7 @@ MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
 // A run that ran did fit: where its source is silent and its plan is far too big as it stands, as little is
 // recomputed as makes it fit.
 void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
-  if (has_failed(run) || plan.stack.may_drop_activations || !run.text("recompute").empty()) return;
+  if (run.has_failed() || plan.stack.may_drop_activations || !run.text("recompute").empty()) return;
   StageFitter fitter(book);
   bool recomputes = false;
   for (ParallelStrategy& strategy : plan.strategies) {
@@ -213,9 +209,8 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
-  const std::string status = run.text("status");
-  result.out_of_memory = status.rfind("OOM", 0) == 0;
-  result.failed = has_failed(run);
+  result.out_of_memory = run.status() == RunStatus::out_of_memory;
+  result.failed = run.has_failed();
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
   result.measured_memory = run.number("peak_mem_gb");
   std::tie(result.low, result.high) = range_of(mapped, replayed);
@@ -259,7 +254,12 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   Validation validation;
   std::vector<MappedRun> mapped;
   std::vector<SharedBook> books;
+  std::set<std::string> ids;
   for (const MeasuredRun& run : runs) {
+    if (!ids.insert(run.group() + " " + run.id()).second) {
+      validation.skipped.push_back({run.id(), run.group(), "a second row of this id"});
+      continue;
+    }
     auto plan = map_run(run, options.stack);
     if (const auto* trouble = std::get_if<Unmapped>(&plan)) {
       validation.skipped.push_back({run.id(), run.group(), trouble->reason});
@@ -267,8 +267,8 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
     }
     MappedRun one{&run, std::get<MeasuredPlan>(std::move(plan)), nullptr};
     if (options.change) options.change(one.plan);
-    if (one.plan.strategies.empty() || (!measured_seconds(run, one.plan) && !run.number("peak_mem_gb") &&
-                                        run.text("status").rfind("ok", 0) == 0)) {
+    if (one.plan.strategies.empty() ||
+        (!measured_seconds(run, one.plan) && !run.number("peak_mem_gb") && !run.has_failed())) {
       validation.skipped.push_back({run.id(), run.group(), "neither time nor memory was published"});
       continue;
     }

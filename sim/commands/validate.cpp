@@ -225,7 +225,7 @@ int run_validate(const Arguments& arguments) {
   const RunRows rows = line.has("runs") ? RunRows::listed : RunRows::left_out;
   std::cout << (line.json() ? validation_json(validation, coverage)
                             : validation_text(validation, rows, coverage));
-  return 0;
+  return validation.runs.empty() ? 1 : 0;
 }
 
 }  // namespace orrery

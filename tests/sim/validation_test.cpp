@@ -203,6 +203,28 @@ TEST_CASE("every classic is expressed, and predicted within a factor of two but 
   CHECK(contains(text, "Memory of the fullest GPU"));
 }
 
+TEST_CASE("a status in any case, an unknown one, an unknown precision and a second row are what they say") {
+  const auto ended = [](const char* status) {
+    return runs_of(gpt("a", "1,1,1,1,16", std::string("none,1.5,,") + status)).front();
+  };
+  CHECK(ended("oom").status() == RunStatus::out_of_memory);
+  CHECK(ended("OOM at step 1").has_failed());
+  CHECK(ended("Failed (hang)").status() == RunStatus::failed);
+  CHECK(ended("").status() == RunStatus::ok);
+  CHECK_FALSE(ended("great").status());
+  CHECK(contains(test::unmapped(ended("great")), "'great'"));
+  auto int8 = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
+  int8.replace(int8.find("fp16"), 4, "int8");
+  CHECK(test::unmapped(runs_of(int8).front()) == "precision int8");
+  const std::string row = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
+  const Validation twice = validate(runs_of(row + row), costs(), {});
+  CHECK(twice.runs.size() == 1);
+  REQUIRE(twice.skipped.size() == 1);
+  CHECK(contains(twice.skipped.front().reason, "second row"));
+  CHECK(
+      contains(input_error([&] { runs_of(gpt("a", "1,1,1,1,16", "none,1.5,,ok,more,cells")); }), "27 cells"));
+}
+
 TEST_CASE("runs priced from measured layers take as long as these, and others are left out") {
   const auto of = [&](double seconds) {
     ValidationOptions options;

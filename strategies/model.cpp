@@ -73,7 +73,8 @@ std::int64_t layer_parameters_with(const LayerShape& shape, std::int64_t experts
 double layer_flops(const LayerShape& shape, std::int64_t sequences, std::int64_t model_sequence,
                    double causal_factor) {
   const std::int64_t sequence = shape.sequence > 0 ? shape.sequence : model_sequence;
-  const std::int64_t attended = shape.attention_window > 0 ? shape.attention_window : sequence;
+  const std::int64_t attended =
+      shape.attention_window > 0 ? std::min(shape.attention_window, sequence) : sequence;
   const double tokens = static_cast<double>(sequences) * static_cast<double>(sequence);
   const double widths = static_cast<double>(shape.heads * (shape.head_dim + shape.value_width()));
   const double head = 6.0 * static_cast<double>(shape.predicted_vocabulary * shape.hidden);

@@ -140,7 +140,7 @@ std::int64_t total_parameters(const ModelSpec&);
 // x (head_dim + value_dim) x sequence x tokens, no recompute (SEMANTICS 5). The scan of a state space counts
 // as Megatron-LM counts it: 3 x 7 x inner width x state a token (megatron/training/training.py,
 // mamba_layer_flops). Input embedding excluded, head included. A layer with its own `sequence` counts its own
-// tokens, and one with an `attention_window` attends to that many.
+// tokens, and one with an `attention_window` attends to that many, or to the sequence where that is shorter.
 enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 

@@ -245,3 +245,18 @@ TEST_CASE("layers of unequal sequence count their own tokens and windows") {
   const std::int64_t input = (512 + 1 + 1) * 81 * 1024;
   CHECK(total_parameters(model) == gpt_layers(1024, 12) + gpt_layers(16, 12) + input);
 }
+
+TEST_CASE("a window beyond the sequence attends to the sequence") {
+  // Three of four layers of Llama 4 attend within chunks of 8,192 tokens.
+  const ModelSpec windowed = read_model("llama4-scout");
+  ModelSpec whole = windowed;
+  for (LayerShape& shape : whole.shapes) shape.attention_window = 0;
+  const auto flops = [](const ModelSpec& model, std::int64_t sequence) {
+    return model_flops(model, 1, sequence, AttentionCounting::full);
+  };
+  for (const std::int64_t sequence : {1, 4096, 8192})
+    CHECK(flops(windowed, sequence) == flops(whole, sequence));
+  // At 16,384 tokens 36 of 48 layers attend to 8,192 fewer: 12 x 40 heads x 128 FLOPs each of them.
+  CHECK(flops(whole, 16'384) - flops(windowed, 16'384) ==
+        Approx(36 * 12.0 * 40 * 128 * 8192 * 16'384).epsilon(1e-9));
+}

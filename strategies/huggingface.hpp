@@ -38,6 +38,13 @@ ModelSpec modern_frame(const JsonConfig&);
 // A dense layer of the Llama form.
 LayerShape llama_shape(const JsonConfig&);
 
+// The window of every layer, 0 for all tokens, from sliding_window and layer_types where the family heeds
+// them; 0 too where it is not smaller than the frame's sequence, or not said.
+std::vector<std::int64_t> attention_windows(const JsonConfig&, const ModelSpec& frame);
+
+// Appends num_hidden_layers of this shape with their windows.
+void append_windowed(const JsonConfig&, ModelSpec&, LayerShape);
+
 // The families, one file each.
 ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, ...
 ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe

@@ -67,7 +67,7 @@ LayerShape llama_shape(const JsonConfig& config) {
 
 ModelSpec read_llama_like(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
-  append_layers(model, llama_shape(config), config.integer("num_hidden_layers", {1, kMostLayers}));
+  append_windowed(config, model, llama_shape(config));
   return model;
 }
 
@@ -76,12 +76,15 @@ ModelSpec read_mixture(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
   const LayerShape dense = llama_shape(config);
   const LayerShape sparse = with_experts(config, dense);
-  const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
+  const std::vector<std::int64_t> windows = attention_windows(config, model);
+  const auto layers = static_cast<std::int64_t>(windows.size());
   const std::int64_t step = config.find_integer("decoder_sparse_step", {1, kMostLayers}).value_or(1);
   const auto dense_layers = config.find_integers("mlp_only_layers", {0, layers - 1});
   for (std::int64_t i = 0; i < layers; ++i) {
     const bool listed = std::find(dense_layers.begin(), dense_layers.end(), i) != dense_layers.end();
-    append_layers(model, listed || (i + 1) % step != 0 ? dense : sparse, 1);
+    LayerShape layer = listed || (i + 1) % step != 0 ? dense : sparse;
+    layer.attention_window = windows[static_cast<std::size_t>(i)];
+    append_layers(model, layer, 1);
   }
   return model;
 }

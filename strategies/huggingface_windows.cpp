@@ -1,4 +1,6 @@
-// Models whose layers by turns attend to all tokens and to near ones: Llama 4, Gemma 3, gpt-oss.
+// Which layers attend to near tokens only; models of which some do by their nature: Llama 4, Gemma 3,
+// gpt-oss.
+#include <optional>
 #include <string>
 
 #include "strategies/huggingface.hpp"
@@ -7,46 +9,73 @@
 namespace orrery {
 namespace {
 
+std::int64_t layers_of(const JsonConfig& config) {
+  return config.integer("num_hidden_layers", {1, kMostLayers});
+}
+
 // The block of causal attention that has as many pairs of tokens as a band of `window`.
 std::int64_t block_of_band(std::int64_t window) {
   return 2 * window;
 }
 
 // Whether layer i slides, as layer_types says, one of "sliding_attention" and "full_attention" a layer.
-std::vector<bool> sliding_layers(const JsonConfig& config, std::int64_t layers) {
+std::vector<bool> listed_sliding(const JsonConfig& config, std::int64_t layers) {
   const std::string key = "layer_types";
-  const std::vector<std::string> types = config.find_texts(key);
-  if (types.empty()) return {};
   std::vector<bool> slide;
-  for (const std::string& type : types) {
+  for (const std::string& type : config.find_texts(key)) {
     if (type != "sliding_attention" && type != "full_attention")
       config.fail(key, "a list of sliding_attention and full_attention");
     slide.push_back(type == "sliding_attention");
   }
-  if (static_cast<std::int64_t>(slide.size()) != layers)
+  if (!slide.empty() && static_cast<std::int64_t>(slide.size()) != layers)
     config.fail(key, "one for each of num_hidden_layers = " + std::to_string(layers));
   return slide;
 }
 
-std::int64_t layers_of(const JsonConfig& config) {
-  return config.integer("num_hidden_layers", {1, kMostLayers});
-}
+// Which layers slide where the file lists none: those from `first` on but every `period`-th (0: but none), as
+// the configuration files of Hugging Face transformers say.
+struct SlidingRule {
+  std::int64_t first = 0;
+  std::int64_t period = 0;
+};
 
-// Those that slide attend within sliding_window; where the file lists none, all but every `period`-th.
-void append_sliding(const JsonConfig& config, ModelSpec& model, LayerShape shape, std::int64_t period) {
-  const std::int64_t layers = layers_of(config);
-  const std::int64_t window = config.integer("sliding_window", {1, kMostSequence});
-  std::vector<bool> slide = sliding_layers(config, layers);
-  if (slide.empty()) {
-    for (std::int64_t i = 0; i < layers; ++i) slide.push_back((i + 1) % period != 0);
+// Absent where the family has no sliding layers, or the file does not ask for them.
+std::optional<SlidingRule> sliding_rule(const JsonConfig& config) {
+  const std::string type = config.text("model_type");
+  if (type == "mistral" || type == "mixtral" || type == "phi3") return SlidingRule{};
+  if (type == "gemma2" || type == "gpt_oss") return SlidingRule{.period = 2};
+  if (type == "gemma3_text")
+    return SlidingRule{.period = config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6)};
+  if (type.starts_with("qwen") && config.find_boolean("use_sliding_window").value_or(false)) {
+    const std::int64_t first = type == "qwen3_moe" ? 0 : 28;  // their default
+    return SlidingRule{.first = config.find_integer("max_window_layers", {0, kMostLayers}).value_or(first)};
   }
-  for (const bool slides : slide) {
-    shape.attention_window = slides ? block_of_band(window) : 0;
-    append_layers(model, shape, 1);
-  }
+  return std::nullopt;
 }
 
 }  // namespace
+
+std::vector<std::int64_t> attention_windows(const JsonConfig& config, const ModelSpec& frame) {
+  const std::int64_t layers = layers_of(config);
+  std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
+  const auto rule = sliding_rule(config);
+  const std::int64_t window =
+      rule ? config.find_integer("sliding_window", {0, kMostSequence}).value_or(0) : 0;
+  const bool reaches_all = frame.default_sequence > 0 && window >= frame.default_sequence;
+  if (window == 0 || reaches_all) return windows;
+  std::vector<bool> slide = listed_sliding(config, layers);
+  for (auto i = static_cast<std::int64_t>(slide.size()); i < layers; ++i)
+    slide.push_back(i >= rule->first && (rule->period == 0 || (i + 1) % rule->period != 0));
+  for (std::size_t i = 0; i < windows.size(); ++i) windows[i] = slide[i] ? block_of_band(window) : 0;
+  return windows;
+}
+
+void append_windowed(const JsonConfig& config, ModelSpec& model, LayerShape shape) {
+  for (const std::int64_t window : attention_windows(config, model)) {
+    shape.attention_window = window;
+    append_layers(model, shape, 1);
+  }
+}
 
 // modeling_llama4.py: of every four layers three have rotary positions and attend within chunks; experts
 // stand beside a shared one, in every interleave_moe_layer_step-th layer.
@@ -93,8 +122,7 @@ ModelSpec read_gemma3(const JsonConfig& config) {
   shape.head_dim = config.find_integer("head_dim", {1, kMostHeadDim}).value_or(kHeadDim);
   shape.qk_norm = true;
   shape.norms = 4;
-  append_sliding(config, model, shape,
-                 config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6));
+  append_windowed(config, model, shape);
   return model;
 }
 
@@ -106,7 +134,7 @@ ModelSpec read_gpt_oss(const JsonConfig& config) {
   shape.qkv_bias = shape.projection_bias = false;  // linear_bias says it
   shape.experts = config.integer("num_local_experts", {2, kMostExperts});
   shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  append_sliding(config, model, shape, 2);
+  append_windowed(config, model, shape);
   return model;
 }
 

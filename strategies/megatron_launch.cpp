@@ -228,6 +228,13 @@ std::string script_text(const std::vector<LaunchNode>& nodes, const LaunchFiles&
          std::string(program.file) + "\" \"${arguments[@]}\" \"$@\"\n";
 }
 
+// A window is a band of half its tokens (huggingface_windows.cpp): one of the sequence or more is none.
+ModelSpec without_idle_windows(ModelSpec model, std::int64_t sequence) {
+  for (LayerShape& shape : model.shapes)
+    if (shape.attention_window >= 2 * sequence) shape.attention_window = 0;
+  return model;
+}
+
 Gaps tensor_gaps(const ParallelStrategy& strategy) {
   for (int stage = 1; stage < strategy.pipeline; ++stage)
     if (strategy.tensor(stage) != strategy.tensor(0))
@@ -335,7 +342,7 @@ Gaps kernel_gaps(const ModelSpec& model, const ParallelStrategy& strategy, const
 
 std::vector<std::string> megatron_gaps(const ModelSpec& model, const ParallelStrategy& strategy,
                                        const ClusterSpec& cluster) {
-  Gaps gaps = megatron_model_gaps(model);
+  Gaps gaps = megatron_model_gaps(without_idle_windows(model, strategy.sequence));
   for (const Gaps& more : {strategy_gaps(model, strategy), tensor_gaps(strategy), order_gaps(strategy),
                            replica_gaps(strategy, cluster), kernel_gaps(model, strategy, cluster)})
     gaps.insert(gaps.end(), more.begin(), more.end());

@@ -302,3 +302,12 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   CHECK(contains(all_gaps(read_model("bloom-176b"), plain), "a norm follows the embedding"));
   CHECK(contains(all_gaps(read_model("bloom-176b"), plain), "ALiBi"));
 }
+
+TEST_CASE("a window that no sequence of the plan leaves is none to Megatron-LM") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  ModelSpec model = read_model("llama2-70b");
+  model.shapes[0].attention_window = 2 * 4096;  // a band of 4,096 tokens
+  CHECK(first_gap(model, strategy) == "none");
+  strategy.sequence = 8192;
+  CHECK(contains(first_gap(model, strategy), "attention stays within blocks"));
+}

@@ -45,6 +45,13 @@ std::int64_t parameters(const std::string& json) {
   return total_parameters(parse_huggingface_config(json, "config.json"));
 }
 
+std::vector<std::int64_t> windows(const std::string& json) {
+  const ModelSpec model = parse_huggingface_config(json, "config.json");
+  std::vector<std::int64_t> all;
+  for (int i = 0; i < model.layer_count(); ++i) all.push_back(model.layer(i).attention_window);
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("every built-in model reads and bears its name") {
@@ -168,12 +175,6 @@ TEST_CASE("of a model that also sees the text model is read") {
 TEST_CASE("layers that slide are those the file lists, else all but every so many") {
   const std::string gemma = R"({"model_type":"gemma3_text","hidden_size":64,"intermediate_size":128,
       "num_hidden_layers":6,"sliding_window":16})";
-  const auto windows = [](const std::string& json) {
-    const ModelSpec model = parse_huggingface_config(json, "config.json");
-    std::vector<std::int64_t> all;
-    for (int i = 0; i < model.layer_count(); ++i) all.push_back(model.layer(i).attention_window);
-    return all;
-  };
   // Causal pairs of a band of 16 are those of blocks of 32: 32 x 32 / 2 for 32 tokens.
   CHECK(windows(gemma) == std::vector<std::int64_t>{32, 32, 32, 32, 32, 0});
   const auto with = [&](const std::string& more) {
@@ -195,6 +196,34 @@ TEST_CASE("layers that slide are those the file lists, else all but every so man
   CHECK(windows(llama) == std::vector<std::int64_t>{16, 16, 16, 0});
   CHECK(windows(replaced(llama, "\"vocab", "\"no_rope_layers\":[0,1,0,1],\"vocab")) ==
         std::vector<std::int64_t>{0, 16, 0, 16});
+}
+
+TEST_CASE("families heed a sliding window below the sequence as their configuration files do") {
+  using Windows = std::vector<std::int64_t>;
+  const auto of = [](const std::string& type, const std::string& more) {
+    return windows(R"({"model_type":")" + type + R"(","hidden_size":64,"num_hidden_layers":4,
+      "num_attention_heads":4,"intermediate_size":128,"vocab_size":100,"max_position_embeddings":64,)" +
+                   more + "}");
+  };
+  // Causal pairs of a band of 16 are those of blocks of 32.
+  const Windows all{32, 32, 32, 32}, none{0, 0, 0, 0};
+  const std::string experts = R"("num_local_experts":4,"num_experts":4,"num_experts_per_tok":2,
+      "moe_intermediate_size":32,)";
+  CHECK(of("mistral", R"("sliding_window":16)") == all);
+  CHECK(of("phi3", R"("sliding_window":16)") == all);
+  CHECK(of("mixtral", experts + R"("sliding_window":16)") == all);
+  CHECK(of("gemma2", R"("sliding_window":16)") == Windows{32, 0, 32, 0});
+  const std::string asked = R"("sliding_window":16,"use_sliding_window":true)";
+  CHECK(of("qwen2", asked + R"(,"max_window_layers":3)") == Windows{0, 0, 0, 32});
+  CHECK(of("qwen2", asked) == none);  // 28 of four layers see all by default
+  CHECK(of("qwen3", asked + R"(,"max_window_layers":0)") == all);
+  CHECK(of("qwen3_moe", experts + asked) == all);
+  CHECK(of("qwen3", asked + R"(,"layer_types":["full_attention","sliding_attention","full_attention",
+      "full_attention"])") == Windows{0, 32, 0, 0});
+  CHECK(of("qwen2", R"("sliding_window":16,"use_sliding_window":false,"max_window_layers":0)") == none);
+  CHECK(of("mistral", R"("sliding_window":null)") == none);
+  CHECK(of("mistral", R"("sliding_window":64)") == none);
+  CHECK(of("llama", R"("sliding_window":16)") == none);  // has none, whatever the file says
 }
 
 TEST_CASE("mixed dense and sparse layers keep their places") {

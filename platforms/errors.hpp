@@ -38,7 +38,8 @@ struct Defect : std::logic_error {
 #define ORRERY_ENSURE(condition) \
   ((condition) ? static_cast<void>(0) : ::orrery::fail_ensure(#condition, __FILE__, __LINE__))
 
-// The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; empty when nothing is near.
+// The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; empty when more than a third
+// of its letters, or two, would change.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 // Whether two names are equal when upper and lower case are the same.

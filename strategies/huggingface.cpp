@@ -76,11 +76,15 @@ ModelSpec model_from_config(const JsonConfig& config) {
   return model;
 }
 
+std::int64_t sequence_of(const JsonConfig& config, const std::string& key) {
+  return config.find_integer(key, {1, kMostSequence}).value_or(0);
+}
+
 ModelSpec modern_frame(const JsonConfig& config) {
   ModelSpec model;
   model.hidden = config.integer("hidden_size", {1, kMostHidden});
   model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.default_sequence = sequence_of(config, "max_position_embeddings");
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
   model.final_norm = NormKind::rms_norm;
   return model;

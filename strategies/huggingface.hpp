@@ -17,7 +17,10 @@ std::vector<std::string> huggingface_model_types();
 // The model with what changes none of its times (model_details.hpp).
 ModelSpec with_details(const JsonConfig&, ModelSpec);
 
-// Shared by the families. Appends `count` layers, reusing the shape when it is there already.
+// Shared by the families. The tokens the model was published with; 0: the file does not say.
+std::int64_t sequence_of(const JsonConfig&, const std::string& key);
+
+// Appends `count` layers, reusing the shape when it is there already.
 void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 
 // Layers that predict further tokens (DeepSeek-V3, GLM-4.5), each like `layer`, as many as

@@ -47,7 +47,7 @@ ModelSpec read_first_chatglm(const JsonConfig& config) {
   shape.ffn = config.integer("inner_hidden_size", {1, kMostFfn});
   shape.rotary = true;
   ModelSpec model = stack(config, shape, "num_layers");
-  model.default_sequence = config.integer("max_sequence_length", {1, kMostSequence});
+  model.default_sequence = sequence_of(config, "max_sequence_length");
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
   return model;
 }
@@ -88,7 +88,7 @@ ModelSpec read_gpt_neox(const JsonConfig& config) {
     shape.mlp_bias = true;
   }
   ModelSpec model = stack(config, shape, "num_hidden_layers");
-  model.default_sequence = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.default_sequence = sequence_of(config, "max_position_embeddings");
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
   return model;
 }
@@ -153,7 +153,7 @@ ModelSpec read_chatglm(const JsonConfig& config) {
   model.hidden = shape.hidden;
   model.vocabulary =
       config.integer(first_present(config, "padded_vocab_size", "vocab_size"), {1, kMostVocabulary});
-  model.default_sequence = config.integer("seq_length", {1, kMostSequence});
+  model.default_sequence = sequence_of(config, "seq_length");
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
   model.final_norm = shape.norm;
   append_layers(model, shape, config.integer("num_layers", {1, kMostLayers}));

@@ -100,7 +100,7 @@ struct ModelSpec {
   // Ahead of the first layer and in no table (TransGAN's projection of its noise), on every tensor rank:
   // kept, reduced and stepped; its time is nothing.
   std::int64_t input_parameters = 0;
-  std::int64_t default_sequence = 0;  // the context length the model was published with
+  std::int64_t default_sequence = 0;  // the context length the model was published with; 0: not said
   bool tied_embeddings = false;
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool causal = true;

@@ -246,6 +246,14 @@ TEST_CASE("a model takes the name it was published under, else that of its file"
   CHECK(parse_huggingface_config(kTinyLlama, "tiny/config.json").name == "tiny");
 }
 
+TEST_CASE("a config need not say a sequence, unless it has a table of positions") {
+  const std::string silent = replaced(kTinyLlama, "\"max_position_embeddings\": 32", "\"bos_token_id\": 1");
+  CHECK(parse_huggingface_config(silent, "config.json").default_sequence == 0);
+  CHECK(parameters(silent) == parameters(kTinyLlama));
+  CHECK(contains(error_of(R"({"model_type":"gpt2","n_embd":64,"n_layer":2,"n_head":4,"vocab_size":100})"),
+                 "config.json: n_positions | nothing"));
+}
+
 TEST_CASE("unknown keys of a config are ignored") {
   CHECK(parameters(
             replaced(kTinyLlama, "{", R"({"torch_dtype": "bfloat16", "rope_scaling": {"factor": 8.0}, )")) ==

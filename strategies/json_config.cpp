@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "platforms/errors.hpp"
@@ -41,6 +42,42 @@ std::string found(const Json& value) {
   return text;
 }
 
+// Python's json writes numbers that JSON lacks as bare words; as texts they are refused only where they are
+// read.
+std::string with_quoted_numbers(std::string_view text) {
+  std::string quoted;
+  bool in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!in_text) {
+      std::string_view number;
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+        if (number.empty() && text.substr(i).starts_with(word)) number = word;
+      if (!number.empty()) {
+        quoted.append("\"").append(number).append("\"");
+        i += number.size() - 1;
+        continue;
+      }
+    }
+    if (text[i] == '"') in_text = !in_text;
+    quoted += text[i];
+    if (in_text && text[i] == '\\' && i + 1 < text.size()) quoted += text[++i];
+  }
+  return quoted;
+}
+
+// The document, whose objects have each key once.
+Json parse_json(const std::string& text, const std::string& file) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  return Json::parse(text, [&](int, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw InputError(file, "the key " + quote_for_message(value.get<std::string>()) + " a second time",
+                       "each key once in an object");
+    return true;
+  });
+}
+
 }  // namespace
 
 struct JsonConfig::Document {
@@ -54,10 +91,11 @@ struct JsonConfig::Document {
 
 JsonConfig::JsonConfig(std::string_view text, std::string file) : file_(std::move(file)) {
   Json json;
+  const std::string quoted = with_quoted_numbers(text);
   try {
-    json = Json::parse(text.begin(), text.end());
+    json = parse_json(quoted, file_);
   } catch (const Json::parse_error& error) {
-    throw InputError(file_ + ":" + line_and_column(text, error.byte), "broken JSON", "a JSON object");
+    throw InputError(file_ + ":" + line_and_column(quoted, error.byte), "broken JSON", "a JSON object");
   } catch (const Json::exception&) {  // a number too large for any type
     throw InputError(file_, "JSON with a value out of range", "a JSON object");
   }

@@ -342,6 +342,23 @@ TEST_CASE("broken JSON is placed by line and column") {
   CHECK(contains(error_of("{\"model_type\": \"\xff\"}"), "config.json"));
 }
 
+TEST_CASE("a key that stands twice is refused by its name") {
+  const std::string twice = replaced(kTinyLlama, "{", R"({"hidden_size": 32, )");
+  CHECK(error_of(twice) == "config.json | the key 'hidden_size' a second time | each key once in an object");
+  CHECK(
+      contains(error_of(replaced(kTinyLlama, "{", R"({"a": [{"b": {"c": 1, "d": {}, "c": 1}}], )")), "'c'"));
+  const std::string apart = R"({"a": {"x": 1}, "b": [{"x": 1}, {"x": 1}], )";
+  CHECK(parameters(replaced(kTinyLlama, "{", apart)) == parameters(kTinyLlama));
+}
+
+TEST_CASE("numbers that only Python's JSON has do no harm where nobody reads them") {
+  const std::string more = R"({"time_step_limit": [0.0, Infinity], "a": NaN, "b": -Infinity,
+      "c": "\"NaN, Infinity", )";
+  CHECK(parameters(replaced(kTinyLlama, "{", more)) == parameters(kTinyLlama));
+  CHECK(contains(error_of(replaced(kTinyLlama, "64", "Infinity")), "hidden_size | \"Infinity\" | a whole"));
+  CHECK(contains(error_of("{\"a\": NaN,\n oops}"), "config.json:2:2"));
+}
+
 TEST_CASE("deeply nested input is refused without a crash") {
   CHECK(error_of(std::string(200'000, '[')) != "no error");
   CHECK(error_of(std::string(200'000, '[') + std::string(200'000, ']')) != "no error");

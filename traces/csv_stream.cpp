@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "platforms/errors.hpp"
@@ -17,6 +18,9 @@ constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // /dev/zero, and w
 }  // namespace
 
 CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::move(name)) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InputError(name_, "a folder", "a CSV table, plain or gzipped");
   file_ = gzopen(path.c_str(), "rb");  // reads plain files as they are
   if (file_ == nullptr) throw InputError(name_, "no readable file", "a CSV table, plain or gzipped");
   gzbuffer(static_cast<gzFile>(file_), 1U << 17U);
@@ -38,6 +42,8 @@ CsvStream::~CsvStream() {
 
 void CsvStream::read_header() {
   if (!next_line()) throw InputError(name_, "an empty file", "a CSV table with a header");
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // which spreadsheets write ahead of UTF-8
+  if (line_.starts_with(kByteOrderMark)) line_.remove_prefix(kByteOrderMark.size());
   split();
   header_.assign(fields_.begin(), fields_.end());
 }

@@ -32,6 +32,18 @@ TEST_CASE("quoted fields hold commas, and two quotes for one") {
   for (const auto& [row, fields] : rows) CHECK(fields_of(row) == fields);
 }
 
+TEST_CASE("a byte order mark is none of the first column's title") {
+  CsvStream stream(CsvStream::Text{"\xef\xbb\xbf"
+                                   "a,b\n1,2\n"},
+                   "made-up.csv");
+  CHECK(stream.column("a") == 0);
+}
+
+TEST_CASE("a folder is refused as one") {
+  CHECK(input_error([] { CsvStream("/", "root.csv"); }) ==
+        "root.csv: found a folder; expected a CSV table, plain or gzipped");
+}
+
 TEST_CASE("a file without line ends is refused before it fills the memory") {
   CHECK(input_error([] { CsvStream("/dev/zero", "zero.csv"); }) ==
         "zero.csv: found a line of more than 16 MiB; expected a CSV table");

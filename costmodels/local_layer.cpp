@@ -83,7 +83,11 @@ std::int64_t attention_parameters(const LayerShape& shape, const LocalLayer& loc
   count += shape.hidden * local.output_width;
   if (has_qkv_bias(shape)) count += local.qkv_width();
   if (has_projection_bias(shape)) count += shape.hidden;
-  if (shape.qk_norm) count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  if (shape.wide_qk_norm) {
+    count += local.query_width + local.key_width;
+  } else if (shape.qk_norm) {
+    count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  }
   if (shape.attention_sinks) count += local.heads;
   return count;
 }

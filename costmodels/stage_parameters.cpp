@@ -24,6 +24,7 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
     sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
     const bool shares_table = model.tied_embeddings && holds_embedding(model, stage);
     if (!shares_table) sum += word_table(model, tensor);
+    if (model.head_bias) sum += static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   }
   return sum;
 }

@@ -50,14 +50,39 @@ void append_windowed(const JsonConfig&, ModelSpec&, LayerShape);
 
 // The families, one file each.
 ModelSpec read_llama_like(const JsonConfig&);  // llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, glm, ...
-ModelSpec read_mixture(const JsonConfig&);     // mixtral, qwen2_moe, qwen3_moe
-ModelSpec read_glm4_moe(const JsonConfig&);
+ModelSpec read_minicpm(const JsonConfig&);
+ModelSpec read_olmo2(const JsonConfig&);
+ModelSpec read_cohere(const JsonConfig&);
+ModelSpec read_starcoder2(const JsonConfig&);
+ModelSpec read_stablelm(const JsonConfig&);
+ModelSpec read_phi(const JsonConfig&);
+ModelSpec read_internlm(const JsonConfig&);
+ModelSpec read_baichuan(const JsonConfig&);
+ModelSpec read_smollm3(const JsonConfig&);
+ModelSpec read_apertus(const JsonConfig&);
+ModelSpec read_nemotron(const JsonConfig&);
+ModelSpec read_exaone4(const JsonConfig&);
+ModelSpec read_hunyuan_dense(const JsonConfig&);
+ModelSpec read_ernie(const JsonConfig&);
+ModelSpec read_first_qwen(const JsonConfig&);
+ModelSpec read_qwen2_vl(const JsonConfig&);
+ModelSpec read_olmoe(const JsonConfig&);
+ModelSpec read_granite_moe(const JsonConfig&);
+ModelSpec read_phimoe(const JsonConfig&);
+ModelSpec read_dbrx(const JsonConfig&);
+ModelSpec read_ernie_moe(const JsonConfig&);
+ModelSpec read_bailing_moe(const JsonConfig&);
+ModelSpec read_mixture(const JsonConfig&);   // mixtral, qwen2_moe, qwen3_moe
+ModelSpec read_glm4_moe(const JsonConfig&);  // and dots1
 ModelSpec read_gemma3(const JsonConfig&);
 ModelSpec read_gpt_oss(const JsonConfig&);
 ModelSpec read_llama4(const JsonConfig&);
-ModelSpec read_deepseek(const JsonConfig&);  // deepseek_v2, deepseek_v3, kimi_k2
+ModelSpec read_deepseek(const JsonConfig&);  // deepseek, deepseek_v2, deepseek_v3, kimi_k2
 ModelSpec read_nemotron_h(const JsonConfig&);
-ModelSpec read_gpt2(const JsonConfig&);
+ModelSpec read_gpt2(const JsonConfig&);  // and gpt_bigcode
+ModelSpec read_gptj(const JsonConfig&);
+ModelSpec read_gpt_neo(const JsonConfig&);
+ModelSpec read_mpt(const JsonConfig&);
 ModelSpec read_gpt_neox(const JsonConfig&);
 ModelSpec read_opt(const JsonConfig&);
 ModelSpec read_bloom(const JsonConfig&);

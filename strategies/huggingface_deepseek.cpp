@@ -1,5 +1,5 @@
-// DeepSeek-V2, DeepSeek-V3 and Kimi K2: multi-head latent attention, dense first layers, then experts with a
-// shared one; optionally layers that predict further tokens.
+// DeepSeek's mixture, V2, V3 and Kimi K2: multi-head latent attention (but for the first), dense first
+// layers, then experts with a shared one; optionally layers that predict further tokens.
 #include <algorithm>
 
 #include "strategies/huggingface.hpp"
@@ -20,6 +20,7 @@ void read_latent_attention(const JsonConfig& config, LayerShape& shape) {
 
 // A layer with a plain MLP.
 LayerShape dense_shape(const JsonConfig& config) {
+  if (config.text("model_type") == "deepseek") return llama_shape(config);
   if (config.find_boolean("attention_bias").value_or(false))
     config.fail("attention_bias", "false: no published model of this family has biases");
   LayerShape shape = modern_shape(config);

@@ -71,10 +71,74 @@ void read_glm_attention(const JsonConfig& config, LayerShape& shape) {
 ModelSpec read_gpt2(const JsonConfig& config) {
   LayerShape shape = plain_shape(config, "n_embd", "n_head");
   shape.ffn = config.find_integer("n_inner", {1, kMostFfn}).value_or(shape.ffn);
+  if (config.text("model_type") == "gpt_bigcode" && config.find_boolean("multi_query").value_or(true))
+    shape.kv_heads = 1;
   ModelSpec model = stack(config, shape, "n_layer");
   model.learned_positions = config.integer("n_positions", {1, kMostSequence});
   model.default_sequence = model.learned_positions;
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
+  return model;
+}
+
+// Attention and MLP side by side read one norm; the MLP and the logits have biases.
+ModelSpec read_gptj(const JsonConfig& config) {
+  LayerShape shape = plain_shape(config, "n_embd", "n_head");
+  shape.ffn = config.find_integer("n_inner", {1, kMostFfn}).value_or(shape.ffn);
+  shape.linear_bias = false;
+  shape.mlp_bias = shape.rotary = shape.parallel_residual = true;
+  shape.norms = 1;
+  ModelSpec model = stack(config, shape, "n_layer");
+  model.default_sequence = sequence_of(config, "n_positions");
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(false);
+  model.head_bias = true;
+  return model;
+}
+
+// Layers by turns see all tokens and those within window_size, unless attention_layers says otherwise.
+ModelSpec read_gpt_neo(const JsonConfig& config) {
+  LayerShape shape = plain_shape(config, "hidden_size", "num_heads");
+  shape.ffn = config.find_integer("intermediate_size", {1, kMostFfn}).value_or(shape.ffn);
+  shape.linear_bias = false;
+  shape.projection_bias = shape.mlp_bias = true;
+  const std::int64_t layers = config.integer("num_layers", {1, kMostLayers});
+  const std::int64_t window = config.find_integer("window_size", {1, kMostSequence}).value_or(256);
+  const std::vector<std::string> kinds = config.find_texts("attention_layers");
+  if (!kinds.empty() && static_cast<std::int64_t>(kinds.size()) != layers)
+    config.fail("attention_layers", "one for each of num_layers = " + std::to_string(layers));
+  ModelSpec model;
+  model.hidden = shape.hidden;
+  model.vocabulary = config.integer("vocab_size", {1, kMostVocabulary});
+  model.learned_positions = config.integer("max_position_embeddings", {1, kMostSequence});
+  model.default_sequence = model.learned_positions;
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool local = kinds.empty() ? i % 2 == 1 : kinds[static_cast<std::size_t>(i)] == "local";
+    shape.attention_window = local ? 2 * window : 0;  // a block with as many pairs as the band
+    append_layers(model, shape, 1);
+  }
+  return model;
+}
+
+// With no_bias its LayerNorms have none either, which counts and costs as RMSNorm.
+ModelSpec read_mpt(const JsonConfig& config) {
+  LayerShape shape = plain_shape(config, "d_model", "n_heads");
+  constexpr std::int64_t kWidest = 64;
+  shape.ffn = shape.hidden * config.find_integer("expansion_ratio", {1, kWidest}).value_or(4);
+  bool alibi = true;
+  if (const auto attention = config.find_object("attn_config")) {
+    if (attention->find_text("attn_type").value_or("multihead_attention") != "multihead_attention")
+      attention->fail("attn_type", "multihead_attention");
+    if (attention->find_boolean("qk_ln").value_or(false))
+      attention->fail("qk_ln", "false: no published model of this family has it");
+    alibi = attention->find_boolean("alibi").value_or(true);
+  }
+  shape.linear_bias = !config.find_boolean("no_bias").value_or(true);
+  if (!shape.linear_bias) shape.norm = NormKind::rms_norm;
+  ModelSpec model = stack(config, shape, "n_layers");
+  model.default_sequence = sequence_of(config, "max_seq_len");
+  if (!alibi) model.learned_positions = config.integer("max_seq_len", {1, kMostSequence});
+  model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
+  model.beyond_megatron = alibi ? "ALiBi" : "LayerNorm without biases";
   return model;
 }
 

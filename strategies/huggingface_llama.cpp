@@ -30,10 +30,10 @@ void read_family_details(const JsonConfig& config, LayerShape& shape) {
   const bool apart = type == "glm" || type == "glm4" || type == "glm4_moe" || type == "seed_oss";
   shape.projection_bias = config.find_boolean("attention_out_bias").value_or(attention_bias && !apart);
   shape.mlp_bias = config.find_boolean("mlp_bias").value_or(false);
-  if (type == "qwen2" || type == "qwen2_moe")  // always has a QKV bias, whatever the file says
+  if (type.starts_with("qwen2"))  // always has a QKV bias, whatever the file says
     shape.qkv_bias = config.find_boolean("qkv_bias").value_or(true);
-  shape.qk_norm =
-      type == "qwen3" || type == "qwen3_moe" || config.find_boolean("use_qk_norm").value_or(false);
+  shape.qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1" ||
+                  config.find_boolean("use_qk_norm").value_or(false);
   shape.norms = type == "glm4" || type == "gemma2" ? 4 : 2;
 }
 
@@ -89,15 +89,16 @@ ModelSpec read_mixture(const JsonConfig& config) {
   return model;
 }
 
-// GLM-4.5: after dense layers ones with experts, and layers that predict further tokens, as DeepSeek-V3 has
-// them.
+// GLM-4.5, dots.llm1: after dense layers ones with experts, and layers that predict further tokens, as
+// DeepSeek-V3 has them.
 ModelSpec read_glm4_moe(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
+  const bool glm = config.text("model_type") == "glm4_moe";
   const LayerShape dense = llama_shape(config);
   LayerShape sparse = with_routed_experts(config, dense);
   sparse.router_bias = true;  // e_score_correction_bias
   const std::int64_t layers = config.integer("num_hidden_layers", {1, kMostLayers});
-  const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(1);
+  const std::int64_t first = config.find_integer("first_k_dense_replace", {0, layers}).value_or(glm ? 1 : 0);
   append_layers(model, dense, first);
   append_layers(model, sparse, layers - first);
   append_predictions(config, model, sparse);

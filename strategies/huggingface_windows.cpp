@@ -1,5 +1,7 @@
 // Which layers attend to near tokens only; models of which some do by their nature: Llama 4, Gemma 3,
 // gpt-oss.
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 
@@ -42,10 +44,15 @@ struct SlidingRule {
 // Absent where the family has no sliding layers, or the file does not ask for them.
 std::optional<SlidingRule> sliding_rule(const JsonConfig& config) {
   const std::string type = config.text("model_type");
-  if (type == "mistral" || type == "mixtral" || type == "phi3") return SlidingRule{};
+  const std::array whole{"mistral", "mixtral", "phi3", "phimoe", "starcoder2", "exaone4"};  // the last lists
+  if (std::find(whole.begin(), whole.end(), type) != whole.end()) return SlidingRule{};
   if (type == "gemma2" || type == "gpt_oss") return SlidingRule{.period = 2};
-  if (type == "gemma3_text")
-    return SlidingRule{.period = config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(6)};
+  if (type == "olmo3") return SlidingRule{.period = 4};
+  if (type == "gemma3_text" || type == "cohere2") {
+    const std::int64_t usual = type == "cohere2" ? 4 : 6;
+    return SlidingRule{.period =
+                           config.find_integer("sliding_window_pattern", {1, kMostLayers}).value_or(usual)};
+  }
   if (type.starts_with("qwen") && config.find_boolean("use_sliding_window").value_or(false)) {
     const std::int64_t first = type == "qwen3_moe" ? 0 : 28;  // their default
     return SlidingRule{.first = config.find_integer("max_window_layers", {0, kMostLayers}).value_or(first)};

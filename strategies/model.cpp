@@ -29,7 +29,11 @@ std::int64_t attention_parameters(const LayerShape& shape) {
   count += shape.heads * shape.value_width() * shape.hidden;
   if (shape.linear_bias || shape.qkv_bias) count += query + key_value;
   if (shape.linear_bias || shape.projection_bias) count += shape.hidden;
-  if (shape.qk_norm) count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  if (shape.wide_qk_norm) {
+    count += query + shape.kv_heads * shape.head_dim;
+  } else if (shape.qk_norm) {
+    count += 2 * norm_parameters(shape.norm, shape.head_dim);
+  }
   if (shape.attention_sinks) count += shape.heads;
   return count;
 }
@@ -116,7 +120,8 @@ std::int64_t embedding_parameters(const ModelSpec& model) {
 std::int64_t head_parameters(const ModelSpec& model) {
   if (model.vocabulary == 0) return 0;
   const std::int64_t matrix = model.tied_embeddings ? 0 : model.vocabulary * model.hidden;
-  return norm_parameters(model.final_norm, model.hidden) + matrix;
+  const std::int64_t bias = model.head_bias ? model.vocabulary : 0;
+  return norm_parameters(model.final_norm, model.hidden) + matrix + bias;
 }
 
 std::int64_t total_parameters(const ModelSpec& model) {

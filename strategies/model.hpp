@@ -57,6 +57,7 @@ struct LayerShape {
   bool projection_bias = false;  // of the projection after attention
   bool mlp_bias = false;         // of the MLP matrices
   bool qk_norm = false;          // queries and keys are normalised, one weight per head dimension (Qwen3)
+  bool wide_qk_norm = false;     // those weights, without biases, span all heads (OLMo 2)
   bool attention_sinks = false;  // beside the scores of each head a learned one (gpt-oss)
   int norms = 2;  // of width `hidden`: 1 (Falcon-7B: attention and MLP share it), 2, or 4 (GLM-4-0414)
   bool parallel_residual = false;  // attention and MLP both read the layer's input (GPT-NeoX, Falcon)
@@ -103,7 +104,10 @@ struct ModelSpec {
   std::int64_t default_sequence = 0;  // the context length the model was published with; 0: not said
   bool tied_embeddings = false;
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
+  bool head_bias = false;       // of the logits (GPT-J)
   bool causal = true;
+  // What neither count nor time show, and Megatron-LM's arguments cannot say ("ALiBi"); empty: nothing.
+  std::string beyond_megatron;
   NormKind final_norm = NormKind::layer_norm;
   bool alibi = false;                     // scores fall with distance, in the place of positions (BLOOM)
   RotaryPositions rotary_positions = {};  // of the layers that are `rotary`

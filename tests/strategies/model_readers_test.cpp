@@ -167,7 +167,7 @@ TEST_CASE("of a model that also sees the text model is read") {
         34LL * (2 * 2560 * 2048 + 2 * 2560 * 1024 + 3 * 2560 * 10240 + 4 * 2560 + 2 * 256) + 262208LL * 2560 +
             2560);
   CHECK(contains(error_of(R"({"model_type":"llava","text_config":{"model_type":"lama"}})"),
-                 "config.json: text_config: model_type | \"lama\" | one of bloom,"));
+                 "config.json: text_config: model_type | \"lama\" | one of apertus,"));
   CHECK(contains(error_of(R"({"model_type":"llava","text_config":"llama"})"),
                  "config.json: text_config | \"llama\""));
 }

@@ -18,9 +18,13 @@ void tie_unless_said(const JsonConfig& config, ModelSpec& model) {
 
 // Layers that slide have rotary positions, those that see all tokens none (Cohere 2, EXAONE 4).
 void append_rotary_where_sliding(const JsonConfig& config, ModelSpec& model, LayerShape shape) {
-  for (const std::int64_t window : attention_windows(config, model)) {
-    shape.attention_window = window;
-    shape.rotary = window > 0;
+  ModelSpec endless = model;
+  endless.default_sequence = 0;  // a window not smaller than the sequence still tells which layers slide
+  const std::vector<std::int64_t> slides = attention_windows(config, endless);
+  const std::vector<std::int64_t> windows = attention_windows(config, model);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    shape.attention_window = windows[i];
+    shape.rotary = slides[i] > 0;
     append_layers(model, shape, 1);
   }
 }

@@ -112,6 +112,18 @@ TEST_CASE("stages together hold the published number of parameters, and padding 
   }
 }
 
+TEST_CASE("norms over all heads and a bias of the logits are held, a share on each tensor rank") {
+  const ModelSpec plain = read_model("llama2-7b");
+  ModelSpec more = plain;
+  more.shapes[0].qk_norm = more.shapes[0].wide_qk_norm = more.head_bias = true;
+  const double added = 32 * 2 * 4096 + 32'000;  // layers of 4096 queries and keys; 32,000 needs no padding
+  CHECK(static_cast<double>(total_parameters(more) - total_parameters(plain)) == added);
+  for (const int tensor : {1, 8})
+    CHECK(stage_parameters(more, spread(more, {.tensor = tensor}), 0) -
+              stage_parameters(plain, spread(plain, {.tensor = tensor}), 0) ==
+          added / tensor);
+}
+
 TEST_CASE("tensor parallelism divides matrices and keeps norms and output biases whole") {
   const ModelSpec model = gpt_layers(1);
   // Two LayerNorms (weight and bias), the biases of projection and down matrix.

@@ -301,6 +301,9 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   CHECK(contains(first_gap(read_model("gpt-neox-20b"), plain), "side by side"));
   CHECK(contains(all_gaps(read_model("bloom-176b"), plain), "a norm follows the embedding"));
   CHECK(contains(all_gaps(read_model("bloom-176b"), plain), "ALiBi"));
+  ModelSpec odd = llama;
+  odd.beyond_megatron = "scaled logits";
+  CHECK(contains(first_gap(odd, llama70b_on_two_kinds()), "the model has scaled logits, for which"));
 }
 
 TEST_CASE("a window that no sequence of the plan leaves is none to Megatron-LM") {

@@ -228,6 +228,9 @@ TEST_CASE("layers of OLMo 3, Cohere 2, EXAONE 4 and GPT-Neo slide in threes, as 
   CHECK(windows(cohere) == Windows{32, 32, 32, 0});
   CHECK(cohere.layer(0).rotary);
   CHECK_FALSE(cohere.layer(3).rotary);
+  const ModelSpec wide = of("cohere2", R"("sliding_window":64)");
+  CHECK(windows(wide) == Windows{0, 0, 0, 0});
+  CHECK(wide.layer(0).rotary);
   const ModelSpec exaone = of("exaone4", R"("sliding_window":16,"sliding_window_pattern":"LG",
       "layer_types":["sliding_attention","full_attention","sliding_attention","full_attention"])");
   CHECK(windows(exaone) == Windows{32, 0, 32, 0});

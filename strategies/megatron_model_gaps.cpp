@@ -116,7 +116,8 @@ Gaps megatron_model_gaps(const ModelSpec& model) {
     gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
   if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");
   if (!model.beyond_megatron.empty())
-    gaps.push_back("the model has " + model.beyond_megatron + ", for which Megatron-LM has no argument");
+    gaps.push_back("the model has " + model.beyond_megatron +
+                   ", which these files do not say to Megatron-LM");
   if (model.embedding_norm) gaps.emplace_back("a norm follows the embedding; Megatron-LM has none there");
   return gaps;
 }

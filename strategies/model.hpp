@@ -106,7 +106,7 @@ struct ModelSpec {
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool head_bias = false;       // of the logits (GPT-J)
   bool causal = true;
-  // What neither count nor time show, and Megatron-LM's arguments cannot say ("ALiBi"); empty: nothing.
+  // What neither count nor time show, and launch files do not say to Megatron-LM ("ALiBi"); empty: nothing.
   std::string beyond_megatron;
   NormKind final_norm = NormKind::layer_norm;
   bool alibi = false;                     // scores fall with distance, in the place of positions (BLOOM)

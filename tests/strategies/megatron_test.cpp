@@ -303,7 +303,7 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   CHECK(contains(all_gaps(read_model("bloom-176b"), plain), "ALiBi"));
   ModelSpec odd = llama;
   odd.beyond_megatron = "scaled logits";
-  CHECK(contains(first_gap(odd, llama70b_on_two_kinds()), "the model has scaled logits, for which"));
+  CHECK(contains(first_gap(odd, llama70b_on_two_kinds()), "the model has scaled logits, which"));
 }
 
 TEST_CASE("a window that no sequence of the plan leaves is none to Megatron-LM") {

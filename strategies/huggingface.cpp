@@ -69,10 +69,10 @@ constexpr std::array kFamilies{
     Family{"phimoe", read_phimoe},
     Family{"qwen", read_first_qwen},
     Family{"qwen2", read_llama_like},
-    Family{"qwen2_5_vl", read_qwen2_vl},
+    Family{"qwen2_5_vl", read_llama_like},
     Family{"qwen2_5_vl_text", read_llama_like},
     Family{"qwen2_moe", read_mixture},
-    Family{"qwen2_vl", read_qwen2_vl},
+    Family{"qwen2_vl", read_llama_like},
     Family{"qwen2_vl_text", read_llama_like},
     Family{"qwen3", read_llama_like},
     Family{"qwen3_moe", read_mixture},
@@ -107,16 +107,16 @@ std::vector<std::string> huggingface_model_types() {
 }
 
 ModelSpec model_from_config(const JsonConfig& config) {
+  // A model that also sees or hears (llama4, gemma3, mistral3, qwen2_vl): what it reads and writes text with.
+  if (const auto text = config.find_object("text_config")) {
+    ModelSpec model = model_from_config(*text);
+    model.name = name_of(config);
+    return model;
+  }
   const std::string type = config.text("model_type");
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& row) { return row.model_type == type; });
   if (family == kFamilies.end()) {
-    // A model that also sees or hears (llama4, gemma3, mistral3): what it reads and writes text with.
-    if (const auto text = config.find_object("text_config")) {
-      ModelSpec model = model_from_config(*text);
-      model.name = name_of(config);
-      return model;
-    }
     const auto known = huggingface_model_types();
     config.fail("model_type", "one of " + joined(known) + did_you_mean(type, known));
   }

@@ -65,7 +65,6 @@ ModelSpec read_exaone4(const JsonConfig&);
 ModelSpec read_hunyuan_dense(const JsonConfig&);
 ModelSpec read_ernie(const JsonConfig&);
 ModelSpec read_first_qwen(const JsonConfig&);
-ModelSpec read_qwen2_vl(const JsonConfig&);
 ModelSpec read_olmoe(const JsonConfig&);
 ModelSpec read_granite_moe(const JsonConfig&);
 ModelSpec read_phimoe(const JsonConfig&);

@@ -119,7 +119,7 @@ ModelSpec read_baichuan(const JsonConfig& config) {
   LayerShape shape = llama_shape(config);
   shape.rotary = config.has("max_position_embeddings");
   if (!shape.rotary) {
-    model.beyond_megatron = "ALiBi";
+    model.alibi = true;
     model.default_sequence = sequence_of(config, "model_max_length");
   }
   append_windowed(config, model, shape);
@@ -160,7 +160,6 @@ ModelSpec read_nemotron(const JsonConfig& config) {
   shape.norm = NormKind::layer_norm;
   shape.mlp = MlpKind::gelu;
   ModelSpec model = frame_of(config, shape);
-  model.beyond_megatron = "squared ReLU";
   append_windowed(config, model, shape);
   return model;
 }
@@ -212,12 +211,6 @@ ModelSpec read_first_qwen(const JsonConfig& config) {
   shape.qkv_bias = true;
   append_layers(model, shape, config.integer("num_hidden_layers", {1, kMostLayers}));
   return model;
-}
-
-// Of Qwen2-VL and Qwen2.5-VL the text model, whose keys older files have at the top.
-ModelSpec read_qwen2_vl(const JsonConfig& config) {
-  if (const auto text = config.find_object("text_config")) return model_from_config(*text);
-  return read_llama_like(config);
 }
 
 }  // namespace orrery

@@ -88,7 +88,8 @@ RotaryPositions rotary_of(const JsonConfig& config, std::string_view type) {
   constexpr std::array kUsual{
       Usual{"chatglm", 1e4, 0.5},   Usual{"gemma3_text", 1e6, 1},     Usual{"glm", 1e4, 0.5},
       Usual{"glm4", 1e4, 0.5},      Usual{"glm4_moe", 1e4, 0.5},      Usual{"gpt_neox", 1e4, 0.25},
-      Usual{"gpt_oss", 150'000, 1}, Usual{"llama4_text", 500'000, 1}, Usual{"mixtral", 1'000'000, 1}};
+      Usual{"gpt_oss", 150'000, 1}, Usual{"llama4_text", 500'000, 1}, Usual{"mixtral", 1'000'000, 1},
+      Usual{"nemotron", 1e4, 0.5},  Usual{"phi", 1e4, 0.5},           Usual{"stablelm", 1e4, 0.25}};
   const auto row =
       std::find_if(kUsual.begin(), kUsual.end(), [&](const Usual& one) { return one.type == type; });
   const Usual usual = row == kUsual.end() ? Usual{type, 1e4, 1} : *row;
@@ -109,9 +110,10 @@ RotaryPositions rotary_of(const JsonConfig& config, std::string_view type) {
 }
 
 ExpertRouter router_of(const JsonConfig& config, std::string_view type) {
-  constexpr std::array<std::string_view, 5> kSigmoid{"deepseek_v3", "glm4_moe", "kimi_k2", "llama4_text",
-                                                     "nemotron_h"};
-  constexpr std::array<std::string_view, 3> kPlainSum{"deepseek_v2", "qwen2_moe", "qwen3_moe"};
+  constexpr std::array<std::string_view, 6> kSigmoid{"deepseek_v3", "dots1",       "glm4_moe",
+                                                     "kimi_k2",     "llama4_text", "nemotron_h"};
+  constexpr std::array<std::string_view, 5> kPlainSum{"deepseek", "deepseek_v2", "olmoe", "qwen2_moe",
+                                                      "qwen3_moe"};
   ExpertRouter router;
   router.sigmoid = is_one_of(kSigmoid, type);
   if (const auto function = config.find_text("scoring_func")) router.sigmoid = *function == "sigmoid";
@@ -128,7 +130,8 @@ ExpertRouter router_of(const JsonConfig& config, std::string_view type) {
 ModelSpec with_details(const JsonConfig& config, ModelSpec model) {
   const std::string type = config.text("model_type");
   for (LayerShape& shape : model.shapes) shape.activation = activation_of(config, type, shape.mlp);
-  model.alibi = type == "bloom" || (type == "falcon" && config.find_boolean("alibi").value_or(false));
+  model.alibi =
+      model.alibi || type == "bloom" || (type == "falcon" && config.find_boolean("alibi").value_or(false));
   const bool turns = std::any_of(model.shapes.begin(), model.shapes.end(),
                                  [](const LayerShape& shape) { return shape.rotary; });
   if (turns) model.rotary_positions = rotary_of(config, type);

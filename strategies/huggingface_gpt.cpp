@@ -138,7 +138,8 @@ ModelSpec read_mpt(const JsonConfig& config) {
   model.default_sequence = sequence_of(config, "max_seq_len");
   if (!alibi) model.learned_positions = config.integer("max_seq_len", {1, kMostSequence});
   model.tied_embeddings = config.find_boolean("tie_word_embeddings").value_or(true);
-  model.beyond_megatron = alibi ? "ALiBi" : "LayerNorm without biases";
+  model.alibi = alibi;
+  if (!shape.linear_bias) model.beyond_megatron = "LayerNorm without biases";
   return model;
 }
 

@@ -53,6 +53,22 @@ TEST_CASE("rotary positions are read under the names of old and new files, or as
   CHECK_THROWS_AS(tiny_llama_with(R"("rope_theta": "x")"), InputError);
 }
 
+TEST_CASE("details are those of the text model, whatever the file around it says") {
+  const ModelSpec seeing = parse_huggingface_config(
+      R"({"model_type": "qwen2_vl", "rope_theta": 10000.0, "text_config": )" +
+          replaced(kTinyLlama, "\"vocab_size\"", "\"rope_theta\": 1000000.0, \"vocab_size\"") + "}",
+      "c.json");
+  CHECK(seeing.rotary_positions == RotaryPositions{.base = 1e6});
+  CHECK(seeing.shapes == parse_huggingface_config(kTinyLlama, "c.json").shapes);
+  const ModelSpec nemotron =
+      parse_huggingface_config(replaced(replaced(kTinyLlama, "\"llama\"", "\"nemotron\""), "\"vocab_size\"",
+                                        "\"hidden_act\": \"relu2\", \"vocab_size\""),
+                               "c.json");
+  CHECK(nemotron.rotary_positions.share == 0.5);
+  CHECK(nemotron.layer(0).activation == Activation::squared_relu);
+  CHECK(nemotron.beyond_megatron.empty());
+}
+
 TEST_CASE("activations are read by their names, or as their family has them") {
   CHECK(activation_of(kTinyLlama) == Activation::silu);
   CHECK(activation_of(replaced(kTinyLlama, "\"llama\"", "\"gemma\"")) == Activation::gelu);

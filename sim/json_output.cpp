@@ -120,6 +120,7 @@ Json totals_json(const Totals& totals) {
   json["iteration_s"] = totals.iteration.value();
   json["tokens_per_s"] = totals.tokens_per_s;
   json["mfu"] = totals.mfu;
+  json["mfu_causal"] = totals.mfu_causal;
   const auto money = [&](Dollars RunCost::*column) {
     return totals.cost ? Json((*totals.cost.*column).value()) : Json();
   };
@@ -219,6 +220,7 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   if (plan.book != nullptr) {
     const Totals run = totals(*plan.book, *plan.strategy, Seconds(replay.iteration_s), plan.total_tokens);
     json["mfu"] = run.mfu;
+    json["mfu_causal"] = run.mfu_causal;
     json["interval_s"] = interval_json(interval(plan.band, run.iteration));
     json["interval_basis"] = plan.band.basis;
     if (!plan.strategy->replicas.empty())
@@ -252,6 +254,7 @@ std::string files_json(const std::vector<std::string>& paths) {
 
 std::string search_json(const SearchReport& report) {
   Json json;
+  json["model"] = {{"name", report.job->model.name}, {"parameters", total_parameters(report.job->model)}};
   json["space"] = counts_json(report.counts);
   json["elapsed_s"] = {{"total", report.total_elapsed.value()},
                        {"enumerate", report.elapsed.enumerate.value()},

@@ -72,10 +72,13 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   result.iteration = iteration;
   const double tokens = tokens_per_iteration(book, strategy);
   result.tokens_per_s = tokens / iteration.value();
-  const double flops =
-      model_flops(book.model(), strategy.global_batch, strategy.sequence, AttentionCounting::full);
   const double at_peak = peak_flops(book, strategy) * iteration.value();
-  result.mfu = at_peak > 0 ? flops / at_peak : 0;
+  const auto utilisation = [&](AttentionCounting counting) {
+    const double flops = model_flops(book.model(), strategy.global_batch, strategy.sequence, counting);
+    return at_peak > 0 ? flops / at_peak : 0;
+  };
+  result.mfu = utilisation(AttentionCounting::full);
+  result.mfu_causal = utilisation(AttentionCounting::causal);
   result.interruptions = interruptions(book.cluster(), strategy.nodes);
   result.kwh_per_iteration = energy_kwh(book, strategy, iteration) * result.interruptions.stretch;
   if (total_tokens > 0) {

@@ -21,8 +21,9 @@ namespace orrery {
 struct Totals {
   Seconds iteration;
   double tokens_per_s = 0;
-  double mfu =
-      0;  // model FLOPs (SEMANTICS 5, full attention) over the dense peak of all GPUs of the plan's stages
+  // Model FLOPs (SEMANTICS 5) over the dense peak of all GPUs of the plan's stages: with full attention, and
+  // with half of a causal model's.
+  double mfu = 0, mfu_causal = 0;
   std::optional<Seconds> total_time;  // of the whole job; absent when its tokens were not said
   Interruptions interruptions;        // which the time and the cost of the whole job include
   std::optional<RunCost> cost;        // absent where a price is not known

@@ -260,7 +260,12 @@ void print_report(const SearchReport& report, const std::string& folder, const L
   for (const ReportedPlan& plan : report.plans) {
     if (static_cast<int>(fastest.size()) < report.job->top) fastest.push_back(plan.rank);
   }
-  std::cout << "The fastest plans, replayed event by event\n\n" << plans_text(report, fastest);
+  char size[64];
+  std::snprintf(size, sizeof size, "%.4g billion parameters",
+                static_cast<double>(total_parameters(report.job->model)) / 1e9);
+  std::cout << "The fastest plans for " << report.job->model.name << " (" << size
+            << "), replayed event by event\n\n"
+            << plans_text(report, fastest);
   if (!report.pareto.empty()) {
     std::cout << "\nThe Pareto front: no plan of the search is both faster and cheaper\n\n"
               << plans_text(report, report.pareto);
@@ -273,7 +278,8 @@ void print_report(const SearchReport& report, const std::string& folder, const L
                "et1: experts of each tensor rank's own; zb-, gpipe: schedule; pd, ho: tp-pp-dp rank order,\n"
                "hosts numbered anew; tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: "
                "half of it);\n"
-               "bp: blocking p2p of virtual stages\n";
+               "bp: blocking p2p of virtual stages; MFU: with full attention (mfu_causal in plans.csv: half "
+               "of it)\n";
   const Trace best = read_trace(report.plans.front().trace);
   const ReplaySummary& replayed = report.plans.front().replay;
   const bool is_one = replayed.makespan_s < 1.001 * replayed.iteration_s;

@@ -161,7 +161,7 @@ TEST_CASE("a person sees the table, the front, a picture with its time axis, and
   const Workplace place;
   const ProgramResult result = place.run(small_search({"--tokens", "1G", "--global-batch", "256"}));
   REQUIRE(result.code == 0);
-  for (const char* part : {"The fastest plans, replayed event by event", "The Pareto front", "stage 0  ",
+  for (const char* part : {"The fastest plans for gpt2-345m (", " billion parameters), replayed event by event", "The Pareto front", "stage 0  ",
                            "|0 s", "candidates", "rejected:", "out/report.html", "out/launch-01.sh"}) {
     CAPTURE(part);
     CHECK(result.out.find(part) != std::string::npos);

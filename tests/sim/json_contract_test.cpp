@@ -140,6 +140,7 @@ TEST_CASE("money, hours, tokens a second and MFU are recomputed from the iterati
   const Workplace place;
   const double flops = model_flops(read_model("gpt2-345m"), 16, 1024, AttentionCounting::full);
   const Json json = search_json(place, {"--top", "12"});
+  CHECK(json.at("model").at("parameters") == total_parameters(read_model("gpt2-345m")));
   for (const Json& plan : json.at("plans")) {
     const double nodes = plan.at("nodes")[0];
     double gpus = 0;
@@ -149,6 +150,9 @@ TEST_CASE("money, hours, tokens a second and MFU are recomputed from the iterati
       check_arithmetic(totals, nodes);
       const double iteration = totals.at("iteration_s");
       CHECK(totals.at("mfu") == Approx(flops / (gpus * 312e12 * iteration)).epsilon(1e-9));
+      // 24 layers of 16 sequences: scores and values, 2 products forward and 4 backward, half of them masked.
+      const double masked = 0.5 * 6 * 2 * 24 * 16 * 1024.0 * 1024 * 1024;
+      CHECK(totals.at("mfu_causal") == Approx((flops - masked) / (gpus * 312e12 * iteration)).epsilon(1e-9));
     }
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 namespace orrery {
 
@@ -22,16 +21,20 @@ bool same_letter(char x, char y) {
   return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
 }
 
+// A letter more, less or in place of another; one in another case decides among equals alone.
+constexpr std::size_t kEdit = 1000, kCase = 1;
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j * kEdit;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::size_t diagonal = row[0];
-    row[0] = i;
+    row[0] = i * kEdit;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replace = diagonal + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
+      const char x = a[i - 1], y = b[j - 1];
+      const std::size_t replace = diagonal + (x == y ? 0 : same_letter(x, y) ? kCase : kEdit);
       diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+      row[j] = std::min({row[j] + kEdit, row[j - 1] + kEdit, replace});
     }
   }
   return row[b.size()];
@@ -41,7 +44,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  std::size_t best_distance = (std::max<std::size_t>(2, name.size() / 3) + 1) * kEdit;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {

@@ -12,9 +12,11 @@ TEST_CASE("an input error reads as one line with place, found and expected") {
 TEST_CASE("the nearest name is offered only when it is near") {
   CHECK(did_you_mean("H10O", {"A100", "H100"}) == ", did you mean 'H100'?");
   CHECK(did_you_mean("H100", {"H10\n0"}) == ", did you mean 'H10\\n0'?");     // a message stays one line
-  CHECK(did_you_mean("h100", {"A100", "H100"}) == ", did you mean 'H100'?");  // case costs nothing
+  CHECK(did_you_mean("h100", {"A100", "H100"}) == ", did you mean 'H100'?");  // case costs next to nothing
+  CHECK(did_you_mean("gbps", {"GBps", "Gbps"}) == ", did you mean 'Gbps'?");  // bytes are eight times as many
   CHECK(did_you_mean("zzzzzzzz", {"A100", "H100"}).empty());
-  CHECK(did_you_mean("max_position_embeddings", {"tie_word_embeddings"}).empty());  // ten letters of 23 differ
+  CHECK(
+      did_you_mean("max_position_embeddings", {"tie_word_embeddings"}).empty());  // ten letters of 23 differ
 }
 
 TEST_CASE("quoted text stays on one line and short") {

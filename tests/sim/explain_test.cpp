@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
+#include "tests/replaced.hpp"
 #include "tests/sim/run_program.hpp"
 
 namespace orrery {
@@ -17,12 +18,6 @@ Json explained(const Workplace& place, const std::string& plan, int code, Words 
   CAPTURE(result.err, result.out);
   REQUIRE(result.code == code);
   return Json::parse(result.out);
-}
-
-std::string edited(std::string text, const std::string& from, const std::string& to) {
-  CAPTURE(text, from);
-  REQUIRE(text.find(from) != std::string::npos);
-  return text.replace(text.find(from), from.size(), to);
 }
 
 }  // namespace
@@ -92,7 +87,7 @@ TEST_CASE("a plan out of memory names its stage, and each remedy is tried: those
   bool fits = false;
   for (const auto& [name, from, to] : edits) {
     CAPTURE(name);
-    place.write("edited.yaml", edited(plan, from, to));
+    place.write("edited.yaml", test::replaced(plan, from, to));
     const ProgramResult run = replayed("edited.yaml");
     REQUIRE(run.code == 0);
     const auto tried =
@@ -120,7 +115,7 @@ TEST_CASE("a plan of another job, and a plan file without --explain, are refused
   const Workplace place;
   REQUIRE(place.run(small_search({"--top", "1", "--quiet"})).code == 0);
   const std::string plan = place.read("out/plan-01.yaml");
-  place.write("other.yaml", edited(plan, "cluster: \"two.yaml\"", "cluster: \"a100-64\""));
+  place.write("other.yaml", test::replaced(plan, "cluster: \"two.yaml\"", "cluster: \"a100-64\""));
   check_refused(place.run(small_search({"--explain", "other.yaml"})), {"other.yaml", "a100-64", "--cluster"});
   check_refused(place.run(small_search({"--explain", "out/plan-01.yaml", "--precision", "fp16"})),
                 {"out/plan-01.yaml", "type bf16", "fp16"});

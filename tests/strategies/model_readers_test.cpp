@@ -4,20 +4,14 @@
 #include "platforms/errors.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/replaced.hpp"
+#include "tests/strategies/tiny_llama.hpp"
 
 using namespace orrery;
+using test::kTinyLlama;
+using test::replaced;
 
 namespace {
-
-const std::string kTinyLlama = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100,
-  "max_position_embeddings": 32})";
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
 
 std::string error_of(const std::string& json) {
   try {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/replaced.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 
 using namespace orrery;
@@ -96,12 +97,6 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
 }  // namespace
 
 TEST_CASE("a plan written as YAML reads back equal") {
@@ -146,12 +141,12 @@ TEST_CASE("a plan file needs only what has no default") {
 TEST_CASE("a wrong plan file names the line and the nearest key") {
   const std::string yaml = to_yaml({"llama2-70b", "c.yaml", llama70b_on_two_kinds()});
   CHECK(contains(error_of(yaml + "context_parallel: 2\n"), "context_parallel"));
-  CHECK(contains(error_of(replaced(yaml, "schedule: 1f1b", "schedule: 1f1")), "did you mean '1f1b'"));
-  CHECK(contains(error_of(replaced(yaml, "type: bf16", "type: int8")), "bf16"));
-  CHECK(contains(error_of(replaced(yaml, "data: 2", "data: 0")), "plan.yaml:3"));
-  CHECK(contains(error_of(replaced(yaml, "data: 2", "data: 1e9")), "plan.yaml:3"));
-  CHECK(contains(error_of(replaced(yaml, "chunks: 1", "chunks: 2")), "8 parts"));
-  CHECK(contains(error_of(replaced(yaml, "[0, 26]", "[0, 26, 1]")), "[first layer, number of layers]"));
+  CHECK(contains(error_of(test::replaced(yaml, "schedule: 1f1b", "schedule: 1f1")), "did you mean '1f1b'"));
+  CHECK(contains(error_of(test::replaced(yaml, "type: bf16", "type: int8")), "bf16"));
+  CHECK(contains(error_of(test::replaced(yaml, "data: 2", "data: 0")), "plan.yaml:3"));
+  CHECK(contains(error_of(test::replaced(yaml, "data: 2", "data: 1e9")), "plan.yaml:3"));
+  CHECK(contains(error_of(test::replaced(yaml, "chunks: 1", "chunks: 2")), "8 parts"));
+  CHECK(contains(error_of(test::replaced(yaml, "[0, 26]", "[0, 26, 1]")), "[first layer, number of layers]"));
   CHECK(contains(error_of("- a\n- b\n"), "plan.yaml"));
 }
 

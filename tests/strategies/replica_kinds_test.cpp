@@ -11,6 +11,7 @@
 #include "strategies/plan.hpp"
 #include "strategies/shares.hpp"
 #include "tests/catch.hpp"
+#include "tests/replaced.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 
 using namespace orrery;
@@ -37,12 +38,6 @@ ParallelStrategy on_two_kinds() {
 std::string reason_of(const ParallelStrategy& strategy) {
   const auto answer = check_shape(read_model("llama2-70b"), strategy, two_kinds());
   return answer ? answer->reason : "feasible";
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
 }
 
 double slowest(const std::vector<ReplicaPace>& paces, const std::vector<std::int64_t>& shares) {
@@ -73,10 +68,11 @@ TEST_CASE("a plan file names unlike replicas once, and says what is wrong with t
   const std::string yaml = to_yaml({"llama2-70b", "c.yaml", on_two_kinds()});
   CHECK(yaml.find("  - {count: 2, groups: [0, 0], microbatches: 13}\n") != std::string::npos);
   CHECK(parse_plan(yaml, "plan.yaml").strategy == on_two_kinds());
-  const ParallelStrategy open = parse_plan(replaced(replaced(yaml, "microbatches: 13", "microbatches: auto"),
-                                                    "microbatches: 2}", "microbatches: auto}"),
-                                           "plan.yaml")
-                                    .strategy;
+  const ParallelStrategy open =
+      parse_plan(test::replaced(test::replaced(yaml, "microbatches: 13", "microbatches: auto"),
+                                "microbatches: 2}", "microbatches: auto}"),
+                 "plan.yaml")
+          .strategy;
   CHECK(open.shares_open());
   CHECK(reason_of(open) == "feasible");
   const auto error_of = [](const std::string& text) -> std::string {
@@ -88,8 +84,8 @@ TEST_CASE("a plan file names unlike replicas once, and says what is wrong with t
     return "no error";
   };
   const auto says = [&](const std::string& from, const std::string& to, const std::string& part) {
-    INFO(error_of(replaced(yaml, from, to)));
-    CHECK(error_of(replaced(yaml, from, to)).find(part) != std::string::npos);
+    INFO(error_of(test::replaced(yaml, from, to)));
+    CHECK(error_of(test::replaced(yaml, from, to)).find(part) != std::string::npos);
   };
   says("count: 2", "count: 3", "add up to the 5 replicas of `data`");
   says("groups: [0, 0]", "groups: [0]", "2 node groups, one for each stage");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "costmodels/profile_script.hpp"
 #include "sim/command_line.hpp"
@@ -101,10 +102,15 @@ int run_profile(const Arguments& arguments) {
   for (const auto& model : line.list("model")) words.push_back("--layer=" + layer_argument(model));
   for (std::string& word : script_options(line)) words.push_back(std::move(word));
   words[1] = write_script(folder);
-  if (line.has("script")) {
+  if (line.json()) {
+    const nlohmann::ordered_json files{{"script", words[1]},
+                                       {"table", (fs::path(folder) / "orrery_profile.csv").string()},
+                                       {"machine", (fs::path(folder) / "machine.json").string()}};
+    std::cout << files.dump(2) << std::endl;  // before the script takes over
+  } else if (line.has("script")) {
     std::cout << words[1] << "\n";
-    return 0;
   }
+  if (line.has("script")) return 0;
   become(std::move(words));
 }
 

@@ -64,6 +64,15 @@ TEST_CASE("a dry run writes its columns, marks its times as invented and describ
   CHECK(machine.at("clock") == "invented");
 }
 
+TEST_CASE("--json says where the script and what it measures lie, and nothing else") {
+  const ScratchFolder scratch;
+  const ProgramResult run = dry_run(scratch.file("m"), {"--only=attention", "--json"});
+  REQUIRE(run.code == 0);
+  const auto files = nlohmann::json::parse(run.out);
+  for (const char* file : {"script", "table", "machine"})
+    CHECK(fs::exists(files.at(file).get<std::string>()));
+}
+
 TEST_CASE("a table cut anywhere is completed to the bytes of a run without interruption") {
   const ScratchFolder scratch;
   REQUIRE(dry_run(scratch.file("whole")).code == 0);

@@ -39,7 +39,8 @@ std::vector<ModelFile> embedded_models() {
 }  // namespace
 
 CostModels CostModels::built_in() {
-  return CostModels(std::make_unique<Impl>(Impl{ModelSet(embedded_models(), "built-in models")}));
+  return CostModels(
+      std::make_unique<Impl>(Impl{ModelSet(embedded_models(), "built-in models", ModelOrigin::program)}));
 }
 
 CostModels CostModels::from_folder(const std::string& folder) {
@@ -60,8 +61,8 @@ CostModels CostModels::from_folder(const std::string& folder) {
   }
   std::sort(files.begin(), files.end(),
             [](const ModelFile& a, const ModelFile& b) { return a.name < b.name; });
-  ModelSet set(files, folder);
-  set.complete_with(ModelSet(embedded_models(), "built-in models"));
+  ModelSet set(files, folder, ModelOrigin::folder);
+  set.complete_with(ModelSet(embedded_models(), "built-in models", ModelOrigin::program));
   return CostModels(std::make_unique<Impl>(Impl{std::move(set)}));
 }
 

@@ -20,12 +20,15 @@ struct ModelFile {
 
 inline constexpr std::string_view kProvenanceFile = "provenance.json";
 
+// Those in the program are the bytes that it was built with.
+enum class ModelOrigin { program, folder };
+
 class ModelSet {
  public:
   // `files`: the models, attention.yaml and provenance.json, which lists the digest of each model: XGBoost
-  // may read out of bounds on a damaged model, so only bytes that the digest vouches for reach it. Throws
-  // InputError.
-  ModelSet(const std::vector<ModelFile>& files, const std::string& place);
+  // may read out of bounds on a damaged model, so of a folder only bytes that the digest vouches for reach
+  // it. Throws InputError.
+  ModelSet(const std::vector<ModelFile>& files, const std::string& place, ModelOrigin);
 
   // Takes over what this set has no model for: kinds, and GPUs or systems that its own models of a kind did
   // not see.

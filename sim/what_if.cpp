@@ -21,6 +21,10 @@ void slow_down(PricedPlan& plan, const SlowGpu& slow, const std::string& text) {
                      "a stage below " + std::to_string(plan.stages()) + " and a replica below " +
                          std::to_string(plan.replicas));
   }
+  if (slow.from_iteration >= plan.iterations)
+    throw InputError(
+        "--slow", "'" + text + "', from iteration " + std::to_string(slow.from_iteration),
+        "an iteration below the " + std::to_string(plan.iterations) + " that are played (--iterations)");
   const bool several_starts = !plan.slowness.empty() && plan.slow_from != slow.from_iteration;
   if (several_starts) throw InputError("--slow", "'" + text + "'", "one first iteration for all slow GPUs");
   plan.slow_from = slow.from_iteration;
@@ -86,7 +90,8 @@ SlowGpu parse_slow_gpu(const std::string& text, const std::string& place) {
 void declare_what_ifs(CommandLine& line) {
   line.value("iterations", "N", "iterations played one after another; times are of the steady state (1)")
       .values("slow", "S[.R]=F[@I]",
-              "stage S [of replica R] takes F times as long [from iteration I]; may be repeated")
+              "stage S [of replica R] takes F times as long [from iteration I, of --iterations, the first "
+              "being 0]; may be repeated")
       .value("jitter", "SIGMA",
              "log-normal noise on every duration: deviation of its logarithm, such as 0.03")
       .value("runs", "N", "replays with other noise; mean, deviation and quantiles of the iteration (1)")

@@ -31,6 +31,20 @@ void require_one_stack(const std::vector<OwnRun>& runs, const std::string& place
     throw InputError(place, "runs of " + first + " and of " + last, "runs of one stack, or --stack");
 }
 
+// Of runs that no level of compute, host or network explains.
+void warn_of_misfits(const CommandLine& line, const Calibration& result) {
+  constexpr double kExplained = 2;  // times too fast or too slow
+  for (std::size_t i = 0; i < result.names.size() && !line.quiet(); ++i) {
+    const double ratio = result.predicted_after[i] / result.measured[i];
+    if (ratio < kExplained && ratio > 1 / kExplained) continue;
+    std::fprintf(
+        stderr,
+        "orrery: %s: measured %.4g s, and %.4g s predicted even with the factors found; are its plan and "
+        "its unit right?\n",
+        result.names[i].c_str(), result.measured[i], result.predicted_after[i]);
+  }
+}
+
 std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& costs) {
   std::vector<OwnRun> runs;
   std::optional<SoftwareStack> given;
@@ -96,6 +110,7 @@ int run_calibrate(const Arguments& arguments) {
   const std::vector<OwnRun> runs =
       line.has("measured") ? runs_of_table(line, costs) : runs_of_plans(line, costs);
   const Calibration result = calibrate(runs, costs);
+  warn_of_misfits(line, result);
   std::string text = line.json() ? calibration_json(result) : calibration_text(result);
   if (const auto path = line.text("output")) {
     write_file(*path, calibrated_yaml(result, runs.front().book.stack().preset));

@@ -90,6 +90,11 @@ TEST_CASE("calibrate says and writes the same twice") {
   CHECK(first.code == 0);
   CHECK(first.out == second.out);
   CHECK(place.read("mine.yaml") == stack);
+  CHECK(first.err.empty());
+  const ProgramResult far =
+      place.run({"calibrate", "--plan", "plan.yaml", "--measured-time", "10h", "-o", "far.yaml"});
+  CHECK(far.code == 0);
+  CHECK(far.err.find("plan.yaml: measured 3.6e+04 s") != std::string::npos);
   CHECK(first.out.find("not determined") != std::string::npos);
   CHECK(first.out.find("stack   mine.yaml") != std::string::npos);
 }

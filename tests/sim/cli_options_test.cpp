@@ -129,6 +129,8 @@ TEST_CASE("what-ifs of a replay take what makes sense and refuse the rest") {
   check_refused(replay({"--slow", "x"}), {"--slow", "STAGE=FACTOR"});
   check_refused(replay({"--slow", "9=2"}), {"--slow"});
   check_refused(replay({"--slow", "0=nan"}), {"--slow"});
+  check_refused(replay({"--slow", "0=2@5", "--iterations", "5"}), {"iteration 5", "below the 5"});
+  CHECK(replay({"--slow", "0=2@4", "--iterations", "5"}).code == 0);
   check_refused(replay({"--algorithm", "rign"}), {"did you mean 'ring'?"});
   check_refused(replay({"--schedule-file", "none.csv"}), {"none.csv"});
 }

@@ -13,11 +13,27 @@ namespace {
 
 constexpr std::string_view kPresets = "stacks/stacks.yaml";
 
+// A map whose keys are those that its reader asks for.
+class KeyedMap {
+ public:
+  explicit KeyedMap(const YamlValue& map) : map_(map) {}
+  std::optional<YamlValue> find(const std::string& key) {
+    known_.push_back(key);
+    return map_.find(key);
+  }
+  // Throws InputError for any other key.
+  void refuse_others() const { map_.allow_keys(known_); }
+
+ private:
+  const YamlValue& map_;
+  std::vector<std::string> known_;
+};
+
 template <class Enum>
 using Words = std::vector<std::pair<const char*, Enum>>;
 
-template <class Enum>
-void read_word(const YamlValue& map, const std::string& key, const Words<Enum>& words, Enum& value) {
+template <class Enum, class Value>
+void read_word(KeyedMap& map, const std::string& key, const Words<Enum>& words, Value& value) {
   const auto entry = map.find(key);
   if (!entry) return;
   std::vector<std::string> names;
@@ -25,24 +41,25 @@ void read_word(const YamlValue& map, const std::string& key, const Words<Enum>& 
   value = words[entry->one_of(names)].second;
 }
 
-void read_switch(const YamlValue& map, const std::string& key, bool& value) {
+void read_switch(KeyedMap& map, const std::string& key, bool& value) {
   if (const auto entry = map.find(key)) value = entry->boolean();
 }
 
 template <class Number>
-void read_number(const YamlValue& map, const std::string& key, double low, double high, Number& value) {
+void read_number(KeyedMap& map, const std::string& key, double low, double high, Number& value) {
   if (const auto entry = map.find(key)) value = entry->number(low, high);
 }
 
-void read_time(const YamlValue& map, const std::string& key, Seconds& value) {
+void read_time(KeyedMap& map, const std::string& key, Seconds& value) {
   if (const auto entry = map.find(key)) value = entry->quantity<Seconds>();
 }
 
-void read_host(const YamlValue& map, HostCost& host) {
-  map.allow_keys({"forward", "backward", "collective"});
+void read_host(const YamlValue& given, HostCost& host) {
+  KeyedMap map(given);
   read_time(map, "forward", host.forward);
   read_time(map, "backward", host.backward);
   read_time(map, "collective", host.collective);
+  map.refuse_others();
 }
 
 StatedRate read_rate(const YamlValue& map) {
@@ -51,10 +68,8 @@ StatedRate read_rate(const YamlValue& map) {
           map.at("fixed").quantity<Seconds>()};
 }
 
-void read_experts(const YamlValue& map, ExpertCost& experts) {
-  map.allow_keys({"deduplicated", "dispatch", "overlap", "forward", "backward", "forward_casts",
-                  "backward_casts", "layer_forward", "layer_backward", "layer_forward_casts",
-                  "layer_backward_casts", "fused"});
+void read_experts(const YamlValue& given, ExpertCost& experts) {
+  KeyedMap map(given);
   read_switch(map, "deduplicated", experts.deduplicated);
   if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
   read_number(map, "overlap", 0, 1, experts.overlap);
@@ -67,6 +82,7 @@ void read_experts(const YamlValue& map, ExpertCost& experts) {
   read_time(map, "layer_forward_casts", experts.layer_forward_casts);
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
   read_switch(map, "fused", experts.fused);
+  map.refuse_others();
 }
 
 MatrixGathers read_gathers(const YamlValue& map) {
@@ -95,70 +111,17 @@ CalibratedStack read_calibrated(const YamlValue& map) {
   return known;
 }
 
-void read_network(const YamlValue& map, NetworkShare& network) {
-  map.allow_keys({"inside", "between", "collectives"});
+void read_network(const YamlValue& given, NetworkShare& network) {
+  KeyedMap map(given);
   read_number(map, "collectives", 0.01, 100, network.collectives);
   read_number(map, "inside", 0.01, 100, network.inside);
   read_number(map, "between", 0.01, 100, network.between);
+  map.refuse_others();
 }
 
-void apply(const YamlValue& map, SoftwareStack& stack) {
-  map.allow_keys({"name",
-                  "like",
-                  "attention",
-                  "elementwise",
-                  "norm",
-                  "cross_entropy",
-                  "softmax",
-                  "dropout",
-                  "fp8_recipe",
-                  "host",
-                  "backward_gemm",
-                  "gradient",
-                  "reduced_gradient",
-                  "gradient_copy",
-                  "accumulation",
-                  "separate_accumulation",
-                  "optimizer",
-                  "async_tensor_gradients",
-                  "tensor_overlap",
-                  "overlap_slowdown",
-                  "context_exchange",
-                  "repeated_keys",
-                  "scatter_gather",
-                  "whole_gradient_messages",
-                  "embedding_counts",
-                  "flash_attention",
-                  "sequence_parallel",
-                  "distributed_optimizer",
-                  "fully_sharded",
-                  "overlap_grad_reduce",
-                  "overlap_param_gather",
-                  "compute_time",
-                  "network",
-                  "calibrated",
-                  "attention_time",
-                  "elementwise_time",
-                  "norm_time",
-                  "eager_kernels",
-                  "kept_by_norm",
-                  "separate_gate",
-                  "gathered_logits",
-                  "all_reduces_gradients",
-                  "broadcasts_parameters",
-                  "equal_pieces",
-                  "selective",
-                  "experts",
-                  "matrix_gathers",
-                  "may_interleave",
-                  "may_drop_activations",
-                  "kernel_gap",
-                  "logit_peak",
-                  "saved_inputs",
-                  "memory_reserve",
-                  "cached_share",
-                  "channel_connections",
-                  "memory_figure"});
+void apply(const YamlValue& given, SoftwareStack& stack) {
+  KeyedMap map(given);
+  static_cast<void>(map.find("like"));  // its reader's
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
                              {{"flash", AttentionKernel::flash},
@@ -167,7 +130,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
                              stack.attention);
   const Words<Fusion> fusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
   read_word(map, "elementwise", fusions, stack.elementwise);
-  if (map.find("norm")) read_word(map, "norm", fusions, stack.norm.emplace());
+  read_word(map, "norm", fusions, stack.norm);
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -239,6 +202,7 @@ void apply(const YamlValue& map, SoftwareStack& stack) {
   read_switch(map, "fully_sharded", stack.fully_sharded);
   read_switch(map, "overlap_grad_reduce", stack.overlap_grad_reduce);
   read_switch(map, "overlap_param_gather", stack.overlap_param_gather);
+  map.refuse_others();
 }
 
 // A preset is like an earlier one, so that rows above it are all it can name.

@@ -9,10 +9,8 @@ namespace orrery {
 namespace {
 
 DollarsPerGigabyte price_between(const ClusterSpec& cluster, const std::string& a, const std::string& b) {
-  for (const RegionLink& link : cluster.fabric.regions) {
-    if ((link.from == a && link.to == b) || (link.from == b && link.to == a)) return link.price;
-  }
-  return {};  // the network is given link by link
+  const RegionLink* link = link_between(cluster.fabric.regions, a, b);
+  return link ? link->price : DollarsPerGigabyte();  // none: the network is given link by link
 }
 
 Dollars price_of(const std::vector<Flow>& flows, const Topology& topology) {

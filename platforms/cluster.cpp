@@ -44,19 +44,6 @@ std::vector<NodeGroup> read_groups(const YamlValue& list, std::optional<Pricing>
   return groups;
 }
 
-std::vector<std::string> regions_of(const std::vector<NodeGroup>& groups) {
-  std::vector<std::string> regions;
-  for (const NodeGroup& group : groups) {
-    if (std::find(regions.begin(), regions.end(), group.region) == regions.end())
-      regions.push_back(group.region);
-  }
-  return regions;
-}
-
-bool joins(const RegionLink& link, const std::string& a, const std::string& b) {
-  return (link.from == a && link.to == b) || (link.from == b && link.to == a);
-}
-
 std::string read_region_end(const YamlValue& value, const std::vector<std::string>& regions) {
   const std::string name = value.text();
   if (std::find(regions.begin(), regions.end(), name) == regions.end()) {
@@ -81,11 +68,9 @@ std::vector<RegionLink> read_region_links(const YamlValue& list, const std::vect
   std::vector<RegionLink> links;
   for (const YamlValue& item : list.items()) {
     const RegionLink link = read_region_link(item, regions);
-    for (const RegionLink& earlier : links) {
-      if (!joins(earlier, link.from, link.to)) continue;
+    if (link_between(links, link.from, link.to))
       throw InputError(item.place(), "a second link between " + link.from + " and " + link.to,
                        "one link between two regions (it goes both ways)");
-    }
     links.push_back(link);
   }
   return links;
@@ -95,10 +80,7 @@ void require_region_links(const std::vector<RegionLink>& links, const std::vecto
                           const std::string& place) {
   for (std::size_t a = 0; a < regions.size(); ++a) {
     for (std::size_t b = a + 1; b < regions.size(); ++b) {
-      const bool joined = std::any_of(links.begin(), links.end(), [&](const RegionLink& link) {
-        return joins(link, regions[a], regions[b]);
-      });
-      if (joined) continue;
+      if (link_between(links, regions[a], regions[b])) continue;
       throw InputError(place, "no link between the regions " + regions[a] + " and " + regions[b],
                        "fabric: {regions: [{from: " + regions[a] + ", to: " + regions[b] +
                            ", bandwidth: 10Gbps, latency: 20ms}]}");
@@ -212,6 +194,23 @@ void require_list_price(const YamlValue& groups, Pricing pricing) {
 }
 
 }  // namespace
+
+std::vector<std::string> regions_of(const std::vector<NodeGroup>& groups) {
+  std::vector<std::string> regions;
+  for (const NodeGroup& group : groups) {
+    if (std::find(regions.begin(), regions.end(), group.region) == regions.end())
+      regions.push_back(group.region);
+  }
+  return regions;
+}
+
+const RegionLink* link_between(const std::vector<RegionLink>& links, const std::string& a,
+                               const std::string& b) {
+  const auto link = std::find_if(links.begin(), links.end(), [&](const RegionLink& one) {
+    return (one.from == a && one.to == b) || (one.from == b && one.to == a);
+  });
+  return link == links.end() ? nullptr : &*link;
+}
 
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::optional<Pricing> pricing) {
   const YamlValue root = YamlValue::parse(yaml, file);

@@ -67,6 +67,9 @@ struct RegionLink {
   bool operator==(const RegionLink&) const = default;
 };
 
+// Of two regions, in either order; null where none joins them.
+const RegionLink* link_between(const std::vector<RegionLink>&, const std::string& a, const std::string& b);
+
 // How NICs hang on leaves: all of a node on one switch, or NIC i of every node on rail switch i of the leaf.
 enum class FabricKind { fat_tree, rail_optimised };
 
@@ -84,6 +87,9 @@ struct Fabric {
   std::vector<RegionLink> regions;
   bool operator==(const Fabric&) const = default;
 };
+
+// Each once, in the order of the groups.
+std::vector<std::string> regions_of(const std::vector<NodeGroup>&);
 
 enum class LinkState { up, down };
 

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
@@ -10,12 +8,6 @@
 namespace orrery {
 
 namespace {
-
-std::string exact_number(double value) {
-  std::array<char, 64> buffer{};
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return std::string(buffer.data(), result.ptr);
-}
 
 std::string count_text(NodeCount count) {
   if (count.minimum == count.maximum) return std::to_string(count.minimum);
@@ -47,9 +39,9 @@ std::string gpu_map(const GpuSpec& gpu) {
   out += ", link: " + yaml_quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
-  if (gpu.sustained != 1.0) out += ", sustained: " + exact_number(gpu.sustained);
-  if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + exact_number(gpu.fp8_share);
-  if (gpu.fp4_share != GpuSpec().fp4_share) out += ", fp4_share: " + exact_number(gpu.fp4_share);
+  if (gpu.sustained != 1.0) out += ", sustained: " + shortest_text(gpu.sustained);
+  if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + shortest_text(gpu.fp8_share);
+  if (gpu.fp4_share != GpuSpec().fp4_share) out += ", fp4_share: " + shortest_text(gpu.fp4_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);
   out += host_text(gpu.host, ", ");
   if (gpu.idle_power) out += ", idle_power: " + to_exact_text(*gpu.idle_power);
@@ -101,9 +93,9 @@ std::string fabric_text(const Fabric& fabric) {
     if (fabric.kind == FabricKind::rail_optimised) out += "  kind: rail-optimised\n";
     if (fabric.leaves_per_pod > 0) {
       out += "  leaves_per_pod: " + std::to_string(fabric.leaves_per_pod) + "\n";
-      out += "  pod_oversubscription: " + exact_number(fabric.pod_oversubscription) + "\n";
+      out += "  pod_oversubscription: " + shortest_text(fabric.pod_oversubscription) + "\n";
     }
-    out += "  oversubscription: " + exact_number(fabric.oversubscription) + "\n";
+    out += "  oversubscription: " + shortest_text(fabric.oversubscription) + "\n";
     out += "  latency: " + to_exact_text(fabric.latency) + "\n";
   }
   if (fabric.regions.empty()) return out;
@@ -157,7 +149,7 @@ std::string site_text(const ClusterSpec& cluster) {
   std::string out = "checkpoint: {write: " + to_exact_text(checkpoint.write) +
                     ", restart: " + to_exact_text(checkpoint.restart);
   if (checkpoint.interval) out += ", interval: " + to_exact_text(*checkpoint.interval);
-  return out + "}\npue: " + exact_number(cluster.pue) + "\n";
+  return out + "}\npue: " + shortest_text(cluster.pue) + "\n";
 }
 
 std::string_view contention_text(Contention contention) {

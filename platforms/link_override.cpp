@@ -1,7 +1,6 @@
 #include "platforms/link_override.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -133,9 +132,7 @@ void apply_overrides(const std::vector<LinkOverride>& changes, std::vector<Topol
 }
 
 std::string factor_text(double factor) {
-  std::array<char, 64> buffer{};
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), factor);
-  return std::string(buffer.data(), result.ptr) + "x";
+  return shortest_text(factor) + "x";
 }
 
 }  // namespace orrery

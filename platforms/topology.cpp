@@ -49,24 +49,6 @@ int leaf_of(const Fabric& fabric, const NodeGroup& group, int node) {
   return fabric.nodes_per_leaf > 0 ? node / fabric.nodes_per_leaf : 0;
 }
 
-std::vector<std::string> regions_of(const ClusterSpec& cluster) {
-  std::vector<std::string> regions;
-  for (const NodeGroup& group : cluster.groups) {
-    if (std::find(regions.begin(), regions.end(), group.region) == regions.end())
-      regions.push_back(group.region);
-  }
-  return regions;
-}
-
-const RegionLink& link_between(const Fabric& fabric, const std::string& a, const std::string& b) {
-  const auto link =
-      std::find_if(fabric.regions.begin(), fabric.regions.end(), [&](const RegionLink& candidate) {
-        return (candidate.from == a && candidate.to == b) || (candidate.from == b && candidate.to == a);
-      });
-  ORRERY_ENSURE(link != fabric.regions.end());
-  return *link;
-}
-
 // A link in each direction between every two regions; the entry of a region with itself is never used.
 std::vector<std::vector<int>> add_region_links(std::vector<TopologyLink>& links, const Fabric& fabric,
                                                const std::vector<std::string>& regions) {
@@ -75,8 +57,9 @@ std::vector<std::vector<int>> add_region_links(std::vector<TopologyLink>& links,
     for (std::size_t to = 0; to < regions.size(); ++to) {
       if (from == to) continue;
       table[from][to] = static_cast<int>(links.size());
-      const RegionLink& region = link_between(fabric, regions[from], regions[to]);
-      links.push_back({"region." + regions[from] + "." + regions[to], region.link, LinkState::up});
+      const RegionLink* region = link_between(fabric.regions, regions[from], regions[to]);
+      ORRERY_ENSURE(region);
+      links.push_back({"region." + regions[from] + "." + regions[to], region->link, LinkState::up});
     }
   }
   return table;
@@ -107,7 +90,7 @@ void add_bridge(Route& route, int from_up, int to_up) {
 Topology::Topology(ClusterSpec cluster, std::vector<int> nodes)
     : cluster_(std::move(cluster)), nodes_(std::move(nodes)) {
   ORRERY_ENSURE(nodes_.size() == cluster_.groups.size());
-  const std::vector<std::string> regions = regions_of(cluster_);
+  const std::vector<std::string> regions = regions_of(cluster_.groups);
   int first_node = 0;
   for (std::size_t g = 0; g < nodes_.size(); ++g) {
     const NodeGroup& group = cluster_.groups[g];

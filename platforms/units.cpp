@@ -11,6 +11,12 @@
 
 namespace orrery {
 
+std::string shortest_text(double value) {
+  std::array<char, 64> buffer{};
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return std::string(buffer.data(), result.ptr);
+}
+
 namespace {
 
 struct Unit {
@@ -197,19 +203,13 @@ double parse(std::string_view text, const std::string& what, const Dimension& wa
   return value;
 }
 
-std::string shortest(double value) {
-  std::array<char, 64> buffer{};
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return std::string(buffer.data(), result.ptr);
-}
-
 std::string exact_text(double value, const Dimension& in) {
   ORRERY_ENSURE(std::isfinite(value) && value >= 0);  // nothing else can be read back
   std::string best;
   for (const Unit& unit : in.units) {
     const double amount = value / unit.factor;
     if (amount * unit.factor != value) continue;
-    const std::string text = shortest(amount) + in.gap + unit.name;
+    const std::string text = shortest_text(amount) + in.gap + unit.name;
     if (best.empty() || text.size() < best.size()) best = text;
   }
   return best;

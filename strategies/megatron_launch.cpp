@@ -2,7 +2,6 @@
 // so.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
@@ -83,10 +82,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string number_text(double value) {
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
   const bool whole = value == std::round(value);
-  return whole ? std::to_string(std::llround(value)) : std::string(buffer.data(), end);
+  return whole ? std::to_string(std::llround(value)) : shortest_text(value);
 }
 
 std::string command_line_flag(std::string_view name, const Argument& argument) {

@@ -1,7 +1,6 @@
 #include "strategies/plan.hpp"
 
 #include <array>
-#include <charconv>
 #include <vector>
 
 #include "platforms/yaml.hpp"
@@ -172,11 +171,6 @@ std::string line(const std::string& key, std::int64_t value) {
 std::string line(const std::string& key, std::string_view value) {
   return key + ": " + std::string(value) + "\n";
 }
-std::string exact_number(double value) {
-  std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return {buffer.data(), end};
-}
 std::string yes_or_no(const std::string& key, bool value) {
   return line(key, std::string_view(value ? "true" : "false"));
 }
@@ -281,8 +275,9 @@ std::string to_yaml(const Plan& plan) {
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
          (strategy.tensor_overlap ? yes_or_no("tensor_overlap", *strategy.tensor_overlap) : std::string()) +
-         (strategy.optimizer_offload > 0 ? line("optimizer_offload", exact_number(strategy.optimizer_offload))
-                                         : std::string()) +
+         (strategy.optimizer_offload > 0
+              ? line("optimizer_offload", shortest_text(strategy.optimizer_offload))
+              : std::string()) +
          yes_or_no("fully_sharded", strategy.fully_sharded) +
          "recompute: {granularity: " + std::string(to_text(recompute.granularity)) +
          ", method: " + std::string(to_text(recompute.method)) +

@@ -158,8 +158,8 @@ std::string validation_text(const Validation& validation, RunRows rows,
   for (const SkippedRun& run : validation.skipped) ++skipped[run.group + ": " + run.reason];
   if (!assumed.empty())
     text +=
-        "\nAssumed where the source is silent; of what is open the settings within a tenth of the "
-        "fastest\ncount, by the geometric mean of the least and the most\n\n" +
+        "\nAssumed where the source is silent; of what is open the settings within a tenth of the fastest "
+        "count,\nby the geometric mean of the least and the most\n\n" +
         to_text(counts_table("assumption", assumed));
   if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(counts_table("reason", skipped));
   return text;

@@ -108,9 +108,8 @@ void apply_what_ifs(const CommandLine& line, PricedPlan& plan) {
     use_schedule_file(plan, *file, blocking ? TransferMode::overlapped : plan.schedule.transfers);
     if (blocking && !line.quiet()) {
       std::fputs(
-          "orrery: --schedule-file: transfers are played overlapped, which the file's order may need; the "
-          "plan "
-          "has them blocking\n",
+          "orrery: --schedule-file: transfers are played overlapped, which its order may need; the plan has "
+          "them blocking\n",
           stderr);
     }
   }

@@ -39,18 +39,19 @@ void read_peaks(const YamlValue& map, GpuSpec& gpu) {
 // Of one of eight GPUs in a node with two processors of the time. Links: x16, one direction. Memory: DGX-1
 // (512 GB), DGX A100 (1 TB), DGX H100 and DGX B300 (2 TB). Bandwidth: two sockets of 6 channels of DDR4-2933,
 // 8 of DDR4-3200, of DDR5-4800 and of DDR5-6400. All from data sheets, recalled.
-HostSpec host_of_pcie(std::size_t generation) {
+HostSpec host_of_pcie(const std::optional<YamlValue>& pcie) {
+  const std::vector<std::string> names{"3.0 x16", "4.0 x16", "5.0 x16", "6.0 x16"};
+  constexpr std::size_t kUsual = 1;
   const std::array hosts{
       HostSpec{gibibytes(64), gigabytes_per_second(281.6 / 8), gigabytes_per_second(16)},
       HostSpec{gibibytes(128), gigabytes_per_second(409.6 / 8), gigabytes_per_second(32)},
       HostSpec{gibibytes(256), gigabytes_per_second(614.4 / 8), gigabytes_per_second(64)},
       HostSpec{gibibytes(256), gigabytes_per_second(819.2 / 8), gigabytes_per_second(128)}};
-  return hosts.at(generation - 3);
+  return hosts.at(pcie ? pcie->one_of(names) : kUsual);
 }
 
 HostSpec read_host(const YamlValue& map) {
-  const auto pcie = map.find("pcie");
-  HostSpec host = host_of_pcie(pcie ? 3 + pcie->one_of({"3.0 x16", "4.0 x16", "5.0 x16", "6.0 x16"}) : 4);
+  HostSpec host = host_of_pcie(map.find("pcie"));
   if (const auto memory = map.find("host_memory")) host.memory = memory->positive_quantity<Bytes>();
   if (const auto bandwidth = map.find("host_memory_bandwidth"))
     host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();

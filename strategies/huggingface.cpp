@@ -150,10 +150,15 @@ LayerShape modern_shape(const JsonConfig& config) {
   return shape;
 }
 
+LayerShape with_experts(const JsonConfig& config, LayerShape shape, const ExpertKeys& keys) {
+  shape.experts = config.integer(keys.experts, {2, kMostExperts});
+  shape.experts_per_token = config.integer(keys.per_token, {1, shape.experts});
+  shape.ffn = config.integer(keys.ffn, {1, kMostFfn});
+  return shape;
+}
+
 LayerShape with_routed_experts(const JsonConfig& config, LayerShape shape) {
-  shape.experts = config.integer("n_routed_experts", {2, kMostExperts});
-  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  shape = with_experts(config, shape, {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"});
   // Shared experts see every token: together they are one that is so much wider.
   shape.shared_ffn = shape.ffn * config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0);
   return shape;

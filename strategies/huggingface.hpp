@@ -27,6 +27,14 @@ void append_layers(ModelSpec&, const LayerShape&, std::int64_t count);
 // num_nextn_predict_layers.
 void append_predictions(const JsonConfig&, ModelSpec&, LayerShape layer);
 
+// How a family names what its routed experts are.
+struct ExpertKeys {
+  const char* experts;
+  const char* per_token;
+  const char* ffn;
+};
+LayerShape with_experts(const JsonConfig&, LayerShape, const ExpertKeys&);
+
 // Beside a layer with a plain MLP the same with experts: n_routed_experts of moe_intermediate_size and
 // n_shared_experts that every token visits (DeepSeek-V2, GLM-4.5).
 LayerShape with_routed_experts(const JsonConfig&, LayerShape dense);

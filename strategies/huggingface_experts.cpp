@@ -3,24 +3,6 @@
 #include "strategies/model_limits.hpp"
 
 namespace orrery {
-namespace {
-
-// How a family names what its routed experts are.
-struct ExpertKeys {
-  const char* experts;
-  const char* per_token;
-  const char* ffn;
-};
-
-LayerShape with_experts(const JsonConfig& config, LayerShape shape, const ExpertKeys& keys) {
-  shape.experts = config.integer(keys.experts, {2, kMostExperts});
-  shape.experts_per_token = config.integer(keys.per_token, {1, shape.experts});
-  shape.ffn = config.integer(keys.ffn, {1, kMostFfn});
-  return shape;
-}
-
-}  // namespace
-
 ModelSpec read_olmoe(const JsonConfig& config) {
   ModelSpec model = modern_frame(config);
   LayerShape shape =

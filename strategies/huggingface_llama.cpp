@@ -45,12 +45,11 @@ ModelSpec llama_frame(const JsonConfig& config) {
   return model;
 }
 
-LayerShape with_experts(const JsonConfig& config, LayerShape shape) {
+LayerShape mixture_shape(const JsonConfig& config, LayerShape shape) {
   const bool mixtral = config.text("model_type") == "mixtral";
-  const std::string key = mixtral ? "num_local_experts" : "num_experts";
-  shape.experts = config.integer(key, {2, kMostExperts});
-  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  if (!mixtral) shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  shape = with_experts(config, shape,
+                       {mixtral ? "num_local_experts" : "num_experts", "num_experts_per_tok",
+                        mixtral ? "intermediate_size" : "moe_intermediate_size"});
   shape.shared_ffn = config.find_integer("shared_expert_intermediate_size", {0, kMostFfn}).value_or(0);
   shape.shared_gate = shape.shared_ffn > 0;
   return shape;
@@ -75,7 +74,7 @@ ModelSpec read_llama_like(const JsonConfig& config) {
 ModelSpec read_mixture(const JsonConfig& config) {
   ModelSpec model = llama_frame(config);
   const LayerShape dense = llama_shape(config);
-  const LayerShape sparse = with_experts(config, dense);
+  const LayerShape sparse = mixture_shape(config, dense);
   const std::vector<std::int64_t> windows = attention_windows(config, model);
   const auto layers = static_cast<std::int64_t>(windows.size());
   const std::int64_t step = config.find_integer("decoder_sparse_step", {1, kMostLayers}).value_or(1);

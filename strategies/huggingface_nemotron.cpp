@@ -47,9 +47,7 @@ LayerShape attention_shape(const JsonConfig& config, LayerShape shape) {
 }
 
 LayerShape experts_shape(const JsonConfig& config, LayerShape shape) {
-  shape.experts = config.integer("n_routed_experts", {2, kMostExperts});
-  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
-  shape.ffn = config.integer("moe_intermediate_size", {1, kMostFfn});
+  shape = with_experts(config, shape, {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"});
   shape.expert_hidden = config.find_integer("moe_latent_size", {0, kMostHidden}).value_or(0);
   if (config.find_integer("n_shared_experts", {0, kMostExperts}).value_or(0) > 0)
     shape.shared_ffn = config.integer("moe_shared_expert_intermediate_size", {1, kMostFfn});

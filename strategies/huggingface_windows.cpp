@@ -91,9 +91,8 @@ ModelSpec read_llama4(const JsonConfig& config) {
   const std::int64_t layers = layers_of(config);
   LayerShape dense = llama_shape(config);
   dense.qk_norm = false;  // theirs has no weights
-  LayerShape sparse = dense;
-  sparse.experts = config.integer("num_local_experts", {2, kMostExperts});
-  sparse.experts_per_token = config.integer("num_experts_per_tok", {1, sparse.experts});
+  LayerShape sparse =
+      with_experts(config, dense, {"num_local_experts", "num_experts_per_tok", "intermediate_size"});
   sparse.shared_ffn = sparse.ffn;
   dense.ffn = config.integer("intermediate_size_mlp", {1, kMostFfn});
   const std::int64_t chunk = config.find_integer("attention_chunk_size", {1, kMostSequence}).value_or(0);
@@ -139,8 +138,7 @@ ModelSpec read_gpt_oss(const JsonConfig& config) {
   LayerShape shape = llama_shape(config);
   shape.linear_bias = shape.attention_sinks = shape.router_bias = true;
   shape.qkv_bias = shape.projection_bias = false;  // linear_bias says it
-  shape.experts = config.integer("num_local_experts", {2, kMostExperts});
-  shape.experts_per_token = config.integer("num_experts_per_tok", {1, shape.experts});
+  shape = with_experts(config, shape, {"num_local_experts", "num_experts_per_tok", "intermediate_size"});
   append_windowed(config, model, shape);
   return model;
 }

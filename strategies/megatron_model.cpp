@@ -28,9 +28,7 @@ std::int64_t dense_ffn(const ModelSpec& model) {
 }
 
 const LayerShape& widest_shape(const ModelSpec& model) {
-  for (const LayerShape& shape : model.shapes)
-    if (shape.experts > 1) return shape;
-  return model.layer(0);
+  return shape_with(model, [](const LayerShape& shape) { return shape.experts > 1; });
 }
 
 // One character a layer (Megatron-LM core/ssm/mamba_hybrid_layer_allocation.py).
@@ -63,10 +61,6 @@ Argument of_experts(const ModelSpec& model, Count LayerShape::*count) {
   return number_or_none(shape.experts > 1, shape.*count);
 }
 
-bool has_experts(const ModelSpec& model) {
-  return widest_shape(model).experts > 1;
-}
-
 // Of how the router chooses; most is said only where it is not Megatron-LM's own choice.
 std::vector<ArgumentRow> router_rows() {
   using M = const ModelSpec&;
@@ -75,13 +69,13 @@ std::vector<ArgumentRow> router_rows() {
       // Megatron-LM balances by a bias only where scores are sigmoids.
       {"moe_router_enable_expert_bias", [](M m, S) -> Argument { return widest_shape(m).router_bias; }},
       {"moe_router_score_function",
-       [](M m, S) { return has_experts(m) && m.router.sigmoid ? text("sigmoid") : Argument(kNone); }},
+       [](M m, S) { return m.has_experts() && m.router.sigmoid ? text("sigmoid") : Argument(kNone); }},
       // Softmax over all experts is softmax over the chosen ones with another sum; of one it is a constant,
       // which Megatron-LM refuses.
       {"moe_router_pre_softmax",
        [](M m, S) -> Argument {
          const bool constant = widest_shape(m).experts_per_token == 1;
-         return has_experts(m) && !m.router.sigmoid && (constant || !m.router.normalised);
+         return m.has_experts() && !m.router.sigmoid && (constant || !m.router.normalised);
        }},
       {"moe_router_num_groups", [](M m, S) { return number_or_none(m.router.groups > 1, m.router.groups); }},
       {"moe_router_group_topk",
@@ -112,9 +106,9 @@ std::vector<ArgumentRow> expert_rows() {
          return number_or_none(widest_shape(m).expert_hidden > 0, widest_shape(m).expert_hidden);
        }},
       // As priced: experts' matrices in groups, tokens by an all-to-all exchange.
-      {"moe_grouped_gemm", [](M m, S) -> Argument { return has_experts(m); }},
+      {"moe_grouped_gemm", [](M m, S) -> Argument { return m.has_experts(); }},
       {"moe_token_dispatcher_type",
-       [](M m, S) { return has_experts(m) ? text("alltoall") : Argument(kNone); }},
+       [](M m, S) { return m.has_experts() ? text("alltoall") : Argument(kNone); }},
   };
 }
 

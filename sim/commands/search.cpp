@@ -288,8 +288,8 @@ void print_report(const SearchReport& report, const std::string& folder, const L
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
             << gantt_legend(GanttLetters::microbatch)
             << "\ninterval of plan 1: " << report.plans.front().band.basis << "\n\n"
-            << counts_text(report.counts) << "\nreport   " << folder << "/report.html\nplans    " << folder
-            << "/plans.csv, plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
+            << counts_text(report.counts) << "\nreport   " << folder << kPage << "\nplans    " << folder
+            << kTable << ", plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
             << " ...\n";
   for (const std::string& path : launch.paths) std::cout << "launch   " << path << "\n";
   for (const std::string& gap : launch.gaps) std::cout << "no launch file for plan 1: " << gap << "\n";

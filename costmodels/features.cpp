@@ -17,8 +17,12 @@ namespace {
 // sizes).
 constexpr Seconds kKernelLaunch = Seconds(2e-6);
 constexpr Seconds kCollectiveLaunch = Seconds(8e-6);
-// What NCCL adds to the latency of the link in each step of a ring.
+// What NCCL adds to the latency of a link in each step.
 constexpr Seconds kStepOverhead = Seconds(1e-6);
+// Latencies of a NIC that a step over nodes takes, wherever in the ring it goes. NCCL's constants for the
+// protocol of large messages (src/graph/tuning.cc, Simple: 14 us for a hop of the network, 3.4 inside a node,
+// 1.4 times that on the plateau) give a ring of eight GPUs a node 6.6 us a step; SimAI's table has 6.2.
+constexpr double kHopLatencies = 4;
 
 double log2_of(std::int64_t value) {
   return std::log2(static_cast<double>(value));
@@ -72,6 +76,10 @@ struct RingWork {
 
 bool one_node(const Collective& op) {
   return op.ranks <= op.ranks_per_node;
+}
+
+double nodes_of(const Collective& op) {
+  return std::ceil(static_cast<double>(op.ranks) / op.ranks_per_node);
 }
 
 RingWork ring_work(const Collective& op) {
@@ -141,9 +149,16 @@ Seconds stated_time(const Collective& op, const StatedRate& rate) {
   return rate.fixed + wire_time(reached);
 }
 
-Seconds ring_time(const Collective& op) {
-  const Seconds step = kStepOverhead + (one_node(op) ? op.gpu_link.latency : op.network.latency);
-  return kCollectiveLaunch + step * ring_work(op).steps + wire_time(op);
+Seconds nccl_time(const Collective& op) {
+  const Seconds inside = kStepOverhead + op.gpu_link.latency;
+  if (one_node(op)) return kCollectiveLaunch + inside * ring_work(op).steps + wire_time(op);
+  const Seconds between = kStepOverhead + op.network.latency * kHopLatencies;
+  Seconds steps = between * ring_work(op).steps;
+  if (op.kind == CollectiveKind::all_reduce) {
+    const Seconds down = between * std::ceil(std::log2(nodes_of(op))) + inside * (op.ranks_per_node - 1);
+    steps = std::min(steps, 2 * down);
+  }
+  return kCollectiveLaunch + steps + wire_time(op);
 }
 
 Seconds transfer_time(const PointToPoint& op) {
@@ -206,17 +221,21 @@ std::vector<float> kernel_features(MemoryKernel kernel, Direction direction, Byt
 
 std::vector<float> collective_features(const Collective& op) {
   return {static_cast<float>(std::log2(op.bytes.value())),
-          op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F, static_cast<float>(std::log2(op.ranks)),
+          op.kind == CollectiveKind::all_reduce ? 1.0F : 0.0F,
+          op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F,
+          static_cast<float>(std::log2(op.ranks)),
           static_cast<float>(std::log2(op.gpu_link.bandwidth.value() / kGiga)),
-          static_cast<float>(std::log2(microseconds_of(ring_time(op))))};
+          static_cast<float>(std::log2(microseconds_of(nccl_time(op))))};
 }
 
 std::vector<float> network_features(const Collective& op) {
   const Seconds wire = wire_time(op);
-  const double nodes = static_cast<double>(op.ranks) / std::max(op.ranks_per_node, 1);
-  return {op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F, static_cast<float>(std::log2(nodes)),
+  return {op.kind == CollectiveKind::all_reduce ? 1.0F : 0.0F,
+          op.kind == CollectiveKind::all_to_all ? 1.0F : 0.0F,
+          static_cast<float>(std::log2(nodes_of(op))),
+          static_cast<float>(std::log2(op.ranks_per_node)),
           static_cast<float>(std::log2(microseconds_of(wire))),
-          static_cast<float>(std::log2(wire / (ring_time(op) - wire)))};
+          static_cast<float>(std::log2(wire / (nccl_time(op) - wire)))};
 }
 
 std::vector<float> transfer_features(const PointToPoint& op) {
@@ -257,14 +276,14 @@ const std::vector<std::string_view>& kernel_feature_names() {
 }
 
 const std::vector<std::string_view>& collective_feature_names() {
-  static const std::vector<std::string_view> names{"log2_bytes", "all_to_all", "log2_ranks", "log2_link_gbps",
-                                                   "log2_ring_us"};
+  static const std::vector<std::string_view> names{"log2_bytes", "all_reduce",     "all_to_all",
+                                                   "log2_ranks", "log2_link_gbps", "log2_nccl_us"};
   return names;
 }
 
 const std::vector<std::string_view>& network_feature_names() {
-  static const std::vector<std::string_view> names{"all_to_all", "log2_nodes", "log2_wire_us",
-                                                   "log2_wire_to_latency"};
+  static const std::vector<std::string_view> names{"all_reduce",    "all_to_all",   "log2_nodes",
+                                                   "log2_per_node", "log2_wire_us", "log2_wire_to_latency"};
   return names;
 }
 

@@ -30,10 +30,12 @@ Bytes gemm_traffic(const Gemm&);  // both operands read, the result written, onc
 // What a kernel that streams `bytes` takes at data-sheet bandwidth, with its launch.
 Seconds stream_time(Bytes bytes, const GpuSpec&);
 
-// Ring time: one launch, the steps of the ring over the slowest link with its latency, and the bytes each
-// rank (or each node) must pass on, at link bandwidth. Rank r of a node sends over its own NICs; the rings of
-// a node share the work.
-Seconds ring_time(const Collective&);
+// One launch, the steps of a ring over the slowest link, and the bytes each rank (or each node) must pass on,
+// at link bandwidth; for an all-reduce over nodes the steps of a tree of nodes with chains inside them where
+// those are fewer. Rank r of a node sends over its own NICs; the rings of a node share the work. Between two
+// nodes trees and NVLS pass on half as much, which published runs show (1.2 to 1.8 times a ring's bound) and
+// this leaves out.
+Seconds nccl_time(const Collective&);
 Seconds wire_time(const Collective&);  // the bytes alone, at link bandwidth: no answer may be below it
 Seconds stated_time(const Collective&,
                     const StatedRate&);  // the bytes at the stated rate, and its fixed time

@@ -64,11 +64,6 @@ KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCar
   throw Defect("a memory kernel without a rule");
 }
 
-// Reduce-scatter and all-gather are the two halves of a ring all-reduce (FIDELITY B 4).
-double share_of_all_reduce(CollectiveKind kind) {
-  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_gather ? 0.5 : 1.0;
-}
-
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
@@ -158,7 +153,6 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     }
     Collective variant = *op;
     variant.bytes = Bytes(0);
-    if (op->kind != CollectiveKind::all_to_all) variant.kind = CollectiveKind::all_reduce;
     const bool one_node = op->ranks <= op->ranks_per_node;
     const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
     asked[model].push_back({i, index_of(variants[model], variant)});
@@ -175,11 +169,10 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
                                                        : network_features(sized(op, size));
     };
     const auto curve = curves(fitted, variants[model], features,
-                              [&](const Collective& op, Bytes size) { return ring_time(sized(op, size)); });
+                              [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
     for (const auto& [query, variant] : asked[model]) {
       const auto& op = std::get<Collective>(queries[query].op);
-      const Seconds ring = curve[variant].at(op.bytes) * share_of_all_reduce(op.kind);
-      answers[query] = {std::max(ring, wire_time(op)),
+      answers[query] = {std::max(curve[variant].at(op.bytes), wire_time(op)),
                         !fitted.card.has_configuration(configuration_name(op))};
     }
   }

@@ -201,11 +201,11 @@ std::optional<CollectiveKind> collective_named(std::string_view name) {
   return std::nullopt;
 }
 
-// Reduce-scatter and all-gather are priced as half an all-reduce, their half of its ring. The times in
-// Aceso's format are those of the list forms, which copy every rank's part, and would teach a third less
-// bandwidth than NCCL has.
+// The times in Aceso's format are those of PyTorch's list forms, which copy every rank's part, and would
+// teach a third less bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
-  return row.ranks > 1 && (kind == CollectiveKind::all_reduce || kind == CollectiveKind::all_to_all);
+  const bool lists = row.source == "SuperScaler-Aceso" || row.source == "sailor";
+  return row.ranks > 1 && (!lists || kind == CollectiveKind::all_reduce);
 }
 
 TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
@@ -228,10 +228,10 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
                         .gpu_link = row.gpu_link,
                         .network = row.network};
     if (!is_taught(row, *kind)) {
-      ++left_out["reduce-scatter or all-gather: half an all-reduce"];
+      ++left_out["a list form of PyTorch's, which copies"];
     } else if (check.believes(row.source + " " + row.system, wire_time(op), row.time)) {
       const std::string system = row.source + " " + row.system;
-      add_row(set, network ? network_features(op) : collective_features(op), ring_time(op), row.time,
+      add_row(set, network ? network_features(op) : collective_features(op), nccl_time(op), row.time,
               row.source, row.op, system);
       set.large.back() = row.bytes >= Bytes(kMebi);
       add_unique(set.card.gpus, system);
@@ -255,8 +255,9 @@ TrainingSet transfer_set(const Profiles& profiles, Reasons& left_out) {
   for (const auto& row : profiles.collectives) {
     if (row.op != "send_recv") continue;
     const bool same_node = row.ranks_per_node >= row.ranks;
-    const PointToPoint op{
-        .bytes = row.bytes, .path = same_node ? row.gpu_link : row.network, .same_node = same_node};
+    LinkSpec path = same_node ? row.gpu_link : row.network;
+    path.latency *= 2;  // of both ends, as in a plan
+    const PointToPoint op{.bytes = row.bytes, .path = path, .same_node = same_node};
     if (!check.believes(row.source + " " + row.system, op.bytes / op.path.bandwidth, row.time)) continue;
     const std::string system = row.source + " " + row.system + (same_node ? " in a node" : " between nodes");
     add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);

@@ -18,6 +18,13 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
+// Latency of a link where nothing else is said. Half of what NCCL's tuning table (src/graph/tuning.cc, hwLat,
+// ring, LL) gives one hop from GPU to GPU, because a hop crosses two links: 0.6 us over NVLink, 1.0 us over
+// PCIe, 2.7 us over the network.
+inline constexpr Seconds kNvlinkLatency = microseconds(0.3);
+inline constexpr Seconds kPcieLatency = microseconds(0.5);
+inline constexpr Seconds kNicLatency = microseconds(1.35);
+
 struct NodeCount {
   int minimum = 1;
   int maximum = 1;

@@ -32,8 +32,8 @@ InstancePrice read_price(const YamlValue& row, const std::string& instance_sourc
 }
 
 InstanceSpec read_instance(const YamlValue& row) {
-  row.allow_keys({"provider", "name", "aliases", "gpu", "gpus", "network", "nics", "host_memory", "source",
-                  "prices",
+  row.allow_keys({"provider", "name", "aliases", "gpu", "gpus", "network", "nics", "nic_latency",
+                  "host_memory", "source", "prices",
                   // What the catalog keeps for people.
                   "vcpus", "evidence", "note"});
   InstanceSpec instance;
@@ -44,6 +44,7 @@ InstanceSpec read_instance(const YamlValue& row) {
   instance.gpus = static_cast<int>(row.at("gpus").integer(1, kMostGpus));
   if (const auto network = row.find("network"))
     instance.network = network->positive_quantity<BytesPerSecond>();
+  if (const auto latency = row.find("nic_latency")) instance.nic_latency = latency->quantity<Seconds>();
   if (const auto memory = row.find("host_memory")) instance.host_memory = memory->positive_quantity<Bytes>();
   instance.nics = static_cast<int>(row.at("nics").integer(1, kMostGpus));
   const std::string source = row.at("source").text() + " (" + row.at("evidence").text() + ")";

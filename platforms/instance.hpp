@@ -31,7 +31,8 @@ struct InstanceSpec {
   std::string gpu;       // catalog name of the GPU
   int gpus = 0;
   std::optional<BytesPerSecond>
-      network;  // all NICs together, one direction; absent where the source has none
+      network;                         // all NICs together, one direction; absent where the source has none
+  std::optional<Seconds> nic_latency;  // of each NIC, where its fabric's is known (kNicLatency otherwise)
   std::optional<Bytes> host_memory;
   int nics = 1;                       // how many NICs that bandwidth is spread over
   std::vector<InstancePrice> prices;  // one a region, in the order of the source

@@ -13,12 +13,6 @@ namespace {
 constexpr int kMostNodes = 100'000;
 constexpr int kMostGpusPerNode = 1024;
 
-// Half of what NCCL's tuning table (src/graph/tuning.cc, hwLat, ring, LL) gives one hop from GPU to GPU,
-// because a hop crosses two links: 0.6 us over NVLink, 1.0 us over PCIe, 2.7 us over the network.
-constexpr Seconds kNvlinkLatency = microseconds(0.3);
-constexpr Seconds kPcieLatency = microseconds(0.5);
-constexpr Seconds kNicLatency = microseconds(1.35);
-
 // Bamboo (arXiv 2204.12013) replays spot traces of EC2 and Google that lose 10, 16 and 33 % of their nodes an
 // hour (recalled); the least of these is assumed.
 constexpr Seconds kSpotNodeLasts = hours(10);
@@ -219,7 +213,8 @@ void read_nics(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
   }
   // NCCL's number for a hop over the network contains the way through PCIe, which has a link of its own here.
   const Seconds usual = group.pcie_switches > 0 ? kNicLatency - kPcieLatency : kNicLatency;
-  group.nic.latency = latency ? latency->quantity<Seconds>() : usual;
+  const Seconds own = instance != nullptr ? instance->nic_latency.value_or(usual) : usual;
+  group.nic.latency = latency ? latency->quantity<Seconds>() : own;
 }
 
 // The instance's memory, or what the GPUs of a node usually have in all.

@@ -6,7 +6,8 @@
 //   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us
 //   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
 //   collectives_long.csv
-//   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status[,link_GBps,network_GBps]
+//   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status
+//   [,link_GBps,network_GBps,network_latency_us]
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count

@@ -26,8 +26,9 @@ void read_own_table(CsvStream&, const std::string& name, InventedTimes, Profiles
 bool is_nccl_text(const std::string& path);
 void read_nccl_text(const std::string& path, const std::string& name, Profiles&, ProfileFile&);
 
-// What NCCL adds to a link inside a node.
-inline constexpr Seconds kLinkLatency = Seconds(1e-6);
+// A GPU's link with the latency that a cluster file gives one of that bandwidth: what is fitted is asked with
+// the same. Up to 64 GB/s, PCIe 5.0's, it is PCIe.
+LinkSpec gpu_link_of(BytesPerSecond bandwidth);
 
 // The data type that a table names; absent for others.
 std::optional<DataType> data_type(std::string_view);

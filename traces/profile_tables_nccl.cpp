@@ -14,8 +14,6 @@ namespace orrery {
 
 namespace {
 
-constexpr Seconds kNetworkLatency = Seconds(5e-6);
-
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream stream(line);
   std::vector<std::string> words;
@@ -89,8 +87,8 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
                                   .bytes = Bytes(*bytes),
                                   .ranks = run.ranks,
                                   .ranks_per_node = run.ranks / hosts,
-                                  .gpu_link = {find_gpu(*gpu, "nccl-tests").link_bandwidth, kLinkLatency},
-                                  .network = {gigabytes_per_second(run.network), kNetworkLatency},
+                                  .gpu_link = gpu_link_of(find_gpu(*gpu, "nccl-tests").link_bandwidth),
+                                  .network = {gigabytes_per_second(run.network), kNicLatency},
                                   .time = microseconds(*time)});
   return {};
 }

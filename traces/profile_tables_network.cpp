@@ -32,7 +32,6 @@ constexpr std::array kSystems{
     SystemLinks{"sailor", "RTX-2080", 0, 16, 0},
     SystemLinks{"sailor", "Titan-RTX", 0, 16, 0},
 };
-constexpr Seconds kNetworkLatency = Seconds(5e-6);
 
 struct CollectiveColumns {
   explicit CollectiveColumns(const CsvStream& rows)
@@ -45,9 +44,10 @@ struct CollectiveColumns {
         time(rows.column("time_us")),
         status(rows.column("status")),
         gpu_link(rows.find_column("link_GBps")),
-        network(rows.find_column("network_GBps")) {}
+        network(rows.find_column("network_GBps")),
+        latency(rows.find_column("network_latency_us")) {}
   std::size_t source, system, op, ranks, per_node, bytes, time, status;
-  std::optional<std::size_t> gpu_link, network;  // in tables of one's own
+  std::optional<std::size_t> gpu_link, network, latency;  // in tables of one's own
 };
 
 struct Links {
@@ -83,14 +83,14 @@ MeasuredCollective collective_of(std::string_view source, std::string_view syste
           .bytes = {},
           .ranks = 0,
           .ranks_per_node = 0,
-          .gpu_link = {gigabytes_per_second(links.gpu_link), kLinkLatency},
-          .network = {gigabytes_per_second(links.network), kNetworkLatency},
+          .gpu_link = gpu_link_of(gigabytes_per_second(links.gpu_link)),
+          .network = {gigabytes_per_second(links.network), kNicLatency},
           .time = {}};
 }
 
-// SimAI prints the share of 50 GB/s per GPU that an algorithm's bus bandwidth reaches on nodes of eight GPUs
-// (source: astra-sim-alibabacloud/inputs/ratio). Bus bandwidth follows nccl-tests: all-reduce moves 2 (n-1)/n
-// of the vector.
+// SimAI's shares of the NICs' 50 GB/s per GPU on nodes of eight (astra-sim-alibabacloud/inputs/ratio):
+// nic_ratio of all-gather and reduce-scatter, ata_ratio of what an all-to-all sends to other nodes
+// (astra-sim/system/calbusbw.cc).
 constexpr std::array kSimaiNodes{2, 4, 8, 16, 32, 64, 128};
 constexpr int kSimaiGpus = 8;
 constexpr Links kSimaiLinks{450, 50};
@@ -111,10 +111,9 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
       row.bytes = Bytes(*bytes);
       row.ranks = kSimaiNodes[i] * kSimaiGpus;
       row.ranks_per_node = kSimaiGpus;
-      const double share = 1.0 - 1.0 / row.ranks;
-      const bool ring = op == "all_reduce";
       // A ring crosses each node's NICs with all eight together; all-to-all sends each GPU's own part.
-      const double wire = ring ? 2 * share * *bytes / kSimaiGpus : share * *bytes;
+      const double wire = op == "all_gather" ? (1.0 - 1.0 / row.ranks) * *bytes / kSimaiGpus
+                                             : (1.0 - 1.0 / kSimaiNodes[i]) * *bytes;
       row.time = Bytes(wire) / gigabytes_per_second(kSimaiLinks.network * *ratio);
       profiles.collectives.push_back(std::move(row));
       ++file.used;
@@ -123,6 +122,11 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
 }
 
 }  // namespace
+
+LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
+  constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(64);
+  return {bandwidth, bandwidth > kFastestPcie ? kNvlinkLatency : kPcieLatency};
+}
 
 void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const CollectiveColumns at(rows);
@@ -157,13 +161,15 @@ void read_collective_table(CsvStream& rows, const std::string&, Profiles& profil
     row.ranks = count;
     row.ranks_per_node = per_node;
     row.time = microseconds(*time);
+    if (const auto latency = at.latency ? positive_field(rows, *at.latency) : std::nullopt)
+      row.network.latency = microseconds(*latency);
     profiles.collectives.push_back(std::move(row));
     ++file.used;
   }
 }
 
 void read_simai_ring_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
-  read_simai(rows, "all_reduce", profiles, file);
+  read_simai(rows, "all_gather", profiles, file);
 }
 
 void read_simai_all_to_all_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {

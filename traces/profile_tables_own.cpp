@@ -132,7 +132,7 @@ std::string take_collective(const CsvStream& rows, const OwnColumns& at, const s
                                   .bytes = Bytes(*bytes),
                                   .ranks = static_cast<int>(*ranks),
                                   .ranks_per_node = static_cast<int>(*per_node),
-                                  .gpu_link = {spec.link_bandwidth, kLinkLatency},
+                                  .gpu_link = gpu_link_of(spec.link_bandwidth),
                                   .network = {},
                                   .time = microseconds(*time)});
   return {};

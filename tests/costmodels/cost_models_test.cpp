@@ -7,6 +7,7 @@
 #include "costmodels/attention_table.hpp"
 #include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
+#include "platforms/instance.hpp"
 #include "tests/catch.hpp"
 
 using namespace orrery;
@@ -32,7 +33,9 @@ double microseconds_of(std::string_view gpu, const Operator& op) {
 LinkSpec link(double gigabytes, double latency_us) {
   return {gigabytes_per_second(gigabytes), microseconds(latency_us)};
 }
-const LinkSpec kNvlink4 = link(450, 1), kNvlink3 = link(300, 1), kNdr = link(50, 5);
+const LinkSpec kNvlink4 = {gigabytes_per_second(450), kNvlinkLatency},
+               kNvlink3 = {gigabytes_per_second(300), kNvlinkLatency},
+               kNdr = {gigabytes_per_second(50), kNicLatency};
 
 struct Point {
   const char* gpu;
@@ -235,14 +238,35 @@ TEST_CASE("fused kernels and the optimizer stream at the stated shares of the ba
 }
 
 TEST_CASE("collectives take what was measured") {
-  // vidur, DGX H100: 16 MiB over 8 ranks 115 us; vTrain, A100: 1 GiB over 8 ranks 8193 us; vidur H100
-  // send_recv reaches 349 GB/s in a node and 36 GB/s between nodes at 64 MiB.
-  const auto all_reduce = [](double bytes, LinkSpec gpu_link) {
-    return Collective{
-        .bytes = Bytes(bytes), .ranks = 8, .ranks_per_node = 8, .gpu_link = gpu_link, .network = kNdr};
+  // vTrain, A100: 1 GiB over 8 ranks 8193 us; vidur H100 send_recv reaches 349 GB/s in a node and 36 GB/s
+  // between nodes at 64 MiB. The others: nccl-tests of github xxrjun/nccl-tests-cluster@455de4f, ten nodes of
+  // H100 with a 400 Gb/s card a GPU, and crazyguitar/aws-gpu-communication-benchmark@fd167f9, p5.48xlarge.
+  using Kind = CollectiveKind;
+  const auto over = [](Kind kind, double bytes, int ranks, LinkSpec network = kNdr) {
+    return Collective{.kind = kind,
+                      .bytes = Bytes(bytes),
+                      .ranks = ranks,
+                      .ranks_per_node = 8,
+                      .gpu_link = kNvlink4,
+                      .network = network};
   };
-  CHECK(microseconds_of("H100", all_reduce(16 * kMebi, kNvlink4)) == Approx(115).epsilon(0.1));
-  CHECK(microseconds_of("A100", all_reduce(1024 * kMebi, kNvlink3)) == Approx(8193).epsilon(0.1));
+  const auto reaches = [&](const Collective& op, double microseconds, double within) {
+    CHECK(microseconds_of("H100", op) == Approx(microseconds).epsilon(within));
+  };
+  reaches(over(Kind::all_reduce, 64 * kMebi, 8), 314, 0.1);
+  reaches(over(Kind::all_gather, 64 * kMebi, 8), 206, 0.1);
+  reaches(over(Kind::reduce_scatter, 64 * kMebi, 8), 199, 0.1);
+  reaches(over(Kind::all_to_all, 64 * kMebi, 8), 215, 0.1);
+  reaches(over(Kind::all_to_all, 256 * kMebi, 80), 5335, 0.1);
+  reaches(over(Kind::all_gather, 64 * kMebi, 80), 737, 0.25);
+  const LinkSpec efa{gigabytes_per_second(50), find_instance("p5.48xlarge", "test").nic_latency.value()};
+  reaches(over(Kind::all_gather, 32 * kMebi, 256, efa), 2700, 0.25);
+  reaches(over(Kind::all_reduce, 32 * kMebi, 256, efa), 1008, 0.25);
+  reaches(over(Kind::all_to_all, 1024 * kMebi, 16, efa), 12951, 0.15);
+
+  Collective a100 = over(Kind::all_reduce, 1024 * kMebi, 8);
+  a100.gpu_link = kNvlink3;
+  CHECK(microseconds_of("A100", a100) == Approx(8193).epsilon(0.1));
   CHECK(microseconds_of("H100", PointToPoint{Bytes(64 * kMebi), kNvlink4, true}) ==
         Approx(64 * kMebi / 349e3).epsilon(0.1));
   CHECK(microseconds_of("H100", PointToPoint{Bytes(64 * kMebi), kNdr, false}) ==

@@ -83,7 +83,7 @@ TEST_CASE("a ring in a node moves 2 (n-1)/n of the vector over every link") {
                       .network = link(50, 5)};
   CHECK(wire_time(op).value() == Approx(2 * 7.0 / 8 * 64 * kMebi / 450e9));
   // 14 steps of 1 us and NCCL's 1 us, and 8 us of launch.
-  CHECK((ring_time(op) - wire_time(op)).value() == Approx(8e-6 + 14 * 2e-6));
+  CHECK((nccl_time(op) - wire_time(op)).value() == Approx(8e-6 + 14 * 2e-6));
 }
 
 TEST_CASE("rings over nodes share the NICs of all ranks of a node") {
@@ -101,4 +101,22 @@ TEST_CASE("rings over nodes share the NICs of all ranks of a node") {
   op = {
       .bytes = Bytes(1e9), .ranks = 4, .ranks_per_node = 1, .gpu_link = link(450, 1), .network = link(50, 5)};
   CHECK(wire_time(op).value() == Approx(2 * 3.0 / 4 * 1e9 / 50e9));
+}
+
+TEST_CASE("over nodes a ring takes a step for every rank, an all-reduce one for every level of a tree") {
+  Collective op{.kind = CollectiveKind::all_gather,
+                .bytes = Bytes(1e6),
+                .ranks = 64,
+                .ranks_per_node = 8,
+                .gpu_link = link(450, 1),
+                .network = link(50, 2)};
+  const auto latency = [&] { return (nccl_time(op) - wire_time(op)).value(); };
+  // 63 steps of 1 us and four latencies of 2 us, and 8 us of launch.
+  CHECK(latency() == Approx(8e-6 + 63 * 9e-6));
+  op.kind = CollectiveKind::all_reduce;
+  // Up and down: 3 levels of 8 nodes, and 7 GPUs below each at 1 us and a latency of 1 us.
+  CHECK(latency() == Approx(8e-6 + 2 * (3 * 9e-6 + 7 * 2e-6)));
+  op.ranks = 2;
+  op.ranks_per_node = 1;
+  CHECK(latency() == Approx(8e-6 + 2 * 9e-6));  // two nodes of one GPU: the ring is the tree
 }

@@ -1,10 +1,12 @@
-// What a strategy must satisfy before its times and memory matter. Each check is one rule with its reason.
+// What a strategy must satisfy before its times and memory matter: what only a plan file can say wrong, and
+// the rules of misfits.hpp.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "strategies/misfits.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
@@ -26,6 +28,10 @@ Infeasible reason(const Parts&... parts) {
   std::string sentence;
   ((sentence += (sentence.empty() ? "" : " ") + text(parts)), ...);
   return {InfeasibleKind::shape, sentence};
+}
+
+Answer in_words(const std::optional<Misfit>& misfit) {
+  return misfit ? Answer(reason(to_text(*misfit))) : std::nullopt;
 }
 
 struct Case {
@@ -114,29 +120,22 @@ Answer check_layers(const Case& c) {
 
 Answer check_batch(const Case& c) {
   const ParallelStrategy& s = c.strategy;
-  const std::int64_t together = s.micro_batch * s.data;
-  if (s.replicas.empty() && s.global_batch % together != 0)
-    return reason("the global batch of", s.global_batch, "sequences is not a multiple of", s.data,
-                  "replicas x micro batch", s.micro_batch);
-  if (s.shares_open() && (s.global_batch % s.micro_batch != 0 || s.global_batch < together))
+  if (s.replicas.empty()) {
+    if (Answer answer = in_words(batch_misfit(s.global_batch, s.micro_batch, s.data))) return answer;
+  }
+  if (s.shares_open() && (s.global_batch % s.micro_batch != 0 || s.global_batch < s.micro_batch * s.data))
     return reason("the global batch of", s.global_batch, "sequences cannot be dealt to", s.data,
                   "replicas in microbatches of", s.micro_batch);
-  if (c.model.learned_positions > 0 && s.sequence > c.model.learned_positions)
-    return reason("the sequence of", s.sequence, "tokens is longer than the model's table of",
-                  c.model.learned_positions, "positions");
-  return std::nullopt;
+  return in_words(positions_misfit(c.model, s.sequence));
 }
 
 Answer check_schedule(const ParallelStrategy& s) {
-  const std::int64_t microbatches = s.microbatches();
-  if (microbatches > kMostPlanMicrobatches)
-    return reason("the global batch makes", microbatches, "microbatches; at most", kMostPlanMicrobatches,
-                  "are scheduled");
+  if (Answer answer = in_words(microbatches_misfit(s.microbatches()))) return answer;
   const ScheduleShape shape{.kind = s.schedule,
                             .transfers = s.transfers,
                             .ranks = s.pipeline,
                             .chunks = s.chunks,
-                            .microbatches = static_cast<int>(microbatches)};
+                            .microbatches = static_cast<int>(s.microbatches())};
   if (const auto obstacle = schedule_obstacle(shape)) return reason("schedule:", *obstacle);
   return std::nullopt;
 }
@@ -186,39 +185,13 @@ Answer check_devices(const Case& c) {
   return std::nullopt;
 }
 
-Answer check_split(const LayerShape& shape, int tensor) {
-  struct Width {
-    const char* name;
-    std::int64_t size;
-  };
-  for (const Width& width : {Width{"attention heads", shape.heads}, Width{"columns of the MLP", shape.ffn},
-                             Width{"columns of the shared expert", shape.shared_ffn},
-                             Width{"heads of the state space", shape.state_space.heads},
-                             Width{"groups of the state space", shape.state_space.groups}})
-    if (width.size % tensor != 0)
-      return reason(width.size, width.name, "are not a multiple of", tensor, "tensor-parallel ways");
-  // With fewer key-value heads than ways, each is held by several ranks.
-  if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
-    return reason(shape.kv_heads, "key-value heads are neither a multiple nor a divisor of", tensor,
-                  "tensor-parallel ways");
-  return std::nullopt;
-}
-
-Answer check_sequence(const Case& c, const LayerShape& shape, int tensor) {
-  const ParallelStrategy& s = c.strategy;
+Answer check_layer(const ParallelStrategy& s, const LayerShape& shape, int tensor) {
   const std::int64_t sequence = shape.sequence > 0 ? shape.sequence : s.sequence;
-  // Each context rank takes one block from the front and one from the back, so that causal work is equal.
-  if (s.context > 1 && sequence % (2 * std::int64_t{s.context}) != 0)
-    return reason("the sequence of", sequence, "tokens is not a multiple of twice the", s.context,
-                  "context-parallel ways");
-  const std::int64_t groups = shape.state_space.groups / tensor;
-  if (shape.has_state_space() && groups % s.context != 0)
-    return reason("the state space has", groups, "groups on each tensor rank, which are not a multiple of",
-                  s.context, "context-parallel ways");
-  if (s.sequence_parallel && sequence / s.context % tensor != 0)
-    return reason("sequence parallelism splits", sequence / s.context, "tokens, which are not a multiple of",
-                  tensor, "tensor-parallel ways");
-  return std::nullopt;
+  if (Answer answer = in_words(tensor_misfit(shape, tensor))) return answer;
+  if (Answer answer = in_words(context_misfit(sequence, s.context))) return answer;
+  if (Answer answer = in_words(state_space_misfit(shape, tensor, s.context))) return answer;
+  if (!s.sequence_parallel) return std::nullopt;
+  return in_words(sequence_parallel_misfit(sequence, s.context, tensor));
 }
 
 Answer check_tensor(const Case& c) {
@@ -231,96 +204,49 @@ Answer check_tensor(const Case& c) {
       const int shape = c.model.layers[static_cast<std::size_t>(layer)];
       if (shape == checked) continue;
       checked = shape;
-      if (Answer answer = check_split(c.model.layer(layer), tensor)) return answer;
-      if (Answer answer = check_sequence(c, c.model.layer(layer), tensor)) return answer;
+      if (Answer answer = check_layer(s, c.model.layer(layer), tensor)) return answer;
     }
   }
   return std::nullopt;
 }
 
-// Tensor ranks with experts of their own: Megatron-LM has other splits too, and asserts sequence parallelism.
-Answer check_expert_tensor(const ParallelStrategy& s) {
-  if (!s.expert_tensor) return std::nullopt;
-  const int tensor = s.tensor(0), ways = *s.expert_tensor;
-  for (const StageDevices& stage : s.stages) {
-    if (stage.tensor != tensor)
-      return reason("expert_tensor is given for stages of", tensor, "and", stage.tensor, "tensor ways");
-  }
-  if (ways == tensor) return std::nullopt;
-  if (ways != 1)
-    return reason("expert_tensor is", ways, "and must be 1 or the", tensor, "tensor-parallel ways");
-  if (!s.sequence_parallel)
-    return reason("experts of each tensor rank's own need sequence parallelism over the", tensor,
-                  "tensor-parallel ways");
-  if (s.expert % tensor != 0)
-    return reason(s.expert, "expert-parallel ways are not a multiple of the", tensor,
-                  "tensor ranks that have experts of their own");
-  return std::nullopt;
+int other_tensor(const ParallelStrategy& s) {
+  const auto other = std::find_if(s.stages.begin(), s.stages.end(),
+                                  [&](const StageDevices& stage) { return stage.tensor != s.tensor(0); });
+  return other == s.stages.end() ? s.tensor(0) : other->tensor;
 }
 
 Answer check_experts(const Case& c) {
   const ParallelStrategy& s = c.strategy;
-  if (Answer answer = check_expert_tensor(s)) return answer;
+  if (Answer answer = in_words(expert_tensor_misfit(switches_of(s), s.tensor(0), other_tensor(s), s.expert)))
+    return answer;
   if (s.expert == 1) return std::nullopt;
-  if (!experts_spread_evenly(s.copies_sharing_experts(), s.context, s.data))
-    return reason(s.copies_sharing_experts(), "expert-parallel ways do not divide the", s.data * s.context,
-                  "context ranks and replicas they are spread over");
-  bool any = false;
-  for (const LayerShape& shape : c.model.shapes) {
-    if (shape.experts == 1) continue;
-    any = true;
-    if (shape.experts % s.expert != 0)
-      return reason(shape.experts, "experts are not a multiple of", s.expert, "expert-parallel ways");
-  }
-  if (!any) return reason("the model has no experts to spread over", s.expert, "expert-parallel ways");
-  return std::nullopt;
+  if (Answer answer = in_words(expert_spread_misfit(s.copies_sharing_experts(), s.context, s.data)))
+    return answer;
+  return in_words(experts_misfit(c.model, s.expert));
 }
 
-// What Megatron-LM asserts of the modules it recomputes (core/transformer/transformer_config.py).
 Answer check_recompute(const Case& c) {
   const Recompute& recompute = c.strategy.recompute;
-  if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
-  if (recompute.modules.empty()) return reason("selective recomputation of no module");
-  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !c.model.has_latent_attention())
-    return reason("mla_up_proj is recomputed in a model without latent attention");
-  if (recompute.modules.has(RecomputeModule::moe_act) && !c.model.has_experts())
-    return reason("moe_act is recomputed in a model without experts");
-  return std::nullopt;
+  if (recompute.granularity == RecomputeGranularity::selective && recompute.modules.empty())
+    return reason("selective recomputation of no module");
+  return in_words(module_misfit(c.model, recompute));
 }
 
-// Megatron-LM core/parallel_state.py asserts that instances divide the copies of weights and of experts.
-Answer check_instances(const ParallelStrategy& s) {
-  const int copies = s.data * s.context, instances = s.optimizer_instances;
-  if (instances == 1) return std::nullopt;
-  if (!s.distributed_optimizer)
-    return reason("optimizer_instances is", instances, "without the distributed optimizer");
-  if (copies % instances != 0 || copies == instances)
-    return reason("optimizer_instances is", instances, "and must split the", copies,
-                  "copies of the weights into equal sets of two or more");
-  const int of_experts = copies / s.copies_sharing_experts();
-  if (of_experts % instances != 0)
-    return reason("optimizer_instances is", instances, "and must divide the", of_experts,
-                  "copies of the experts");
-  return std::nullopt;
-}
-
-// What Megatron-LM asserts of its switches (megatron/training/arguments.py): the offloaded optimizer is built
-// on the precision-aware one, and that on the distributed one.
 Answer check_switches(const Case& c) {
   const ParallelStrategy& s = c.strategy;
-  const bool split =
-      std::any_of(s.stages.begin(), s.stages.end(), [](const StageDevices& d) { return d.tensor > 1; });
+  const Switches switches = switches_of(s);
+  const auto most = std::max_element(
+      s.stages.begin(), s.stages.end(),
+      [](const StageDevices& one, const StageDevices& other) { return one.tensor < other.tensor; });
   if (s.tensor_overlap == true && !user_buffers_take(s.type))
     return reason("tensor_overlap is on in fp4, which user buffers do not hold");
-  if (s.tensor_overlap == true && !(s.sequence_parallel && split))
-    return reason("tensor_overlap is on without sequence parallelism over tensor-parallel ways");
+  if (Answer answer = in_words(tensor_overlap_misfit(switches, most->tensor))) return answer;
   if (s.optimizer_offload < 0 || s.optimizer_offload > 1)
     return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
-  if (s.optimizer_offload > 0 && !s.distributed_optimizer)
-    return reason("optimizer_offload is above 0 without the distributed optimizer");
-  if (s.fully_sharded && !s.distributed_optimizer)
-    return reason("fully_sharded is true without the distributed optimizer");
-  return check_instances(s);
+  if (Answer answer = in_words(offload_misfit(switches))) return answer;
+  if (Answer answer = in_words(sharding_misfit(switches))) return answer;
+  return in_words(instances_misfit(switches, s.data * s.context, s.copies_sharing_experts()));
 }
 
 // In this order: later checks rely on what earlier ones established.

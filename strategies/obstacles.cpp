@@ -3,23 +3,12 @@
 #include <algorithm>
 
 #include "platforms/errors.hpp"
+#include "strategies/misfits.hpp"
 #include "strategies/schedule.hpp"
+#include "strategies/task_order.hpp"
 
 namespace orrery {
 namespace {
-
-Obstacle tensor_obstacle(const LayerShape& shape, int tensor, int context) {
-  if (shape.heads % tensor != 0) return "heads do not divide";
-  // With fewer key-value heads than ways, each is held by several ranks.
-  if (shape.kv_heads % tensor != 0 && (shape.kv_heads == 0 || tensor % shape.kv_heads != 0))
-    return "key-value heads do not divide";
-  if (shape.ffn % tensor != 0 || shape.shared_ffn % tensor != 0) return "width does not divide";
-  if (shape.state_space.heads % tensor != 0 || shape.state_space.groups % tensor != 0)
-    return "state space does not divide";
-  if (shape.state_space.groups / tensor % context != 0)
-    return "state space does not divide over context ways";
-  return std::nullopt;
-}
 
 // Of every group, each once.
 std::vector<int> tensor_choices(const Ways& ways) {
@@ -30,86 +19,50 @@ std::vector<int> tensor_choices(const Ways& ways) {
   return choices;
 }
 
-// Two blocks for each context rank, so that causal work is equal; a share for each tensor rank.
-bool sequence_divides(std::int64_t sequence, const Ways& ways, bool sequence_parallel) {
-  if (ways.context > 1 && sequence % (2 * std::int64_t{ways.context}) != 0) return false;
-  const std::vector<int> tensors = tensor_choices(ways);
-  return !sequence_parallel || std::all_of(tensors.begin(), tensors.end(),
-                                           [&](int tensor) { return sequence / ways.context % tensor == 0; });
+int other_tensor(const Ways& ways) {
+  const auto other = std::find_if(ways.tensors.begin(), ways.tensors.end(),
+                                  [&](int tensor) { return tensor != ways.tensor; });
+  return other == ways.tensors.end() ? ways.tensor : *other;
 }
 
-// Dense layers have nothing to spread; a model of dense layers alone has no experts at all.
-bool experts_divide(const ModelSpec& model, int expert) {
-  if (expert == 1) return true;
-  bool any = false;
-  for (const LayerShape& shape : model.shapes) {
-    if (shape.experts == 1) continue;
-    any = true;
-    if (shape.experts % expert != 0) return false;
+std::optional<Misfit> sequence_misfit(std::int64_t sequence, const Ways& ways, bool sequence_parallel) {
+  if (auto misfit = context_misfit(sequence, ways.context)) return misfit;
+  if (!sequence_parallel) return std::nullopt;
+  for (const int tensor : tensor_choices(ways)) {
+    if (auto misfit = sequence_parallel_misfit(sequence, ways.context, tensor)) return misfit;
   }
-  return any;
-}
-
-Obstacle expert_tensor_obstacle(const Ways& ways, const Setting& setting) {
-  if (!setting.expert_tensor || *setting.expert_tensor == ways.tensor) return std::nullopt;
-  if (*setting.expert_tensor != 1) return "expert_tensor_parallel_size neither 1 nor the tensor ways";
-  if (!ways.tensors.empty()) return "expert_tensor_parallel_size with unequal tensor ways";
-  if (!setting.sequence_parallel) return "expert_tensor_parallel_size 1 without sequence parallelism";
-  if (ways.expert % ways.tensor != 0) return "expert ways not a multiple of the tensor ways";
   return std::nullopt;
 }
 
-Obstacle instances_obstacle(const Ways& ways, const Setting& setting) {
-  const int copies = ways.data * ways.context, instances = setting.optimizer_instances;
-  if (instances == 1) return std::nullopt;
-  if (!setting.distributed_optimizer)
-    return "num_distributed_optimizer_instances without the distributed optimizer";
-  if (copies % instances != 0 || copies == instances)
-    return "num_distributed_optimizer_instances does not split the copies of the weights";
-  const int sharing =
-      copies_sharing_experts(ways.expert, ways.tensor, setting.expert_tensor.value_or(ways.tensor));
-  if (copies / sharing % instances != 0)
-    return "num_distributed_optimizer_instances does not divide the copies of the experts";
-  return std::nullopt;
-}
-
-// Megatron-FSDP is built on the distributed optimizer.
-Obstacle sharding_obstacle(const Ways& ways, const Setting& setting) {
-  if (!setting.fully_sharded) return std::nullopt;
-  if (!setting.distributed_optimizer) return "use_megatron_fsdp without use_distributed_optimizer";
-  if (ways.data * ways.context == 1) return "use_megatron_fsdp with one copy of the weights";
-  return std::nullopt;
-}
-
-Obstacle module_obstacle(const ModelSpec& model, const Recompute& recompute) {
-  if (recompute.granularity != RecomputeGranularity::selective) return std::nullopt;
-  if (recompute.modules.has(RecomputeModule::mla_up_proj) && !model.has_latent_attention())
-    return "mla_up_proj without latent attention";
-  if (recompute.modules.has(RecomputeModule::moe_act) && !model.has_experts())
-    return "moe_act without experts";
-  return std::nullopt;
+std::optional<Misfit> switches_misfit(const Ways& ways, const Switches& switches) {
+  if (auto misfit = tensor_overlap_misfit(switches, ways.tensor)) return misfit;
+  if (auto misfit = offload_misfit(switches)) return misfit;
+  if (auto misfit = expert_tensor_misfit(switches, ways.tensor, other_tensor(ways), ways.expert))
+    return misfit;
+  const int tensor_of_experts = switches.expert_tensor.value_or(ways.tensor);
+  const int sharing = copies_sharing_experts(ways.expert, ways.tensor, tensor_of_experts);
+  if (auto misfit = instances_misfit(switches, ways.data * ways.context, sharing)) return misfit;
+  return sharding_misfit(switches);
 }
 
 }  // namespace
 
 Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t sequence) {
-  if (model.learned_positions > 0 && sequence > model.learned_positions) {
-    return "the sequence is longer than the model's position table";
-  }
-  if (!experts_spread_evenly(ways.expert, ways.context, ways.data))
-    return "expert ways do not divide the context and data ways";
+  if (const auto misfit = positions_misfit(model, sequence)) return misfit->name;
+  if (const auto misfit = expert_spread_misfit(ways.expert, ways.context, ways.data)) return misfit->name;
   for (const LayerShape& shape : model.shapes) {
     for (const int tensor : tensor_choices(ways)) {
-      if (auto obstacle = tensor_obstacle(shape, tensor, ways.context)) return obstacle;
+      if (const auto misfit = tensor_misfit(shape, tensor)) return misfit->name;
+      if (const auto misfit = state_space_misfit(shape, tensor, ways.context)) return misfit->name;
     }
   }
-  if (!experts_divide(model, ways.expert)) return "experts do not divide";
+  if (const auto misfit = experts_misfit(model, ways.expert)) return misfit->name;
   return std::nullopt;
 }
 
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
-  if (global_batch % (setting.micro_batch * ways.data) != 0) return "the batch does not divide";
+  if (const auto misfit = batch_misfit(global_batch, setting.micro_batch, ways.data)) return misfit->name;
   if (setting.overlap_param_gather == true &&
       !(setting.distributed_optimizer && setting.overlap_grad_reduce.value_or(true))) {
     return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
@@ -117,20 +70,16 @@ Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Settin
   // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
   if (setting.order != RankOrder::cp_dp_pp && ways.expert > 1) return "expert ways with use_tp_pp_dp_mapping";
   if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";
-  if (setting.tensor_overlap == true && !setting.sequence_parallel)
-    return "tp_comm_overlap without sequence parallelism";
-  if (setting.optimizer_offload > 0 && !setting.distributed_optimizer)
-    return "optimizer_cpu_offload without the distributed optimizer";
-  if (auto obstacle = expert_tensor_obstacle(ways, setting)) return obstacle;
-  if (auto obstacle = instances_obstacle(ways, setting)) return obstacle;
-  if (auto obstacle = sharding_obstacle(ways, setting)) return obstacle;
-  if (auto obstacle = module_obstacle(model, setting.recompute)) return obstacle;
+  if (const auto misfit = switches_misfit(ways, switches_of(setting))) return misfit->name;
+  if (setting.fully_sharded && ways.data * ways.context == 1)
+    return "use_megatron_fsdp with one copy of the weights";
+  if (const auto misfit = module_misfit(model, setting.recompute)) return misfit->name;
   for (const LayerShape& shape : model.shapes) {
     const std::int64_t tokens = shape.sequence > 0 ? shape.sequence : sequence;
-    if (!sequence_divides(tokens, ways, setting.sequence_parallel)) return "the sequence does not divide";
+    if (const auto misfit = sequence_misfit(tokens, ways, setting.sequence_parallel)) return misfit->name;
   }
-  if (global_batch / (setting.micro_batch * ways.data) > kMostPlanMicrobatches)
-    return "too many microbatches";
+  if (const auto misfit = microbatches_misfit(global_batch / (setting.micro_batch * ways.data)))
+    return misfit->name;
   return std::nullopt;
 }
 
@@ -155,9 +104,11 @@ Obstacle stages_obstacle(const ModelSpec& model, const Setting& setting, int sta
   if (setting.fully_sharded && stages > 1) return "use_megatron_fsdp with pipeline stages";
   if (splits_backward(setting.schedule) && stages < 2) return "zero bubble with one pipeline stage";
   if (setting.schedule != ScheduleKind::interleaved) return std::nullopt;
-  if (stages < 2) return "interleaved with one pipeline stage";
-  if (microbatches % stages != 0) return "interleaved: the microbatches do not divide over the stages";
-  return std::nullopt;
+  const auto misfit = interleaved_misfit({.kind = setting.schedule,
+                                          .ranks = stages,
+                                          .chunks = setting.chunks,
+                                          .microbatches = static_cast<int>(microbatches)});
+  return misfit ? Obstacle(misfit->name) : std::nullopt;
 }
 
 Obstacle order_obstacle(const Setting& setting, int data, int stages) {

@@ -11,7 +11,7 @@
 namespace orrery {
 namespace {
 
-std::optional<std::string> no_obstacle(const ScheduleShape&) {
+std::optional<Misfit> no_misfit(const ScheduleShape&) {
   return std::nullopt;
 }
 
@@ -195,17 +195,17 @@ class PieceCounter {
 const std::vector<ScheduleRow>& schedule_table() {
   static const std::vector<ScheduleRow> table{
       {ScheduleKind::gpipe, "all forwards, then all backwards", false, 1, BlockingCalls::usual, gpipe_order,
-       no_obstacle},
+       no_misfit},
       {ScheduleKind::one_f_one_b, "one forward, one backward after a warm-up (Megatron-LM's default)", false,
-       1, BlockingCalls::usual, one_f_one_b_order, no_obstacle},
+       1, BlockingCalls::usual, one_f_one_b_order, no_misfit},
       {ScheduleKind::interleaved, "1f1b over several model parts a rank (Megatron-LM's virtual stages)",
-       false, 0, BlockingCalls::possible, interleaved_order, interleaved_obstacle},
+       false, 0, BlockingCalls::possible, interleaved_order, interleaved_misfit},
       {ScheduleKind::zb_h1, "1f1b with the backward split, memory of 1f1b (arXiv 2401.10241)", true, 1,
-       BlockingCalls::none, zb_h1_order, no_obstacle, zb_h1_limits},
+       BlockingCalls::none, zb_h1_order, no_misfit, zb_h1_limits},
       {ScheduleKind::zb_h2, "as zb-h1, no bubble for twice the activations (arXiv 2401.10241)", true, 1,
-       BlockingCalls::none, zb_h2_order, no_obstacle, zb_h2_limits},
+       BlockingCalls::none, zb_h2_order, no_misfit, zb_h2_limits},
       {ScheduleKind::zb_v, "two parts a rank in a V, no bubble, memory of 1f1b (arXiv 2405.15362)", true, 2,
-       BlockingCalls::none, zb_v_order, no_obstacle, zb_v_limits},
+       BlockingCalls::none, zb_v_order, no_misfit, zb_v_limits},
   };
   return table;
 }
@@ -264,7 +264,8 @@ std::optional<std::string> schedule_obstacle(const ScheduleShape& shape) {
   if (shape.transfers == TransferMode::blocking && row.blocking == BlockingCalls::none) {
     return name + " is played with eager or overlapped transfers";
   }
-  return row.obstacle(shape);
+  const auto misfit = row.misfit(shape);
+  return misfit ? std::optional(to_text(*misfit)) : std::nullopt;
 }
 
 Schedule make_schedule(const ScheduleShape& shape) {

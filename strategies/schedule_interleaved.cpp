@@ -35,25 +35,32 @@ TaskOrder interleaved_order(const ScheduleShape& shape, int rank) {
   return warmup_pairs_drain(total, warmup, forward, backward);
 }
 
-std::optional<std::string> interleaved_obstacle(const ScheduleShape& shape) {
-  if (shape.ranks < 2) return "interleaved needs 2 pipeline stages or more";
+std::optional<Misfit> interleaved_misfit(const ScheduleShape& shape) {
+  if (shape.ranks < 2)
+    return Misfit{"interleaved with one pipeline stage", "interleaved needs 2 pipeline stages or more"};
+  constexpr std::string_view name = "interleaved: the microbatches do not divide over the stages";
   const int group = shape.group();
-  const std::string numbers = "microbatches (" + std::to_string(shape.microbatches) + ")";
   if (group < shape.ranks || group > shape.microbatches) {
-    return "interleaved needs microbatch groups (" + std::to_string(group) +
-           ") of at least as many as stages (" + std::to_string(shape.ranks) + ") and at most as many as " +
-           numbers;
+    return Misfit{name,
+                  "interleaved needs microbatch groups (#) of at least as many as stages (#) and at most as "
+                  "many as microbatches (#)",
+                  {group, shape.ranks, shape.microbatches}};
   }
   // Megatron-LM receives the first rank's next input P turns after the last rank's output set off.
   if (shape.transfers == TransferMode::blocking &&
       (group != shape.ranks || shape.microbatches % group != 0)) {
-    return "interleaved with blocking transfers needs groups of as many microbatches as stages (" +
-           std::to_string(shape.ranks) + "), which divide the number of " + numbers;
+    return Misfit{name,
+                  "interleaved with blocking transfers needs groups of as many microbatches as stages (#), "
+                  "which divide the number of microbatches (#)",
+                  {shape.ranks, shape.microbatches}};
   }
   const int ragged = shape.microbatches % group;
   if (ragged != 0 && ragged < shape.ranks) {
-    return "interleaved needs a number of " + numbers + " that the group (" + std::to_string(group) +
-           ") divides, or a last group of at least as many as stages (" + std::to_string(shape.ranks) + ")";
+    return Misfit{
+        name,
+        "interleaved needs a number of microbatches (#) that the group (#) divides, or a last group "
+        "of at least as many as stages (#)",
+        {shape.microbatches, group, shape.ranks}};
   }
   return std::nullopt;
 }

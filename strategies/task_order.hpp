@@ -2,11 +2,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "strategies/misfits.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -40,8 +40,7 @@ struct ScheduleRow {
   int chunks;             // of a rank; 0: two or more, as the shape says
   BlockingCalls blocking;
   TaskOrder (*order)(const ScheduleShape&, int rank);
-  // What else a shape must fulfil, in words; absent when it does.
-  std::optional<std::string> (*obstacle)(const ScheduleShape&);
+  std::optional<Misfit> (*misfit)(const ScheduleShape&);  // what else a shape must fulfil
   // Of a schedule that is built for given durations; null: the order is the same for all.
   AliveLimits (*limits)(const ScheduleShape&, int rank) = nullptr;
 };
@@ -52,7 +51,7 @@ const ScheduleRow& schedule_row(ScheduleKind);  // every kind but from_file
 TaskOrder gpipe_order(const ScheduleShape&, int rank);
 TaskOrder one_f_one_b_order(const ScheduleShape&, int rank);
 TaskOrder interleaved_order(const ScheduleShape&, int rank);
-std::optional<std::string> interleaved_obstacle(const ScheduleShape&);
+std::optional<Misfit> interleaved_misfit(const ScheduleShape&);
 TaskOrder zb_h1_order(const ScheduleShape&, int rank);
 TaskOrder zb_h2_order(const ScheduleShape&, int rank);
 TaskOrder zb_v_order(const ScheduleShape&, int rank);

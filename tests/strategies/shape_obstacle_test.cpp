@@ -201,6 +201,11 @@ TEST_CASE("every obstacle has its words") {
          c.allocation.expert = 2;
          c.model.shapes[0].experts = 3;
        }},
+      {"expert_tensor_parallel_size with unequal tensor ways",
+       [](Candidate& c) {
+         c.allocation.tensors = {4, 8};
+         c.setting.expert_tensor = 8;  // the ways of the stages that have the most
+       }},
       {"the sequence is longer than the model's position table",
        [](Candidate& c) { c.model.learned_positions = 2048; }},
       {"too many microbatches", [](Candidate& c) { c.batch = 2 * 65'537; }},

@@ -33,42 +33,31 @@ StateBytes state_bytes(DataType type) {
 // (hybrid_optimizer.py as in price_tables.cpp).
 constexpr double kHostState = 16.0;
 
-}  // namespace
+// What of a stage is the same whatever is alive, and what a microbatch adds.
+struct StageAtRest {
+  StageMemory memory;                  // all but activations, logits and what is cached of them
+  Bytes gradient_copy;                 // SoftwareStack::gradient_copy
+  std::vector<PartActivations> parts;  // [chunk]: from its forward to its backward
+  std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
+};
 
-StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                         const std::vector<int>& alive, const SoftwareStack& stack) {
-  return stage_memory(model, strategy, stage, AliveState{alive, std::vector<int>(alive.size(), 0)}, stack);
-}
-
-StageMemory peak_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                        const std::vector<AliveState>& states, const SoftwareStack& stack) {
-  ORRERY_ENSURE(!states.empty());
-  StageMemory peak;
-  for (const AliveState& state : states) {
-    const StageMemory memory = stage_memory(model, strategy, stage, state, stack);
-    if (memory.total() > peak.total()) peak = memory;
-  }
-  return peak;
-}
-
-StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                         const AliveState& alive, const SoftwareStack& stack) {
-  ORRERY_ENSURE(alive.whole.size() == static_cast<std::size_t>(strategy.chunks));
-  const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+// Weights, gradients and optimizer. With fully sharded weights two layers are whole at a time, the one at
+// work and the next, and the gradients of one.
+StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                         const LocalParameters& parameters, const SoftwareStack& stack) {
   const double count = parameters.dense + parameters.expert;
+  const double shard = optimizer_shard(strategy, parameters);
   StateBytes state = state_bytes(strategy.type);
   state.gradient = stack.gradient.value_or(state.gradient);
   if (strategy.fully_sharded) {
     // fp32 weights, gradients and moments are all sharded.
-    const double shard = optimizer_shard(strategy, parameters) / count;
-    state = {4 * shard, 4 * shard, 8};
+    state = {4 * (shard / count), 4 * (shard / count), 8};
     // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
     if (strategy.pipeline > 1) state.weight += 2, state.gradient += 4;
   }
   StageMemory memory;
   memory.weights = Bytes(state.weight * count);
   memory.gradients = Bytes(state.gradient * count);
-  const double shard = optimizer_shard(strategy, parameters);
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
   if (strategy.fully_sharded && strategy.pipeline == 1) {
@@ -76,29 +65,75 @@ StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strateg
     memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
     memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
   }
-  double recomputed = 0.0;
+  return memory;
+}
+
+bool any_waits(const AliveState& alive) {
+  return std::any_of(alive.for_weights.begin(), alive.for_weights.end(), [](int n) { return n > 0; });
+}
+
+StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                          const std::vector<AliveState>& states, const SoftwareStack& stack) {
+  StageAtRest rest;
+  const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+  rest.memory = model_states(model, strategy, stage, parameters, stack);
+  rest.memory.communication = communication_bytes(model, strategy, stage, stack);
+  rest.memory.context = stack.memory_reserve;
+  rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  const bool waiting = std::any_of(states.begin(), states.end(), any_waits);
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-    const int waiting = alive.for_weights[static_cast<std::size_t>(chunk)];
-    if (waiting > 0) memory.activations += weight_gradient_bytes(model, strategy, stage, chunk) * waiting;
-    const int microbatches = alive.whole[static_cast<std::size_t>(chunk)];
-    if (microbatches == 0) continue;
-    const PartActivations part = part_activations(model, strategy, stage, chunk, stack);
-    memory.activations += Bytes(part.kept * microbatches);
-    recomputed = std::max(recomputed, part.recomputed);
+    rest.parts.push_back(part_activations(model, strategy, stage, chunk, stack));
+    if (waiting) rest.for_weights.push_back(weight_gradient_bytes(model, strategy, stage, chunk));
   }
-  const LogitBytes logits =
-      logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack);
+  return rest;
+}
+
+StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const LogitBytes& logits,
+                       const SoftwareStack& stack) {
+  StageMemory memory = rest.memory;
+  double recomputed = 0.0;
+  for (std::size_t chunk = 0; chunk < rest.parts.size(); ++chunk) {
+    const int waiting = alive.for_weights[chunk], microbatches = alive.whole[chunk];
+    if (waiting > 0) memory.activations += rest.for_weights[chunk] * waiting;
+    if (microbatches == 0) continue;
+    memory.activations += Bytes(rest.parts[chunk].kept * microbatches);
+    recomputed = std::max(recomputed, rest.parts[chunk].recomputed);
+  }
   memory.logits = Bytes(logits.kept + logits.peak);
   memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
-  memory.communication = communication_bytes(model, strategy, stage, stack);
   memory.cached = (memory.activations + memory.logits + memory.communication) * stack.cached_share;
   // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
-  const Bytes copy(stack.gradient_copy * count);
-  const Bytes beyond = std::max(Bytes(0), copy - memory.activations - memory.logits);
+  const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - memory.activations - memory.logits);
   memory.gradients += beyond;
-  memory.cached += copy - beyond;
-  memory.context = stack.memory_reserve;
+  memory.cached += rest.gradient_copy - beyond;
   return memory;
+}
+
+}  // namespace
+
+StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                         const std::vector<int>& alive, const SoftwareStack& stack) {
+  return stage_memory(model, strategy, stage, AliveState{alive, std::vector<int>(alive.size(), 0)}, stack);
+}
+
+StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                         const AliveState& alive, const SoftwareStack& stack) {
+  return peak_memory(model, strategy, stage, {alive}, stack);
+}
+
+StageMemory peak_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                        const std::vector<AliveState>& states, const SoftwareStack& stack) {
+  ORRERY_ENSURE(!states.empty());
+  const StageAtRest rest = stage_at_rest(model, strategy, stage, states, stack);
+  StageMemory peak;
+  for (const AliveState& alive : states) {
+    ORRERY_ENSURE(alive.whole.size() == static_cast<std::size_t>(strategy.chunks));
+    const LogitBytes logits =
+        logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack);
+    const StageMemory memory = with_alive(rest, alive, logits, stack);
+    if (memory.total() > peak.total()) peak = memory;
+  }
+  return peak;
 }
 
 }  // namespace orrery

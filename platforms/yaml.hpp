@@ -38,6 +38,13 @@ class YamlValue {
   [[nodiscard]] bool boolean() const;
   // Which of `names` the text is; what is none of them is refused with the nearest.
   [[nodiscard]] std::size_t one_of(const std::vector<std::string>& names) const;
+  // The same of values of an enum, which its to_text names.
+  template <class Choices>
+  [[nodiscard]] auto one_of_values(const Choices& choices) const {
+    std::vector<std::string> names;
+    for (const auto choice : choices) names.emplace_back(to_text(choice));
+    return choices[one_of(names)];
+  }
   template <class Q>
   [[nodiscard]] Q quantity() const {  // "5us"; a bare number is an error that says so
     return parse_quantity<Q>(text(), place());

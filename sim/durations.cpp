@@ -1,5 +1,6 @@
 #include "sim/durations.hpp"
 
+#include <array>
 #include <numeric>
 
 #include "platforms/errors.hpp"
@@ -12,13 +13,6 @@ namespace {
 constexpr std::int64_t kMostStages = 4096, kMostMicrobatches = 1'000'000, kMostReplicas = 65'536;
 constexpr std::int64_t kMostTensorRanks = 1024, kMostTensorCalls = 1000, kMostGpus = 100'000'000;
 constexpr std::int64_t kMostSteps = 200'000'000;  // of all ranks together: what fits in memory
-
-template <class Enum>
-Enum one_of(const YamlValue& value, const std::vector<Enum>& choices) {
-  std::vector<std::string> names;
-  for (const Enum choice : choices) names.emplace_back(to_text(choice));
-  return choices[value.one_of(names)];
-}
 
 // `backward` is the whole backward where there is no weight_gradient, and that for the input where there is.
 PartTimes part_times(const YamlValue& row) {
@@ -67,11 +61,11 @@ ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
   ScheduleShape shape;
   std::vector<ScheduleKind> kinds;
   for (const ScheduleRow& row : schedule_table()) kinds.push_back(row.kind);
-  shape.kind = one_of(root.at("schedule"), kinds);
+  shape.kind = root.at("schedule").one_of_values(kinds);
   shape.transfers = default_transfers(shape.kind);
   if (const auto p2p = root.find("p2p")) {
     shape.transfers =
-        one_of(*p2p, std::vector{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
+        p2p->one_of_values(std::array{TransferMode::eager, TransferMode::blocking, TransferMode::overlapped});
   }
   shape.ranks = stages;
   shape.chunks = chunks;

@@ -72,10 +72,7 @@ constexpr std::array kNamed{
 };
 
 std::optional<std::string> name_of_builtin(const std::string& name) {
-  const std::string low = lower_case(name);
-  for (const NamedModel& known : kNamed) {
-    if (low.starts_with(known.start)) return known.model;
-  }
+  if (const NamedModel* known = row_starting(kNamed, lower_case(name))) return known->model;
   return builtin_model_called(name);
 }
 

@@ -210,9 +210,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   constexpr int kCompiledLoss = 2025;  // of torchtitan
   if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
     return read_stack("torchtitan-2025");
-  for (const FrameworkStack& known : kFrameworks) {
-    if (framework.starts_with(known.start)) return read_stack(known.stack);
-  }
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework)) return read_stack(known->stack);
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;

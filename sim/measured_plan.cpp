@@ -182,9 +182,8 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
     if (c != ' ' && c != '-') name += c;
   }
   if (name.empty()) return std::nullopt;
-  const auto found = std::find_if(kSchedules.begin(), kSchedules.end(),
-                                  [&](const NamedSchedule& one) { return name.starts_with(one.start); });
-  if (found == kSchedules.end()) return Unmapped{"schedule " + text};
+  const NamedSchedule* found = row_starting(kSchedules, name);
+  if (found == nullptr) return Unmapped{"schedule " + text};
   // arXiv 2401.10241, sections 2 and 3.
   if (found->start == "zb1p" || found->start == "zb2p")
     assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");

@@ -106,9 +106,8 @@ std::optional<RunStatus> MeasuredRun::status() const {
                               Word{"suspect", RunStatus::doubted}};
   const std::string said = lower_case(text("status"));
   if (said.empty()) return RunStatus::ok;
-  const auto found = std::find_if(kWords.begin(), kWords.end(),
-                                  [&](const Word& word) { return said.starts_with(word.start); });
-  return found == kWords.end() ? std::nullopt : std::optional(found->status);
+  const Word* found = row_starting(kWords, said);
+  return found == nullptr ? std::nullopt : std::optional(found->status);
 }
 
 bool MeasuredRun::has_failed() const {

@@ -71,11 +71,7 @@ void read_boolean(const YamlValue& map, const std::string& key, bool& value) {
 template <class Enum, std::size_t Count>
 void read_choice(const YamlValue& map, const std::string& key, const std::array<Enum, Count>& choices,
                  Enum& value) {
-  const auto entry = map.find(key);
-  if (!entry) return;
-  std::vector<std::string> names;
-  for (const Enum choice : choices) names.emplace_back(to_text(choice));
-  value = choices[entry->one_of(names)];
+  if (const auto entry = map.find(key)) value = entry->one_of_values(choices);
 }
 
 // Megatron-LM's default needs no word.

@@ -60,10 +60,8 @@ std::string_view to_text(RecomputeMethod method) {
 }
 
 RecomputeModules read_recompute_modules(const YamlValue& value) {
-  std::vector<std::string> names;
-  for (const RecomputeModule module : kRecomputeModules) names.emplace_back(to_text(module));
   RecomputeModules modules(std::initializer_list<RecomputeModule>{});
-  const auto add = [&](const YamlValue& item) { modules.add(kRecomputeModules[item.one_of(names)]); };
+  const auto add = [&](const YamlValue& item) { modules.add(item.one_of_values(kRecomputeModules)); };
   if (value.kind() != YamlValue::Kind::list) {
     add(value);
     return modules;

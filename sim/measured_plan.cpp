@@ -10,6 +10,7 @@
 #include "platforms/errors.hpp"
 #include "sim/bridge_recipes.hpp"
 #include "sim/measured_names.hpp"
+#include "sim/measured_parts.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
 
@@ -75,80 +76,6 @@ bool said_or(const std::string& text, bool otherwise) {
   if (text.rfind("yes", 0) == 0) return true;
   if (text.rfind("no", 0) == 0) return false;
   return otherwise;
-}
-
-// Layers before a cut. Where there are more pieces than layers it is DeepSpeed's, which also counts the
-// embedding and a marker before the first of a GPT (DeepSpeedExamples, Megatron-LM v1.1.5 3D); of TransGAN's
-// 56 pieces 3 to 14 and 41 to 52 are its 24 layers, between them upsampling (AMP's cost_het_model.py).
-int layers_before(int cut, int pieces, int layers) {
-  constexpr int kTransganPieces = 56, kHalf = 12;
-  if (pieces == kTransganPieces && layers == 2 * kHalf)
-    return std::clamp(cut - 3, 0, kHalf) + std::clamp(cut - 41, 0, kHalf);
-  if (pieces == layers) return std::clamp(cut, 0, layers);
-  return std::clamp(cut - 2, 0, layers);
-}
-
-// Absent where the text says none, or a part between the first and the last has no layer.
-std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
-  std::vector<int> cuts;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(';', at), text.size());
-    cuts.push_back(std::atoi(text.substr(at, end - at).c_str()));
-    at = end + 1;
-  }
-  if (cuts.size() < 2) return std::nullopt;
-  std::vector<LayerRange> parts;
-  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    const int first = layers_before(cuts[i], cuts.back(), layers);
-    const int end = layers_before(cuts[i + 1], cuts.back(), layers);
-    const bool is_end = i == 0 || i + 2 == cuts.size();
-    if (end < first || (end == first && !is_end)) return std::nullopt;
-    parts.push_back({first, end - first});
-  }
-  mark_ends(parts);
-  return parts;
-}
-
-std::vector<LayerRange> consecutive(const std::vector<int>& counts) {
-  std::vector<LayerRange> parts;
-  int next = 0;
-  for (const int count : counts) {
-    parts.push_back({next, count});
-    next += count;
-  }
-  mark_ends(parts);
-  return parts;
-}
-
-// Equal parts; where layers do not divide, embedding and loss count as a layer each if that divides, else the
-// middle parts get one more.
-std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts) {
-  const bool counted = embedding_counts && layers % parts != 0 && (layers + 2) % parts == 0;
-  const int each = counted ? (layers + 2) / parts : layers / parts;
-  const int more = counted ? 0 : layers % parts;
-  const int first_more = (parts - more) / 2;
-  std::vector<int> counts(static_cast<std::size_t>(parts), each);
-  if (counted) --counts.front(), --counts.back();
-  for (int part = first_more; part < first_more + more; ++part) ++counts[static_cast<std::size_t>(part)];
-  return consecutive(counts);
-}
-
-// Equal numbers of embedding, layers, final norm and head, the first parts with one more. Absent where a part
-// would have no layer.
-std::optional<std::vector<LayerRange>> equal_pieces(int layers, int parts) {
-  constexpr int kBefore = 1, kAfter = 2;
-  const int pieces = kBefore + layers + kAfter;
-  std::vector<int> counts;
-  for (int part = 0; part < parts; ++part) counts.push_back(pieces / parts + (part < pieces % parts ? 1 : 0));
-  counts.front() -= kBefore;
-  counts.back() -= kAfter;
-  if (*std::min_element(counts.begin(), counts.end()) < 1) return std::nullopt;
-  return consecutive(counts);
-}
-
-std::vector<LayerRange> usual_parts(int layers, int parts, const SoftwareStack& stack) {
-  const auto pieces = stack.equal_pieces ? equal_pieces(layers, parts) : std::nullopt;
-  return pieces ? *pieces : even_parts(layers, parts, stack.embedding_counts);
 }
 
 constexpr const char* kOfFastest = ", of the fastest";
@@ -318,6 +245,48 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
   return strategy;
 }
 
+// What keeps a strategy whose layers are still to be dealt from running; else it has its layers.
+std::optional<Unmapped> deal_layers(const MeasuredRun& run, const MeasuredPlan& plan,
+                                    ParallelStrategy& strategy) {
+  const int layers = plan.model.layer_count();
+  const std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
+  const auto parts = said_partition(cuts, layers);
+  if (!cuts.empty() && !parts) return Unmapped{"layer_partition " + cuts};
+  strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);
+  if (const auto obstacle = check_shape(plan.model, strategy, plan.cluster))
+    return Unmapped{obstacle->reason};
+  constexpr std::int64_t kMostSteps = 20'000'000;  // of a schedule: a second and a gigabyte
+  if (strategy.microbatches() * strategy.part_count() > kMostSteps)
+    return Unmapped{"a schedule of too many steps"};
+  return std::nullopt;
+}
+
+// The strategy with every microbatch and number of virtual stages that the row leaves open.
+std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
+    const MeasuredRun& run, MeasuredPlan& plan, const ParallelStrategy& strategy,
+    std::optional<ScheduleKind> schedule) {
+  std::vector<ParallelStrategy> possible;
+  Unmapped trouble;
+  const std::int64_t of_replica = std::max<std::int64_t>(1, strategy.global_batch / strategy.data);
+  for (const std::int64_t micro_batch : possible_micro_batches(run, of_replica, plan.assumptions)) {
+    for (const int chunks : possible_chunks(run, plan, strategy.pipeline, schedule, plan.assumptions)) {
+      ParallelStrategy one = strategy;
+      one.micro_batch = micro_batch;
+      one.chunks = chunks;
+      one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+      if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
+        one.schedule = *schedule;
+      one.transfers = default_transfers(one.schedule);
+      if (const auto obstacle = deal_layers(run, plan, one))
+        trouble = *obstacle;
+      else
+        possible.push_back(std::move(one));
+    }
+  }
+  if (possible.empty()) return trouble;
+  return possible;
+}
+
 std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
   const auto status = run.status();
   if (!status)
@@ -368,76 +337,10 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
-  const auto schedule = std::get<std::optional<ScheduleKind>>(said);
-  const int layers = plan.model.layer_count();
-  std::string trouble;
-  for (const std::int64_t micro_batch :
-       possible_micro_batches(run, std::max<std::int64_t>(1, *batch / degrees.data), plan.assumptions)) {
-    for (const int chunks : possible_chunks(run, plan, degrees.pipeline, schedule, plan.assumptions)) {
-      ParallelStrategy one = strategy;
-      one.micro_batch = micro_batch;
-      one.chunks = chunks;
-      one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-      if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
-        one.schedule = *schedule;
-      one.transfers = default_transfers(one.schedule);
-      const std::string cuts = one.part_count() > 1 ? run.text("layer_partition") : "";
-      const auto parts = said_partition(cuts, layers);
-      if (!cuts.empty() && !parts) {
-        trouble = "layer_partition " + cuts;
-        continue;
-      }
-      one.parts = parts ? *parts : usual_parts(layers, one.part_count(), plan.stack);
-      if (const auto obstacle = check_shape(plan.model, one, plan.cluster)) {
-        trouble = obstacle->reason;
-        continue;
-      }
-      constexpr std::int64_t kMostSteps = 20'000'000;  // of a schedule: a second and a gigabyte
-      if (one.microbatches() * one.part_count() > kMostSteps) {
-        trouble = "a schedule of too many steps";
-        continue;
-      }
-      plan.strategies.push_back(std::move(one));
-    }
-  }
-  if (plan.strategies.empty()) return Unmapped{trouble};
+  auto possible = possible_strategies(run, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
+  if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
+  plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   return plan;
-}
-
-namespace {
-
-// Of one GPU: as printed, or as a share of the data sheet's.
-std::optional<FlopsPerSecond> speed_of_gpu(const MeasuredRun& run, const MeasuredPlan& plan) {
-  if (const auto rate = run.number("tflops_per_gpu")) return teraflops(*rate);
-  const auto share = run.number("mfu_pct");
-  const auto best = peak(plan.cluster.groups.front().gpu, plan.strategies.front().type);
-  if (!share || !best) return std::nullopt;
-  return *best * (*share / 100);
-}
-
-}  // namespace
-
-std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPlan& plan) {
-  if (const auto time = run.number("iter_time_s")) return time;
-  const ParallelStrategy& strategy = plan.strategies.front();
-  const double gpus = static_cast<double>(*run.integer("n_gpus"));
-  const double batch = static_cast<double>(strategy.global_batch),
-               sequence = static_cast<double>(strategy.sequence);
-  if (const auto tokens = run.number("tokens_per_s_per_gpu")) return batch * sequence / (*tokens * gpus);
-  if (const auto samples = run.number("samples_per_s")) return batch / *samples;
-  const auto rate = speed_of_gpu(run, plan);
-  if (!rate) return std::nullopt;
-  const std::string convention = run.text("flops_convention");
-  const auto counting = says(convention, "causal") ? AttentionCounting::causal : AttentionCounting::full;
-  double work = model_flops(plan.model, strategy.global_batch, strategy.sequence, counting);
-  if (says(convention, "hardware FLOPs")) {
-    // Narayanan et al. 2021, equation 3: with recomputation.
-    const double layers = plan.model.layer_count(), hidden = static_cast<double>(plan.model.hidden);
-    work =
-        96 * batch * sequence * layers * hidden * hidden *
-        (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
-  }
-  return work / (rate->value() * gpus);
 }
 
 }  // namespace orrery

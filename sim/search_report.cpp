@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "strategies/placement.hpp"
 
@@ -242,92 +243,68 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
   return table;
 }
 
+namespace {
+
+// The columns of one plan, each with its text.
+std::vector<std::pair<const char*, std::string>> csv_fields(const SearchReport& report,
+                                                            const ReportedPlan& row) {
+  const ParallelStrategy& strategy = row.plan.strategy;
+  double memory = 0;
+  for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
+  const bool on_front =
+      std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
+  const bool full = strategy.recompute.granularity == RecomputeGranularity::full;
+  const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
+  return {{"rank", std::to_string(row.rank)},
+          {"pareto", yes(on_front)},
+          {"stages", stages_text(report.job->cluster, strategy)},
+          {"layers", layers_text(strategy)},
+          {"gpus", std::to_string(strategy.gpus())},
+          {"tensor_model_parallel_size", tensor_text(strategy)},
+          {"pipeline_model_parallel_size", std::to_string(strategy.pipeline)},
+          {"data_parallel_size", std::to_string(strategy.data)},
+          {"context_parallel_size", std::to_string(strategy.context)},
+          {"expert_model_parallel_size", std::to_string(strategy.expert)},
+          {"num_virtual_stages_per_pipeline_rank", std::to_string(strategy.chunks)},
+          {"micro_batch_size", std::to_string(strategy.micro_batch)},
+          {"sequence_parallel", yes(strategy.sequence_parallel)},
+          {"use_distributed_optimizer", yes(strategy.distributed_optimizer)},
+          {"overlap_grad_reduce", yes(strategy.overlap_grad_reduce)},
+          {"overlap_param_gather", yes(strategy.overlap_param_gather)},
+          {"recompute_granularity", recompute_text(strategy.recompute)},
+          {"recompute_method", full ? std::string(to_text(strategy.recompute.method)) : "-"},
+          {"recompute_num_layers", full ? std::to_string(strategy.recompute.layers) : "-"},
+          {"estimate_s", fixed(row.estimate.iteration.value(), 6)},
+          {"replay_s", fixed(row.replayed.iteration.value(), 6)},
+          {"interval_low_s", fixed(row.estimate_interval().low.value(), 6)},
+          {"interval_high_s", fixed(row.estimate_interval().high.value(), 6)},
+          {"tokens_per_s", fixed(row.replayed.tokens_per_s, 1)},
+          {"mfu", fixed(row.replayed.mfu, 5)},
+          {"mfu_causal", fixed(row.replayed.mfu_causal, 5)},
+          {"bubble_fraction", fixed(row.replay.bubble_fraction, 5)},
+          {"imbalance_s", fixed(row.replay.imbalance_s, 6)},
+          {"memory_gib", fixed(memory, 3)},
+          {"usd_per_iteration", dollars(row.replayed.cost, &RunCost::per_iteration, 4)},
+          {"usd_per_mtoken", dollars(row.replayed.cost, &RunCost::per_million_tokens, 6)},
+          {"hours_total", row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : ""},
+          {"usd_total", dollars(row.replayed.cost, &RunCost::total, 2)},
+          {"usd_egress", dollars(row.replayed.cost, &RunCost::egress, 2)},
+          {"kwh_total", row.replayed.kwh_total ? fixed(*row.replayed.kwh_total, 3) : ""},
+          {"stretch", fixed(row.replayed.interruptions.stretch, 6)},
+          {"trace", row.trace}};
+}
+
+}  // namespace
+
 Table csv_table(const SearchReport& report) {
   Table table;
-  for (const char* name : {"rank",
-                           "pareto",
-                           "stages",
-                           "layers",
-                           "gpus",
-                           "tensor_model_parallel_size",
-                           "pipeline_model_parallel_size",
-                           "data_parallel_size",
-                           "context_parallel_size",
-                           "expert_model_parallel_size",
-                           "num_virtual_stages_per_pipeline_rank",
-                           "micro_batch_size",
-                           "sequence_parallel",
-                           "use_distributed_optimizer",
-                           "overlap_grad_reduce",
-                           "overlap_param_gather",
-                           "recompute_granularity",
-                           "recompute_method",
-                           "recompute_num_layers",
-                           "estimate_s",
-                           "replay_s",
-                           "interval_low_s",
-                           "interval_high_s",
-                           "tokens_per_s",
-                           "mfu",
-                           "mfu_causal",
-                           "bubble_fraction",
-                           "imbalance_s",
-                           "memory_gib",
-                           "usd_per_iteration",
-                           "usd_per_mtoken",
-                           "hours_total",
-                           "usd_total",
-                           "usd_egress",
-                           "kwh_total",
-                           "stretch",
-                           "trace"}) {
-    table.columns.push_back({name});
-  }
   for (const ReportedPlan& row : report.plans) {
-    const ParallelStrategy& strategy = row.plan.strategy;
-    double memory = 0;
-    for (const StageMemory& stage : row.plan.memory) memory = std::max(memory, to_gibibytes(stage.total()));
-    const bool on_front =
-        std::find(report.pareto.begin(), report.pareto.end(), row.rank) != report.pareto.end();
-    const bool full = strategy.recompute.granularity == RecomputeGranularity::full;
-    const auto yes = [](bool value) { return std::string(value ? "true" : "false"); };
-    table.rows.push_back({std::to_string(row.rank),
-                          yes(on_front),
-                          stages_text(report.job->cluster, strategy),
-                          layers_text(strategy),
-                          std::to_string(strategy.gpus()),
-                          tensor_text(strategy),
-                          std::to_string(strategy.pipeline),
-                          std::to_string(strategy.data),
-                          std::to_string(strategy.context),
-                          std::to_string(strategy.expert),
-                          std::to_string(strategy.chunks),
-                          std::to_string(strategy.micro_batch),
-                          yes(strategy.sequence_parallel),
-                          yes(strategy.distributed_optimizer),
-                          yes(strategy.overlap_grad_reduce),
-                          yes(strategy.overlap_param_gather),
-                          recompute_text(strategy.recompute),
-                          full ? std::string(to_text(strategy.recompute.method)) : "-",
-                          full ? std::to_string(strategy.recompute.layers) : "-",
-                          fixed(row.estimate.iteration.value(), 6),
-                          fixed(row.replayed.iteration.value(), 6),
-                          fixed(row.estimate_interval().low.value(), 6),
-                          fixed(row.estimate_interval().high.value(), 6),
-                          fixed(row.replayed.tokens_per_s, 1),
-                          fixed(row.replayed.mfu, 5),
-                          fixed(row.replayed.mfu_causal, 5),
-                          fixed(row.replay.bubble_fraction, 5),
-                          fixed(row.replay.imbalance_s, 6),
-                          fixed(memory, 3),
-                          dollars(row.replayed.cost, &RunCost::per_iteration, 4),
-                          dollars(row.replayed.cost, &RunCost::per_million_tokens, 6),
-                          row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : "",
-                          dollars(row.replayed.cost, &RunCost::total, 2),
-                          dollars(row.replayed.cost, &RunCost::egress, 2),
-                          row.replayed.kwh_total ? fixed(*row.replayed.kwh_total, 3) : "",
-                          fixed(row.replayed.interruptions.stretch, 6),
-                          row.trace});
+    std::vector<std::string> cells;
+    for (auto& [name, text] : csv_fields(report, row)) {
+      if (table.rows.empty()) table.columns.push_back({name});
+      cells.push_back(std::move(text));
+    }
+    table.rows.push_back(std::move(cells));
   }
   return table;
 }

@@ -51,7 +51,7 @@ Answers answers(const SearchReport&);
 // Both with their limits, time and money, interruptions, egress and energy in a few lines.
 std::string answers_text(const SearchReport&);
 
-// What the terminal shows, and plans.csv.
+// What the terminal shows, and plans.csv (of one plan at least).
 Table terminal_table(const SearchReport&, const std::vector<int>& ranks);
 Table csv_table(const SearchReport&);
 // "2,276,736 candidates: ... rejected" in a few lines.

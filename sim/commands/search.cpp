@@ -295,6 +295,23 @@ void print_report(const SearchReport& report, const std::string& folder, const L
   for (const std::string& gap : launch.gaps) std::cout << "no launch file for plan 1: " << gap << "\n";
 }
 
+// All files but the document, which says how long that took.
+Launch write_results(const SearchReport& report, const RunOrigin& origin, const std::string& folder) {
+  write_file(folder + kTable, to_csv(csv_table(report)));
+  write_report(folder + kPage, report_input(report));
+  write_plans(report, origin, folder);
+  Launch launch = write_launch(report, folder);
+  remove_older(folder, static_cast<int>(report.plans.size()));
+  return launch;
+}
+
+void say_times(const SearchReport& report) {
+  const Seconds searched = report.elapsed.enumerate + report.elapsed.predict + report.elapsed.estimate;
+  std::fprintf(stderr, "searched in %.2f s, replayed %zu plan%s in %.2f s, %.2f s in all\n", searched.value(),
+               report.plans.size(), report.plans.size() == 1 ? "" : "s", report.replay_elapsed.value(),
+               report.total_elapsed.value());
+}
+
 }  // namespace
 
 void declare_search_options(CommandLine& line) {
@@ -360,11 +377,7 @@ int run_search(const Arguments& arguments) {
   }
   report.pareto = pareto_ranks(report.plans);
   report.replay_elapsed = now() - before_replay;
-  write_file(folder + kTable, to_csv(csv_table(report)));
-  write_report(folder + kPage, report_input(report));
-  write_plans(report, origin, folder);
-  const Launch launch = write_launch(report, folder);
-  remove_older(folder, static_cast<int>(report.plans.size()));
+  const Launch launch = write_results(report, origin, folder);
   report.total_elapsed = now() - start;
   const std::string json = search_json(report);
   write_file(folder + kDocument, json);
@@ -373,12 +386,7 @@ int run_search(const Arguments& arguments) {
   } else {
     print_report(report, folder, launch);
   }
-  if (!line.quiet()) {
-    std::fprintf(stderr, "searched in %.2f s, replayed %zu plan%s in %.2f s, %.2f s in all\n",
-                 (result.elapsed.enumerate + result.elapsed.predict + result.elapsed.estimate).value(),
-                 report.plans.size(), report.plans.size() == 1 ? "" : "s", report.replay_elapsed.value(),
-                 report.total_elapsed.value());
-  }
+  if (!line.quiet()) say_times(report);
   return 0;
 }
 

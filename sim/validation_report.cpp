@@ -165,79 +165,98 @@ std::string validation_text(const Validation& validation, RunRows rows,
   return text;
 }
 
-std::string validation_json(const Validation& validation, const std::vector<Coverage>& coverage) {
-  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  const GroupAccuracy all = accuracy(validation, "");
-  Json json;
-  json["rows"] = all.runs;
-  json["skipped"] = Json::array();
-  for (const SkippedRun& run : validation.skipped)
-    json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});
-  const auto errors_of = [&](Json& into, const GroupAccuracy& group) {
-    into["mape"] = number(group.errors.mean);
-    into["median_ape"] = number(group.errors.median);
-    into["p90_ape"] = number(group.errors.p90);
-    into["max_ape"] = number(group.errors.maximum);
-    into["bias"] = number(group.errors.bias);
-    into["spearman"] = number(group.spearman);
-    into["mean_regret"] = group.sets > 0 ? number(group.mean_regret) : Json();
-    into["regret_sets"] = group.sets;
-  };
-  errors_of(json, all);
-  json["groups"] = Json::array();
+namespace {
+
+Json number_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+void add_errors(Json& into, const GroupAccuracy& group) {
+  into["mape"] = number_or_null(group.errors.mean);
+  into["median_ape"] = number_or_null(group.errors.median);
+  into["p90_ape"] = number_or_null(group.errors.p90);
+  into["max_ape"] = number_or_null(group.errors.maximum);
+  into["bias"] = number_or_null(group.errors.bias);
+  into["spearman"] = number_or_null(group.spearman);
+  into["mean_regret"] = group.sets > 0 ? number_or_null(group.mean_regret) : Json();
+  into["regret_sets"] = group.sets;
+}
+
+Json groups_json(const Validation& validation) {
+  Json groups = Json::array();
   for (const std::string& name : groups_of(validation)) {
     const GroupAccuracy group = accuracy(validation, name);
     if (group.runs == 0) continue;
     Json row;
     row["name"] = name;
     row["rows"] = group.runs;
-    errors_of(row, group);
+    add_errors(row, group);
     row["kinds"] = Json::array();
     for (const std::string& kind : kinds_of(validation, name)) {
       const GroupAccuracy part = accuracy(validation, name, kind);
       Json of_kind{{"name", kind}, {"rows", part.runs}};
-      errors_of(of_kind, part);
+      add_errors(of_kind, part);
       row["kinds"].push_back(std::move(of_kind));
     }
-    json["groups"].push_back(std::move(row));
+    groups.push_back(std::move(row));
   }
+  return groups;
+}
+
+Json interval_json(const Coverage& one) {
+  return {{"group", one.name},
+          {"rows", one.runs},
+          {"inside", one.group_out.inside},
+          {"inside_source_out", one.source_out.inside},
+          {"width", one.group_out.width},
+          {"interval_score", one.group_out.score},
+          {"width_source_out", one.source_out.width},
+          {"interval_score_source_out", one.source_out.score},
+          {"factors", {one.band.low, one.band.high}},
+          {"basis", one.band.basis}};
+}
+
+Json run_json(const ValidatedRun& run) {
+  return {{"id", run.id},
+          {"group", run.group},
+          {"kind", run.kind},
+          {"trust", to_text(run.trust)},
+          {"family", run.trust.family},
+          {"measured_s", run.measured ? Json(*run.measured) : Json()},
+          {"predicted_s", run.predicted},
+          {"range_s", {run.low, run.high}},
+          {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
+          {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
+          {"predicted_gib", run.predicted_memory},
+          {"memory_figure", to_text(run.memory_figure)},
+          {"memory", to_text(run.verdict)},
+          {"assumptions", run.assumptions}};
+}
+
+}  // namespace
+
+std::string validation_json(const Validation& validation, const std::vector<Coverage>& coverage) {
+  const GroupAccuracy all = accuracy(validation, "");
+  Json json;
+  json["rows"] = all.runs;
+  json["skipped"] = Json::array();
+  for (const SkippedRun& run : validation.skipped)
+    json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});
+  add_errors(json, all);
+  json["groups"] = groups_json(validation);
   const MemoryAccuracy memory = memory_accuracy(validation, "");
-  json["memory"] = {
-      {"rows", memory.runs}, {"mape", number(memory.errors.mean)}, {"bias", number(memory.errors.bias)}};
+  json["memory"] = {{"rows", memory.runs},
+                    {"mape", number_or_null(memory.errors.mean)},
+                    {"bias", number_or_null(memory.errors.bias)}};
   json["oom"] = {{"true_positive", memory.true_positive},
                  {"false_positive", memory.false_positive},
                  {"false_negative", memory.false_negative},
                  {"unexplained", memory.unexplained},
                  {"risky", memory.risky}};
   json["intervals"] = Json::array();
-  for (const Coverage& one : coverage)
-    json["intervals"].push_back({{"group", one.name},
-                                 {"rows", one.runs},
-                                 {"inside", one.group_out.inside},
-                                 {"inside_source_out", one.source_out.inside},
-                                 {"width", one.group_out.width},
-                                 {"interval_score", one.group_out.score},
-                                 {"width_source_out", one.source_out.width},
-                                 {"interval_score_source_out", one.source_out.score},
-                                 {"factors", {one.band.low, one.band.high}},
-                                 {"basis", one.band.basis}});
+  for (const Coverage& one : coverage) json["intervals"].push_back(interval_json(one));
   json["runs"] = Json::array();
-  for (const ValidatedRun& run : validation.runs) {
-    json["runs"].push_back({{"id", run.id},
-                            {"group", run.group},
-                            {"kind", run.kind},
-                            {"trust", to_text(run.trust)},
-                            {"family", run.trust.family},
-                            {"measured_s", run.measured ? Json(*run.measured) : Json()},
-                            {"predicted_s", run.predicted},
-                            {"range_s", {run.low, run.high}},
-                            {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
-                            {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
-                            {"predicted_gib", run.predicted_memory},
-                            {"memory_figure", to_text(run.memory_figure)},
-                            {"memory", to_text(run.verdict)},
-                            {"assumptions", run.assumptions}});
-  }
+  for (const ValidatedRun& run : validation.runs) json["runs"].push_back(run_json(run));
   return json.dump(2) + "\n";
 }
 

@@ -16,6 +16,17 @@ std::string input_error(Action&& action) {
   return {};
 }
 
+// Its three parts, "place | found | expected"; "no error" when it throws none.
+template <class Action>
+std::string input_error_parts(Action&& action) {
+  try {
+    action();
+  } catch (const orrery::InputError& error) {
+    return error.place + " | " + error.found + " | " + error.expected;
+  }
+  return "no error";
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -9,13 +9,10 @@
 
 #include "strategies/megatron.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 
 namespace orrery::test {
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 inline const Argument& argument(const ArgumentTable& table, const std::string& name) {
   const auto entry =

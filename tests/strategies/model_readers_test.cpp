@@ -4,6 +4,7 @@
 #include "platforms/errors.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/replaced.hpp"
 #include "tests/strategies/tiny_llama.hpp"
 
@@ -14,25 +15,11 @@ using test::replaced;
 namespace {
 
 std::string error_of(const std::string& json) {
-  try {
-    parse_huggingface_config(json, "config.json");
-  } catch (const InputError& error) {
-    return error.place + " | " + error.found + " | " + error.expected;
-  }
-  return "no error";
+  return input_error_parts([&] { parse_huggingface_config(json, "config.json"); });
 }
 
 std::string yaml_error_of(const std::string& yaml) {
-  try {
-    parse_model_blocks(yaml, "model.yaml");
-  } catch (const InputError& error) {
-    return error.place + " | " + error.found + " | " + error.expected;
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return input_error_parts([&] { parse_model_blocks(yaml, "model.yaml"); });
 }
 
 std::int64_t parameters(const std::string& json) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/replaced.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 
@@ -85,16 +86,7 @@ std::string reason_of(const ModelSpec& model, const ParallelStrategy& strategy) 
 }
 
 std::string error_of(const std::string& yaml) {
-  try {
-    parse_plan(yaml, "plan.yaml");
-  } catch (const InputError& error) {
-    return error.place + " | " + error.found + " | " + error.expected;
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return input_error_parts([&] { parse_plan(yaml, "plan.yaml"); });
 }
 
 }  // namespace

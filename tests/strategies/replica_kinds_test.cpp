@@ -11,6 +11,7 @@
 #include "strategies/plan.hpp"
 #include "strategies/shares.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/replaced.hpp"
 #include "tests/strategies/plan_fixture.hpp"
 
@@ -75,17 +76,10 @@ TEST_CASE("a plan file names unlike replicas once, and says what is wrong with t
           .strategy;
   CHECK(open.shares_open());
   CHECK(reason_of(open) == "feasible");
-  const auto error_of = [](const std::string& text) -> std::string {
-    try {
-      parse_plan(text, "plan.yaml");
-    } catch (const InputError& error) {
-      return error.place + " | " + error.expected;
-    }
-    return "no error";
-  };
   const auto says = [&](const std::string& from, const std::string& to, const std::string& part) {
-    INFO(error_of(test::replaced(yaml, from, to)));
-    CHECK(error_of(test::replaced(yaml, from, to)).find(part) != std::string::npos);
+    const std::string error = input_error([&] { parse_plan(test::replaced(yaml, from, to), "plan.yaml"); });
+    INFO(error);
+    CHECK(contains(error, part));
   };
   says("count: 2", "count: 3", "add up to the 5 replicas of `data`");
   says("groups: [0, 0]", "groups: [0]", "2 node groups, one for each stage");

@@ -7,6 +7,7 @@
 #include "platforms/errors.hpp"
 #include "strategies/rule_book.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 
 using namespace orrery;
 
@@ -26,17 +27,10 @@ bool matches(const std::string& rule) {
 }
 
 std::string error_of(const std::string& rule) {
-  try {
+  return input_error_parts([&] {
     Rule parsed(rule, "rules.txt:3");
     static_cast<void>(parsed.matches(kTable));
-  } catch (const InputError& error) {
-    return error.place + " | " + error.found + " | " + error.expected;
-  }
-  return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  });
 }
 
 }  // namespace

@@ -74,6 +74,17 @@ TEST_CASE("a GPU multiplies in the next type it has") {
   CHECK(matrix_peak(a100(), DataType::bf16)->type == DataType::bf16);
 }
 
+TEST_CASE("an L2 cache larger than any that taught GEMMs is taken for the largest that did") {
+  const Gemm gemm{.m = 4096, .n = 768, .k = 2048};
+  GpuSpec gpu = find_gpu("B200", "test");
+  const auto features = [&](double mebibytes) {
+    gpu.l2_cache = Bytes(mebibytes * kMebi);
+    return gemm_features(gemm, gpu, *gpu.bf16, TimedAs::kernel, GemmModelKind::any_gpu);
+  };
+  CHECK(features(126) == features(50));  // H100's
+  CHECK(features(40) != features(50));
+}
+
 TEST_CASE("a ring in a node moves 2 (n-1)/n of the vector over every link") {
   // 8 ranks, 450 GB/s: 2 x 7/8 x 64 MiB / 450 GB/s = 261 us.
   const Collective op{.bytes = Bytes(64 * kMebi),

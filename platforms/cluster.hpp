@@ -61,8 +61,12 @@ struct NodeGroup {
 std::int64_t largest_gpus(const NodeGroup&);
 
 // Whether NVLink joins the GPUs of a node: it has no PCIe switches and the catalog gives the GPU another link
-// than PCIe.
+// than PCIe, or a bridge, which joins two cards, where the node has no more.
 bool has_nvlink(const NodeGroup&);
+
+// Of each GPU inside the node where the cluster says nothing: the catalog's, or PCIe's where bridges of two
+// cards leave the others to it.
+BytesPerSecond usual_gpu_bandwidth(const NodeGroup&);
 
 // `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.
 enum class Contention { shared, ideal };

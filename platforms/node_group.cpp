@@ -168,7 +168,7 @@ void read_gpu_link(const YamlValue& map, NodeGroup& group) {
   const auto bandwidth = map.find("gpu_link_bandwidth");
   const auto latency = map.find("gpu_link_latency");
   group.gpu_link.bandwidth =
-      bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : group.gpu.link_bandwidth;
+      bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : usual_gpu_bandwidth(group);
   group.gpu_link.latency =
       latency ? latency->quantity<Seconds>() : (has_nvlink(group) ? kNvlinkLatency : kPcieLatency);
 }
@@ -234,8 +234,22 @@ std::int64_t largest_gpus(const NodeGroup& group) {
   return std::int64_t{group.count.maximum} * group.gpus_per_node;
 }
 
+namespace {
+
+bool bridges_fall_short(const NodeGroup& group) {
+  constexpr int kBridged = 2;
+  return group.gpu.link == "NVLink bridge" && group.gpus_per_node > kBridged;
+}
+
+}  // namespace
+
 bool has_nvlink(const NodeGroup& group) {
-  return group.pcie_switches == 0 && group.gpu.link.rfind("PCIe", 0) != 0;
+  return group.pcie_switches == 0 && !group.gpu.link.starts_with("PCIe") && !bridges_fall_short(group);
+}
+
+BytesPerSecond usual_gpu_bandwidth(const NodeGroup& group) {
+  return bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link
+                                   : group.gpu.link_bandwidth;
 }
 
 std::string parse_label(const YamlValue& value) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "sim/measured_names.hpp"
+#include "sim/measured_network.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
@@ -24,49 +25,7 @@ constexpr std::array kUsualNetworks{
     UsualNetwork{"", 1, 100},
 };
 constexpr double kUsualShare = 0.85;  // of a card's rate that the cost models expect between nodes
-constexpr const char* kRemoteMemory = "InfiniBand";
-constexpr int kDomain = 64;  // GPUs of an NVL72 rack that one job's power-of-two layout uses
-
-struct Network {
-  int nics = 1;
-  double gigabits = 100;  // of each
-};
-
-// The number before `unit`, such as 400 in "400 Gb/s RDMA per GPU"; 0 where there is none.
-double number_before(const std::string& text, std::size_t unit) {
-  std::size_t end = unit;
-  while (end > 0 && text[end - 1] == ' ') --end;
-  std::size_t begin = end;
-  while (begin > 0 && (std::isdigit(static_cast<unsigned char>(text[begin - 1])) || text[begin - 1] == '.'))
-    --begin;
-  return begin == end ? 0 : std::strtod(text.substr(begin, end - begin).c_str(), nullptr);
-}
-
-// "8x200 Gbps HDR IB per node", "800 Gbps per node", "400 Gb/s per GPU", "InfiniBand 100 Gb/s", "10 Gbps
-// inter". What no node has is not taken for a network. The rate of each card of the vendor's reference
-// machine is that of as many cards: "200 Gb/s HDR InfiniBand" between nodes of A100.
-std::optional<Network> said_network(const std::string& text, int gpus_per_node, const Network& usual) {
-  constexpr double kMostGigabits = 1e6, kMostNics = 1024;
-  for (const char* unit : {"Gbps", "Gb/s"}) {
-    const std::size_t at = text.find(unit);
-    if (at == std::string::npos) continue;
-    const double rate = number_before(text, at);
-    if (!(rate > 0 && rate <= kMostGigabits)) continue;
-    const std::size_t cross = text.rfind('x', at);
-    if (cross != std::string::npos && cross > 0 &&
-        std::isdigit(static_cast<unsigned char>(text[cross - 1])) &&
-        text.find_first_not_of("0123456789 ", cross + 1) == at) {
-      const double nics = number_before(text, cross);
-      if (!(nics >= 1 && nics <= kMostNics)) continue;
-      return Network{static_cast<int>(nics), rate};
-    }
-    if (says(text, "per GPU")) return Network{gpus_per_node, rate};
-    if (says(text, "per node") && rate >= 400) return Network{gpus_per_node, rate / gpus_per_node};
-    if (rate == usual.gigabits && says(text, kRemoteMemory) && !says(text, "per node")) return usual;
-    return Network{1, rate};
-  }
-  return std::nullopt;
-}
+constexpr int kDomain = 64;           // GPUs of an NVL72 rack that one job's power-of-two layout uses
 
 bool shares_card(const NodeGroup& group) {
   return group.nics_per_node == 1 && group.gpus_per_node > 1;
@@ -82,7 +41,7 @@ double socket_share(double gigabits) {
   return std::min(kOfEthernet, kMostGigabits / gigabits);
 }
 
-Network usual_network(const std::string& gpu) {
+SaidNetwork usual_network(const std::string& gpu) {
   for (const UsualNetwork& usual : kUsualNetworks) {
     if (gpu.rfind(usual.gpu, 0) == 0) return {usual.nics, usual.gigabits};
   }
@@ -106,14 +65,16 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   const bool rack = says(group.gpu.link, "72-GPU");
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
-  Network network = usual_network(group.gpu.name);
+  SaidNetwork network = usual_network(group.gpu.name);
   if (const auto said = said_network(text, group.gpus_per_node, network)) {
     network = *said;
   } else {
+    const std::string what =
+        text.find_first_of("0123456789") == std::string::npos ? "" : ", for '" + text + "' is not understood";
     assumptions.push_back("network: " + std::to_string(network.nics) + " x " +
-                          std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node");
+                          std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node" + what);
   }
-  if (network.nics == 1 && group.gpus_per_node > 1 && !says(text, kRemoteMemory)) {
+  if (network.nics == 1 && group.gpus_per_node > 1 && !says_remote_memory(text)) {
     const double share = socket_share(network.gigabits);
     network.gigabits *= share / kUsualShare;
     char said[64];
@@ -127,10 +88,10 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   group.host = usual_host(group.gpu, group.gpus_per_node);
   group.nics_per_node = std::min(network.nics, group.gpus_per_node);
   while (group.gpus_per_node % group.nics_per_node != 0) --group.nics_per_node;
-  group.nic = {gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),
-               microseconds(1.35)};
-  const bool pcie = says(group.gpu.link, "PCIe");
-  group.gpu_link = {group.gpu.link_bandwidth, microseconds(pcie ? 0.5 : 0.3)};
+  group.nic = {
+      gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),
+      says(text, "EFA") ? find_instance("p5.48xlarge", "").nic_latency.value_or(kNicLatency) : kNicLatency};
+  group.gpu_link = {usual_gpu_bandwidth(group), has_nvlink(group) ? kNvlinkLatency : kPcieLatency};
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);
   group.count = {0, std::max(nodes, 1)};
   ClusterSpec cluster;
@@ -154,7 +115,7 @@ double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
   const NodeGroup& group = cluster.groups.front();
   const std::string text = run.text("interconnect");
   const bool omni_path = says(text, "Omni-Path");
-  if (!omni_path && !(shares_card(group) && says(text, kRemoteMemory))) return 1.0;
+  if (!omni_path && !(shares_card(group) && says(text, "InfiniBand"))) return 1.0;
   const BytesPerSecond cards = group.nic.bandwidth * kUsualShare * group.nics_per_node;
   const double share = (omni_path ? kOmniPathNode : kThroughOneSwitch) / cards;
   if (share >= 1) return 1.0;

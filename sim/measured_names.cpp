@@ -140,7 +140,7 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (!says(low, "megatron") && (date >= kOwnPrograms || multiplies_in_fp8(run)))
     return {"pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
-  return {says(low, "megatron") ? "megatron-deepspeed" : "deepspeed-zero3", framework};
+  return {says(low, "megatron") ? "megatron-deepspeed" : "deepspeed-zero3-2022", framework};
 }
 
 std::string letters_and_digits(const std::string& name) {
@@ -210,6 +210,14 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   constexpr int kCompiledLoss = 2025;  // of torchtitan
   if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
     return read_stack("torchtitan-2025");
+  constexpr double kOverlapsByArgument =
+      2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
+  const double date = date_of_program(run);
+  if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
+    return read_stack("megatron-core-2024");
+  constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad
+  if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
+    return read_stack("deepspeed-zero3-2022");
   if (const FrameworkStack* known = row_starting(kFrameworks, framework)) return read_stack(known->stack);
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))

@@ -1,5 +1,6 @@
 // Published runs as plans: on rows made up for the purpose.
 #include "sim/measured_plan.hpp"
+#include "sim/measured_network.hpp"
 
 #include "sim/measured_names.hpp"
 #include "tests/catch.hpp"
@@ -65,6 +66,32 @@ TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the
         Approx(5e9 / 0.85));  // what sockets get through
   CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
         Approx(10e9 / 8 * 0.92 / 0.85));
+}
+
+TEST_CASE("a network is read however people write it") {
+  const SaidNetwork usual{8, 400};
+  const auto read = [&](const std::string& text) {
+    const auto said = said_network(text, 8, usual);
+    return said ? std::to_string(said->nics) + " x " + std::to_string(std::lround(said->gigabits)) : "none";
+  };
+  for (const char* eight :
+       {"8x400 Gb/s", "8 x 400 Gb/s a node", "8 \u00d7 400 Gbps per node", "8x ConnectX-7 400Gb/s",
+        "8 NICs of 400 Gbit/s", "400 Gb/s per GPU", "400 Gb/s/GPU", "400Gb/s RoCE per card",
+        "3200 Gb/s EFA a node", "3.2 Tbps per node", "EFA 3200 Gb/s each node", "InfiniBand NDR 400 Gb/s",
+        "600 Gbps NVLink; 8x400 Gbps RoCE", "NVLink intra; 400 Gb/s RDMA per GPU"})
+    CHECK(std::pair(eight, read(eight)) == std::pair(eight, std::string("8 x 400")));
+  CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
+  CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
+  CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
+  CHECK(read("100GbE") == "1 x 100");
+  CHECK(read("InfiniBand 200 Gb/s") == "1 x 200");  // not what the reference machine has
+  CHECK(read("0 x 400 Gb/s") == "none");
+  CHECK(read("NVSwitch 450 GB/s") == "none");
+  for (const char* remote :
+       {"RDMA", "8x400 RoCE", "IB", "EFAv2", "HDR", "Slingshot-11", "CX-7", "ConnectX-6"})
+    CHECK(says_remote_memory(remote));
+  for (const char* not_remote : {"Ethernet", "100 Gb/s", "distributed", "TCP"})
+    CHECK(!says_remote_memory(not_remote));
 }
 
 TEST_CASE("a run has the schedule that its row names") {

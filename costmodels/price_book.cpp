@@ -35,7 +35,9 @@ ShardKey without_tensor_ways(ShardKey key) {
 }  // namespace
 
 PriceBook::PriceBook(const ModelSpec& model, const ClusterSpec& cluster, const JobPrecision& precision)
-    : model_(model), cluster_(cluster), precision_(precision) {}
+    : model_(model), cluster_(cluster), precision_(precision) {
+  precision_.stack = stack_for(model, std::move(precision_.stack));
+}
 
 void PriceBook::need(const ShardKey& key) {
   shards_.try_emplace(key);

@@ -1,5 +1,6 @@
 #include "costmodels/software_stack.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "platforms/embedded.hpp"
@@ -119,6 +120,25 @@ void read_network(const YamlValue& given, NetworkShare& network) {
   map.refuse_others();
 }
 
+const Words<Fusion> kFusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
+
+// A map of the keys that differ, or the word "as_gpt": nothing does.
+std::optional<LlamaLayers> read_llama_layers(const YamlValue& given) {
+  if (given.kind() == YamlValue::Kind::scalar) {
+    static_cast<void>(given.one_of({"as_gpt"}));
+    return std::nullopt;
+  }
+  KeyedMap map(given);
+  LlamaLayers layers;
+  read_word(map, "norm", kFusions, layers.norm);
+  read_number(map, "elementwise_time", 0.1, 10, layers.elementwise_time);
+  read_number(map, "norm_time", 0.1, 100, layers.norm_time);
+  read_switch(map, "eager_kernels", layers.eager_kernels);
+  read_number(map, "kept_by_norm", 0, 100, layers.kept_by_norm);
+  map.refuse_others();
+  return layers;
+}
+
 void apply(const YamlValue& given, SoftwareStack& stack) {
   KeyedMap map(given);
   static_cast<void>(map.find("like"));  // its reader's
@@ -128,9 +148,8 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
                               {"flash2", AttentionKernel::flash2},
                               {"unfused", AttentionKernel::unfused}},
                              stack.attention);
-  const Words<Fusion> fusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
-  read_word(map, "elementwise", fusions, stack.elementwise);
-  read_word(map, "norm", fusions, stack.norm);
+  read_word(map, "elementwise", kFusions, stack.elementwise);
+  read_word(map, "norm", kFusions, stack.norm);
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -174,6 +193,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "norm_time", 0.1, 100, stack.norm_time);
   read_switch(map, "eager_kernels", stack.eager_kernels);
   read_number(map, "kept_by_norm", 0, 100, stack.kept_by_norm);
+  if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
   if (const auto network = map.find("network")) read_network(*network, stack.network);
   if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
@@ -272,6 +292,20 @@ SoftwareStack read_stack(const std::string& path_or_name) {
   const auto is_file = [&](std::string_view ending) { return path_or_name.ends_with(ending); };
   if (is_file(".yaml") || is_file(".yml")) return parse_stack(read_text_file(path_or_name), path_or_name);
   return preset(path_or_name, "--stack");
+}
+
+SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {
+  const bool llama = std::any_of(model.shapes.begin(), model.shapes.end(), [](const LayerShape& shape) {
+    return shape.norm == NormKind::rms_norm && shape.mlp == MlpKind::gated;
+  });
+  if (!llama || !stack.llama_layers) return stack;
+  const LlamaLayers& own = *stack.llama_layers;
+  stack.norm = own.norm;
+  stack.elementwise_time = own.elementwise_time;
+  stack.norm_time = own.norm_time;
+  stack.eager_kernels = own.eager_kernels;
+  stack.kept_by_norm = own.kept_by_norm;
+  return stack;
 }
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 
 #include "costmodels/operator.hpp"
 #include "platforms/units.hpp"
+#include "strategies/model.hpp"
 
 namespace orrery {
 
@@ -101,6 +102,17 @@ struct CalibratedStack {
   bool operator==(const CalibratedStack&) const = default;
 };
 
+// What differs in layers with RMSNorm and gated MLPs, for which a program of GPTs has no kernels of its own.
+// As the keys of SoftwareStack.
+struct LlamaLayers {
+  std::optional<Fusion> norm;
+  double elementwise_time = 1.0;
+  std::optional<double> norm_time;
+  bool eager_kernels = false;
+  double kept_by_norm = 0;
+  bool operator==(const LlamaLayers&) const = default;
+};
+
 // One row of stacks/stacks.yaml, which says where each value comes from.
 struct SoftwareStack {
   std::string name;
@@ -153,6 +165,7 @@ struct SoftwareStack {
   // queries and keys the matrix they came from.
   bool eager_kernels = false;
   double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
+  std::optional<LlamaLayers> llama_layers;
   SavedInputs saved_inputs = SavedInputs::gpu;
   Bytes memory_reserve{1e9};  // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
@@ -189,5 +202,8 @@ inline constexpr std::string_view kDefaultStack = "megatron-core";
 SoftwareStack read_stack(const std::string& path_or_name);
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
+
+// As it runs the model: with its kernels for layers of Llama's kind where the model has some.
+SoftwareStack stack_for(const ModelSpec&, SoftwareStack);
 
 }  // namespace orrery

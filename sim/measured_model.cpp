@@ -22,6 +22,8 @@ struct Family {
 constexpr std::array kFamilies{
     Family{"llama", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
            "Llama: gated MLP, RMSNorm, rotary, untied"},
+    Family{"aquila", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
+           "Aquila: gated MLP, RMSNorm, rotary, untied"},
     Family{"qwen", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
            "Qwen: gated MLP, RMSNorm, rotary, untied"},
     Family{"mistral", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,

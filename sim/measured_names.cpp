@@ -66,6 +66,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"Aleph Alpha", "aleph-alpha"},
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
     FrameworkStack{"InternEvo", "internevo"},
+    FrameworkStack{"FlagScale", "flagscale"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};
@@ -118,6 +119,8 @@ const char* megatron_of(const MeasuredRun& run) {
   return "megatron-lm-2021";
 }
 
+constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad: ZeRO-3 gathers under compute
+
 // A preset, and what its residuals tell of: all releases of a program.
 struct Likeness {
   std::string stack, family;
@@ -140,7 +143,8 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (!says(low, "megatron") && (date >= kOwnPrograms || multiplies_in_fp8(run)))
     return {"pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
-  return {says(low, "megatron") ? "megatron-deepspeed" : "deepspeed-zero3-2022", framework};
+  if (says(low, "megatron")) return {"megatron-deepspeed", framework};
+  return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
 std::string letters_and_digits(const std::string& name) {
@@ -215,7 +219,6 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   const double date = date_of_program(run);
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
-  constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
     return read_stack("deepspeed-zero3-2022");
   if (const FrameworkStack* known = row_starting(kFrameworks, framework)) return read_stack(known->stack);

@@ -206,7 +206,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   } else if (result.trust.new_kernels) {
     result.kind += " new kernels";
   }
-  if (mapped.plan.stack.preset == "deepspeed-zero3") result.kind += " ZeRO-3";
+  if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   result.out_of_memory = run.status() == RunStatus::out_of_memory;

@@ -47,6 +47,29 @@ TEST_CASE("a stack file changes what it names and nothing else") {
                     "mine.yaml") == expected);
 }
 
+TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and others with its own") {
+  const SoftwareStack stack = read_stack("megatron-lm-2023");
+  REQUIRE(stack.llama_layers);
+  CHECK(stack_for(read_model("gpt3-175b"), stack) == stack);
+  const SoftwareStack llama = stack_for(model(), stack);
+  CHECK(llama.elementwise_time == stack.llama_layers->elementwise_time);
+  CHECK(llama.norm_time == stack.llama_layers->norm_time);
+  CHECK(llama.kept_by_norm == stack.llama_layers->kept_by_norm);
+  CHECK(llama.eager_kernels);
+  CHECK(stack_for(model(), llama) == llama);
+  CHECK(times_under(stack).forward == times_under(llama).forward);
+  // InternEvo and Transformer Engine have kernels for them.
+  for (const char* own : {"internevo", "megatron-core-2024", "megatron-core"})
+    CHECK(stack_for(model(), read_stack(own)) == read_stack(own));
+
+  const SoftwareStack mine = parse_stack("like: megatron-lm-2023\nllama_layers: {norm_time: 3}", "mine.yaml");
+  CHECK(mine.llama_layers->norm_time == 3);
+  CHECK(mine.llama_layers->elementwise_time == 1);
+  const std::string wrong =
+      input_error([] { parse_stack("like: megatron-core\nllama_layers: {norm_tim: 3}", "mine.yaml"); });
+  CHECK(contains(wrong, "norm_time"));
+}
+
 TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));

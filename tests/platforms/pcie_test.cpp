@@ -34,6 +34,21 @@ ClusterSpec mixed(int nics_per_node) {
 
 }  // namespace
 
+TEST_CASE("a bridge of two cards leaves nodes of more to PCIe, unless the file says otherwise") {
+  const auto link = [](const std::string& keys) {
+    return parse_cluster("groups: [{name: p, count: 1, nic_bandwidth: 50Gbps, " + keys + "}]", "c.yaml")
+        .groups.front()
+        .gpu_link;
+  };
+  const LinkSpec bridge{gigabytes_per_second(300), kNvlinkLatency},
+      pcie{gigabytes_per_second(32), kPcieLatency};
+  CHECK(link("gpu: A100-PCIe-80GB, gpus_per_node: 2") == bridge);
+  CHECK(link("gpu: A100-PCIe-80GB, gpus_per_node: 8") == pcie);
+  CHECK(link("gpu: A100-PCIe-80GB, gpus_per_node: 8, gpu_link_bandwidth: 100GBps").bandwidth ==
+        gigabytes_per_second(100));
+  CHECK(link("gpu: A100-SXM4-80GB, gpus_per_node: 8") == bridge);  // its own NVLink, as fast
+}
+
 TEST_CASE("GPUs of one PCIe switch talk through it, others over the host bridge") {
   const Topology topology(mixed(2), {2, 1});
   CHECK(names(topology, 0, 1) == Names{"p.node0.gpu0.up", "p.node0.gpu1.down"});

@@ -75,6 +75,16 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
 }
 
+TEST_CASE("programs have what they had in their year") {
+  CHECK(stack({{"framework", "Megatron-Core 0.6.0 (2024)"}, {"gpu", "H100"}}) == "megatron-core-2024");
+  CHECK(stack({{"framework", "Megatron-Core 0.12 (2025)"}, {"gpu", "H100"}}) == "megatron-core");
+  CHECK(stack({{"framework", "Megatron-Core"}, {"gpu", "H100"}}) == "megatron-core");
+  CHECK(stack({{"framework", "DeepSpeed ZeRO-3 0.11.1 (2023)"}, {"gpu", "A100"}}) == "deepspeed-zero3-2022");
+  CHECK(stack({{"framework", "DeepSpeed ZeRO-3"}, {"gpu", "A100"}, {"source", "arXiv 2104.04473"}}) ==
+        "deepspeed-zero3");
+  CHECK(stack({{"framework", "FlagScale Megatron-LM (2023)"}, {"gpu", "A800"}}) == "flagscale");
+}
+
 TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {
   const auto of = [](const char* source) {
     return stack({{"framework", "torchtitan"}, {"gpu", "H100"}, {"source", source}});

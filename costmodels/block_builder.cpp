@@ -258,7 +258,7 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   // type of the weights, and any of a program without that GEMM, is added by a kernel of its own, which also
   // reads the new one (FIDELITY B.9.3: 8 B, A.6: 6 and 10 B).
   const SoftwareStack& stack = sharding_.stack;
-  const double sum = stack.gradient.value_or(gradient_bytes(sharding_.type));
+  const double sum = gradient_kept(stack, sharding_.type);
   const bool own_kernel = stack.separate_accumulation || sum < 4.0;
   const double bytes = stack.accumulation.value_or(2.0 * sum + (own_kernel ? element_ : 0.0));
   weight_gradient(MemoryKernel::copy, parameters * bytes);

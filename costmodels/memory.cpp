@@ -48,7 +48,7 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   const double count = parameters.dense + parameters.expert;
   const double shard = optimizer_shard(strategy, parameters);
   StateBytes state = state_bytes(strategy.type);
-  state.gradient = stack.gradient.value_or(state.gradient);
+  state.gradient = gradient_kept(stack, strategy.type);
   if (strategy.fully_sharded) {
     // fp32 weights, gradients and moments are all sharded.
     state = {4 * (shard / count), 4 * (shard / count), 8};

@@ -33,8 +33,7 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   const int stage = strategy.rank_of_part(part);
   const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
   PartReduction reduction;
-  reduction.gradients =
-      Bytes(parameters * precision_.stack.reduced_gradient.value_or(gradient_bytes(strategy.type)));
+  reduction.gradients = Bytes(parameters * gradient_sent(precision_.stack, strategy.type));
   const int copies = strategy.data * strategy.context / apart;
   const int members = copies / strategy.optimizer_instances;
   const auto efficiency = [&](int ring_apart, int ring_members, CollectiveKind kind, Bytes bytes) {

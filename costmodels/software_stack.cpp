@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodels/local_layer.hpp"
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
@@ -292,6 +293,16 @@ SoftwareStack read_stack(const std::string& path_or_name) {
   const auto is_file = [&](std::string_view ending) { return path_or_name.ends_with(ending); };
   if (is_file(".yaml") || is_file(".yml")) return parse_stack(read_text_file(path_or_name), path_or_name);
   return preset(path_or_name, "--stack");
+}
+
+double gradient_kept(const SoftwareStack& stack, DataType type) {
+  const bool chosen = outside_fp8(type) == DataType::bf16;
+  return chosen ? stack.gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
+}
+
+double gradient_sent(const SoftwareStack& stack, DataType type) {
+  const bool chosen = stored_bytes(type) < 4;
+  return chosen ? stack.reduced_gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
 }
 
 SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {

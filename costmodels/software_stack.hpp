@@ -133,7 +133,7 @@ struct SoftwareStack {
   double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
   std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
   double backward_gemm = 1.0;       // time of a backward GEMM over what a forward GEMM of its shape takes
-  // Bytes of one element; absent: gradient_bytes of the data type.
+  // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
                              // activations are gone
@@ -202,6 +202,11 @@ inline constexpr std::string_view kDefaultStack = "megatron-core";
 SoftwareStack read_stack(const std::string& path_or_name);
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
+
+// Bytes of one gradient. Programs choose them for bf16 (and 8 and 4 bits): fp16 training keeps gradients in
+// fp16 (its optimizer copies them to fp32), fp32 training keeps and sends them in fp32.
+double gradient_kept(const SoftwareStack&, DataType);
+double gradient_sent(const SoftwareStack&, DataType);
 
 // As it runs the model: with its kernels for layers of Llama's kind where the model has some.
 SoftwareStack stack_for(const ModelSpec&, SoftwareStack);

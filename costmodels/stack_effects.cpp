@@ -220,7 +220,7 @@ WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const 
     gather.network = sharding.network;
     Collective reduce = gather;
     reduce.kind = CollectiveKind::reduce_scatter;
-    reduce.bytes = Bytes(part * sharding.stack.reduced_gradient.value_or(gradient_bytes(sharding.type)));
+    reduce.bytes = Bytes(part * gradient_sent(sharding.stack, sharding.type));
     traffic.gather.emplace_back(gather);
     traffic.reduce.emplace_back(reduce);
     if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, sharding));

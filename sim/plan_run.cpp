@@ -74,7 +74,7 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   result.tokens_per_s = tokens / iteration.value();
   const double at_peak = peak_flops(book, strategy) * iteration.value();
   const auto utilisation = [&](AttentionCounting counting) {
-    const double flops = model_flops(book.model(), strategy.global_batch, strategy.sequence, counting);
+    const double flops = utilisation_flops(book.model(), strategy.global_batch, strategy.sequence, counting);
     return at_peak > 0 ? flops / at_peak : 0;
   };
   result.mfu = utilisation(AttentionCounting::full);

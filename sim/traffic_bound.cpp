@@ -61,7 +61,7 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
                          .micro_batch = setting.micro_batch,
                          .sequence = precision.sequence,
                          .sequence_parallel = setting.sequence_parallel};
-  const double gradient = precision.stack.reduced_gradient.value_or(gradient_bytes(precision.type));
+  const double gradient = gradient_sent(precision.stack, precision.type);
   double held = std::numeric_limits<double>::infinity();  // parameters of the smallest layer
   for (const LayerShape& shape : book.model().shapes) {
     const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));

@@ -142,4 +142,12 @@ double model_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t 
   return flops + 6.0 * head * static_cast<double>(sequences) * static_cast<double>(sequence);
 }
 
+double utilisation_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t sequence,
+                         AttentionCounting counting) {
+  const std::int64_t counted = model.vocabulary * model.hidden;  // as the head's
+  const std::int64_t more = embedding_parameters(model) + head_parameters(model) - counted;
+  return model_flops(model, sequences, sequence, counting) +
+         6.0 * static_cast<double>(more) * static_cast<double>(sequences) * static_cast<double>(sequence);
+}
+
 }  // namespace orrery

@@ -148,4 +148,8 @@ std::int64_t total_parameters(const ModelSpec&);
 enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 
+// What the MFU of a plan counts (SEMANTICS 5): 6 x all parameters that a token is passed through x tokens, the
+// input embedding and norms among them, and the attention of model_flops.
+double utilisation_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
+
 }  // namespace orrery

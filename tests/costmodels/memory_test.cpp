@@ -158,6 +158,25 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 2));
 }
 
+// What programs choose of gradients they choose for bf16.
+TEST_CASE("fp16 and fp32 take the same bytes of a parameter under every preset") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  const double parameters = stage_parameters(model, strategy, 0);
+  for (const std::string& name : builtin_stack_names()) {
+    const SoftwareStack stack = read_stack(name);
+    for (const auto& [type, bytes] : {std::pair(DataType::fp16, 20.0), std::pair(DataType::fp32, 16.0)}) {
+      strategy.type = type;
+      const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+      const Bytes states = memory.weights + memory.gradients + memory.optimizer;
+      if (stack.gradient_copy == 0)
+        CHECK(std::pair(name, states.value()) == std::pair(name, bytes * parameters));
+      CHECK(gradient_kept(stack, type) == gradient_bytes(type));
+    }
+    CHECK(gradient_sent(stack, DataType::fp32) == 4);
+  }
+}
+
 // 12 B of a bf16 parameter leave the GPU; 16 B of it are on the host (weight, gradient, two moments in fp32).
 TEST_CASE("an offloaded optimizer leaves the GPU and fills the host") {
   const ModelSpec model = gpt_layers(2);

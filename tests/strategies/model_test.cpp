@@ -227,6 +227,20 @@ TEST_CASE("model FLOPs are six a parameter and token, plus attention") {
         Approx(6 * parameters * tokens + attention / 2));
 }
 
+TEST_CASE("the FLOPs of a utilisation count all parameters, of experts those that a token meets") {
+  for (const char* name : {"gpt2-345m", "llama2-7b", "bloom-176b", "mixtral-8x7b"}) {
+    const ModelSpec model = read_model(name);
+    const double tokens = 2 * 2048.0;
+    double parameters = static_cast<double>(total_parameters(model));
+    for (int i = 0; i < model.layer_count(); ++i)
+      parameters -=
+          static_cast<double>(layer_parameters(model.layer(i)) - active_layer_parameters(model.layer(i)));
+    const double attention = 12.0 * model.layer_count() * static_cast<double>(model.hidden) * 2048 * tokens;
+    CHECK(utilisation_flops(model, 2, 2048, AttentionCounting::full) ==
+          Approx(6 * parameters * tokens + attention));
+  }
+}
+
 TEST_CASE("a model that looks both ways has no causal half") {
   const ModelSpec model = read_model("transgan");
   CHECK(model_flops(model, 4, 81, AttentionCounting::causal) ==

@@ -161,10 +161,12 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
   if (const auto bucket = root.find("bucket")) plan.bucket = bucket->positive_quantity<Bytes>();
   if (const auto slowdown = root.find("overlap_slowdown"))
     plan.overlap_slowdown = slowdown->number(1.0, 100.0);
-  if (const auto iterations = root.find("iterations"))
-    plan.iterations = static_cast<int>(iterations->integer(1, 1000));
   if (const auto counts = root.find("replica_microbatches")) read_replica_microbatches(*counts, plan);
   plan.gradient_norm = is_on("gradient_norm");
+  // Ranks that go on by themselves show in the second iteration.
+  if (validates_later(plan.schedule.kind) && !plan.gradient_norm) plan.iterations = 2;
+  if (const auto iterations = root.find("iterations"))
+    plan.iterations = static_cast<int>(iterations->integer(1, 1000));
   plan.overlap_grad_reduce = is_on("overlap_grad_reduce");
   plan.overlap_param_gather = is_on("overlap_param_gather");
 }

@@ -29,6 +29,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
         collectives_(flows, network_, recorder_, *this) {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     running_.resize(ranks_.size());
+    second_starts_.resize(ranks_.size());
     std::size_t messages = 0;
     for (int replica = 0; replica < flows.replicas(); ++replica) {
       first_message_.push_back(messages);
@@ -46,7 +47,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     check_finished();
     std::vector<double> ends_of_ranks;
     for (const RankState& state : ranks_) ends_of_ranks.push_back(state.idle_since);
-    return {recorder_.finish(ends_of_ranks), std::move(ends_)};
+    return {recorder_.finish(ends_of_ranks), std::move(ends_), std::move(second_starts_)};
   }
 
   void on_event(std::uint32_t tag) override {
@@ -135,7 +136,9 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     const int part_index = schedule(rank).part(stage_of(rank), step.chunk);
     const PartTimes& part = plan_.part_times(replica_of(rank), part_index);
     RankState& state = ranks_[rank];
-    state.iteration = step.microbatch / schedule(rank).shape.microbatches;
+    const int iteration = step.microbatch / schedule(rank).shape.microbatches;
+    if (iteration == 1 && state.iteration == 0) second_starts_[rank] = network_.now();
+    state.iteration = iteration;
     const double factor = duration_factor(plan_, static_cast<int>(rank), state.iteration, state.step);
     const double share = 1.0 / step.pieces;
     SpanRow span = recorder_.span(rank, SpanKind::weight_gradient);
@@ -361,9 +364,10 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
   std::vector<Running> running_;            // likewise
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<MessageState> messages_;
-  std::vector<double> ends_;         // [iteration], s
-  std::vector<Interval> transfers_;  // scratch
-  std::vector<IdlePiece> pieces_;    // scratch
+  std::vector<double> ends_;           // [iteration], s
+  std::vector<double> second_starts_;  // [rank], s
+  std::vector<Interval> transfers_;    // scratch
+  std::vector<IdlePiece> pieces_;      // scratch
 };
 
 }  // namespace

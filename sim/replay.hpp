@@ -18,6 +18,7 @@ struct ReplayOptions {
 struct Replay {
   Timeline timeline;
   std::vector<double> iteration_ends;  // s
+  std::vector<double> second_starts;   // s, of the second iteration on each rank; 0 where there is none
 };
 
 // All iterations, on SimGrid. Uses up the process's network: call it in a child process (run_in_children),

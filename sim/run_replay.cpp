@@ -101,8 +101,9 @@ ReplayResult run_replay(const PricedPlan& plan, const Topology& topology, const 
   Replay played = replay(plan, programs, topology, flows, {choices.link_bins, estimated.makespan});
   result.timeline = std::move(played.timeline);
   result.accounting = account(result.timeline);
-  result.steady = played.iteration_ends.size() < 2 ? result.accounting
-                                                   : account_steady(result.timeline, played.iteration_ends);
+  result.steady = played.iteration_ends.size() < 2
+                      ? result.accounting
+                      : account_steady(result.timeline, played.iteration_ends, played.second_starts);
   result.iteration = steady_iteration(played.iteration_ends);
   if (balanced_time) result.imbalance = result.iteration - Seconds(*balanced_time);
   for (const SpanKind kind : result.timeline.spans.kind) result.activities += is_idle(kind) ? 0 : 1;

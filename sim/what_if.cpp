@@ -88,7 +88,9 @@ SlowGpu parse_slow_gpu(const std::string& text, const std::string& place) {
 }
 
 void declare_what_ifs(CommandLine& line) {
-  line.value("iterations", "N", "iterations played one after another; times are of the steady state (1)")
+  line.value("iterations", "N",
+             "iterations played one after another; times are of the steady state (1, or 2 where iterations "
+             "overlap)")
       .values("slow", "S[.R]=F[@I]",
               "stage S [of replica R] takes F times as long [from iteration I, of --iterations, the first "
               "being 0]; may be repeated")

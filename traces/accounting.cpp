@@ -109,13 +109,14 @@ std::vector<StageAccounting> by_stage(const Timeline& timeline, const std::vecto
   return result;
 }
 
-// What was computed between two times, which are then 0 and the makespan.
-Timeline between(const Timeline& whole, double from, double to) {
+// What each rank computed from a time of its own on, for as long as the others; that time is then 0.
+Timeline windows(const Timeline& whole, const std::vector<double>& starts, double length_each) {
   Timeline part;
-  part.makespan = to - from;
+  part.makespan = length_each;
   part.ranks = whole.ranks;
   for (std::size_t i = 0; i < whole.spans.size(); ++i) {
     SpanRow span = row(whole.spans, i);
+    const double from = starts[static_cast<std::size_t>(span.rank)], to = from + length_each;
     if (span.stream != Stream::compute || span.end <= from || span.start >= to) continue;
     const double length = span.end - span.start;
     span.start = std::max(span.start, from) - from;
@@ -158,9 +159,12 @@ RunAccounting account(const Timeline& timeline) {
   return result;
 }
 
-RunAccounting account_steady(const Timeline& timeline, const std::vector<double>& iteration_ends) {
+RunAccounting account_steady(const Timeline& timeline, const std::vector<double>& iteration_ends,
+                             std::vector<double> second_starts) {
   if (iteration_ends.size() < 2) return account(timeline);
-  RunAccounting result = account(between(timeline, iteration_ends.front(), iteration_ends.back()));
+  const double first_end = iteration_ends.front();
+  for (double& start : second_starts) start = std::min(start, first_end);
+  RunAccounting result = account(windows(timeline, second_starts, iteration_ends.back() - first_end));
   const auto iterations = static_cast<double>(iteration_ends.size() - 1);
   result.makespan = result.makespan / iterations;
   for (Accounting& rank : result.ranks) divide(rank, iterations);

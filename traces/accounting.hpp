@@ -45,8 +45,11 @@ struct RunAccounting {
 // naming the rank and the difference when its spans leave a gap, overlap or do not add up to the makespan
 // (1e-9 of the makespan).
 RunAccounting account(const Timeline&);
-// The same of one iteration in the steady state: the mean of those after the first, from the end of one to
-// the end of the next; of the whole timeline where there is one. Columns then add up to steady_iteration.
-RunAccounting account_steady(const Timeline&, const std::vector<double>& iteration_ends);
+// The same of one iteration in the steady state: the mean of those after the first; of the whole timeline
+// where there is one. A rank is looked at from the end of the first iteration on, or from where it begins the
+// second (`second_starts[rank]`) if it does so while others are busy with the first, and as long as from that
+// end to the end of the last. Columns then add up to steady_iteration.
+RunAccounting account_steady(const Timeline&, const std::vector<double>& iteration_ends,
+                             std::vector<double> second_starts);
 
 }  // namespace orrery

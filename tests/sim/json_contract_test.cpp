@@ -264,6 +264,27 @@ TEST_CASE("where several iterations are played, the stages account for a steady 
   CHECK(contains(three, "Milliseconds of a rank in a steady iteration (36.0000 ms were played), mean"));
 }
 
+// F = B = W = 1 ms and M >= 2 P - 1: ranks are busy from their first forward on, 12 x 3 ms an iteration, and
+// rank s begins s ms after rank 0.
+TEST_CASE("zb-h2 without a norm to wait for is played until no rank idles") {
+  const Workplace place;
+  std::string rows;
+  for (int stage = 0; stage < 4; ++stage) rows += "  - {forward: 1ms, backward: 1ms, weight_gradient: 1ms}\n";
+  place.write("d.yaml",
+              "schedule: zb-h2\nmicrobatches: 12\nmessage: 1B\nlink: {bandwidth: 1TBps, latency: "
+              "0us}\nstages:\n" +
+                  rows);
+  const ProgramResult result = place.run({"replay", "--durations", "d.yaml", "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const Json json = Json::parse(result.out);
+  CHECK(json.at("makespan_s").get<double>() == Approx((2 * 12 * 3 + 3) * 1e-3));
+  CHECK(json.at("iteration_s").get<double>() == Approx(12 * 3 * 1e-3));
+  CHECK(json.at("bubble_fraction").get<double>() == Approx(0).margin(1e-6));
+  for (const Json& stage : json.at("stages"))
+    CHECK(stage.at("compute_s").get<double>() == Approx(12 * 3 * 1e-3));
+}
+
 // An H100 does more microbatches than an A100 in the same time.
 TEST_CASE("replicas on unlike GPUs get shares that sum to the batch, and the replay says which") {
   const Workplace place;

@@ -58,7 +58,7 @@ TEST_CASE("the accounting of a steady iteration is the mean of those after the f
   forward.tensor_communication = 1;
   add_span(timeline, forward);
   add_span(timeline, compute_span(SpanKind::bubble_drain, 0, -1, 7, 9));
-  const RunAccounting run = account_steady(timeline, {3, 5, 8});
+  const RunAccounting run = account_steady(timeline, {3, 5, 8}, {4});
   CHECK(run.makespan.value() == Approx(2.5));
   CHECK(run.ranks[0].compute.value() == Approx(0.8 * 4 / 2));
   CHECK(run.ranks[0].exposed_tp.value() == Approx(0.2 * 4 / 2));
@@ -66,7 +66,30 @@ TEST_CASE("the accounting of a steady iteration is the mean of those after the f
   CHECK(run.ranks[0].bubble_warmup.value() == 0);
   CHECK(run.stages[0].mean.total().value() == Approx(2.5));
   CHECK(run.bubble_fraction == Approx(0.2));
-  CHECK(account_steady(timeline, {9}) == account(timeline));
+  CHECK(account_steady(timeline, {9}, {0}) == account(timeline));
+}
+
+// Rank 1 ends both iterations, of 3 s of work, a second after rank 0, which begins the second at once: 3 s of
+// work each from 3 and 4 s on. Rank 2 begins the second after the end of the first: from 4 s on, 2 s of work.
+TEST_CASE("a rank that begins the second iteration while others end the first is looked at from there on") {
+  Timeline timeline;
+  timeline.makespan = 7;
+  timeline.ranks.resize(3);
+  add_span(timeline, compute_span(SpanKind::forward, 0, 0, 0, 3));
+  add_span(timeline, compute_span(SpanKind::forward, 0, 1, 3, 6));
+  add_span(timeline, compute_span(SpanKind::bubble_drain, 0, -1, 6, 7));
+  add_span(timeline, compute_span(SpanKind::bubble_warmup, 1, -1, 0, 1));
+  add_span(timeline, compute_span(SpanKind::forward, 1, 0, 1, 4));
+  add_span(timeline, compute_span(SpanKind::forward, 1, 1, 4, 7));
+  add_span(timeline, compute_span(SpanKind::forward, 2, 0, 0, 2));
+  add_span(timeline, compute_span(SpanKind::bubble_warmup, 2, -1, 2, 5));
+  add_span(timeline, compute_span(SpanKind::forward, 2, 1, 5, 7));
+  const RunAccounting run = account_steady(timeline, {4, 7}, {3, 4, 5});
+  CHECK(run.ranks[0].compute.value() == Approx(3));
+  CHECK(run.ranks[1].compute.value() == Approx(3));
+  CHECK(run.ranks[2].compute.value() == Approx(2));
+  CHECK(run.ranks[2].bubble_warmup.value() == Approx(1));
+  CHECK(run.bubble_fraction == Approx(1.0 / 9));
 }
 
 // As of a part without layers.
@@ -77,7 +100,7 @@ TEST_CASE("a span of no length adds nothing to a steady iteration") {
   add_span(timeline, compute_span(SpanKind::forward, 0, 0, 0, 3));
   add_span(timeline, compute_span(SpanKind::backward, 0, 0, 3, 3));
   add_span(timeline, compute_span(SpanKind::bubble_drain, 0, -1, 3, 4));
-  const RunAccounting run = account_steady(timeline, {2, 4});
+  const RunAccounting run = account_steady(timeline, {2, 4}, {3});
   CHECK(run.ranks[0].compute.value() == Approx(1));
   CHECK(run.ranks[0].bubble_drain.value() == Approx(1));
 }

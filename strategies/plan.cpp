@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "platforms/yaml.hpp"
+#include "strategies/schedule.hpp"
 
 namespace orrery {
 namespace {
@@ -236,6 +237,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
     strategy.expert_tensor = static_cast<int>(ways->integer(1, kMostWays));
   read_choice(top, "type", kTypes, strategy.type);
   read_choice(top, "schedule", kSchedules, strategy.schedule);
+  strategy.transfers = default_transfers(strategy.schedule);
   read_choice(top, "transfers", kTransfers, strategy.transfers);
   read_choice(top, "order", kOrders, strategy.order);
   read_boolean(top, "sequence_parallel", strategy.sequence_parallel);

@@ -130,6 +130,22 @@ TEST_CASE("a plan file needs only what has no default") {
   CHECK(plan.strategy == expected);
 }
 
+TEST_CASE("messages of a plan file that does not say how they travel go as its schedule's do") {
+  const auto transfers = [](const std::string& lines) {
+    return parse_plan(
+               "model: m\ncluster: c\nglobal_batch: 8\nsequence: 64\nnodes: [1]\nstages: [{tensor: "
+               "8}]\nparts: [[0, 32]]\n" +
+                   lines,
+               "plan.yaml")
+        .strategy.transfers;
+  };
+  for (const char* schedule : {"gpipe", "1f1b"})
+    CHECK(transfers("schedule: " + std::string(schedule) + "\n") == TransferMode::blocking);
+  for (const char* schedule : {"interleaved", "zb-h1", "zb-h2", "zb-v"})
+    CHECK(transfers("schedule: " + std::string(schedule) + "\n") == TransferMode::overlapped);
+  CHECK(transfers("schedule: interleaved\ntransfers: blocking\n") == TransferMode::blocking);
+}
+
 TEST_CASE("a wrong plan file names the line and the nearest key") {
   const std::string yaml = to_yaml({"llama2-70b", "c.yaml", llama70b_on_two_kinds()});
   CHECK(contains(error_of(yaml + "context_parallel: 2\n"), "context_parallel"));

@@ -20,7 +20,8 @@ struct Interruptions {
 // interval for restart dumps", FGCS 22 (2006): with M the time between losses, d to write a checkpoint, R to
 // restart and t of work between checkpoints the stretch is M e^(R/M) (e^((t + d) / M) - 1) / t (equation 20),
 // and the best t about sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + d / 18M) - d, or M where d >= 2 M (equation 37),
-// which begins with Young's sqrt(2 d M).
+// which begins with Young's sqrt(2 d M). `nodes`: those of each group that hold a rank; the others are lost
+// unnoticed.
 Interruptions interruptions(const ClusterSpec&, const std::vector<int>& nodes);
 
 }  // namespace orrery

@@ -2,12 +2,11 @@
 
 #include <cmath>
 
-#include "costmodels/interruptions.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
 
-std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds iteration,
+std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds held,
                                 double tokens_per_iteration, double total_tokens, Dollars egress) {
   ORRERY_ENSURE(nodes.size() == cluster.groups.size());
   ORRERY_ENSURE(tokens_per_iteration > 0);
@@ -23,7 +22,6 @@ std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<in
   RunCost cost;
   cost.price = price;
   const double iterations = std::ceil(total_tokens / tokens_per_iteration);
-  const Seconds held = iteration * interruptions(cluster, nodes).stretch;
   cost.per_iteration = price * held + egress;
   cost.per_million_tokens = cost.per_iteration * (1e6 / tokens_per_iteration);
   cost.total_time = held * iterations;

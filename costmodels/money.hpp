@@ -22,8 +22,9 @@ struct RunCost {
 };
 
 // `nodes[g]` nodes of group g are rented and paid for from the first iteration to the last, busy or idle.
-// Absent when a group with nodes has no price. `egress`: of one iteration (egress.hpp).
-std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds iteration,
+// Absent when a group with nodes has no price. `held`: for one iteration, interruptions included. `egress`:
+// of one iteration (egress.hpp).
+std::optional<RunCost> run_cost(const ClusterSpec& cluster, const std::vector<int>& nodes, Seconds held,
                                 double tokens_per_iteration, double total_tokens, Dollars egress = {});
 
 }  // namespace orrery

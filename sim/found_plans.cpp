@@ -63,8 +63,9 @@ std::vector<ParallelStrategy> FoundPlans::left_by_rules(std::vector<ParallelStra
   return choices;
 }
 
-bool FoundPlans::beyond_limits(const std::vector<int>& nodes, Seconds least) {
-  const auto obstacle = player_.limit_obstacle(nodes, least, player_.cost(nodes, least));
+bool FoundPlans::beyond_limits(const ParallelStrategy& plan, Seconds least) {
+  const Seconds held = held_time(job_, plan, least);
+  const auto obstacle = limit_obstacle(job_, held * job_.iterations(), job_cost(job_, plan, held));
   if (obstacle)
     reject(InfeasibleKind::budget, *obstacle);
   else
@@ -72,9 +73,10 @@ bool FoundPlans::beyond_limits(const std::vector<int>& nodes, Seconds least) {
   return obstacle.has_value();
 }
 
-Least FoundPlans::least(const std::vector<int>& nodes, Seconds time) const {
-  const auto cost = player_.cost(nodes, time);
-  return {player_.stretched(nodes, time).value(), cost ? cost->per_iteration.value() : 0};
+Least FoundPlans::least(const ParallelStrategy& plan, Seconds time) const {
+  const Seconds held = held_time(job_, plan, time);
+  const auto cost = job_cost(job_, plan, held);
+  return {held.value(), cost ? cost->per_iteration.value() : 0};
 }
 
 // By their bounds, so that few are played; of equal bounds, as those of mixes, the one with most overlaps
@@ -90,7 +92,7 @@ void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
     Split& split = splits[index];
     const auto* known = best ? std::get_if<RatedPlan>(&*best) : nullptr;
     if (known != nullptr && known->iteration <= split.least) break;
-    if (!may_matter(split.plan.nodes, split.least) || rules_.dropping(split.plan) != nullptr) continue;
+    if (!may_matter(split.plan, split.least) || rules_.dropping(split.plan) != nullptr) continue;
     auto played = player_.play(std::move(split.plan), std::move(split.memory));
     const auto* plan = std::get_if<RatedPlan>(&played);
     const bool better = plan != nullptr && (known == nullptr || std::pair(plan->iteration, index) <
@@ -111,7 +113,7 @@ void FoundPlans::take(std::variant<RatedPlan, Infeasible> played, const Candidat
     return;
   }
   auto& rated = std::get<RatedPlan>(played);
-  const Seconds held = player_.stretched(rated.strategy.nodes, rated.iteration);
+  const Seconds held = held_time(job_, rated.strategy, rated.iteration);
   best_.add({held.value(),
              rated.cost ? rated.cost->per_iteration.value() : std::numeric_limits<double>::infinity()});
   rated_.push_back({std::move(rated), held, place});
@@ -133,7 +135,7 @@ void FoundPlans::move_layers() {
   for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, rated_.size()); ++i) {
     Rated& rated = rated_[i];
     rated.plan = mover.improved(std::move(rated.plan));
-    rated.held = player_.stretched(rated.plan.strategy.nodes, rated.plan.iteration);
+    rated.held = held_time(job_, rated.plan.strategy, rated.plan.iteration);
   }
 }
 

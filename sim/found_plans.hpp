@@ -36,14 +36,14 @@ class FoundPlans {
   // Those of a candidate that no rule drops; counts it where none is left.
   [[nodiscard]] std::vector<ParallelStrategy> left_by_rules(std::vector<ParallelStrategy>);
   // Whether a feasible candidate that takes so long at least is beyond a limit; counts it either way.
-  [[nodiscard]] bool beyond_limits(const std::vector<int>& nodes, Seconds least);
+  [[nodiscard]] bool beyond_limits(const ParallelStrategy&, Seconds least);
 
-  // Of an iteration on these nodes of each group.
-  [[nodiscard]] Least least(const std::vector<int>& nodes, Seconds) const;
+  // Of an iteration on the nodes of a plan.
+  [[nodiscard]] Least least(const ParallelStrategy&, Seconds) const;
   // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
-  [[nodiscard]] bool may_matter(const std::vector<int>& nodes, Seconds time) const {
-    return best_.may_matter(least(nodes, time));
+  [[nodiscard]] bool may_matter(const ParallelStrategy& plan, Seconds time) const {
+    return best_.may_matter(least(plan, time));
   }
 
   [[nodiscard]] const BestPlans& best() const { return best_; }

@@ -63,7 +63,8 @@ void MixSearch::play(Fitting which, std::uint32_t first) {
 std::optional<MixSearch::FittedCase> MixSearch::fit(Fitting which, std::uint32_t at, std::uint32_t setting) {
   const ReplicaMix& mix = cases_[at].mix;
   if (which == Fitting::of_those_that_may_matter &&
-      !found_.may_matter(mix.nodes, mixer_.least_time(mix, settings_[setting], job_.global_batch))) {
+      !found_.may_matter(strategy_of(mix, settings_[setting], job_.global_batch, job_.sequence, job_.type),
+                         mixer_.least_time(mix, settings_[setting], job_.global_batch))) {
     ++counts_.pruned;
     return std::nullopt;
   }
@@ -77,8 +78,8 @@ std::optional<MixSearch::FittedCase> MixSearch::fit(Fitting which, std::uint32_t
     return std::nullopt;
   found.equal = mixer_.fit_equal(found.mix);
   const Seconds time = found.equal ? std::min(found.mix.least, found.equal->least) : found.mix.least;
-  found.least = found_.least(mix.nodes, time);
-  if (found_.beyond_limits(mix.nodes, time)) return std::nullopt;
+  found.least = found_.least(found.mix.strategy, time);
+  if (found_.beyond_limits(found.mix.strategy, time)) return std::nullopt;
   return found;
 }
 

@@ -92,10 +92,10 @@ int place_plans(std::vector<RatedPlan>& plans, const SearchJob& job, const Price
     ++changed;
     plan.strategy = std::move(laid.strategy);
     plan.iteration = laid.iteration;
-    plan.total_time = total_time(job, plan.strategy.nodes, plan.iteration);
-    plan.cost =
-        run_cost(job.cluster, plan.strategy.nodes, plan.iteration, job.tokens_per_iteration(),
-                 job.total_tokens, egress_of(laid.priced, Topology(job.cluster, plan.strategy.nodes)));
+    const Seconds held = held_time(job, plan.strategy, plan.iteration);
+    plan.total_time = held * job.iterations();
+    plan.cost = job_cost(job, plan.strategy, held,
+                         egress_of(laid.priced, Topology(job.cluster, plan.strategy.nodes)));
   }
   return changed;
 }

@@ -2,7 +2,6 @@
 
 #include "costmodels/egress.hpp"
 #include "costmodels/folding.hpp"
-#include "costmodels/interruptions.hpp"
 
 namespace orrery {
 
@@ -11,8 +10,7 @@ std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
   RatedPlan plan;
   plan.strategy = std::move(strategy);
   plan.memory = std::move(memory);
-  const std::vector<int>& nodes = plan.strategy.nodes;
-  const Topology& topology = topology_for(nodes);
+  const Topology& topology = topology_for(plan.strategy.nodes);
   const PricedPlan priced = book_.price(plan.strategy, topology);
   if (cut_route(priced, topology))
     return Infeasible{InfeasibleKind::shape, "a link that the plan needs is down"};
@@ -22,25 +20,12 @@ std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
     if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) return *trouble;
   }
   plan.iteration = estimate_iteration(priced, programs, topology);
-  plan.total_time = total_time(job_, nodes, plan.iteration);
-  plan.cost = cost(nodes, plan.iteration, egress_of(priced, topology));
-  if (const auto obstacle = limit_obstacle(nodes, plan.iteration, plan.cost))
+  const Seconds held = held_time(job_, plan.strategy, plan.iteration);
+  plan.total_time = held * job_.iterations();
+  plan.cost = job_cost(job_, plan.strategy, held, egress_of(priced, topology));
+  if (const auto obstacle = limit_obstacle(job_, plan.total_time, plan.cost))
     return Infeasible{InfeasibleKind::budget, *obstacle};
   return plan;
-}
-
-std::optional<RunCost> PlanPlayer::cost(const std::vector<int>& nodes, Seconds iteration,
-                                        Dollars egress) const {
-  return run_cost(job_.cluster, nodes, iteration, job_.tokens_per_iteration(), job_.total_tokens, egress);
-}
-
-Seconds PlanPlayer::stretched(const std::vector<int>& nodes, Seconds iteration) const {
-  return iteration * interruptions(job_.cluster, nodes).stretch;
-}
-
-std::optional<std::string> PlanPlayer::limit_obstacle(const std::vector<int>& nodes, Seconds iteration,
-                                                      const std::optional<RunCost>& cost) const {
-  return orrery::limit_obstacle(job_, total_time(job_, nodes, iteration), cost);
 }
 
 const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {

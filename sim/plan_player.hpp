@@ -21,14 +21,6 @@ class PlanPlayer {
   // estimated and is beyond a limit.
   std::variant<RatedPlan, Infeasible> play(ParallelStrategy, std::vector<StageMemory> memory);
 
-  // Of plans on these nodes of each group.
-  [[nodiscard]] std::optional<RunCost> cost(const std::vector<int>& nodes, Seconds iteration,
-                                            Dollars egress = {}) const;
-  [[nodiscard]] Seconds stretched(const std::vector<int>& nodes,
-                                  Seconds iteration) const;  // by interruptions
-  [[nodiscard]] std::optional<std::string> limit_obstacle(const std::vector<int>& nodes, Seconds iteration,
-                                                          const std::optional<RunCost>&) const;
-
  private:
   // Programs of one shape serve many plans: bytes and seconds are not in them.
   struct ProgramKey {

@@ -79,11 +79,12 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   };
   result.mfu = utilisation(AttentionCounting::full);
   result.mfu_causal = utilisation(AttentionCounting::causal);
-  result.interruptions = interruptions(book.cluster(), strategy.nodes);
+  result.interruptions = interruptions(book.cluster(), nodes_in_use(strategy, book.cluster()));
+  const Seconds held = iteration * result.interruptions.stretch;
   result.kwh_per_iteration = energy_kwh(book, strategy, iteration) * result.interruptions.stretch;
   if (total_tokens > 0) {
     const double iterations = std::ceil(total_tokens / tokens);
-    result.total_time = iteration * result.interruptions.stretch * iterations;
+    result.total_time = held * iterations;
     result.kwh_total = result.kwh_per_iteration * iterations;
   }
   Dollars egress;
@@ -91,7 +92,7 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
     const Topology topology(book.cluster(), strategy.nodes);
     egress = egress_of(book.price(strategy, topology), topology);
   }
-  result.cost = run_cost(book.cluster(), strategy.nodes, iteration, tokens,
+  result.cost = run_cost(book.cluster(), strategy.nodes, held, tokens,
                          total_tokens > 0 ? total_tokens : tokens, egress);
   return result;
 }

@@ -277,8 +277,8 @@ class Searcher {
     const std::vector<ParallelStrategy> choices = found_.left_by_rules(with_overlaps(plan, setting));
     if (choices.empty()) return;
     const Seconds time = least_time(choices.back());
-    if (found_.beyond_limits(plan.nodes, time)) return;
-    refined.least = found_.least(plan.nodes, time);
+    if (found_.beyond_limits(plan, time)) return;
+    refined.least = found_.least(plan, time);
     refined_.push(refined);
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "costmodels/interruptions.hpp"
+#include "strategies/placement.hpp"
 
 namespace orrery {
 namespace {
@@ -26,8 +27,13 @@ double SearchJob::iterations() const {
   return std::ceil(total_tokens / tokens_per_iteration());
 }
 
-Seconds total_time(const SearchJob& job, const std::vector<int>& nodes, Seconds iteration) {
-  return iteration * interruptions(job.cluster, nodes).stretch * job.iterations();
+Seconds held_time(const SearchJob& job, const ParallelStrategy& strategy, Seconds iteration) {
+  return iteration * interruptions(job.cluster, nodes_in_use(strategy, job.cluster)).stretch;
+}
+
+std::optional<RunCost> job_cost(const SearchJob& job, const ParallelStrategy& strategy, Seconds held,
+                                Dollars egress) {
+  return run_cost(job.cluster, strategy.nodes, held, job.tokens_per_iteration(), job.total_tokens, egress);
 }
 
 std::optional<std::string> limit_obstacle(const SearchJob& job, Seconds total_time,

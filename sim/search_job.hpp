@@ -49,8 +49,10 @@ struct SearchJob {
   [[nodiscard]] double iterations() const;  // of the whole training
 };
 
-// Of the whole job, interruptions included.
-Seconds total_time(const SearchJob&, const std::vector<int>& nodes, Seconds iteration);
+// Time that the nodes are held for an iteration of this length, interruptions included.
+Seconds held_time(const SearchJob&, const ParallelStrategy&, Seconds iteration);
+// Of the whole job on the strategy's nodes.
+std::optional<RunCost> job_cost(const SearchJob&, const ParallelStrategy&, Seconds held, Dollars egress = {});
 
 // Why a plan of this time (interruptions of its nodes included) and money is beyond the job's deadline or
 // budget, in words; absent when it is not.

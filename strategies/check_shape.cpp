@@ -162,14 +162,12 @@ Answer check_stage_devices(const Case& c, const StageDevices& stage) {
 }
 
 Answer check_devices(const Case& c) {
-  std::vector<std::int64_t> used(c.cluster.groups.size(), 0);
   for (int kind = 0; kind < c.strategy.kinds(); ++kind) {
     for (const StageDevices& stage : c.strategy.of_kind(kind).stages) {
       if (Answer answer = check_stage_devices(c, stage)) return answer;
-      used[static_cast<std::size_t>(stage.group)] +=
-          std::int64_t{stage.tensor} * c.strategy.context * c.strategy.replicas_of_kind(kind);
     }
   }
+  const std::vector<std::int64_t> used = gpus_in_use(c.strategy, c.cluster);
   for (std::size_t i = 0; i < used.size(); ++i) {
     const NodeGroup& group = c.cluster.groups[i];
     const int nodes = c.strategy.nodes[i];

@@ -148,15 +148,20 @@ StageGrid stage_grid(const ClusterSpec& cluster, const SearchSpace& space, const
   return grid;
 }
 
-std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
+std::vector<int> nodes_in_use(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
   std::vector<int> nodes;
   for (std::size_t group = 0; group < stages.size(); ++group) {
-    const NodeGroup& spec = cluster.groups[group];
-    const std::int64_t used =
-        (stages[group] * ways.gpus_of_stage(static_cast<int>(group)) + spec.gpus_per_node - 1) /
-        spec.gpus_per_node;
-    nodes.push_back(std::max(static_cast<int>(used), spec.count.minimum));
+    const int each = cluster.groups[group].gpus_per_node;
+    nodes.push_back(
+        static_cast<int>((stages[group] * ways.gpus_of_stage(static_cast<int>(group)) + each - 1) / each));
   }
+  return nodes;
+}
+
+std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
+  std::vector<int> nodes = nodes_in_use(cluster, ways, stages);
+  for (std::size_t group = 0; group < nodes.size(); ++group)
+    nodes[group] = std::max(nodes[group], cluster.groups[group].count.minimum);
   return nodes;
 }
 

@@ -100,6 +100,9 @@ StageGrid stage_grid(const ClusterSpec&, const SearchSpace&, const Ways&);
 // Whether counts belong to ways with unequal tensor ways rather than to others: see for_each_stage_counts.
 bool at_home(const Ways&, const StageCounts&);
 
+// Nodes of each group whose GPUs such a plan uses.
+std::vector<int> nodes_in_use(const ClusterSpec&, const Ways&, const StageCounts&);
+
 // Nodes of each group that such a plan uses or pays for: groups with a fixed count are paid for whether used
 // or not.
 std::vector<int> nodes_of(const ClusterSpec&, const Ways&, const StageCounts&);

@@ -158,6 +158,27 @@ int ring_lanes(const ParallelStrategy& strategy, int stage, int apart, int gpus_
   return std::max(1, gpus_per_node / members);
 }
 
+std::vector<std::int64_t> gpus_in_use(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  std::vector<std::int64_t> gpus(cluster.groups.size(), 0);
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      gpus[static_cast<std::size_t>(group_number(strategy, stage, kind))] +=
+          std::int64_t{strategy.tensor(stage)} * strategy.context * strategy.replicas_of_kind(kind);
+    }
+  }
+  return gpus;
+}
+
+std::vector<int> nodes_in_use(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  std::vector<int> nodes;
+  const std::vector<std::int64_t> gpus = gpus_in_use(strategy, cluster);
+  for (std::size_t group = 0; group < gpus.size(); ++group) {
+    const int each = cluster.groups[group].gpus_per_node;
+    nodes.push_back(static_cast<int>((gpus[group] + each - 1) / each));
+  }
+  return nodes;
+}
+
 const NodeGroup& group_of_stage(const ClusterSpec& cluster, const ParallelStrategy& strategy, int stage) {
   const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
   return cluster.groups[static_cast<std::size_t>(group)];

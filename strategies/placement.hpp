@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ std::optional<std::string> hosts_obstacle(const ParallelStrategy&);
 // each: as many as fill a node with the members that one ring has there. `apart`: copies, over context ranks
 // and then replicas, from one member to the next.
 int ring_lanes(const ParallelStrategy&, int stage, int apart, int gpus_per_node);
+
+// GPUs of each node group of the cluster that hold a rank, and the nodes that those fill.
+std::vector<std::int64_t> gpus_in_use(const ParallelStrategy&, const ClusterSpec&);
+std::vector<int> nodes_in_use(const ParallelStrategy&, const ClusterSpec&);
 
 // The node group whose GPUs play a stage (in replicas of the first kind: see ParallelStrategy::of_kind).
 const NodeGroup& group_of_stage(const ClusterSpec&, const ParallelStrategy&, int stage);

@@ -78,6 +78,21 @@ TEST_CASE("nodes that are lost stretch hours and dollars of every plan alike, an
         std::string::npos);
 }
 
+// One of four GPUs works. Its node is lost every 2 h; the other, and the spot node, idle beside it.
+TEST_CASE("idle nodes are paid for, and their loss stops nobody") {
+  const Workplace place;
+  const std::string idle_group =
+      "  - {name: idle, gpu: T4, gpus_per_node: 4, count: 1, nic_bandwidth: 10Gbps, price: 5 USD/h, "
+      "interrupted_every: 10s}\n";
+  place.write("c.yaml", nodes(", interrupted_every: 2h", idle_group));
+  place.write("p.yaml",
+              "model: gpt2-345m\ncluster: c.yaml\nglobal_batch: 4\nsequence: 1024\nnodes: [2, 1]\n"
+              "stages: [{group: 0, tensor: 1}]\nparts: [[0, 24]]\n");
+  const Json run = run_json(place, {"replay", "--plan", "p.yaml", "--tokens", "1G"});
+  CHECK(run.at("interruptions").at("hours_between").get<double>() == Approx(2));
+  CHECK(run.at("usd_total").get<double>() == Approx(25 * run.at("hours_total").get<double>()));
+}
+
 TEST_CASE("losses count in the order of plans: fewer lossy nodes win over more of them") {
   const Workplace place;
   // Four nodes lost every 2 min each: with all of them, 30 s between losses, a run hardly gets on.

@@ -52,8 +52,7 @@ std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top)
                    [](const Tried& a, const Tried& b) { return a.plan.iteration < b.plan.iteration; });
   std::vector<ParetoPoint> points;
   for (const Tried& tried : all) {
-    const auto cost = run_cost(job.cluster, tried.plan.strategy.nodes, tried.plan.iteration,
-                               job.tokens_per_iteration(), job.total_tokens);
+    const auto cost = job_cost(job, tried.plan.strategy, tried.plan.iteration);
     points.push_back({cost ? to_hours(cost->total_time) : 0,
                       cost ? cost->total.value() : std::numeric_limits<double>::quiet_NaN()});
   }
@@ -67,10 +66,8 @@ std::vector<Tried> select(const SearchJob& job, std::vector<Tried> all, int top)
 }
 
 bool within_limits(const SearchJob& job, const RatedPlan& plan) {
-  const std::vector<int>& nodes = plan.strategy.nodes;
-  const auto cost =
-      run_cost(job.cluster, nodes, plan.iteration, job.tokens_per_iteration(), job.total_tokens);
-  return !limit_obstacle(job, total_time(job, nodes, plan.iteration), cost);
+  return !limit_obstacle(job, plan.iteration * job.iterations(),
+                         job_cost(job, plan.strategy, plan.iteration));
 }
 
 // Everything that fits is played, with equal layers and every overlap too; then the layers of the ten fastest

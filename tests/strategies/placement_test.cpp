@@ -188,6 +188,24 @@ TEST_CASE("a ring has as many neighbours in a node as the order leaves it") {
   CHECK(ring_lanes(strategy, 0, 4, 16) == 16);
 }
 
+// Nodes of 4 and 8 GPUs, of which three replicas hold 3 x 2 and 0, and the fourth 1 and 1.
+TEST_CASE("nodes in use are those that ranks fill, whatever is rented") {
+  ClusterSpec cluster;
+  cluster.groups.resize(3);
+  cluster.groups[0].gpus_per_node = 4;
+  cluster.groups[1].gpus_per_node = 8;
+  cluster.groups[2].gpus_per_node = 8;
+  ParallelStrategy strategy;
+  strategy.pipeline = 2;
+  strategy.data = 4;
+  strategy.stages = {{0, 1}, {0, 1}};
+  strategy.nodes = {4, 4, 4};
+  CHECK(gpus_in_use(strategy, cluster) == std::vector<std::int64_t>{8, 0, 0});
+  strategy.replicas = {{3, {0, 0}, 1}, {1, {0, 1}, 1}};
+  CHECK(gpus_in_use(strategy, cluster) == std::vector<std::int64_t>{7, 1, 0});
+  CHECK(nodes_in_use(strategy, cluster) == std::vector<int>{2, 1, 0});
+}
+
 TEST_CASE("a strategy that does not fit its nodes is our mistake, not a silent overlap") {
   ParallelStrategy strategy;
   strategy.pipeline = 2;

@@ -44,11 +44,9 @@ std::string four_digits(double number, const char* unit) {
 void add_facts(JsonBuilder& json, const Trace& trace) {
   json.key("facts").begin('[');
   // Several iterations may have been played, of which one in the steady state counts.
-  const std::string iteration = run_attribute(trace, "iteration");
   const Seconds played(trace.timeline.makespan);
-  const Seconds one = iteration.empty() ? played : parse_quantity<Seconds>(iteration, "/run/iteration");
-  add_pair(json, "Iteration", to_text(one));
-  if (one < 0.999 * played) add_pair(json, "Played below", to_text(played));
+  add_pair(json, "Iteration", to_text(trace.iteration));
+  if (trace.iteration < 0.999 * played) add_pair(json, "Played below", to_text(played));
   add_pair(json, "Bubbles", four_digits(100 * trace.accounting.bubble_fraction, " %"));
   add_pair(json, "Ranks", std::to_string(trace.timeline.ranks.size()));
   if (trace.cost.gpu_hours > 0)

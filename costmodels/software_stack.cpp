@@ -260,6 +260,10 @@ const SoftwareStack& preset(const std::string& name, const std::string& place) {
                    "a name of `orrery catalog stacks`, or a YAML file");
 }
 
+bool is_file(const std::string& path_or_name) {
+  return path_or_name.ends_with(".yaml") || path_or_name.ends_with(".yml");
+}
+
 }  // namespace
 
 std::string_view to_text(MemoryFigure figure) {
@@ -290,8 +294,7 @@ SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
 }
 
 SoftwareStack read_stack(const std::string& path_or_name) {
-  const auto is_file = [&](std::string_view ending) { return path_or_name.ends_with(ending); };
-  if (is_file(".yaml") || is_file(".yml")) return parse_stack(read_text_file(path_or_name), path_or_name);
+  if (is_file(path_or_name)) return parse_stack(read_text_file(path_or_name), path_or_name);
   return preset(path_or_name, "--stack");
 }
 
@@ -317,6 +320,11 @@ SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {
   stack.eager_kernels = own.eager_kernels;
   stack.kept_by_norm = own.kept_by_norm;
   return stack;
+}
+
+std::string read_stack_text(const std::string& path_or_name) {
+  if (is_file(path_or_name)) return read_text_file(path_or_name);
+  return std::string(embedded_file(orrery_embedded_costmodels, kPresets));
 }
 
 }  // namespace orrery

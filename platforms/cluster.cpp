@@ -236,8 +236,11 @@ ClusterSpec parse_cluster(std::string_view yaml, const std::string& file, std::o
 }
 
 ClusterSpec read_cluster(const std::string& path_or_name, std::optional<Pricing> pricing) {
-  if (const auto builtin = builtin_cluster(path_or_name))
-    return parse_cluster(*builtin, path_or_name, pricing);
+  return parse_cluster(read_cluster_text(path_or_name), path_or_name, pricing);
+}
+
+std::string read_cluster_text(const std::string& path_or_name) {
+  if (const auto builtin = builtin_cluster(path_or_name)) return std::string(*builtin);
   std::error_code ignored;  // what exists but cannot be looked at is left to read_text_file
   if (std::filesystem::status(path_or_name, ignored).type() == std::filesystem::file_type::not_found) {
     throw InputError("cluster",
@@ -245,7 +248,7 @@ ClusterSpec read_cluster(const std::string& path_or_name, std::optional<Pricing>
                          did_you_mean(path_or_name, builtin_cluster_names()),
                      "the path of a cluster file or a name of `orrery catalog clusters`");
   }
-  return parse_cluster(read_text_file(path_or_name), path_or_name, pricing);
+  return read_text_file(path_or_name);
 }
 
 std::vector<int> largest_counts(const ClusterSpec& cluster) {

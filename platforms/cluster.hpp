@@ -166,6 +166,8 @@ struct ClusterSpec {
 // Reads a cluster file (YAML, README of this folder) or the name of a built-in cluster. Throws InputError.
 // `pricing` stands in for that of every group whose price comes from the catalog.
 ClusterSpec read_cluster(const std::string& path_or_name, std::optional<Pricing> pricing = std::nullopt);
+// What it reads.
+std::string read_cluster_text(const std::string& path_or_name);
 ClusterSpec parse_cluster(std::string_view yaml, const std::string& file,
                           std::optional<Pricing> pricing = std::nullopt);
 // YAML that parse_cluster reads back to an equal value.

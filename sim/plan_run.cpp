@@ -129,12 +129,16 @@ ReplaySummary summarize(const ReplayResult& replay, double elapsed_s) {
 
 Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
   Trace trace;
+  std::string digests;  // as sha256sum writes them
+  for (const InputDigest& input : origin.inputs) digests += input.sha256 + "  " + input.name + "\n";
   trace.run = {{"tool_version", kVersion},
                {"simgrid_version", simgrid_version()},
                {"command_line", origin.command_line},
-               {"seed", std::to_string(origin.seed)},
+               {"seeds", std::to_string(origin.seed)},
+               {"input_digests", digests},
                {"iteration", to_exact_text(replay.iteration)},
                {"makespan", to_exact_text(replay.accounting.makespan)}};
+  trace.iteration = replay.iteration;
   trace.timeline = std::move(replay.timeline);
   trace.accounting = std::move(replay.accounting);
   return trace;

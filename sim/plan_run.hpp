@@ -60,10 +60,17 @@ struct Spread {
 Spread spread_of(const std::vector<double>& runs);
 ReplaySummary summarize(const ReplayResult&, double elapsed_s);
 
+// A file or folder that was read, or what the program has under a built-in name.
+struct InputDigest {
+  std::string name;  // as given
+  std::string sha256;
+};
+
 // Attributes of /run that hold for every plan of one command.
 struct RunOrigin {
   std::string command_line;
   std::uint64_t seed = 1;
+  std::vector<InputDigest> inputs;
   std::string model;         // as given
   std::string cluster;       // as given
   std::string stack;         // likewise; empty: the default

@@ -115,6 +115,12 @@ MemoryCurve read_curve(Hdf5Reader& reader) {
   return curve;
 }
 
+Seconds read_iteration(Hdf5Reader& reader, const Trace& trace) {
+  if (reader.has(kIteration)) return Seconds(reader.scalar(kIteration));
+  const std::string text = run_attribute(trace, "iteration");
+  return text.empty() ? Seconds(trace.timeline.makespan) : parse_quantity<Seconds>(text, kIteration);
+}
+
 // Of a file in memory, without its seal.
 Trace trace_of(const std::string& file, const std::string& path) {
   Hdf5Reader reader(file, path);
@@ -124,6 +130,7 @@ Trace trace_of(const std::string& file, const std::string& path) {
   Trace trace;
   trace.run = read_run(reader);
   trace.timeline.makespan = reader.scalar("/run/makespan");
+  trace.iteration = read_iteration(reader, trace);
   trace.accounting.makespan = Seconds(trace.timeline.makespan);
   trace.accounting.bubble_fraction = reader.scalar("/run/bubble_fraction");
   visit_ranks(trace.timeline.ranks, column);

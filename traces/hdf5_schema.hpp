@@ -39,6 +39,9 @@ void from_cell(double cell, std::optional<Quantity<D>>& member) {
   member = std::isnan(cell) ? std::nullopt : std::optional(Quantity<D>(cell));
 }
 
+// Files of earlier versions do not have it.
+inline constexpr const char* kIteration = "/run/iteration";
+
 // `visit(path, vector, label)` for each column of the spans. `S` is Spans or const Spans.
 template <class S, class Visit>
 void visit_spans(S& spans, Visit&& visit) {
@@ -48,8 +51,8 @@ void visit_spans(S& spans, Visit&& visit) {
   visit("/ops/microbatch", spans.microbatch, {"1", "microbatch of the replica; -1: none"});
   visit("/ops/rank", spans.rank, {"index into /ranks", "rank; of a message the sender"});
   visit("/ops/stream", spans.stream, {"index into /ops/streams", "0: compute, without gaps; 1: network"});
-  visit("/ops/start", spans.start, {"s", "start since the start of the iteration"});
-  visit("/ops/end", spans.end, {"s", "end since the start of the iteration"});
+  visit("/ops/start", spans.start, {"s", "start since the start of the run"});
+  visit("/ops/end", spans.end, {"s", "end since the start of the run"});
   visit("/ops/bytes", spans.bytes, {"B", "moved by a network span"});
   visit("/ops/flops", spans.flops, {"FLOP", "done by a compute span on one GPU of the rank"});
   visit("/ops/tensor_communication", spans.tensor_communication,

@@ -27,9 +27,10 @@ void write_run(Hdf5Builder& builder, const Trace& trace) {
   builder.group("/run", "");  // its attributes are the trace's own
   builder.attribute("/run", "format_version", kTraceFormatVersion);
   for (const RunAttribute& attribute : trace.run) builder.attribute("/run", attribute.name, attribute.value);
-  builder.scalar("/run/makespan", trace.timeline.makespan, {"s", "of the iteration"});
+  builder.scalar(kIteration, trace.iteration.value(), {"s", "one iteration in the steady state"});
+  builder.scalar("/run/makespan", trace.timeline.makespan, {"s", "of all iterations played"});
   builder.scalar("/run/bubble_fraction", trace.accounting.bubble_fraction,
-                 {"1", "sum of bubbles over ranks / (ranks x makespan)"});
+                 {"1", "sum of bubbles over ranks / (ranks x makespan), of all iterations played"});
 }
 
 void write_spans(Hdf5Builder& builder, const Spans& spans) {
@@ -76,8 +77,10 @@ void write_trace(const std::string& path, const Trace& trace) {
   builder.group("/links", "Links that carried something");
   visit_links(trace.timeline.links, column);
   write_links(builder, trace.timeline);
-  builder.group("/stages",
-                "Accounting of each stage over its ranks; the mean_ columns add up to the makespan");
+  builder.group(
+      "/stages",
+      "Accounting of each stage over its ranks, of all iterations played; the mean_ columns add up to "
+      "the makespan");
   visit_stages(trace.accounting.stages, column);
   builder.group("/memory", "Bytes one GPU of a stage holds");
   visit_memory(trace.memory, column);

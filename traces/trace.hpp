@@ -14,8 +14,8 @@ namespace orrery {
 
 inline constexpr const char* kTraceFormatVersion = "1";
 
-// Says what was run: "tool_version", "command_line", "seed", "plan", ... Names are unique, order is kept. The
-// format version is not among them: the writer adds it and the reader checks it.
+// Says what was run: "tool_version", "command_line", "seeds", "plan", ... Names are unique, order is kept.
+// The format version is not among them: the writer adds it and the reader checks it.
 struct RunAttribute {
   std::string name;
   std::string value;
@@ -72,6 +72,7 @@ struct TraceCost {
 
 struct Trace {
   std::vector<RunAttribute> run;
+  Seconds iteration;  // one, in the steady state; the timeline and its accounting are of all that were played
   Timeline timeline;
   RunAccounting accounting;
   std::vector<MemoryRow> memory;

@@ -23,6 +23,20 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+// Of a folder: of its files, each after its name. What cannot be read twice, such as a pipe, has none.
+InputDigest digest_of(const std::string& path) {
+  if (std::filesystem::is_regular_file(path)) return {path, sha256_hex(read_text_file(path))};
+  if (!std::filesystem::is_directory(path)) return {path, "unknown"};
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::string all;
+  for (const auto& file : files) all += file.filename().string() + "\n" + read_text_file(file.string());
+  return {path, sha256_hex(all)};
+}
+
 }  // namespace
 
 std::string command_line_text(const std::string& command, const std::vector<std::string>& arguments) {
@@ -64,15 +78,33 @@ ClusterSpec read_cluster_option(const CommandLine& line, const std::string& name
 }
 
 RunOrigin origin_of(const CommandLine& line, const std::string& command,
-                    const std::vector<std::string>& arguments, const std::string& model,
-                    const std::string& cluster, const CostModels& costs) {
+                    const std::vector<std::string>& arguments) {
   RunOrigin origin;
   origin.command_line = command_line_text(command, arguments);
   origin.seed = line.seed();
-  origin.model = model;
-  origin.cluster = cluster;
-  origin.model_digest = sha256_hex(read_model_text(model));
+  for (const char* option : {"job", "plan", "durations", "space", "schedule-file"}) {
+    if (line.has(option) && !line.map(option)) origin.inputs.push_back(digest_of(*line.text(option)));
+  }
+  for (const std::string& path : line.list("rules")) origin.inputs.push_back(digest_of(path));
+  for (const std::string& text : line.list("layer-profile"))
+    origin.inputs.push_back(digest_of(text.substr(text.find('=') + 1)));
+  return origin;
+}
+
+RunOrigin origin_of(const CommandLine& line, const std::string& command,
+                    const std::vector<std::string>& arguments, const PlanNames& names,
+                    const CostModels& costs) {
+  RunOrigin origin = origin_of(line, command, arguments);
+  origin.model = names.model;
+  origin.cluster = names.cluster;
+  origin.stack = names.stack;
+  origin.model_digest = sha256_hex(read_model_text(names.model));
   origin.cost_models = costs.digest();
+  const std::string stack = names.stack.empty() ? std::string(kDefaultStack) : names.stack;
+  origin.inputs.push_back({names.model, origin.model_digest});
+  origin.inputs.push_back({names.cluster, sha256_hex(read_cluster_text(names.cluster))});
+  origin.inputs.push_back({stack, sha256_hex(read_stack_text(stack))});
+  origin.inputs.push_back({line.text("costs").value_or("cost models"), origin.cost_models});
   return origin;
 }
 

@@ -26,8 +26,15 @@ ClusterSpec read_cluster_option(const CommandLine&, const std::string& name);
 // The command as a shell reads it, for the trace. Without what cannot change a result (--jobs, --quiet), so
 // that the same search leaves the same bytes.
 std::string command_line_text(const std::string& command, const std::vector<std::string>& arguments);
+RunOrigin origin_of(const CommandLine&, const std::string& command,
+                    const std::vector<std::string>& arguments);
+// As given; no stack is the default.
+struct PlanNames {
+  std::string model, cluster, stack;
+};
+// With the digests of these and of the cost models beside those of the files that options name.
 RunOrigin origin_of(const CommandLine&, const std::string& command, const std::vector<std::string>& arguments,
-                    const std::string& model, const std::string& cluster, const CostModels&);
+                    const PlanNames&, const CostModels&);
 
 // Throws InputError when a file cannot be written there: before the work, not after it.
 void require_writable(const std::string& path);

@@ -158,12 +158,8 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
   const double start = now_s();
   ReplayResult replay = run_replay(given.plan, given.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs, {}, [&](ReplayResult& played) {
-    RunOrigin origin;
-    origin.command_line = command_line_text("replay", arguments);
-    origin.seed = line.seed();
-    return make_trace(played, origin);
-  });
+  finish(line, replay, elapsed, runs, {},
+         [&](ReplayResult& played) { return make_trace(played, origin_of(line, "replay", arguments)); });
   return 0;
 }
 
@@ -180,8 +176,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
          {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs),
           &file.memory},
          [&](ReplayResult& played) {
-           RunOrigin origin = origin_of(line, "replay", arguments, file.plan.model, file.plan.cluster, costs);
-           origin.stack = file.plan.stack;
+           const RunOrigin origin = origin_of(line, "replay", arguments,
+                                              {file.plan.model, file.plan.cluster, file.plan.stack}, costs);
            return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
          });
   return 0;

@@ -347,9 +347,9 @@ int run_search(const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   const std::string folder = line.text("output").value_or("orrery-out");
   make_output_folder(folder);
-  RunOrigin origin =
-      origin_of(line, "search", arguments, line.required("model"), line.required("cluster"), costs);
-  origin.stack = line.text("stack").value_or("");
+  const RunOrigin origin =
+      origin_of(line, "search", arguments,
+                {line.required("model"), line.required("cluster"), line.text("stack").value_or("")}, costs);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   Progress progress(line.quiet());

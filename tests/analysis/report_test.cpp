@@ -60,7 +60,7 @@ TEST_CASE("of several iterations played, the page shows the time of one and says
   ReportInput input = sample_report();
   Trace& trace = input.traces[0].trace;
   const Seconds steady(0.4 * trace.timeline.makespan);
-  trace.run.push_back({"iteration", to_exact_text(steady)});
+  trace.iteration = steady;
   CHECK(check_page(input,
                    "facts = dict(data['traces'][0]['facts'])\n"
                    "print(facts['Iteration'], facts['Played below'])") ==

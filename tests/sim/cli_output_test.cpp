@@ -1,9 +1,12 @@
 // Commands that turn results into other files, and what people see of a search.
 #include <nlohmann/json.hpp>
 
+#include "costmodels/sha256.hpp"
+#include "platforms/yaml.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 #include "tests/traces/python.hpp"
+#include "traces/trace.hpp"
 
 namespace orrery {
 namespace {
@@ -161,7 +164,8 @@ TEST_CASE("a person sees the table, the front, a picture with its time axis, and
   const Workplace place;
   const ProgramResult result = place.run(small_search({"--tokens", "1G", "--global-batch", "256"}));
   REQUIRE(result.code == 0);
-  for (const char* part : {"The fastest plans for gpt2-345m (", " billion parameters), replayed event by event", "The Pareto front", "stage 0  ",
+  for (const char* part : {"The fastest plans for gpt2-345m (",
+                           " billion parameters), replayed event by event", "The Pareto front", "stage 0  ",
                            "|0 s", "candidates", "rejected:", "out/report.html", "out/launch-01.sh"}) {
     CAPTURE(part);
     CHECK(result.out.find(part) != std::string::npos);
@@ -169,6 +173,33 @@ TEST_CASE("a person sees the table, the front, a picture with its time axis, and
   CHECK(result.err.find("searched in") != std::string::npos);
   CHECK(result.err.find('\r') == std::string::npos);  // no progress bar: not a terminal
   CHECK(place.run(small_search({"--quiet"})).err.empty());
+}
+
+// What sha256sum says of each file; built-in names have a digest too.
+TEST_CASE("a trace holds the digest of every input") {
+  const Workplace place;
+  place.write("mine.yaml", "like: megatron-core\n");
+  place.write("order.csv", "0F0,0F1,0B0,0B1\n");
+  place.write("p.yaml",
+              "model: gpt2-345m\ncluster: a100-64\nglobal_batch: 2\nsequence: 1024\nnodes: [8]\n"
+              "stages: [{group: 0, tensor: 1}]\nparts: [[0, 24]]\n");
+  const auto digests = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"replay", "--plan", "p.yaml", "--quiet", "-o", "t.h5"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = place.run(words);
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    return run_attribute(read_trace(place.file("t.h5")), "input_digests");
+  };
+  const std::string all = digests({"--stack", "mine.yaml", "--schedule-file", "order.csv"});
+  for (const std::string name : {"p.yaml", "mine.yaml", "order.csv"}) {
+    const std::string content = read_text_file(place.file(name));
+    CHECK_THAT(all, contains_text(sha256_hex(content) + "  " + name + "\n"));
+  }
+  for (const char* name : {"  gpt2-345m\n", "  a100-64\n", "  cost models\n"})
+    CHECK_THAT(all, contains_text(name));
+  place.write("mine.yaml", "like: nemo-24.07\n");
+  CHECK(digests({"--stack", "mine.yaml", "--schedule-file", "order.csv"}) != all);
 }
 
 TEST_CASE("a trace that search wrote reads like a table of contents, and like data frames") {
@@ -180,9 +211,13 @@ import sys, h5py, pandas
 with h5py.File(sys.argv[1]) as f:
     for name in ["run", "ranks", "ops", "ops/kinds", "links", "link_usage", "stages", "memory", "cost"]:
         assert name in f, name
-    for name in ["format_version", "tool_version", "command_line", "seed", "plan", "cluster", "cost_model_digest", "iteration", "makespan"]:
+    for name in ["format_version", "tool_version", "command_line", "seeds", "input_digests", "plan", "cluster", "cost_model_digest", "iteration", "makespan"]:
         assert f["run"].attrs[name], name
     assert len(f["run"].attrs["model_digest"]) == 64
+    assert f["run/iteration"].dtype == "f8" and f["run/iteration"].attrs["unit"] == "s"
+    assert 0 < f["run/iteration"][()] <= f["run/makespan"][()]
+    for name, end in [("run/makespan", "of all iterations played"), ("run/bubble_fraction", "of all iterations played"), ("ops/start", "start of the run"), ("ops/end", "start of the run")]:
+        assert f[name].attrs["description"].endswith(end), name
     names = ["kind", "stage", "chunk", "microbatch", "rank", "stream", "start", "end", "bytes", "flops"]
     frame = pandas.DataFrame({name: f["ops"][name][:] for name in names})
     assert (frame["end"] >= frame["start"]).all() and len(frame) > 50

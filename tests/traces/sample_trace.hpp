@@ -60,11 +60,12 @@ inline Trace sample_trace() {
   trace.run = {{"tool_version", "0.1.0"},
                {"simgrid_version", "3.32"},
                {"command_line", "orrery replay -o \"ü 夸.h5\""},
-               {"seed", "7"},
+               {"seeds", "7"},
                {"a_plan", "stages:\n  - {tensor: 2}\n"},
                {"cluster", std::string(100000, 'x')},
                {"empty", ""}};
   trace.timeline = sample_timeline();
+  trace.iteration = Seconds(9);
   trace.accounting = account(trace.timeline);
   for (int stage = 0; stage < 2; ++stage) {
     trace.memory.push_back({.stage = stage,

@@ -49,12 +49,14 @@ double flops(const Gemm& gemm) {
 
 // Two GEMMs forward: scores as wide as keys, the output as wide as values. Five backward (Dao,
 // FlashAttention-2, arXiv 2307.08691, section 4.1): the scores once more, and the gradients of queries and
-// keys; the gradients of probabilities and of values.
+// keys; the gradients of probabilities and of values. Unfused attention keeps the scores, all of them, and
+// masks them afterwards.
 double flops(const Attention& attention) {
+  const bool unfused = attention.kernel == AttentionKernel::unfused;
   const double scores = static_cast<double>(attention.query_tokens) *
-                        static_cast<double>(attention.kv_tokens) * (attention.causal ? 0.5 : 1.0);
+                        static_cast<double>(attention.kv_tokens) * (attention.causal && !unfused ? 0.5 : 1.0);
   const bool forward = attention.direction == Direction::forward;
-  const double keys = static_cast<double>(attention.head_dim) * (forward ? 1.0 : 3.0);
+  const double keys = static_cast<double>(attention.head_dim) * (forward ? 1.0 : unfused ? 2.0 : 3.0);
   const double values = static_cast<double>(attention.value_width()) * (forward ? 1.0 : 2.0);
   return 2.0 * static_cast<double>(attention.batch) * static_cast<double>(attention.heads) * scores *
          (keys + values);

@@ -102,8 +102,8 @@ struct PointToPoint {
 
 using Operator = std::variant<Gemm, Attention, MemoryBound, Collective, PointToPoint>;
 
-// FLOPs of an operator: 2 m n k batch; attention 2 b s_q s_kv heads (d_qk + d_v) forward (half when causal),
-// backward 2 b s_q s_kv heads (3 d_qk + 2 d_v), 2.5 x where both are equal; zero for the others.
+// FLOPs of an operator: 2 m n k batch; attention 2 b s_q s_kv heads (d_qk + d_v), backward (3 d_qk + 2 d_v),
+// half of both when causal; unfused attention never half, backward twice the forward; zero for the others.
 Flops flops_of(const Operator&);
 
 }  // namespace orrery

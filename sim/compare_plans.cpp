@@ -67,6 +67,7 @@ void add_run(Facts& facts, const PlanSide& side) {
   facts.count("tokens a second", run.tokens_per_s);
   facts.count("MFU", run.mfu);
   facts.count("MFU, causal attention", run.mfu_causal);
+  facts.count("HFU", run.hfu);
   facts.count("bubble, share of all ranks' time", side.replay.bubble_fraction);
   facts.count("imbalance, s", side.replay.imbalance_s);
   if (run.cost) facts.count("USD an iteration", run.cost->per_iteration.value());

@@ -121,6 +121,7 @@ Json totals_json(const Totals& totals) {
   json["tokens_per_s"] = totals.tokens_per_s;
   json["mfu"] = totals.mfu;
   json["mfu_causal"] = totals.mfu_causal;
+  json["hfu"] = totals.hfu;
   const auto money = [&](Dollars RunCost::*column) {
     return totals.cost ? Json((*totals.cost.*column).value()) : Json();
   };
@@ -221,6 +222,7 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
     const Totals run = totals(*plan.book, *plan.strategy, Seconds(replay.iteration_s), plan.total_tokens);
     json["mfu"] = run.mfu;
     json["mfu_causal"] = run.mfu_causal;
+    json["hfu"] = run.hfu;
     json["interval_s"] = interval_json(interval(plan.band, run.iteration));
     json["interval_basis"] = plan.band.basis;
     if (!plan.strategy->replicas.empty())

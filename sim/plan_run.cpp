@@ -32,6 +32,24 @@ double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   return sum;
 }
 
+// What compute spans of an iteration do on all GPUs.
+double hardware_flops(const PriceBook& book, const ParallelStrategy& strategy) {
+  double sum = 0;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const ShardCost& cost = book.shard(shard_key(alike, stage));
+      const double gpus = strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind);
+      for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+        const PartTimes part = book.part_times(cost, alike.part(stage, chunk), alike.recompute);
+        sum += (part.forward_flops + part.backward_flops).value() * gpus *
+               static_cast<double>(alike.microbatches());
+      }
+    }
+  }
+  return sum;
+}
+
 MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, int stage,
                      const StageMemory& memory) {
   MemoryRow row;
@@ -79,6 +97,7 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   };
   result.mfu = utilisation(AttentionCounting::full);
   result.mfu_causal = utilisation(AttentionCounting::causal);
+  result.hfu = at_peak > 0 ? hardware_flops(book, strategy) / at_peak : 0;
   result.interruptions = interruptions(book.cluster(), nodes_in_use(strategy, book.cluster()));
   const Seconds held = iteration * result.interruptions.stretch;
   result.kwh_per_iteration = energy_kwh(book, strategy, iteration) * result.interruptions.stretch;
@@ -149,6 +168,8 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
                  double total_tokens) {
   const Totals run = totals(book, strategy, replay.iteration, total_tokens);
   Trace trace = make_trace(replay, origin);
+  trace.mfu = run.mfu;
+  trace.hfu = run.hfu;
   trace.run.push_back({"model", origin.model});
   trace.run.push_back({"model_digest", origin.model_digest});
   trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});

@@ -24,6 +24,7 @@ struct Totals {
   // Model FLOPs (SEMANTICS 5) over the dense peak of all GPUs of the plan's stages: with full attention, and
   // with half of a causal model's.
   double mfu = 0, mfu_causal = 0;
+  double hfu = 0;  // the same of what the GPUs do: recomputation too, of attention what its kernel does
   std::optional<Seconds> total_time;  // of the whole job; absent when its tokens were not said
   Interruptions interruptions;        // which the time and the cost of the whole job include
   std::optional<RunCost> cost;        // absent where a price is not known

@@ -281,6 +281,7 @@ std::vector<std::pair<const char*, std::string>> csv_fields(const SearchReport& 
           {"tokens_per_s", fixed(row.replayed.tokens_per_s, 1)},
           {"mfu", fixed(row.replayed.mfu, 5)},
           {"mfu_causal", fixed(row.replayed.mfu_causal, 5)},
+          {"hfu", fixed(row.replayed.hfu, 5)},
           {"bubble_fraction", fixed(row.replay.bubble_fraction, 5)},
           {"imbalance_s", fixed(row.replay.imbalance_s, 6)},
           {"memory_gib", fixed(memory, 3)},

@@ -133,6 +133,9 @@ Trace trace_of(const std::string& file, const std::string& path) {
   trace.iteration = read_iteration(reader, trace);
   trace.accounting.makespan = Seconds(trace.timeline.makespan);
   trace.accounting.bubble_fraction = reader.scalar("/run/bubble_fraction");
+  visit_utilisation(trace, [&](const char* name, auto& member, ColumnLabel) {
+    if (reader.has(name)) from_cell(reader.scalar(name), member);
+  });
   visit_ranks(trace.timeline.ranks, column);
   trace.accounting.ranks.resize(trace.timeline.ranks.size());
   visit_rank_accounting(trace.accounting.ranks, column);

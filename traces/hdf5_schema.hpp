@@ -30,9 +30,16 @@ double to_cell(const std::optional<Quantity<D>>& value) {
   return value ? value->value() : std::numeric_limits<double>::quiet_NaN();
 }
 
+inline double to_cell(const std::optional<double>& value) {
+  return value.value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
 template <class Cell, class Member>
 void from_cell(const Cell& cell, Member& member) {
   member = Member(cell);
+}
+inline void from_cell(double cell, std::optional<double>& member) {
+  member = std::isnan(cell) ? std::nullopt : std::optional(cell);
 }
 template <class D>
 void from_cell(double cell, std::optional<Quantity<D>>& member) {
@@ -41,6 +48,15 @@ void from_cell(double cell, std::optional<Quantity<D>>& member) {
 
 // Files of earlier versions do not have it.
 inline constexpr const char* kIteration = "/run/iteration";
+
+// `scalar(path, member, label)`. `T` is Trace or const Trace. Files of earlier versions do not have them.
+template <class T, class Scalar>
+void visit_utilisation(T& trace, Scalar&& scalar) {
+  scalar("/run/mfu", trace.mfu,
+         {"1", "model FLOPs of an iteration, attention in full, over the GPUs' peak; NaN: not known"});
+  scalar("/run/hfu", trace.hfu,
+         {"1", "FLOPs of the spans of an iteration, recomputation too, over the GPUs' peak; NaN: not known"});
+}
 
 // `visit(path, vector, label)` for each column of the spans. `S` is Spans or const Spans.
 template <class S, class Visit>

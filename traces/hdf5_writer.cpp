@@ -31,6 +31,9 @@ void write_run(Hdf5Builder& builder, const Trace& trace) {
   builder.scalar("/run/makespan", trace.timeline.makespan, {"s", "of all iterations played"});
   builder.scalar("/run/bubble_fraction", trace.accounting.bubble_fraction,
                  {"1", "sum of bubbles over ranks / (ranks x makespan), of all iterations played"});
+  visit_utilisation(trace, [&](const char* name, const auto& member, ColumnLabel label) {
+    builder.scalar(name, to_cell(member), label);
+  });
 }
 
 void write_spans(Hdf5Builder& builder, const Spans& spans) {

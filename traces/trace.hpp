@@ -73,6 +73,9 @@ struct TraceCost {
 struct Trace {
   std::vector<RunAttribute> run;
   Seconds iteration;  // one, in the steady state; the timeline and its accounting are of all that were played
+  // Model FLOPs, and those of the spans, of an iteration over the peak of the GPUs; absent where it is
+  // unknown.
+  std::optional<double> mfu, hfu;
   Timeline timeline;
   RunAccounting accounting;
   std::vector<MemoryRow> memory;

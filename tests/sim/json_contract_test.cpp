@@ -38,7 +38,7 @@ void check_numbers(const Json& object, const Words& names) {
 }
 
 void check_totals(const Json& totals) {
-  check_numbers(totals, {"iteration_s", "tokens_per_s", "mfu", "usd_per_iteration", "usd_per_mtoken",
+  check_numbers(totals, {"iteration_s", "tokens_per_s", "mfu", "hfu", "usd_per_iteration", "usd_per_mtoken",
                          "usd_total", "hours_total"});
   REQUIRE(totals.at("interval_s").size() == 2);
   CHECK(totals.at("interval_s")[0].get<double>() < totals.at("iteration_s").get<double>());
@@ -158,6 +158,30 @@ TEST_CASE("money, hours, tokens a second and MFU are recomputed from the iterati
       CHECK(totals.at("mfu_causal") == Approx((flops - masked) / (gpus * 312e12 * iteration)).epsilon(1e-9));
     }
   }
+}
+
+// Two sequences of GPT-2 345M: 24 layers of 12 h^2 weights in matrices and 4 s h FLOPs of unfused attention a
+// token, h = s = 1024.
+TEST_CASE("HFU is the FLOPs of the spans over the peak, and recomputation adds a forward of all layers") {
+  const Workplace place;
+  const auto flops = [&](const std::string& recompute) {
+    place.write(
+        "p.yaml",
+        "model: gpt2-345m\ncluster: a100-64\nglobal_batch: 2\nsequence: 1024\nnodes: [8]\nstages: "
+        "[{group: 0, tensor: 1}]\nparts: [[0, 24]]\nflash_attention: false\nrecompute: {granularity: " +
+            recompute + "}\n");
+    const Json run = run_json(place, {"replay", "--plan", "p.yaml", "-o", "t.h5"});
+    const Trace trace = read_trace(place.file("t.h5"));
+    double spans = 0;
+    for (const double of_span : trace.timeline.spans.flops) spans += of_span;
+    const double by_hfu = run.at("hfu").get<double>() * 312e12 * run.at("iteration_s").get<double>();
+    CHECK(spans == Approx(by_hfu).epsilon(1e-9));
+    CHECK(trace.hfu.value_or(0) == run.at("hfu"));
+    CHECK(trace.mfu.value_or(0) == run.at("mfu"));
+    return by_hfu;
+  };
+  const double again = 24.0 * 2 * 1024 * (2 * 12 * 1024.0 * 1024 + 4 * 1024.0 * 1024);
+  CHECK(flops("full") - flops("none") == Approx(again).epsilon(1e-9));
 }
 
 TEST_CASE("a search that finds nothing says why, ends with 1, and its JSON has the counts") {

@@ -66,6 +66,7 @@ inline Trace sample_trace() {
                {"empty", ""}};
   trace.timeline = sample_timeline();
   trace.iteration = Seconds(9);
+  trace.hfu = 0.5;
   trace.accounting = account(trace.timeline);
   for (int stage = 0; stage < 2; ++stage) {
     trace.memory.push_back({.stage = stage,

@@ -80,7 +80,8 @@ ScheduleShape schedule_shape(const YamlValue& root, int stages, int chunks) {
 
 // A schedule that splits the backward needs the time for the weights apart; the others take both together.
 std::vector<PartTimes> parts_in_model_order(const YamlValue& stages, ScheduleKind kind,
-                                            const std::vector<std::vector<PartTimes>>& times) {
+                                            const std::vector<std::vector<PartTimes>>& times,
+                                            WeightGradients weights) {
   const int ranks = static_cast<int>(times.size());
   const bool split = schedule_row(kind).split_backward;
   std::vector<PartTimes> parts(times.size() * times.front().size());
@@ -90,7 +91,7 @@ std::vector<PartTimes> parts_in_model_order(const YamlValue& stages, ScheduleKin
       if (split && part.weight_gradient.value() == 0) {
         stages.fail("a weight_gradient in every row: " + std::string(to_text(kind)) + " splits the backward");
       }
-      if (!split) {
+      if (!split && weights == WeightGradients::as_schedule) {
         part.backward += part.weight_gradient;
         part.weight_gradient = Seconds(0);
       }
@@ -173,7 +174,7 @@ void read_traffic(const YamlValue& root, PricedPlan& plan) {
 
 }  // namespace
 
-DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
+DurationsPlan parse_durations(std::string_view yaml, const std::string& file, WeightGradients weights) {
   const YamlValue root = YamlValue::parse(yaml, file);
   root.allow_keys({"schedule",
                    "microbatches",
@@ -206,7 +207,7 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   if (steps > kMostSteps)
     root.at("microbatches").fail("stages x chunks x microbatches x replicas of at most 100 million");
 
-  plan.parts = parts_in_model_order(root.at("stages"), plan.schedule.kind, times);
+  plan.parts = parts_in_model_order(root.at("stages"), plan.schedule.kind, times, weights);
   const Bytes message = root.at("message").positive_quantity<Bytes>();
   plan.boundaries.assign(plan.parts.size() - 1, {message, {}});
   const YamlValue link = root.at("link");
@@ -228,8 +229,8 @@ DurationsPlan parse_durations(std::string_view yaml, const std::string& file) {
   return {std::move(plan), std::move(topology)};
 }
 
-DurationsPlan read_durations(const std::string& path) {
-  return parse_durations(read_text_file(path), path);
+DurationsPlan read_durations(const std::string& path, WeightGradients weights) {
+  return parse_durations(read_text_file(path), path, weights);
 }
 
 }  // namespace orrery

@@ -1,5 +1,6 @@
 #include "sim/what_if.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -50,10 +51,12 @@ void use_schedule_file(PricedPlan& plan, const std::string& path, TransferMode t
     };
     throw InputError(path, shape(schedule.shape), shape(plan.schedule) + ", as the plan has");
   }
-  if (schedule.split_backward && plan.parts.front().weight_gradient.value() == 0) {
-    throw InputError(
-        path, "a backward in two parts (I and W)",
-        "a plan whose schedule splits the backward (zb-h1), or durations with a weight_gradient");
+  const bool in_parts = std::all_of(plan.parts.begin(), plan.parts.end(),
+                                    [](const PartTimes& part) { return part.weight_gradient.value() > 0; });
+  if (schedule.split_backward && !in_parts) {
+    throw InputError(path, "a backward in two parts (I and W)",
+                     "a plan whose schedule splits the backward (zb-h1), or durations with a weight_gradient "
+                     "in every row");
   }
   if (!schedule.split_backward) {
     for (PartTimes& part : plan.parts) {

@@ -147,7 +147,9 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }
-  DurationsPlan given = read_durations(line.required("durations"));
+  DurationsPlan given =
+      read_durations(line.required("durations"),
+                     line.has("schedule-file") ? WeightGradients::apart : WeightGradients::as_schedule);
   if (line.has("no-contention")) {
     ClusterSpec cluster = given.topology.cluster();
     cluster.contention = Contention::ideal;

@@ -153,6 +153,24 @@ TEST_CASE("a schedule file that does not split the backward plays all of a split
   CHECK(json.at("iteration_s").get<double>() == Approx((2 + 1) * (1 + 3) * 1e-3).epsilon(0.01));
 }
 
+// One stage, two microbatches: F 1 ms, I 2 ms, W 1 ms each, whatever the schedule of the durations is.
+TEST_CASE("a schedule file may split the backward of durations that have a weight gradient") {
+  const Workplace place;
+  const auto replay = [&](const std::string& row) {
+    place.write("d.yaml", "schedule: 1f1b\nmicrobatches: 2\np2p: eager\nstages: [" + row +
+                              "]\nmessage: 1B\nlink: {bandwidth: 1GBps, latency: 0us}\n");
+    place.write("split.csv", "0F0,0I0,0F1,0I1,0W0,0W1\n");
+    return place.run({"replay", "--durations", "d.yaml", "--schedule-file", "split.csv", "--json"});
+  };
+  const ProgramResult played = replay("{forward: 1ms, backward: 2ms, weight_gradient: 1ms}");
+  CAPTURE(played.err);
+  REQUIRE(played.code == 0);
+  const auto json = nlohmann::json::parse(played.out);
+  CHECK(json.at("iteration_s").get<double>() == Approx(2 * (1 + 2 + 1) * 1e-3));
+  CHECK(json.at("activities") == 2 * 3);
+  check_refused(replay("{forward: 1ms, backward: 3ms}"), {"split.csv", "weight_gradient in every row"});
+}
+
 TEST_CASE("options that a collective alone does not know are refused, and its results are written") {
   const Workplace place;
   const auto collective = [&](Words more) {

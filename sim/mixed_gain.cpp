@@ -164,7 +164,8 @@ std::string to_text(const SearchJob& job, const std::vector<GainRow>& rows) {
                           fixed(row.replayed.value(), 3), fixed(row.replayed / rows.front().replayed, 3),
                           row.cost ? fixed(row.cost->per_million_tokens.value(), 3) : "?"});
   }
-  return job.model.name + " on " + job.cluster.name + ", replayed; x: time over that of the first row\n\n" +
+  return job.model.name + " on " + job.cluster.name +
+         ", replayed; x: time over that of the first row; alone: without rent for the other groups\n\n" +
          to_text(table);
 }
 

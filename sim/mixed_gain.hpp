@@ -20,9 +20,9 @@ struct GainRow {
 };
 
 // Heterogeneous first, then: the same layers on every stage (of the thousand fastest plans, made equal), the
-// nodes of the fastest GPU alone, and the plans that a search finds which takes all GPUs for the slowest. Of
-// each way the `SearchJob::top` best by its own estimate are estimated for the true cluster and replayed on
-// it.
+// nodes of the fastest GPU alone, which then rents no others, and the plans that a search finds which takes
+// all GPUs for the slowest. Of each way the `SearchJob::top` best by its own estimate are estimated for the
+// true cluster and replayed on it.
 std::vector<GainRow> mixed_gain(const SearchJob&, std::vector<Rule>&, const CostModels&, const SoftwareStack&,
                                 int jobs);
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
+#include "tests/replaced.hpp"
 #include "tests/sim/run_program.hpp"
 
 namespace orrery {
@@ -43,6 +44,26 @@ TEST_CASE(
   }
   // Two GPUs more, of half the speed or less: a third of the time would be the most there is to gain.
   CHECK(ways[0].at("iteration_s").get<double>() < 0.95 * ways[2].at("iteration_s").get<double>());
+}
+
+// Nodes of 6 and 3 USD/h.
+TEST_CASE("a kind alone rents its own nodes, and the table says so") {
+  const Workplace place;
+  place.write("c.yaml", "name: c\ngroups:\n" +
+                            test::replaced(group("fast", "H100", "400Gbps"), "price: 3", "price: 6") +
+                            group("slow", "A100-SXM4-80GB", "400Gbps"));
+  const Json ways = gain(place).at("ways");
+  const auto dollars_per_hour = [&](std::size_t way) {
+    const double tokens = 16 * 1024;
+    return ways[way].at("usd_per_mtoken").get<double>() * tokens / 1e6 /
+           ways[way].at("iteration_s").get<double>() * 3600;
+  };
+  CHECK(dollars_per_hour(0) == Approx(9));
+  CHECK(dollars_per_hour(2) == Approx(6));
+  Words words = small_search({"--cluster", "c.yaml", "--mixed", "--top", "1", "--quiet"});
+  words.front() = "compare";
+  words.erase(std::find(words.begin(), words.end(), "-o"), std::find(words.begin(), words.end(), "-o") + 2);
+  CHECK_THAT(place.run(words).out, contains_text("alone: without rent for the other groups"));
 }
 
 TEST_CASE("one kind of GPU has nothing to mix") {

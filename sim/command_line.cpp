@@ -165,6 +165,7 @@ bool CommandLine::parse(const std::vector<std::string>& arguments) {
     if (const auto file = impl_->file_option.empty() ? std::nullopt : text(impl_->file_option))
       store_file(*file);
     if (text("output") == "") throw InputError(place("output"), "an empty text", "a path");
+    if (text("output") == "-") throw InputError(place("output"), "'-'", "a path, such as /dev/stdout");
     static_cast<void>(jobs());  // wrong values are found by commands that do not look at them, too
     static_cast<void>(seed());
     return true;

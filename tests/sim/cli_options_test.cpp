@@ -47,6 +47,7 @@ TEST_CASE("a command line that makes no sense is refused in one line that says w
       {{"replay", "--plan", "p", "--jobs", "banana"}, {"--jobs", "'banana'", "from 1 to 1024"}},
       {{"report"}, {"no trace"}},
       {{"export", "a.h5"}, {"no --output"}},
+      {{"export", "a.h5", "-o", "-"}, {"'-'", "/dev/stdout"}},
       {{"export", "a.h5", "b.h5", "-o", "x"}, {"2 traces"}},
       {{"export", "--format", "perfeto", "a.h5", "-o", "x"}, {"'perfeto'", "did you mean 'perfetto'?"}},
       {{"launch"}, {"no --plan"}},

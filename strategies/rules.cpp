@@ -111,7 +111,12 @@ Binary calculation(Calculate calculate) {
     const bool none = kind_of(a) == Kind::none || kind_of(b) == Kind::none;
     if (kind_of(a) != Kind::none) number(a);
     if (kind_of(b) != Kind::none) number(b);
-    return none ? mup::Value(kNone) : mup::Value(static_cast<double>(calculate(a.GetFloat(), b.GetFloat())));
+    if (none) return mup::Value(kNone);
+    const double result = calculate(a.GetFloat(), b.GetFloat());
+    if (!std::isfinite(result))
+      throw mup::ParserError(std::string("a calculation that gives a number, not ") +
+                             (std::isnan(result) ? "NaN" : "infinity"));
+    return mup::Value(result);
   };
 }
 

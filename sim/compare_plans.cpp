@@ -6,6 +6,7 @@
 
 #include "analysis/table.hpp"
 #include "costmodels/card_memory.hpp"
+#include "sim/json_output.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
@@ -36,6 +37,9 @@ class Facts {
   void count(const std::string& name, double value) {
     all_.push_back({group_, name, short_text(value), value});
   }
+  void pass(const std::string& name, const Argument& argument) {
+    all_.push_back({group_, name, text_of(argument), {}, argument});
+  }
   std::vector<PlanFact> all() && { return std::move(all_); }
 
  private:
@@ -54,7 +58,7 @@ void add_shape(Facts& facts, const PlanSide& side) {
   facts.say("schedule", std::string(to_text(side.strategy.schedule)));
   facts.in(kArguments);
   for (const auto& [name, value] : megatron_arguments(side.book.model(), side.strategy)) {
-    facts.say(name, text_of(value));
+    facts.pass(name, value);
   }
 }
 
@@ -186,7 +190,9 @@ std::string to_json(const std::vector<FactPair>& pairs, const std::array<std::st
     for (const FactPair& pair : pairs) {
       if (!pair.sides[side]) continue;
       const PlanFact& fact = *pair.sides[side];
-      plan[pair.group][pair.name] = fact.number ? Json(*fact.number) : Json(fact.text);
+      plan[pair.group][pair.name] = fact.argument ? Json::parse(argument_json(*fact.argument))
+                                    : fact.number ? Json(*fact.number)
+                                                  : Json(fact.text);
     }
     json["plans"].push_back(std::move(plan));
   }

@@ -9,6 +9,7 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "sim/plan_run.hpp"
+#include "strategies/arguments.hpp"
 
 namespace orrery {
 
@@ -24,12 +25,14 @@ struct PlanSide {
   TimeBand band = {};
 };
 
-// A row of the comparison: what a plan has, as people read it and, where it is one, as a number.
+// A row of the comparison: what a plan has, as people read it and, where it is one, as a number; of arguments
+// as what they are.
 struct PlanFact {
   std::string group;  // "plan", "run", "estimators", "all stages", "stage 0", ...
   std::string name;   // with its unit
   std::string text;
   std::optional<double> number = {};
+  std::optional<Argument> argument = {};
 };
 std::vector<PlanFact> plan_facts(const PlanSide&);
 

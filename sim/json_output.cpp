@@ -209,6 +209,10 @@ Json counts_json(const SearchSpaceCounts& counts) {
 
 }  // namespace
 
+std::string argument_json(const Argument& argument) {
+  return to_json(argument).dump();
+}
+
 std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   Json json;
   json["iteration_s"] = replay.iteration_s;

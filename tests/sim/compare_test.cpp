@@ -3,6 +3,7 @@
 #include <set>
 
 #include "costmodels/estimators.hpp"
+#include "platforms/yaml.hpp"
 #include "sim/compare_estimators.hpp"
 #include "sim/compare_plans.hpp"
 #include "tests/catch.hpp"
@@ -74,6 +75,7 @@ TEST_CASE("a sample larger than the space is the whole space, once") {
 TEST_CASE("two plan files stand side by side, and what differs is marked") {
   const Workplace place;
   REQUIRE(place.run(small_search({"--quiet", "-o", "out"})).code == 0);
+  const Json found = Json::parse(read_text_file(place.file("out/plans.json")));
   const Words files{"compare", "out/plan-01.yaml", "out/plan-02.yaml", "--tokens", "1G", "--quiet"};
   Words json_files = files;
   json_files.push_back("--json");
@@ -86,6 +88,8 @@ TEST_CASE("two plan files stand side by side, and what differs is marked") {
     const Json replay = Json::parse(
         place.run({"replay", "--plan", plan.at("path"), "--tokens", "1G", "--json", "--quiet"}).out);
     CHECK(plan.at("run").at("iteration, s") == replay.at("iteration_s"));
+    const std::size_t index = plan.at("path") == "out/plan-01.yaml" ? 0 : 1;
+    CHECK(plan.at("Megatron-LM arguments") == found.at("plans")[index].at("strategy"));
     CHECK(plan.at("run").at("USD in all") == replay.at("usd_total"));
     CHECK(plan.at("estimators, s").at("recurrence") == replay.at("estimate_s"));
     CHECK(plan.at("stage 0").at("compute, s") == replay.at("stages")[0].at("compute_s"));

@@ -4,6 +4,7 @@
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
+#include "sim/commands/plan_file.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/plan.hpp"
 #include "traces/output_file.hpp"
@@ -28,8 +29,8 @@ int run_launch(const Arguments& arguments) {
   if (!line.parse(arguments)) return 0;
   const std::string path = line.required("plan");
   const Plan plan = read_plan(path);
-  const ModelSpec model = read_model(plan.model);
-  const ClusterSpec cluster = read_any_cluster(plan.cluster);
+  const ModelSpec model = read_named(path, "model", [&] { return read_model(plan.model); });
+  const ClusterSpec cluster = read_named(path, "cluster", [&] { return read_any_cluster(plan.cluster); });
   if (const auto trouble = check_shape(model, plan.strategy, cluster)) {
     throw InputError(path, trouble->reason, "a plan that fits its model and cluster");
   }

@@ -93,8 +93,9 @@ void use_layer_profiles(const CommandLine& line, PriceBook& book) {
 
 PlayableFile load_plan(const CommandLine& line, const std::string& path, const CostModels& costs) {
   Plan plan = read_plan(path);
-  const ModelSpec model = read_model(plan.model);
-  const ClusterSpec cluster = read_cluster_option(line, plan.cluster);
+  const ModelSpec model = read_named(path, "model", [&] { return read_model(plan.model); });
+  const ClusterSpec cluster =
+      read_named(path, "cluster", [&] { return read_cluster_option(line, plan.cluster); });
   ParallelStrategy& strategy = plan.strategy;
   if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
   require_shape(path, model, strategy, cluster);

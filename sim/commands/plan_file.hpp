@@ -24,6 +24,18 @@ struct PlayableFile {
   [[nodiscard]] const ParallelStrategy& strategy() const { return plan.strategy; }
 };
 
+// Model or cluster as `read` reads what the plan file says under `key`. Where nothing has that name the error
+// says file and line.
+template <class Read>
+auto read_named(const std::string& path, const std::string& key, const Read& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    if (error.place != key) throw;
+    throw InputError(YamlValue::read_file(path).at(key).place(), error.found, error.expected);
+  }
+}
+
 // Reads --no-contention, --pricing and --layer-profile. Says on stderr, unless --quiet, when a stage does not
 // fit in memory: what if is a fair question. Throws InputError for a plan that cannot run.
 PlayableFile load_plan(const CommandLine&, const std::string& path, const CostModels&);

@@ -38,6 +38,11 @@ std::string cluster_with(const std::string& group) {
   return "{name: x, groups: [{name: a, " + group + "}]}\n";
 }
 
+std::string plan_of(const std::string& model, const std::string& cluster) {
+  return "cluster: " + cluster + "\nmodel: " + model +
+         "\nglobal_batch: 2\nsequence: 1024\nnodes: [1]\nstages: [{tensor: 1}]\nparts: [[0, 24]]\n";
+}
+
 std::string durations_with(const std::string& lines) {
   return lines +
          "stages: [{forward: 1ms, backward: 2ms}, {forward: 1ms, backward: 2ms}]\nmessage: 16MiB\n"
@@ -178,6 +183,14 @@ TEST_CASE("wrong models, spaces, rules, plans and durations are refused with fil
        {"search", "--model", "gpt2-345m", "--cluster", "two.yaml", "--global-batch", "8", "--job", "j.yaml"},
        {"j.yaml:2: space.micro_batch_size[0]", "'0'"}},
       {"p.yaml", "model: x\n", {"replay", "--plan", "p.yaml"}, {"p.yaml:1", "no key"}},
+      {"p.yaml",
+       plan_of("gpt2-345n", "two.yaml"),
+       {"replay", "--plan", "p.yaml"},
+       {"p.yaml:2: model", "'gpt2-345m'"}},
+      {"p.yaml",
+       plan_of("gpt2-345m", "a100-46"),
+       {"launch", "--plan", "p.yaml"},
+       {"p.yaml:1: cluster", "'a100-64'"}},
       {"d.yaml",
        durations_with("schedule: 1f1c\nmicrobatches: 4\n"),
        {"replay", "--durations", "d.yaml"},

@@ -137,7 +137,7 @@ void visit_memory(Rows& rows, Column&& column) {
   column("/memory/gradients", rows, [](auto& m) -> auto& { return m.gradients; }, {"B", "gradients"});
   column("/memory/optimizer", rows, [](auto& m) -> auto& { return m.optimizer; }, {"B", "optimizer states"});
   column("/memory/activations_peak", rows, [](auto& m) -> auto& { return m.activations_peak; },
-         {"B", "live activations at the peak"});
+         {"B", "live activations at the peak, with what a backward recomputes"});
   column("/memory/logits", rows, [](auto& m) -> auto& { return m.logits; },
          {"B", "logits of the last stage"});
   column("/memory/communication", rows, [](auto& m) -> auto& { return m.communication; },
@@ -164,7 +164,8 @@ template <class S, class Visit>
 void visit_curve(S& curve, Visit&& visit) {
   visit("/memory/curve/stage", curve.stage, {"1", "pipeline stage"});
   visit("/memory/curve/time", curve.time, {"s", "from this time until the next row of the stage"});
-  visit("/memory/curve/bytes", curve.bytes, {"B", "live activations on one GPU"});
+  visit("/memory/curve/bytes", curve.bytes,
+        {"B", "live activations on one GPU that wait for a backward, without what that recomputes"});
 }
 
 // `scalar(path, member, label)`. `C` is TraceCost or const TraceCost.

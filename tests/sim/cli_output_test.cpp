@@ -216,7 +216,7 @@ with h5py.File(sys.argv[1]) as f:
     assert len(f["run"].attrs["model_digest"]) == 64
     assert f["run/iteration"].dtype == "f8" and f["run/iteration"].attrs["unit"] == "s"
     assert 0 < f["run/iteration"][()] <= f["run/makespan"][()]
-    for name, end in [("run/makespan", "of all iterations played"), ("run/bubble_fraction", "of all iterations played"), ("ops/start", "start of the run"), ("ops/end", "start of the run")]:
+    for name, end in [("run/makespan", "of all iterations played"), ("run/bubble_fraction", "of all iterations played"), ("ops/start", "start of the run"), ("ops/end", "start of the run"), ("memory/activations_peak", "with what a backward recomputes"), ("memory/curve/bytes", "without what that recomputes")]:
         assert f[name].attrs["description"].endswith(end), name
     names = ["kind", "stage", "chunk", "microbatch", "rank", "stream", "start", "end", "bytes", "flops"]
     frame = pandas.DataFrame({name: f["ops"][name][:] for name in names})

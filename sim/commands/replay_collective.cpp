@@ -1,10 +1,12 @@
-// `orrery replay --collective`: one collective alone, as nccl-tests measures it.
+// `orrery replay --collective`: one collective alone, as nccl-tests measures it: played, and predicted.
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/table.hpp"
+#include "costmodels/collective_choice.hpp"
+#include "costmodels/cost_models.hpp"
 #include "sim/collective_run.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/replay_collective.hpp"
@@ -46,11 +48,21 @@ std::optional<CollectiveAlgorithm> read_algorithm(const CommandLine& line,
                    "an algorithm that can run " + std::string(collective.name));
 }
 
-double bus_bandwidth(const PlayedAlgorithm& played) {
-  return played.bytes.value() * played.bus_factor / played.time.value();
+double bus_bandwidth(const PlayedAlgorithm& played, Seconds time) {
+  return played.bytes.value() * played.bus_factor / time.value();
 }
 
-std::string table_text(const std::vector<PlayedAlgorithm>& all) {
+// What plans pay for each size: the models of measured collectives. No plan sends a broadcast.
+std::vector<Prediction> predicted(const Topology& topology, const CollectiveQuestion& question,
+                                  const CostModels& costs) {
+  if (!question.collective.kind) return {};
+  std::vector<OperatorQuery> queries;
+  for (const Bytes bytes : question.sizes)
+    queries.push_back({0, as_operator(topology, {*question.collective.kind, {}, bytes, {}, question.gpus})});
+  return costs.predict({{topology.group_of(question.gpus.front()).gpu}}, queries);
+}
+
+std::string table_text(const std::vector<PlayedAlgorithm>& all, const std::vector<Prediction>& plans_pay) {
   Table table;
   table.columns = {{"size"},
                    {"algorithm"},
@@ -58,17 +70,27 @@ std::string table_text(const std::vector<PlayedAlgorithm>& all) {
                    {"bus GB/s", Align::right},
                    {"over the bound", Align::right},
                    {""}};
-  for (const PlayedAlgorithm& played : all) {
-    table.rows.push_back(
-        {to_text(played.bytes), std::string(to_text(played.algorithm)),
-         number("%.2f", played.time.value() * 1e6), number("%.2f", bus_bandwidth(played) / 1e9),
-         number("%.3f", played.time / played.least), played.nccl_choice ? "NCCL's choice" : ""});
+  const auto add = [&](const PlayedAlgorithm& played, Seconds time, std::string_view name,
+                       const char* remark) {
+    table.rows.push_back({to_text(played.bytes), std::string(name), number("%.2f", time.value() * 1e6),
+                          number("%.2f", bus_bandwidth(played, time) / 1e9),
+                          number("%.3f", time / played.least), remark});
+  };
+  auto pays = plans_pay.begin();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    add(all[i], all[i].time, to_text(all[i].algorithm), all[i].nccl_choice ? "NCCL's choice" : "");
+    const bool last_of_size = i + 1 == all.size() || all[i + 1].bytes != all[i].bytes;
+    if (last_of_size && pays != plans_pay.end()) {
+      add(all[i], pays->time, "as measured", pays->extrapolated ? "extrapolated" : "");
+      ++pays;
+    }
   }
   return to_text(table);
 }
 
 std::string json_text(const NamedCollective& collective, const std::string& cluster, std::size_t gpus,
-                      const std::vector<PlayedAlgorithm>& all) {
+                      const std::vector<PlayedAlgorithm>& all, const std::vector<Prediction>& plans_pay,
+                      const std::vector<Bytes>& sizes) {
   nlohmann::ordered_json json{{"cluster", cluster}, {"collective", collective.name}, {"gpus", gpus}};
   for (const PlayedAlgorithm& played : all) {
     json["results"].push_back({{"bytes", played.bytes.value()},
@@ -76,7 +98,12 @@ std::string json_text(const NamedCollective& collective, const std::string& clus
                                {"nccl_choice", played.nccl_choice},
                                {"time_s", played.time.value()},
                                {"least_s", played.least.value()},
-                               {"bus_bytes_per_s", bus_bandwidth(played)}});
+                               {"bus_bytes_per_s", bus_bandwidth(played, played.time)}});
+  }
+  for (std::size_t i = 0; i < plans_pay.size(); ++i) {
+    json["predicted"].push_back({{"bytes", sizes[i].value()},
+                                 {"time_s", plans_pay[i].time.value()},
+                                 {"extrapolated", plans_pay[i].extrapolated}});
   }
   return json.dump(2) + "\n";
 }
@@ -98,8 +125,8 @@ void refuse_collective_options(const CommandLine& line) {
 }
 
 int replay_collective(const CommandLine& line) {
-  for (const char* option : {"tokens", "costs", "stack", "layer-profile", "no-fold", "iterations", "slow",
-                             "jitter", "runs", "schedule-file"}) {
+  for (const char* option : {"tokens", "stack", "layer-profile", "no-fold", "iterations", "slow", "jitter",
+                             "runs", "schedule-file"}) {
     if (line.has(option))
       throw InputError(line.place(option), "beside --collective", "it only with --plan or --durations");
   }
@@ -114,15 +141,20 @@ int replay_collective(const CommandLine& line) {
   const CollectiveQuestion question{collective, read_gpus(line, topology), read_sizes(line),
                                     read_algorithm(line, collective)};
   const auto played = play_alone(topology, question, line.jobs());
-  const std::string json = json_text(collective, cluster.name, question.gpus.size(), played);
+  const auto plans_pay = predicted(topology, question, read_costs(line));
+  const std::string json =
+      json_text(collective, cluster.name, question.gpus.size(), played, plans_pay, question.sizes);
   if (const auto path = line.text("output")) write_file(*path, json);
   if (line.json()) {
     std::cout << json;
     return 0;
   }
-  std::cout << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
-            << ", links at the cluster's bandwidth\n\n"
-            << table_text(played) << "\nthe bound: no algorithm that moves whole bytes takes less\n";
+  std::cout
+      << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
+      << ", links at the cluster's bandwidth\n\n"
+      << table_text(played, plans_pay)
+      << "\nthe bound: no algorithm that moves whole bytes takes less; as measured: what a plan pays, by the "
+         "models of\nmeasured collectives\n";
   return 0;
 }
 

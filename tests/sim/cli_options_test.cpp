@@ -189,6 +189,25 @@ TEST_CASE("options that a collective alone does not know are refused, and its re
   CHECK(nlohmann::json::parse(place.read("c.json")).at("gpus") == 8);
 }
 
+TEST_CASE("one collective is also told as the models of measured ones have it") {
+  const Workplace place;
+  const auto played = [&](const char* kind) {
+    const ProgramResult run = place.run({"replay", "--collective", kind, "--cluster", "h100-512", "--gpus",
+                                         "8", "--message", "64MiB", "--message", "1MiB", "--json"});
+    REQUIRE(run.code == 0);
+    return nlohmann::json::parse(run.out);
+  };
+  const auto predicted = played("all_to_all").at("predicted");
+  REQUIRE(predicted.size() == 2);
+  CHECK(predicted[0].at("bytes") == 64 * 1024 * 1024);
+  // 215 us (cost_models_test.cpp: "collectives take what was measured"); less than the links need is
+  // impossible.
+  CHECK(predicted[0].at("time_s").get<double>() == Approx(215e-6).epsilon(0.1));
+  CHECK(predicted[0].at("time_s") > predicted[1].at("time_s"));
+  CHECK(predicted[0].at("extrapolated") == false);
+  CHECK(!played("broadcast").contains("predicted"));  // no plan sends one
+}
+
 TEST_CASE("the largest values that options take end within seconds") {
   const Workplace place;
   const auto row = GENERATE(values<Words>({{"--global-batch", "10000000"},

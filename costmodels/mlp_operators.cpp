@@ -67,6 +67,15 @@ void add_routed_projection(BlockBuilder& block, const Layer& layer, const Routed
       {.m = layer.local.owned_tokens, .n = projection.to, .k = projection.from, .type = layer.sharding.type},
       InputCast::separate);
 }
+
+// What the all-to-all brings is in the order of its senders: several experts sort it by expert, and their
+// results back (sort_chunks_by_idxs of Megatron-LM core/transformer/moe/token_dispatcher.py, d98e8a64,
+// permutation 2). Libraries of their own deliver it in the order of experts.
+double sorted_elements(const Layer& layer) {
+  const bool sorts =
+      layer.sharding.expert > 1 && layer.local.experts > 1 && !layer.sharding.stack.experts.dispatch;
+  return sorts ? count(layer.local.routed_tokens * layer.local.experts, layer.shape.routed_hidden()) : 0;
+}
 }  // namespace
 
 void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
@@ -105,7 +114,10 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   add(block, MemoryKernel::copy, routed, kPermute);
   block.expert_exchange(routed, copies);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
+  const double sorted = sorted_elements(layer);
+  if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   add_expert_mlp(block, layer);
+  if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered);
   block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);

@@ -43,6 +43,27 @@ TEST_CASE("experts compute the tokens routed to them and exchange them twice eac
   }
 }
 
+TEST_CASE("what an all-to-all brings to several experts is sorted by expert, and back") {
+  Sharding sharding = plain(1, 4096);
+  const auto layer = [&](int expert, bool library) {
+    sharding.expert = expert;
+    sharding.stack.experts.dispatch = library ? std::optional(StatedRate{}) : std::nullopt;
+    return layer_operators(mixtral_layer(), true, sharding);
+  };
+  const auto forward = [&](int expert, bool library) {
+    return bytes_of(layer(expert, library).forward, MemoryKernel::copy);
+  };
+  // Two copies of each token, of 4096 elements in 16 bits, are read and written on the way out and back.
+  const double way = 2 * 2 * 4096.0 * 4096 * 2;
+  CHECK(forward(1, false) == Approx(2 * way));  // eight experts, nothing comes from others
+  CHECK(forward(4, false) == Approx(4 * way));  // two experts
+  CHECK(forward(8, false) == Approx(2 * way));  // one: whatever comes is its own
+  CHECK(forward(4, true) == Approx(2 * way));
+  CHECK(bytes_of(layer(4, false).backward, MemoryKernel::copy) -
+            bytes_of(layer(4, true).backward, MemoryKernel::copy) ==
+        Approx(2 * way));
+}
+
 TEST_CASE("experts cast what arrives in 16 bits, and all the rest unless one kernel does it") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

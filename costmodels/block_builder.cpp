@@ -47,7 +47,7 @@ void BlockBuilder::push(PassOperators& pass, MemoryKernel kernel, double bytes) 
   if (bytes <= 0) return;
   const SoftwareStack& stack = sharding_.stack;
   const Fusion fusion =
-      kernel == MemoryKernel::norm ? stack.norm.value_or(stack.elementwise) : stack.elementwise;
+      kernel == MemoryKernel::norm ? stack.kernels.norm.value_or(stack.elementwise) : stack.elementwise;
   const auto direction = &pass == &out_.backward ? Direction::backward : Direction::forward;
   pass.compute.push_back(MemoryBound{kernel, Bytes(bytes), fusion, direction});
 }

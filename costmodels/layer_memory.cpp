@@ -120,8 +120,8 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
   bytes.rest += element * mixer_elements(shape, local);
   bytes.rest += mlp_activations(shape, local, element);
-  bytes.rest += stack.kept_by_norm * shape.norms * hidden;
-  if (stack.eager_kernels) bytes.rest += eager_activations(shape, local, element);
+  bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
+  if (stack.kernels.eager_kernels) bytes.rest += eager_activations(shape, local, element);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;

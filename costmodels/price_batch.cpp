@@ -64,8 +64,8 @@ void PriceBatch::add_pass(int group, const PassOperators& operators, PassTimes* 
 void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const SoftwareStack& stack = block->sharding.stack;
   const KernelFactors forward{.attention = stack.attention_time,
-                              .elementwise = stack.elementwise_time,
-                              .norm = stack.norm_time.value_or(stack.elementwise_time),
+                              .elementwise = stack.kernels.elementwise_time,
+                              .norm = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time),
                               .compute = stack.compute_time,
                               .network = stack.network};
   KernelFactors backward = forward;

@@ -123,21 +123,25 @@ void read_network(const YamlValue& given, NetworkShare& network) {
 
 const Words<Fusion> kFusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
 
-// A map of the keys that differ, or the word "as_gpt": nothing does.
-std::optional<LlamaLayers> read_llama_layers(const YamlValue& given) {
+void read_kernels(KeyedMap& map, LayerKernels& kernels) {
+  read_word(map, "norm", kFusions, kernels.norm);
+  read_number(map, "elementwise_time", 0.1, 10, kernels.elementwise_time);
+  read_number(map, "norm_time", 0.1, 100, kernels.norm_time);
+  read_switch(map, "eager_kernels", kernels.eager_kernels);
+  read_number(map, "kept_by_norm", 0, 100, kernels.kept_by_norm);
+}
+
+// A map of such keys, or the word "as_gpt": none differs.
+std::optional<LayerKernels> read_llama_layers(const YamlValue& given) {
   if (given.kind() == YamlValue::Kind::scalar) {
     static_cast<void>(given.one_of({"as_gpt"}));
     return std::nullopt;
   }
   KeyedMap map(given);
-  LlamaLayers layers;
-  read_word(map, "norm", kFusions, layers.norm);
-  read_number(map, "elementwise_time", 0.1, 10, layers.elementwise_time);
-  read_number(map, "norm_time", 0.1, 100, layers.norm_time);
-  read_switch(map, "eager_kernels", layers.eager_kernels);
-  read_number(map, "kept_by_norm", 0, 100, layers.kept_by_norm);
+  LayerKernels kernels;
+  read_kernels(map, kernels);
   map.refuse_others();
-  return layers;
+  return kernels;
 }
 
 void apply(const YamlValue& given, SoftwareStack& stack) {
@@ -150,7 +154,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
                               {"unfused", AttentionKernel::unfused}},
                              stack.attention);
   read_word(map, "elementwise", kFusions, stack.elementwise);
-  read_word(map, "norm", kFusions, stack.norm);
+  read_kernels(map, stack.kernels);
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -190,10 +194,6 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
                            {"reserved", MemoryFigure::reserved},
                            {"card", MemoryFigure::card}},
                           stack.memory_figure);
-  read_number(map, "elementwise_time", 0.1, 10, stack.elementwise_time);
-  read_number(map, "norm_time", 0.1, 100, stack.norm_time);
-  read_switch(map, "eager_kernels", stack.eager_kernels);
-  read_number(map, "kept_by_norm", 0, 100, stack.kept_by_norm);
   if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
   if (const auto network = map.find("network")) read_network(*network, stack.network);
@@ -312,13 +312,7 @@ SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {
   const bool llama = std::any_of(model.shapes.begin(), model.shapes.end(), [](const LayerShape& shape) {
     return shape.norm == NormKind::rms_norm && shape.mlp == MlpKind::gated;
   });
-  if (!llama || !stack.llama_layers) return stack;
-  const LlamaLayers& own = *stack.llama_layers;
-  stack.norm = own.norm;
-  stack.elementwise_time = own.elementwise_time;
-  stack.norm_time = own.norm_time;
-  stack.eager_kernels = own.eager_kernels;
-  stack.kept_by_norm = own.kept_by_norm;
+  if (llama && stack.llama_layers) stack.kernels = *stack.llama_layers;
   return stack;
 }
 

@@ -102,15 +102,16 @@ struct CalibratedStack {
   bool operator==(const CalibratedStack&) const = default;
 };
 
-// What differs in layers with RMSNorm and gated MLPs, for which a program of GPTs has no kernels of its own.
-// As the keys of SoftwareStack.
-struct LlamaLayers {
-  std::optional<Fusion> norm;
-  double elementwise_time = 1.0;
-  std::optional<double> norm_time;
+// What a program has for the norms, activations, rotation and residuals of a layer, beside its `elementwise`.
+struct LayerKernels {
+  std::optional<Fusion> norm;       // absent: as `elementwise`
+  double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
+  std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
+  // A kernel for each operation, as PyTorch has them: a gated MLP keeps its activated half besides, rotated
+  // queries and keys the matrix they came from.
   bool eager_kernels = false;
-  double kept_by_norm = 0;
-  bool operator==(const LlamaLayers&) const = default;
+  double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
+  bool operator==(const LayerKernels&) const = default;
 };
 
 // One row of stacks/stacks.yaml, which says where each value comes from.
@@ -120,7 +121,8 @@ struct SoftwareStack {
   std::string family;  // the first row that it is like, over however many rows between
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
-  std::optional<Fusion> norm;  // absent: as `elementwise`
+  LayerKernels kernels;
+  std::optional<LayerKernels> llama_layers;  // in place of those in layers with RMSNorm and gated MLPs
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   SoftmaxKernel softmax = SoftmaxKernel::fused;
   Dropout dropout = Dropout::of_model;
@@ -129,10 +131,8 @@ struct SoftwareStack {
   double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
   NetworkShare network;
   std::optional<CalibratedStack> calibrated;
-  double attention_time = 1.0;      // of its attention kernel over the one that `attention` names
-  double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
-  std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
-  double backward_gemm = 1.0;       // time of a backward GEMM over what a forward GEMM of its shape takes
+  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
+  double backward_gemm = 1.0;   // time of a backward GEMM over what a forward GEMM of its shape takes
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
@@ -161,11 +161,6 @@ struct SoftwareStack {
   Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
   std::optional<double>
       logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
-  // A kernel for each operation, as PyTorch has them: a gated MLP keeps its activated half besides, rotated
-  // queries and keys the matrix they came from.
-  bool eager_kernels = false;
-  double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
-  std::optional<LlamaLayers> llama_layers;
   SavedInputs saved_inputs = SavedInputs::gpu;
   Bytes memory_reserve{1e9};  // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration

@@ -92,7 +92,7 @@ const std::vector<Switch>& switches() {
       {"fused elementwise kernels",
        [](MeasuredPlan& plan) {
          plan.stack.elementwise = Fusion::fused;
-         plan.stack.norm.reset();
+         plan.stack.kernels.norm.reset();
        }},
       {"fused loss", [](MeasuredPlan& plan) { plan.stack.cross_entropy = CrossEntropyKernel::fused; }},
       {"no dropout", [](MeasuredPlan& plan) { plan.stack.dropout = Dropout::off; }},

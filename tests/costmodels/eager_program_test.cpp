@@ -94,8 +94,8 @@ TEST_CASE("norms may take another multiple of their time than other elementwise 
   const auto forward = [&](double elementwise, std::optional<double> norm) {
     SoftwareStack stack;
     stack.host = {};
-    stack.elementwise_time = elementwise;
-    stack.norm_time = norm;
+    stack.kernels.elementwise_time = elementwise;
+    stack.kernels.norm_time = norm;
     PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
     book.need({});
     book.predict(test::cost_models());

@@ -42,7 +42,7 @@ TEST_CASE("a stack file changes what it names and nothing else") {
   expected.name = "mine.yaml";
   expected.host.forward = milliseconds(3);
   expected.tensor_overlap = 0.25;
-  expected.norm = Fusion::separate;
+  expected.kernels.norm = Fusion::separate;
   CHECK(parse_stack("{like: torchtitan, host: {forward: 3ms}, tensor_overlap: 0.25, norm: separate}",
                     "mine.yaml") == expected);
 }
@@ -52,10 +52,10 @@ TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and 
   REQUIRE(stack.llama_layers);
   CHECK(stack_for(read_model("gpt3-175b"), stack) == stack);
   const SoftwareStack llama = stack_for(model(), stack);
-  CHECK(llama.elementwise_time == stack.llama_layers->elementwise_time);
-  CHECK(llama.norm_time == stack.llama_layers->norm_time);
-  CHECK(llama.kept_by_norm == stack.llama_layers->kept_by_norm);
-  CHECK(llama.eager_kernels);
+  CHECK(llama.kernels.elementwise_time == stack.llama_layers->elementwise_time);
+  CHECK(llama.kernels.norm_time == stack.llama_layers->norm_time);
+  CHECK(llama.kernels.kept_by_norm == stack.llama_layers->kept_by_norm);
+  CHECK(llama.kernels.eager_kernels);
   CHECK(stack_for(model(), llama) == llama);
   CHECK(times_under(stack).forward == times_under(llama).forward);
   // InternEvo and Transformer Engine have kernels for them.

@@ -153,6 +153,8 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     }
     Collective variant = *op;
     variant.bytes = Bytes(0);
+    // As many steps and bytes, and no feature tells them apart: one question.
+    if (op->kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
     const bool one_node = op->ranks <= op->ranks_per_node;
     const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
     asked[model].push_back({i, index_of(variants[model], variant)});

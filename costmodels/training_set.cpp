@@ -204,8 +204,7 @@ std::optional<CollectiveKind> collective_named(std::string_view name) {
 // The times in Aceso's format are those of PyTorch's list forms, which copy every rank's part, and would
 // teach a third less bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
-  const bool lists = row.source == "SuperScaler-Aceso" || row.source == "sailor";
-  return row.ranks > 1 && (!lists || kind == CollectiveKind::all_reduce);
+  return row.ranks > 1 && (!is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce);
 }
 
 TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {

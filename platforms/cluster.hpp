@@ -66,7 +66,7 @@ bool has_nvlink(const NodeGroup&);
 
 // Of each GPU inside the node where the cluster says nothing: the catalog's, or PCIe's where bridges of two
 // cards leave the others to it.
-BytesPerSecond usual_gpu_bandwidth(const NodeGroup&);
+LinkSpec usual_gpu_link(const NodeGroup&);
 
 // `ideal` gives every flow the full bandwidth of its links whoever shares them: the closed-form world.
 enum class Contention { shared, ideal };

@@ -17,6 +17,11 @@ constexpr int kMostGpusPerNode = 1024;
 // hour (recalled); the least of these is assumed.
 constexpr Seconds kSpotNodeLasts = hours(10);
 
+bool bridges_fall_short(const NodeGroup& group) {
+  constexpr int kBridged = 2;
+  return group.gpu.link == "NVLink bridge" && group.gpus_per_node > kBridged;
+}
+
 std::optional<int> parse_count(std::string_view digits) {
   int value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -165,12 +170,11 @@ void read_pcie_switches(const YamlValue& map, NodeGroup& group) {
 }
 
 void read_gpu_link(const YamlValue& map, NodeGroup& group) {
-  const auto bandwidth = map.find("gpu_link_bandwidth");
-  const auto latency = map.find("gpu_link_latency");
-  group.gpu_link.bandwidth =
-      bandwidth ? bandwidth->positive_quantity<BytesPerSecond>() : usual_gpu_bandwidth(group);
-  group.gpu_link.latency =
-      latency ? latency->quantity<Seconds>() : (has_nvlink(group) ? kNvlinkLatency : kPcieLatency);
+  group.gpu_link = usual_gpu_link(group);
+  if (const auto bandwidth = map.find("gpu_link_bandwidth"))
+    group.gpu_link.bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
+  if (const auto latency = map.find("gpu_link_latency"))
+    group.gpu_link.latency = latency->quantity<Seconds>();
 }
 
 // The uplink is as fast as one GPU's link and adds no latency: NCCL's table (kPcieLatency) has one number for
@@ -234,22 +238,14 @@ std::int64_t largest_gpus(const NodeGroup& group) {
   return std::int64_t{group.count.maximum} * group.gpus_per_node;
 }
 
-namespace {
-
-bool bridges_fall_short(const NodeGroup& group) {
-  constexpr int kBridged = 2;
-  return group.gpu.link == "NVLink bridge" && group.gpus_per_node > kBridged;
-}
-
-}  // namespace
-
 bool has_nvlink(const NodeGroup& group) {
   return group.pcie_switches == 0 && !group.gpu.link.starts_with("PCIe") && !bridges_fall_short(group);
 }
 
-BytesPerSecond usual_gpu_bandwidth(const NodeGroup& group) {
-  return bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link
-                                   : group.gpu.link_bandwidth;
+LinkSpec usual_gpu_link(const NodeGroup& group) {
+  return {
+      bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link : group.gpu.link_bandwidth,
+      has_nvlink(group) ? kNvlinkLatency : kPcieLatency};
 }
 
 std::string parse_label(const YamlValue& value) {

@@ -119,11 +119,11 @@ constexpr double to_hours(Seconds time) {
 template <class Q>
 Q parse_quantity(std::string_view text, const std::string& what);
 
-// Shortest readable form with four significant digits and a unit: "38.03 ms", "79.2 GiB", "12.5 GB/s", "312
-// TFLOPS".
 // The shortest text that reads back as exactly this number: "0.1".
 std::string shortest_text(double);
 
+// Shortest readable form with four significant digits and a unit: "38.03 ms", "79.2 GiB", "12.5 GB/s", "312
+// TFLOPS".
 std::string to_text(Seconds);
 std::string to_text(Bytes);
 std::string to_text(BytesPerSecond);

@@ -91,7 +91,7 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   group.nic = {
       gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),
       says(text, "EFA") ? find_instance("p5.48xlarge", "").nic_latency.value_or(kNicLatency) : kNicLatency};
-  group.gpu_link = {usual_gpu_bandwidth(group), has_nvlink(group) ? kNvlinkLatency : kPcieLatency};
+  group.gpu_link = usual_gpu_link(group);
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);
   group.count = {0, std::max(nodes, 1)};
   ClusterSpec cluster;

@@ -15,15 +15,16 @@ std::string with_plain_crosses(std::string text) {
 
 enum class Of { nothing, gpu, card, node };
 
+std::regex one_of_them(const std::string& nouns) {
+  return std::regex("(?:per|a|an|each|every|/)[ -]?(?:" + nouns + R"()\b)", std::regex::icase);
+}
+
 Of scope_of(const std::string& text) {
-  const auto says = [&](const char* nouns) {
-    return std::regex_search(
-        text,
-        std::regex("(?:per|a|an|each|every|/)[ -]?(?:" + std::string(nouns) + R"()\b)", std::regex::icase));
-  };
-  if (says("GPU")) return Of::gpu;
-  if (says("card|NIC|HCA|port|adapter|rail")) return Of::card;
-  return says("node|server|host|machine") ? Of::node : Of::nothing;
+  static const std::regex kGpu = one_of_them("GPU"), kCard = one_of_them("card|NIC|HCA|port|adapter|rail"),
+                          kNode = one_of_them("node|server|host|machine");
+  if (std::regex_search(text, kGpu)) return Of::gpu;
+  if (std::regex_search(text, kCard)) return Of::card;
+  return std::regex_search(text, kNode) ? Of::node : Of::nothing;
 }
 
 // The number of cards that the text before their rate ends with.
@@ -47,12 +48,13 @@ bool says_remote_memory(const std::string& text) {
 std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_node,
                                         const SaidNetwork& usual) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
+  static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
   static const std::regex kRate(R"((\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
   constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
   const std::string text = with_plain_crosses(given.substr(0, kLongest));
   for (std::sregex_iterator found(text.begin(), text.end(), kRate), end; found != end; ++found) {
     const std::string after = found->suffix();
-    if (std::regex_search(after, std::regex(R"(^ *\(?(?:NVLink|intra))", std::regex::icase))) continue;
+    if (std::regex_search(after, kInside)) continue;
     const double rate = std::stod((*found)[1]) * ((*found)[2] == "T" ? 1000 : 1);
     if (!(rate > 0 && rate <= kMostGigabits)) continue;
     if (const auto nics = cards_before(found->prefix())) {

@@ -21,6 +21,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "platforms/cluster.hpp"
@@ -64,6 +65,9 @@ struct MeasuredAttention {
   bool causal = false, backward = false;
   Seconds time;
 };
+
+// Whether a source's operators and collectives were timed by Aceso's profiler, through PyTorch's list forms.
+bool is_aceso_profile(std::string_view source);
 
 struct MeasuredCollective {
   std::string source, system;

@@ -71,7 +71,7 @@ std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at
 
 // The vector of one rank. Aceso's tables give all-gather sizes as what one rank puts in.
 double whole_bytes(std::string_view source, std::string_view op, double bytes, int ranks) {
-  const bool input_only = op == "all_gather" && (source == "SuperScaler-Aceso" || source == "sailor");
+  const bool input_only = op == "all_gather" && is_aceso_profile(source);
   return input_only ? bytes * ranks : bytes;
 }
 
@@ -122,6 +122,10 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
 }
 
 }  // namespace
+
+bool is_aceso_profile(std::string_view source) {
+  return source == "SuperScaler-Aceso" || source == "sailor";
+}
 
 LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
   constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(64);

@@ -88,10 +88,10 @@ std::string table_text(const std::vector<PlayedAlgorithm>& all, const std::vecto
   return to_text(table);
 }
 
-std::string json_text(const NamedCollective& collective, const std::string& cluster, std::size_t gpus,
-                      const std::vector<PlayedAlgorithm>& all, const std::vector<Prediction>& plans_pay,
-                      const std::vector<Bytes>& sizes) {
-  nlohmann::ordered_json json{{"cluster", cluster}, {"collective", collective.name}, {"gpus", gpus}};
+std::string json_text(const CollectiveQuestion& question, const std::string& cluster,
+                      const std::vector<PlayedAlgorithm>& all, const std::vector<Prediction>& plans_pay) {
+  nlohmann::ordered_json json{
+      {"cluster", cluster}, {"collective", question.collective.name}, {"gpus", question.gpus.size()}};
   for (const PlayedAlgorithm& played : all) {
     json["results"].push_back({{"bytes", played.bytes.value()},
                                {"algorithm", to_text(played.algorithm)},
@@ -101,7 +101,7 @@ std::string json_text(const NamedCollective& collective, const std::string& clus
                                {"bus_bytes_per_s", bus_bandwidth(played, played.time)}});
   }
   for (std::size_t i = 0; i < plans_pay.size(); ++i) {
-    json["predicted"].push_back({{"bytes", sizes[i].value()},
+    json["predicted"].push_back({{"bytes", question.sizes[i].value()},
                                  {"time_s", plans_pay[i].time.value()},
                                  {"extrapolated", plans_pay[i].extrapolated}});
   }
@@ -142,8 +142,7 @@ int replay_collective(const CommandLine& line) {
                                     read_algorithm(line, collective)};
   const auto played = play_alone(topology, question, line.jobs());
   const auto plans_pay = predicted(topology, question, read_costs(line));
-  const std::string json =
-      json_text(collective, cluster.name, question.gpus.size(), played, plans_pay, question.sizes);
+  const std::string json = json_text(question, cluster.name, played, plans_pay);
   if (const auto path = line.text("output")) write_file(*path, json);
   if (line.json()) {
     std::cout << json;

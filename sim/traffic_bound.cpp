@@ -43,6 +43,25 @@ struct StageCopies {
   }
 };
 
+// GPUs of a stage that certainly send their lanes of one message from one node: those in a row of one
+// replica, over the nodes that they may lie in.
+int lanes_in_node(const ParallelStrategy& plan, int stage, const NodeGroup& nodes) {
+  const StageDevices& devices = plan.stages[static_cast<std::size_t>(stage)];
+  const bool with_context = plan.order == RankOrder::cp_dp_pp || plan.order == RankOrder::cp_pp_dp;
+  const int in_row = devices.tensor * (with_context ? plan.context : 1);
+  const bool aligned = std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StageDevices& other) {
+    return other.group != devices.group || other.tensor == devices.tensor;
+  });
+  const int least_nodes = (in_row + nodes.gpus_per_node - 1) / nodes.gpus_per_node;
+  const int most_nodes = least_nodes + (aligned ? 0 : 1);
+  return (in_row + most_nodes - 1) / most_nodes;
+}
+
+// Seconds that the lanes of a node share its NICs for, where each sends or receives so many bytes.
+double on_shared_nics(double bytes, int lanes, const NodeGroup& nodes) {
+  return lanes * bytes / (nodes.nics_per_node * nodes.nic.bandwidth.value());
+}
+
 }  // namespace
 
 LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, const Setting& setting) {
@@ -112,9 +131,14 @@ double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int b
   const double share =
       message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
   const double bytes = kWholeBytes * message.bytes.value() * share;
-  const double between =
-      bytes / message.efficiency.between / std::min(here.nic.bandwidth, there.nic.bandwidth).value() +
-      (here.nic.latency + there.nic.latency).value();
+  double sent = bytes / std::min(here.nic.bandwidth, there.nic.bandwidth).value();
+  if (book.cluster().contention == Contention::shared && (message.in_shards || from.tensor == to.tensor)) {
+    const double of_lane = kWholeBytes * message.bytes.value();
+    sent = std::max(
+        {sent, on_shared_nics(of_lane, lanes_in_node(plan, before, here), here),
+         on_shared_nics(of_lane * from.tensor / to.tensor, lanes_in_node(plan, after, there), there)});
+  }
+  const double between = sent / message.efficiency.between + (here.nic.latency + there.nic.latency).value();
   // Stages that fill whole nodes between them are never on one.
   const bool apart = plan.order == RankOrder::cp_dp_pp || plan.order == RankOrder::dp_cp_pp;
   if (from.group != to.group ||

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "costmodels/plan_transfers.hpp"
+#include "costmodels/work_left.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -83,7 +84,7 @@ std::uint64_t tag_of(Subject subject, std::size_t index) {
 class Recurrence {
  public:
   Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
-             const TrafficFlows& flows)
+             const TrafficFlows& flows, std::optional<Seconds> limit = {})
       : plan_(plan),
         programs_(programs),
         flows_(flows),
@@ -100,14 +101,16 @@ class Recurrence {
     collectives_.resize(static_cast<std::size_t>(flows.instances()));
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     if (!plan.calls.empty()) calls_.resize(2 * ranks_.size());
+    if (limit && plan.iterations <= 2) left_.emplace(plan, programs, flows, transfers_, limit->value());
   }
 
-  Estimate run() {
+  // Absent: beyond the limit.
+  std::optional<Estimate> run() {
     for (int rank = 0; rank < flows_.ranks(); ++rank) {
       ready_.push_back(rank);
       advance_ready();
     }
-    while (links_) {
+    while (links_ && !is_beyond_limit()) {
       const auto event = links_->next();
       if (!event) break;
       const auto index = static_cast<std::size_t>(event->tag / 4);
@@ -119,12 +122,13 @@ class Recurrence {
       }
       advance_ready();
     }
+    if (is_beyond_limit()) return std::nullopt;
     double makespan = 0;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ORRERY_ENSURE(ranks_[rank].step == program(static_cast<int>(rank)).size());
       makespan = std::max(makespan, ranks_[rank].now);
     }
-    return {Seconds(makespan), steady_iteration(ends_)};
+    return Estimate{Seconds(makespan), steady_iteration(ends_)};
   }
 
  private:
@@ -142,8 +146,11 @@ class Recurrence {
     return step.microbatch / schedule(rank).shape.microbatches;
   }
 
+  double before_last() const { return ends_.size() > 1 ? ends_.front() : 0; }
+  bool is_beyond_limit() const { return left_ && left_->is_beyond_limit(); }
+
   void advance_ready() {
-    while (!ready_.empty()) {
+    while (!ready_.empty() && !is_beyond_limit()) {
       const int rank = ready_.back();
       ready_.pop_back();
       advance(rank);
@@ -184,6 +191,7 @@ class Recurrence {
     const std::vector<Step>& steps = program(rank);
     while (at.step < steps.size()) {
       if (!play(rank, steps[at.step])) return;
+      if (left_) left_->done(rank, at.step, at.iteration, at.now, before_last());
       at.entered = false;
       ++at.step;
     }
@@ -464,6 +472,7 @@ class Recurrence {
   std::vector<CallState> calls_;  // [leader * 2 + over replicas]
   std::vector<double> ends_;      // [iteration], s
   std::vector<int> ready_;
+  std::optional<WorkLeft> left_;  // where there is a limit
 };
 
 }  // namespace
@@ -479,12 +488,19 @@ Seconds steady_iteration(const std::vector<double>& ends) {
 
 Estimate estimate(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
                   const TrafficFlows& flows) {
-  return Recurrence(plan, programs, topology, flows).run();
+  return *Recurrence(plan, programs, topology, flows).run();
 }
 
 Seconds estimate_iteration(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology) {
   const TrafficFlows flows(plan, programs, topology, Folding::on);
   return estimate(plan, programs, topology, flows).iteration;
+}
+
+std::optional<Seconds> estimate_within(Seconds limit, const PricedPlan& plan, const PlanPrograms& programs,
+                                       const Topology& topology) {
+  const TrafficFlows flows(plan, programs, topology, Folding::on);
+  const auto found = Recurrence(plan, programs, topology, flows, limit).run();
+  return found && found->iteration <= limit ? std::optional(found->iteration) : std::nullopt;
 }
 
 }  // namespace orrery

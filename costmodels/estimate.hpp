@@ -2,6 +2,7 @@
 // (shared_links.hpp).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "costmodels/priced_plan.hpp"
@@ -21,6 +22,9 @@ struct Estimate {
 Estimate estimate(const PricedPlan&, const PlanPrograms&, const Topology&, const TrafficFlows&);
 // With folding, and programs made for the plan.
 Seconds estimate_iteration(const PricedPlan&, const PlanPrograms&, const Topology&);
+// Absent: it takes longer than `limit`, which is known before its end.
+std::optional<Seconds> estimate_within(Seconds limit, const PricedPlan&, const PlanPrograms&,
+                                       const Topology&);
 
 // Whether an iteration lasts until such a collective is over. Parameters gathered under the next iteration
 // are that one's: the last gather of a run, with nothing to hide under, is not part of the steady state.

@@ -79,6 +79,21 @@ Least FoundPlans::least(const ParallelStrategy& plan, Seconds time) const {
   return {held.value(), cost ? cost->per_iteration.value() : 0};
 }
 
+// Seconds of an iteration beyond which a plan that may matter no longer does.
+Seconds FoundPlans::most_that_matters(const ParallelStrategy& plan, Seconds least) const {
+  constexpr int kHalvings = 24;
+  Seconds matters = least, most = least * 2;
+  for (; may_matter(plan, most); most *= 2) {
+    if (most.value() > std::numeric_limits<float>::max()) return most;
+    matters = most;
+  }
+  for (int i = 0; i < kHalvings; ++i) {
+    const Seconds middle = (matters + most) / 2;
+    (may_matter(plan, middle) ? matters : most) = middle;
+  }
+  return most;
+}
+
 // By their bounds, so that few are played; of equal bounds, as those of mixes, the one with most overlaps
 // first.
 void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
@@ -86,14 +101,15 @@ void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
   std::iota(soonest.rbegin(), soonest.rend(), std::size_t{0});
   std::stable_sort(soonest.begin(), soonest.end(),
                    [&](std::size_t a, std::size_t b) { return splits[a].least < splits[b].least; });
-  std::optional<std::variant<RatedPlan, Infeasible>> best;
+  std::optional<PlayedPlan> best;
   std::size_t best_index = 0;
   for (const std::size_t index : soonest) {
     Split& split = splits[index];
     const auto* known = best ? std::get_if<RatedPlan>(&*best) : nullptr;
     if (known != nullptr && known->iteration <= split.least) break;
     if (!may_matter(split.plan, split.least) || rules_.dropping(split.plan) != nullptr) continue;
-    auto played = player_.play(std::move(split.plan), std::move(split.memory));
+    const Seconds most = most_that_matters(split.plan, split.least);
+    auto played = play(std::move(split), known != nullptr ? std::min(most, known->iteration) : most);
     const auto* plan = std::get_if<RatedPlan>(&played);
     const bool better = plan != nullptr && (known == nullptr || std::pair(plan->iteration, index) <
                                                                     std::pair(known->iteration, best_index));
@@ -104,14 +120,25 @@ void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
   if (best) take(std::move(*best), place);
 }
 
-void FoundPlans::take(std::variant<RatedPlan, Infeasible> played, const CandidatePlace& place) {
-  const auto* trouble = std::get_if<Infeasible>(&played);
-  if (trouble == nullptr || trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
-  if (trouble != nullptr) {
+PlayedPlan FoundPlans::play(Split split, Seconds most) {
+  const ParallelStrategy plan = split.plan;
+  PlayedPlan played = player_.play(std::move(split.plan), std::move(split.memory), most);
+  if (!std::holds_alternative<TooSlow>(played)) return played;
+  const Seconds held = held_time(job_, plan, most);
+  const auto obstacle = limit_obstacle(job_, held * job_.iterations(), job_cost(job_, plan, held));
+  if (obstacle) return Infeasible{InfeasibleKind::budget, *obstacle};
+  return played;
+}
+
+void FoundPlans::take(PlayedPlan played, const CandidatePlace& place) {
+  if (const auto* trouble = std::get_if<Infeasible>(&played)) {
+    if (trouble->kind == InfeasibleKind::budget) ++result_.counts.estimated;
     reject(*trouble);
     --result_.counts.evaluated;
     return;
   }
+  ++result_.counts.estimated;
+  if (std::holds_alternative<TooSlow>(played)) return;
   auto& rated = std::get<RatedPlan>(played);
   const Seconds held = held_time(job_, rated.strategy, rated.iteration);
   best_.add({held.value(),

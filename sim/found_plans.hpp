@@ -40,7 +40,8 @@ class FoundPlans {
 
   // Of an iteration on the nodes of a plan.
   [[nodiscard]] Least least(const ParallelStrategy&, Seconds) const;
-  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front.
+  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front;
+  // and then for what takes longer and costs more too.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
   [[nodiscard]] bool may_matter(const ParallelStrategy& plan, Seconds time) const {
     return best_.may_matter(least(plan, time));
@@ -61,7 +62,9 @@ class FoundPlans {
     Seconds held;  // for one iteration, interruptions included
     CandidatePlace place;
   };
-  void take(std::variant<RatedPlan, Infeasible>, const CandidatePlace&);
+  [[nodiscard]] Seconds most_that_matters(const ParallelStrategy&, Seconds least) const;
+  PlayedPlan play(Split, Seconds most);
+  void take(PlayedPlan, const CandidatePlace&);
   void move_layers();
   void select(int top);
 

@@ -100,7 +100,7 @@ std::optional<RatedPlan> LayerMover::step(const RatedPlan& plan) {
     std::vector<StageMemory> memory = fitter_.memory_of(strategy);
     if (fitter_.too_full(strategy, memory) || rules_.dropping(strategy) != nullptr) continue;
     --estimates_left_;
-    auto played = player_.play(std::move(strategy), std::move(memory));
+    auto played = player_.play(std::move(strategy), std::move(memory), known);
     auto* rated = std::get_if<RatedPlan>(&played);
     if (rated != nullptr && rated->iteration < known * kRounding) best = std::move(*rated);
   }

@@ -18,23 +18,28 @@ struct BoundStage {
   double step = 0;  // of the optimizer
 };
 
-BoundStage bound_stage(const PriceBook& book, const ParallelStrategy& plan, int stage) {
+// `priced`: the parts of the plan, where they are known.
+BoundStage bound_stage(const PriceBook& book, const ParallelStrategy& plan, int stage,
+                       const std::vector<PartTimes>* priced) {
   const StageDevices& devices = plan.stages[static_cast<std::size_t>(stage)];
   const ShardCost& cost = book.shard(shard_key(plan, stage));
   const Ways ways{devices.tensor, plan.context, plan.expert, plan.data, {}};
   BoundStage here;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
-    const PartTimes times = least_times(book.part_times(cost, plan.part(stage, chunk), plan.recompute),
+    const int part = part_of(plan.schedule, plan.pipeline, stage, chunk);
+    const PartTimes times =
+        priced != nullptr ? (*priced)[static_cast<std::size_t>(part)]
+                          : least_times(book.part_times(cost, plan.part(stage, chunk), plan.recompute),
                                         book.cluster().groups[static_cast<std::size_t>(devices.group)], ways);
-    const StageWork work{times.forward.value(), (times.forward + times.backward).value()};
+    const StageWork work{times.forward.value(),
+                         (times.forward + times.backward + times.weight_gradient).value()};
     if (chunk == 0) {
       const bool whole = backward_of(plan.schedule) == Backward::whole;
       here.first = {work.forward, whole ? work.whole : work.forward};
     }
     here.work.forward += work.forward;
     here.work.whole += work.whole;
-    const LeastTraffic traffic =
-        least_traffic(book, plan, part_of(plan.schedule, plan.pipeline, stage, chunk));
+    const LeastTraffic traffic = least_traffic(book, plan, part);
     here.traffic.reduced += traffic.reduced;
     here.traffic.gathered += traffic.gathered;
   }
@@ -90,12 +95,8 @@ double span_with_messages(const StageWork& work, double after, double above, dou
   return span;
 }
 
-}  // namespace
-
-Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan) {
-  std::vector<BoundStage> stages;
-  for (int stage = 0; stage < plan.pipeline; ++stage)
-    stages.push_back(as_before(book, plan, stage) ? stages.back() : bound_stage(book, plan, stage));
+Seconds least_time(const PriceBook& book, const ParallelStrategy& plan,
+                   const std::vector<BoundStage>& stages) {
   const std::vector<double> messages = transfers(book, plan);
   const bool gpipe = plan.schedule == ScheduleKind::gpipe;
   const bool one_f_one_b = plan.schedule == ScheduleKind::one_f_one_b;
@@ -126,6 +127,23 @@ Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan) {
   // All begin to step together, when the norm is known; where parameters are gathered in the next iteration,
   // each goes on from its own step.
   return Seconds((most + (plan.overlap_param_gather ? first_step : last)) * (1 - 1e-12));
+}
+
+}  // namespace
+
+Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan) {
+  std::vector<BoundStage> stages;
+  for (int stage = 0; stage < plan.pipeline; ++stage)
+    stages.push_back(as_before(book, plan, stage) ? stages.back() : bound_stage(book, plan, stage, nullptr));
+  return least_time(book, plan, stages);
+}
+
+Seconds least_plan_time(const PriceBook& book, const ParallelStrategy& plan,
+                        const std::vector<PartTimes>& parts) {
+  std::vector<BoundStage> stages;
+  for (int stage = 0; stage < plan.pipeline; ++stage)
+    stages.push_back(bound_stage(book, plan, stage, &parts));
+  return least_time(book, plan, stages);
 }
 
 }  // namespace orrery

@@ -10,5 +10,7 @@ namespace orrery {
 // wait for. Gradients are reduced meanwhile, as a stage is ready; optimizer steps are taken and parameters
 // are gathered when all are.
 Seconds least_plan_time(const PriceBook&, const ParallelStrategy&);
+// `parts`: of the plan priced on its nodes, where what its groups exchange is known.
+Seconds least_plan_time(const PriceBook&, const ParallelStrategy&, const std::vector<PartTimes>& parts);
 
 }  // namespace orrery

@@ -2,11 +2,11 @@
 
 #include "costmodels/egress.hpp"
 #include "costmodels/folding.hpp"
+#include "sim/plan_bound.hpp"
 
 namespace orrery {
 
-std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
-                                                     std::vector<StageMemory> memory) {
+PlayedPlan PlanPlayer::play(ParallelStrategy strategy, std::vector<StageMemory> memory, Seconds most) {
   RatedPlan plan;
   plan.strategy = std::move(strategy);
   plan.memory = std::move(memory);
@@ -14,12 +14,16 @@ std::variant<RatedPlan, Infeasible> PlanPlayer::play(ParallelStrategy strategy,
   const PricedPlan priced = book_.price(plan.strategy, topology);
   if (cut_route(priced, topology))
     return Infeasible{InfeasibleKind::shape, "a link that the plan needs is down"};
+  if (plan.strategy.replicas.empty() && least_plan_time(book_, plan.strategy, priced.parts) > most)
+    return TooSlow();
   const PlanPrograms& programs = programs_for(priced, plan.strategy);
   if (splits_backward(plan.strategy.schedule)) {
     plan.memory = fitter_.memory_of(plan.strategy, programs);
     if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) return *trouble;
   }
-  plan.iteration = estimate_iteration(priced, programs, topology);
+  const auto iteration = estimate_within(most, priced, programs, topology);
+  if (!iteration) return TooSlow();
+  plan.iteration = *iteration;
   const Seconds held = held_time(job_, plan.strategy, plan.iteration);
   plan.total_time = held * job_.iterations();
   plan.cost = job_cost(job_, plan.strategy, held, egress_of(priced, topology));

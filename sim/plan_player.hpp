@@ -12,14 +12,19 @@
 
 namespace orrery {
 
+// An iteration takes longer than what was asked about.
+struct TooSlow {};
+using PlayedPlan = std::variant<RatedPlan, Infeasible, TooSlow>;
+
 class PlanPlayer {
  public:
   PlanPlayer(const SearchJob& job, const PriceBook& book, StageFitter& fitter)
       : job_(job), book_(book), fitter_(fitter) {}
 
-  // By the exact recurrence. `memory`: as the fitter found it. Infeasible of kind budget where the plan was
-  // estimated and is beyond a limit.
-  std::variant<RatedPlan, Infeasible> play(ParallelStrategy, std::vector<StageMemory> memory);
+  // By the exact recurrence, which stops where the iteration is known to take longer than `most`. `memory`:
+  // as the fitter found it. Infeasible of kind budget where the plan was estimated and is beyond a limit of
+  // the job.
+  PlayedPlan play(ParallelStrategy, std::vector<StageMemory> memory, Seconds most);
 
  private:
   // Programs of one shape serve many plans: bytes and seconds are not in them.

@@ -38,6 +38,11 @@ void for_some_candidates(const SearchJob& job, std::mt19937& random, Visit visit
   });
 }
 
+double least_of_priced(const PriceBook& book, const ParallelStrategy& plan) {
+  const Topology topology(book.cluster(), plan.nodes);
+  return least_plan_time(book, plan, book.price(plan, topology).parts).value();
+}
+
 }  // namespace
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
@@ -85,6 +90,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
                             const double of_choice = played(book, choice).value();
                             const double split = least_plan_time(book, choice).value();
                             REQUIRE(split <= of_choice);
+                            REQUIRE(least_of_priced(book, choice) <= of_choice);
                             REQUIRE(of_any <= split);
                             tightest = std::max(tightest, split / of_choice);
                             time = std::min(time, of_choice);

@@ -85,11 +85,7 @@ class Recurrence {
  public:
   Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
              const TrafficFlows& flows, std::optional<Seconds> limit = {})
-      : plan_(plan),
-        programs_(programs),
-        flows_(flows),
-        transfers_(plan, programs, topology, flows),
-        links_(transfers_.shared_links()) {
+      : plan_(plan), programs_(programs), flows_(flows), transfers_(plan, programs, topology, flows) {
     std::size_t messages = 0;
     for (int replica = 0; replica < flows.replicas(); ++replica) {
       first_message_.push_back(messages);
@@ -106,6 +102,8 @@ class Recurrence {
 
   // Absent: beyond the limit.
   std::optional<Estimate> run() {
+    if (is_beyond_limit()) return std::nullopt;
+    links_ = transfers_.shared_links();
     for (int rank = 0; rank < flows_.ranks(); ++rank) {
       ready_.push_back(rank);
       advance_ready();

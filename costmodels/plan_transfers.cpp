@@ -1,5 +1,7 @@
 #include "costmodels/plan_transfers.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 PlanTransfers::PlanTransfers(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
@@ -41,9 +43,25 @@ double PlanTransfers::alone(int index) {
   return kind.alone;
 }
 
+// Not where links never fill, nor where every GPU has its own and nothing is exchanged inside of parts.
+bool PlanTransfers::may_meet() const {
+  return topology_.cluster().contention == Contention::shared &&
+         !(topology_.gpus_have_own_links() && plan_.calls.empty());
+}
+
+double PlanTransfers::busiest(const std::vector<double>& counts) const {
+  if (!may_meet() || plan_.replicas_drift) return 0;
+  std::vector<double> busy(topology_.links().size());
+  for (std::size_t kind = 0; kind < all_.size(); ++kind) {
+    if (counts[kind] == 0) continue;
+    for (const LinkDemand& use : uses_of(topology_, *all_[kind].flows))
+      busy[static_cast<std::size_t>(use.link)] += counts[kind] * use.busy;
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
 std::optional<SharedLinks> PlanTransfers::shared_links() {
-  if (topology_.cluster().contention != Contention::shared) return std::nullopt;
-  if (topology_.gpus_have_own_links() && plan_.calls.empty()) return std::nullopt;
+  if (!may_meet()) return std::nullopt;
   const int links = static_cast<int>(topology_.links().size());
   std::vector<TransferKind> kinds;
   for (std::size_t i = 0; i < all_.size(); ++i) {

@@ -22,8 +22,12 @@ class PlanTransfers {
 
   double alone(int kind);  // s
 
-  // Absent where none is played as meeting another: links never fill, or every GPU has its own and nothing is
-  // exchanged inside of parts.
+  // Seconds that the busiest link needs for so many transfers of each kind; 0 where none is played as meeting
+  // another.
+  [[nodiscard]] double busiest(const std::vector<double>& counts) const;
+  [[nodiscard]] std::size_t kinds() const { return all_.size(); }
+
+  // Absent where none is played as meeting another.
   [[nodiscard]] std::optional<SharedLinks> shared_links();
 
  private:
@@ -33,6 +37,7 @@ class PlanTransfers {
     bool meets_itself = false;  // see TransferKind
     double alone = -1;          // s; below 0: not yet known
   };
+  [[nodiscard]] bool may_meet() const;
   void add_phases(const std::vector<FlowPhase>&, int replica);
   int add(const std::vector<Flow>&, int replica, bool meets_itself);
 

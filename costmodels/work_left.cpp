@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "platforms/errors.hpp"
 
@@ -50,6 +51,39 @@ WorkLeft::WorkLeft(const PricedPlan& plan, const PlanPrograms& programs, const T
     }
     check(left - lead);
   }
+  if (!beyond_) check(transfers.busiest(sent()) - lead);
+}
+
+// Transfers of each kind in an iteration.
+std::vector<double> WorkLeft::sent() const {
+  std::vector<double> counts(transfers_.kinds());
+  const double each = 1.0 / plan_.iterations;
+  const auto add = [&](int kind) { counts[static_cast<std::size_t>(kind)] += each; };
+  std::set<int> entered;  // collectives
+  for (int rank = 0; rank < flows_.ranks(); ++rank) {
+    const int replica = rank / plan_.stages(), stage = rank % plan_.stages();
+    const Schedule& schedule = programs_.of(replica);
+    for (const Step& step : steps_of(rank)) {
+      for (const MessageId id : step.sends) {
+        const Message what = schedule.message(id);
+        add(transfers_.of_message(replica, what.boundary, what.gradient));
+      }
+      if (step.kind == StepKind::join || step.kind == StepKind::launch) {
+        const int instance = flows_.instance(step.slot, replica);
+        if (!entered.insert(instance).second) continue;
+        for (const FlowPhase& phase : flows_.collective(instance).phases) add(transfers_.of_phase(phase));
+      }
+      if (!is_compute(step.kind) || step.pieces > 1) continue;
+      const auto* pieces = pieces_of(plan_.part_times(replica, schedule.part(stage, step.chunk)), step.kind);
+      if (pieces == nullptr) continue;
+      for (const PlayedPiece& piece : *pieces) {
+        if (!piece.call || flows_.calls().leader(rank, *piece.call) != rank) continue;
+        for (const FlowPhase& phase : flows_.calls().phases(rank, *piece.call))
+          add(transfers_.of_phase(phase));
+      }
+    }
+  }
+  return counts;
 }
 
 void WorkLeft::done(int rank, std::size_t step, int iteration, double now, double before) {

@@ -27,6 +27,7 @@ class WorkLeft {
   [[nodiscard]] const std::vector<Step>& steps_of(int rank) const {
     return programs_.of(rank / plan_.stages()).programs[static_cast<std::size_t>(rank % plan_.stages())];
   }
+  [[nodiscard]] std::vector<double> sent() const;
   [[nodiscard]] int iteration_of(int rank, std::size_t step, int current) const;
   double least_of_pass(const PartTimes&, StepKind, int rank);
   double least_of(int rank, std::size_t step, int iteration);

@@ -5,6 +5,7 @@
 
 #include "costmodels/local_layer.hpp"
 #include "costmodels/memory.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -42,6 +43,14 @@ struct StageCopies {
     return std::max(alone, tensor * out / (nodes.nics_per_node * nodes.nic.bandwidth.value()));
   }
 };
+
+// Null within a region.
+const LinkSpec* link_between_regions(const ClusterSpec& cluster, const NodeGroup& a, const NodeGroup& b) {
+  if (a.region == b.region) return nullptr;
+  const RegionLink* found = link_between(cluster.fabric.regions, a.region, b.region);
+  ORRERY_ENSURE(found);
+  return &found->link;
+}
 
 // GPUs of a stage that certainly send their lanes of one message from one node: those in a row of one
 // replica, over the nodes that they may lie in.
@@ -131,14 +140,22 @@ double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int b
   const double share =
       message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
   const double bytes = kWholeBytes * message.bytes.value() * share;
+  const bool even = message.in_shards || from.tensor == to.tensor;  // each lane sends as much as the others
+  const double of_lane = kWholeBytes * message.bytes.value();
   double sent = bytes / std::min(here.nic.bandwidth, there.nic.bandwidth).value();
-  if (book.cluster().contention == Contention::shared && (message.in_shards || from.tensor == to.tensor)) {
-    const double of_lane = kWholeBytes * message.bytes.value();
+  double latency = (here.nic.latency + there.nic.latency).value();
+  if (even && book.cluster().contention == Contention::shared) {
     sent = std::max(
         {sent, on_shared_nics(of_lane, lanes_in_node(plan, before, here), here),
          on_shared_nics(of_lane * from.tensor / to.tensor, lanes_in_node(plan, after, there), there)});
   }
-  const double between = sent / message.efficiency.between + (here.nic.latency + there.nic.latency).value();
+  if (const LinkSpec* region = link_between_regions(book.cluster(), here, there)) {
+    const bool together = even && book.cluster().contention == Contention::shared;
+    const int lanes = together ? from.tensor * plan.context : 1;
+    sent = std::max(sent, lanes * of_lane / region->bandwidth.value());
+    latency += region->latency.value();
+  }
+  const double between = sent / message.efficiency.between + latency;
   // Stages that fill whole nodes between them are never on one.
   const bool apart = plan.order == RankOrder::cp_dp_pp || plan.order == RankOrder::dp_cp_pp;
   if (from.group != to.group ||

@@ -38,6 +38,15 @@ void for_some_candidates(const SearchJob& job, std::mt19937& random, Visit visit
   });
 }
 
+// To another region.
+void move_last_group_away(ClusterSpec& cluster) {
+  cluster.groups.back().region = "far";
+  for (const NodeGroup& group : cluster.groups) {
+    if (group.region == "far" || link_between(cluster.fabric.regions, group.region, "far")) continue;
+    cluster.fabric.regions.push_back({group.region, "far", {gigabits_per_second(5), milliseconds(1)}});
+  }
+}
+
 double least_of_priced(const PriceBook& book, const ParallelStrategy& plan) {
   const Topology topology(book.cluster(), plan.nodes);
   return least_plan_time(book, plan, book.price(plan, topology).parts).value();
@@ -54,6 +63,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     if (i % 4 == 3) job.space.schedules = {ScheduleKind::zb_h1, ScheduleKind::zb_h2, ScheduleKind::zb_v};
     if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
     if (i % 4 == 2) job.space.fully_sharded = {false, true};
+    if (i % 3 == 0) move_last_group_away(job.cluster);
     INFO(describe(job));
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all

@@ -43,13 +43,28 @@ double PlanTransfers::alone(int index) {
   return kind.alone;
 }
 
-// Not where links never fill, nor where every GPU has its own and nothing is exchanged inside of parts.
-bool PlanTransfers::may_meet() const {
-  return topology_.cluster().contention == Contention::shared &&
-         !(topology_.gpus_have_own_links() && plan_.calls.empty());
+// Not where links never fill. Where every GPU has its own, calls inside of parts meet there, and of several
+// chunks the messages: activations and gradients leave a GPU at once. They show where ranks wait for them, or
+// where they are long.
+bool PlanTransfers::may_meet() {
+  if (topology_.cluster().contention != Contention::shared) return false;
+  if (!topology_.gpus_have_own_links() || !plan_.calls.empty()) return true;
+  return plan_.schedule.chunks > 1 &&
+         (plan_.schedule.transfers == TransferMode::blocking || has_long_messages());
 }
 
-double PlanTransfers::busiest(const std::vector<double>& counts) const {
+// Beside the forwards that hide them.
+bool PlanTransfers::has_long_messages() {
+  constexpr double kLong = 0.1;
+  Seconds forward = plan_.parts.front().forward;
+  for (const PartTimes& part : plan_.parts) forward = std::min(forward, part.forward);
+  for (int boundary = 0; boundary < boundaries_; ++boundary) {
+    if (alone(of_message(0, boundary, false)) > kLong * forward.value()) return true;
+  }
+  return false;
+}
+
+double PlanTransfers::busiest(const std::vector<double>& counts) {
   if (!may_meet() || plan_.replicas_drift) return 0;
   std::vector<double> busy(topology_.links().size());
   for (std::size_t kind = 0; kind < all_.size(); ++kind) {

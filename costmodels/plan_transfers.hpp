@@ -24,7 +24,7 @@ class PlanTransfers {
 
   // Seconds that the busiest link needs for so many transfers of each kind; 0 where none is played as meeting
   // another.
-  [[nodiscard]] double busiest(const std::vector<double>& counts) const;
+  [[nodiscard]] double busiest(const std::vector<double>& counts);
   [[nodiscard]] std::size_t kinds() const { return all_.size(); }
 
   // Absent where none is played as meeting another.
@@ -37,7 +37,8 @@ class PlanTransfers {
     bool meets_itself = false;  // see TransferKind
     double alone = -1;          // s; below 0: not yet known
   };
-  [[nodiscard]] bool may_meet() const;
+  [[nodiscard]] bool may_meet();
+  [[nodiscard]] bool has_long_messages();
   void add_phases(const std::vector<FlowPhase>&, int replica);
   int add(const std::vector<Flow>&, int replica, bool meets_itself);
 

@@ -42,6 +42,7 @@ inline Topology pipeline_topology(int ranks) {
   group.gpu_link = group.nic = {BytesPerSecond(kWideLink), Seconds(0)};
   ClusterSpec cluster;
   cluster.groups = {group};
+  cluster.contention = Contention::ideal;
   return {cluster, {ranks}};
 }
 

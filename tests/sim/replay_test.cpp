@@ -184,6 +184,33 @@ TEST_CASE("where transfers contend the estimate stays close to the replay, on ra
   CHECK(sum / plans < 0.005);
 }
 
+// An activation to the next rank and a gradient to the one before leave by the same NIC.
+TEST_CASE("messages of several chunks meet on a GPU's own NIC, in the estimate as in the replay") {
+  NodeGroup group;
+  group.name = "alone";
+  group.gpus_per_node = 1;
+  group.count = {4, 4};
+  group.gpu_link = group.nic = {gigabytes_per_second(10), microseconds(5)};
+  ClusterSpec cluster;
+  cluster.groups = {group};
+  PartTimes part;
+  part.forward = milliseconds(1);
+  part.backward = milliseconds(2);
+  for (const TransferMode transfers : {TransferMode::blocking, TransferMode::overlapped}) {
+    PricedPlan plan;
+    plan.schedule = {ScheduleKind::interleaved, transfers, 4, 2, 8};
+    plan.parts.assign(8, part);
+    plan.boundaries.assign(7, {Bytes(30e6), {}});
+    plan.gpus = {{0}, {1}, {2}, {3}};
+    cluster.contention = Contention::shared;
+    const Topology shared(cluster, {4});
+    cluster.contention = Contention::ideal;
+    const double replay = test::replayed(plan, shared).makespan;
+    CHECK(test::estimated(plan, shared).makespan == Approx(replay).epsilon(0.03));
+    CHECK(test::estimated(plan, Topology(cluster, {4})).makespan < 0.95 * replay);
+  }
+}
+
 TEST_CASE("sharing links never makes a random plan faster than ideal links do") {
   for (std::uint32_t seed = 200; seed <= 240; ++seed) {
     const RandomPlan shared = random_plan(seed, Contention::shared);

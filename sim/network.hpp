@@ -23,7 +23,7 @@ class EventSink {
 // run_in_children).
 class Network {
  public:
-  static constexpr std::size_t kMany = 256;
+  static constexpr std::size_t kMany = 64;
 
   // Links share their bandwidth max-min fairly among the flows that cross them, all flows alike, or give
   // every flow all of it where the cluster's contention is ideal. From `many` on, flows that begin together

@@ -12,24 +12,6 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-Seconds duration(const PartTimes& part, StepKind kind) {
-  switch (kind) {
-    case StepKind::forward:
-      return part.forward;
-    case StepKind::backward:
-      return part.backward;
-    case StepKind::weight_gradient:
-      return part.weight_gradient;
-    case StepKind::exchange:
-    case StepKind::join:
-    case StepKind::launch:
-    case StepKind::await:
-    case StepKind::optimizer:
-      break;
-  }
-  return Seconds(0);
-}
-
 // Where a rank stands in a part that is played in pieces.
 struct PieceState {
   std::size_t next = 0;
@@ -237,7 +219,7 @@ class Recurrence {
     if (pieces != nullptr) {
       if (!play_pieces(rank, step, *pieces, factor)) return false;
     } else {
-      const double work = duration(part, step.kind).value() / step.pieces * factor;
+      const double work = pass_time(part, step.kind).value() / step.pieces * factor;
       if (!compute_until(rank, work)) return false;
     }
     note_end(rank, at.now);

@@ -153,6 +153,24 @@ std::vector<FlowPhase> call_flows(const PricedPlan& plan, const Topology& topolo
   return repeated(topology, std::move(phases), call.times);
 }
 
+Seconds pass_time(const PartTimes& part, StepKind kind) {
+  switch (kind) {
+    case StepKind::forward:
+      return part.forward;
+    case StepKind::backward:
+      return part.backward;
+    case StepKind::weight_gradient:
+      return part.weight_gradient;
+    case StepKind::exchange:
+    case StepKind::join:
+    case StepKind::launch:
+    case StepKind::await:
+    case StepKind::optimizer:
+      break;
+  }
+  return Seconds(0);
+}
+
 const std::vector<PlayedPiece>* pieces_of(const PartTimes& part, StepKind kind) {
   const std::vector<PlayedPiece>& pieces =
       kind == StepKind::forward ? part.forward_pieces : part.backward_pieces;

@@ -36,6 +36,8 @@ std::vector<FlowPhase> call_flows(const PricedPlan&, const Topology&, const Grou
                                   int stage, const std::vector<int>& lanes);
 std::vector<int> all_lanes(const PricedPlan&, int stage);
 
+// Of a forward, a backward or what it leaves for the weights; 0 of other steps.
+Seconds pass_time(const PartTimes&, StepKind);
 // The pieces of a pass; null where it is computed in one go.
 const std::vector<PlayedPiece>* pieces_of(const PartTimes&, StepKind);
 

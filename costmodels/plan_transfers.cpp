@@ -64,12 +64,17 @@ bool PlanTransfers::has_long_messages() {
   return false;
 }
 
+const std::vector<LinkDemand>& PlanTransfers::uses(std::size_t index) {
+  Kind& kind = all_[index];
+  if (!kind.uses) kind.uses = uses_of(topology_, *kind.flows);
+  return *kind.uses;
+}
+
 double PlanTransfers::busiest(const std::vector<double>& counts) {
-  if (!may_meet() || plan_.replicas_drift) return 0;
   std::vector<double> busy(topology_.links().size());
   for (std::size_t kind = 0; kind < all_.size(); ++kind) {
     if (counts[kind] == 0) continue;
-    for (const LinkDemand& use : uses_of(topology_, *all_[kind].flows))
+    for (const LinkDemand& use : uses(kind))
       busy[static_cast<std::size_t>(use.link)] += counts[kind] * use.busy;
   }
   return *std::max_element(busy.begin(), busy.end());
@@ -81,7 +86,7 @@ std::optional<SharedLinks> PlanTransfers::shared_links() {
   std::vector<TransferKind> kinds;
   for (std::size_t i = 0; i < all_.size(); ++i) {
     const Kind& kind = all_[i];
-    kinds.push_back({uses_of(topology_, *kind.flows), alone(static_cast<int>(i)), kind.meets_itself});
+    kinds.push_back({uses(i), alone(static_cast<int>(i)), kind.meets_itself});
     if (!plan_.replicas_drift) continue;
     for (LinkDemand& use : kinds.back().uses) use.link += (kind.replica + 1) * links;  // as if its own
   }

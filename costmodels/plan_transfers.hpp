@@ -22,22 +22,25 @@ class PlanTransfers {
 
   double alone(int kind);  // s
 
-  // Seconds that the busiest link needs for so many transfers of each kind; 0 where none is played as meeting
-  // another.
+  // Whether any is played as meeting another.
+  [[nodiscard]] bool may_meet();
+
+  // Seconds that the busiest link needs for so many transfers of each kind.
   [[nodiscard]] double busiest(const std::vector<double>& counts);
   [[nodiscard]] std::size_t kinds() const { return all_.size(); }
 
-  // Absent where none is played as meeting another.
+  // Absent unless they may meet.
   [[nodiscard]] std::optional<SharedLinks> shared_links();
 
  private:
   struct Kind {
     const std::vector<Flow>* flows = nullptr;
-    int replica = -1;           // that sends alone; -1: several
-    bool meets_itself = false;  // see TransferKind
-    double alone = -1;          // s; below 0: not yet known
+    int replica = -1;                                  // that sends alone; -1: several
+    bool meets_itself = false;                         // see TransferKind
+    double alone = -1;                                 // s; below 0: not yet known
+    std::optional<std::vector<LinkDemand>> uses = {};  // absent: not yet known
   };
-  [[nodiscard]] bool may_meet();
+  [[nodiscard]] const std::vector<LinkDemand>& uses(std::size_t kind);
   [[nodiscard]] bool has_long_messages();
   void add_phases(const std::vector<FlowPhase>&, int replica);
   int add(const std::vector<Flow>&, int replica, bool meets_itself);

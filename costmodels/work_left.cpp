@@ -12,11 +12,6 @@ namespace {
 constexpr int kKinds = 3;               // of compute steps
 constexpr double kRounding = 1 + 1e-9;  // of sums in another order
 
-Seconds compute_time(const PartTimes& part, StepKind kind) {
-  if (kind == StepKind::forward) return part.forward;
-  return kind == StepKind::backward ? part.backward : part.weight_gradient;
-}
-
 // How much sooner than the last rank others begin the second iteration, in seconds: they have stepped before
 // it. Unbounded without the norm of all gradients.
 double lead_of_second(const PricedPlan& plan, int ranks) {
@@ -51,7 +46,7 @@ WorkLeft::WorkLeft(const PricedPlan& plan, const PlanPrograms& programs, const T
     }
     check(left - lead);
   }
-  if (!beyond_) check(transfers.busiest(sent()) - lead);
+  if (!beyond_ && transfers.may_meet() && !plan.replicas_drift) check(transfers.busiest(sent()) - lead);
 }
 
 // Transfers of each kind in an iteration.
@@ -112,7 +107,7 @@ int WorkLeft::iteration_of(int rank, std::size_t index, int current) const {
 // Seconds of a pass through a part, all its calls alone on their links.
 double WorkLeft::least_of_pass(const PartTimes& part, StepKind kind, int rank) {
   const std::vector<PlayedPiece>* pieces = pieces_of(part, kind);
-  if (pieces == nullptr) return compute_time(part, kind).value();
+  if (pieces == nullptr) return pass_time(part, kind).value();
   double sum = 0;
   for (const PlayedPiece& piece : *pieces) {
     double call = 0;
@@ -142,7 +137,7 @@ double WorkLeft::least_of(int rank, std::size_t index, int iteration) {
       const PartTimes& part = plan_.part_times(replica, schedule.part(stage, step.chunk));
       if (step.pieces > 1) {
         const bool is_even = pieces_of(part, step.kind) == nullptr;
-        return is_even ? compute_time(part, step.kind).value() / step.pieces * factor() : 0;
+        return is_even ? pass_time(part, step.kind).value() / step.pieces * factor() : 0;
       }
       if (passes_[pass] < 0) passes_[pass] = least_of_pass(part, step.kind, rank);
       return passes_[pass] * std::min(factor(), 1.0);  // calls are not slowed

@@ -63,9 +63,14 @@ std::vector<ParallelStrategy> FoundPlans::left_by_rules(std::vector<ParallelStra
   return choices;
 }
 
-bool FoundPlans::beyond_limits(const ParallelStrategy& plan, Seconds least) {
+// Of a plan whose iteration takes so long at least.
+std::optional<std::string> FoundPlans::limit_obstacle_of(const ParallelStrategy& plan, Seconds least) const {
   const Seconds held = held_time(job_, plan, least);
-  const auto obstacle = limit_obstacle(job_, held * job_.iterations(), job_cost(job_, plan, held));
+  return limit_obstacle(job_, held * job_.iterations(), job_cost(job_, plan, held));
+}
+
+bool FoundPlans::beyond_limits(const ParallelStrategy& plan, Seconds least) {
+  const auto obstacle = limit_obstacle_of(plan, least);
   if (obstacle)
     reject(InfeasibleKind::budget, *obstacle);
   else
@@ -124,9 +129,7 @@ PlayedPlan FoundPlans::play(Split split, Seconds most) {
   const ParallelStrategy plan = split.plan;
   PlayedPlan played = player_.play(std::move(split.plan), std::move(split.memory), most);
   if (!std::holds_alternative<TooSlow>(played)) return played;
-  const Seconds held = held_time(job_, plan, most);
-  const auto obstacle = limit_obstacle(job_, held * job_.iterations(), job_cost(job_, plan, held));
-  if (obstacle) return Infeasible{InfeasibleKind::budget, *obstacle};
+  if (const auto found = limit_obstacle_of(plan, most)) return Infeasible{InfeasibleKind::budget, *found};
   return played;
 }
 

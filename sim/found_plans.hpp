@@ -62,6 +62,7 @@ class FoundPlans {
     Seconds held;  // for one iteration, interruptions included
     CandidatePlace place;
   };
+  [[nodiscard]] std::optional<std::string> limit_obstacle_of(const ParallelStrategy&, Seconds least) const;
   [[nodiscard]] Seconds most_that_matters(const ParallelStrategy&, Seconds least) const;
   PlayedPlan play(Split, Seconds most);
   void take(PlayedPlan, const CandidatePlace&);

@@ -140,17 +140,18 @@ double least_transfer(const PriceBook& book, const ParallelStrategy& plan, int b
   const double share =
       message.in_shards ? static_cast<double>(from.tensor) / std::max(from.tensor, to.tensor) : 1;
   const double bytes = kWholeBytes * message.bytes.value() * share;
-  const bool even = message.in_shards || from.tensor == to.tensor;  // each lane sends as much as the others
+  // Each lane sends as much as the others, on links that fill.
+  const bool together =
+      (message.in_shards || from.tensor == to.tensor) && book.cluster().contention == Contention::shared;
   const double of_lane = kWholeBytes * message.bytes.value();
   double sent = bytes / std::min(here.nic.bandwidth, there.nic.bandwidth).value();
   double latency = (here.nic.latency + there.nic.latency).value();
-  if (even && book.cluster().contention == Contention::shared) {
+  if (together) {
     sent = std::max(
         {sent, on_shared_nics(of_lane, lanes_in_node(plan, before, here), here),
          on_shared_nics(of_lane * from.tensor / to.tensor, lanes_in_node(plan, after, there), there)});
   }
   if (const LinkSpec* region = link_between_regions(book.cluster(), here, there)) {
-    const bool together = even && book.cluster().contention == Contention::shared;
     const int lanes = together ? from.tensor * plan.context : 1;
     sent = std::max(sent, lanes * of_lane / region->bandwidth.value());
     latency += region->latency.value();

@@ -74,10 +74,9 @@ void CoarseCandidates::for_each(Which which, const Visit& visit) {
 }
 
 NodeRate CoarseCandidates::rate_of(const Ways& ways, const StageCounts& stages) const {
-  const std::vector<int> nodes = nodes_of(job_.cluster, ways, stages);
-  const auto cost = run_cost(job_.cluster, nodes, Seconds(1), 1, 1);
-  return {cost ? cost->price.value() / 3600 : 0,
-          interruptions(job_.cluster, nodes_in_use(job_.cluster, ways, stages)).stretch};
+  const std::vector<int> used = nodes_in_use(job_.cluster, ways, stages);
+  const auto cost = run_cost(job_.cluster, paid_nodes(job_.cluster, used), Seconds(1), 1, 1);
+  return {cost ? cost->price.value() / 3600 : 0, interruptions(job_.cluster, used).stretch};
 }
 
 const TimeBound& CoarseCandidates::bound_of(const CoarseCandidate& coarse) {

@@ -158,8 +158,7 @@ std::vector<int> nodes_in_use(const ClusterSpec& cluster, const Ways& ways, cons
   return nodes;
 }
 
-std::vector<int> nodes_of(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
-  std::vector<int> nodes = nodes_in_use(cluster, ways, stages);
+std::vector<int> paid_nodes(const ClusterSpec& cluster, std::vector<int> nodes) {
   for (std::size_t group = 0; group < nodes.size(); ++group)
     nodes[group] = std::max(nodes[group], cluster.groups[group].count.minimum);
   return nodes;
@@ -171,7 +170,7 @@ std::vector<Allocation> orders(const ClusterSpec& cluster, const Ways& ways, con
     if (stages[group] > 0) order.push_back(static_cast<int>(group));
   }
   std::vector<Allocation> all;
-  const std::vector<int> nodes = nodes_of(cluster, ways, stages);
+  const std::vector<int> nodes = paid_nodes(cluster, nodes_in_use(cluster, ways, stages));
   do {
     all.push_back({ways.tensor, ways.context, ways.expert, ways.data, {}, nodes, ways.tensors});
     for (const int group : order) {

@@ -103,9 +103,9 @@ bool at_home(const Ways&, const StageCounts&);
 // Nodes of each group whose GPUs such a plan uses.
 std::vector<int> nodes_in_use(const ClusterSpec&, const Ways&, const StageCounts&);
 
-// Nodes of each group that such a plan uses or pays for: groups with a fixed count are paid for whether used
-// or not.
-std::vector<int> nodes_of(const ClusterSpec&, const Ways&, const StageCounts&);
+// Nodes of each group that a plan pays for which uses these: groups with a fixed count are paid for whether
+// used or not.
+std::vector<int> paid_nodes(const ClusterSpec&, std::vector<int> in_use);
 
 // One allocation for every order of the groups that have stages; so many of them.
 std::vector<Allocation> orders(const ClusterSpec&, const Ways&, const StageCounts&);

@@ -169,7 +169,9 @@ TEST_CASE("stage counts that a search leaves out in boxes could not matter") {
       visited += seen.size();
       for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
         if (!at.fits(stages)) return;
-        const auto cost = run_cost(job.cluster, nodes_of(job.cluster, at.ways, stages), Seconds(1), 1, 1);
+        const auto cost =
+            run_cost(job.cluster, paid_nodes(job.cluster, nodes_in_use(job.cluster, at.ways, stages)),
+                     Seconds(1), 1, 1);
         for (std::uint32_t family = 0; family < of_families.size(); ++family) {
           if (seen.erase({stages, family}) > 0) continue;
           const double time = of_families[family].spread(stages);

@@ -14,7 +14,7 @@ namespace {
 struct StateBytes {
   double weight, gradient, optimizer;
 };
-StateBytes state_bytes(DataType type) {
+StateBytes usual_states(DataType type) {
   switch (type) {
     case DataType::fp32:
     case DataType::tf32:
@@ -27,6 +27,16 @@ StateBytes state_bytes(DataType type) {
       return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 12};
   }
   ORRERY_ENSURE(false);
+}
+
+// Sharded weights are in fp32, and their own master copy. Programs choose other types for bf16.
+StateBytes state_bytes(DataType type, bool weights_are_sharded, const SoftwareStack& stack) {
+  StateBytes state = usual_states(weights_are_sharded ? DataType::fp32 : type);
+  if (outside_fp8(type) != DataType::bf16) return state;
+  state.weight = stack.states.weight.value_or(state.weight);
+  state.gradient = gradient_kept(stack, type);
+  state.optimizer = stack.states.optimizer.value_or(state.optimizer);
+  return state;
 }
 
 // Of a parameter whose optimizer is offloaded, on the host: weight, gradient and two moments in fp32, pinned
@@ -47,20 +57,18 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
                          const LocalParameters& parameters, const SoftwareStack& stack) {
   const double count = parameters.dense + parameters.expert;
   const double shard = optimizer_shard(strategy, parameters);
-  StateBytes state = state_bytes(strategy.type);
-  state.gradient = gradient_kept(stack, strategy.type);
-  if (strategy.fully_sharded) {
-    // fp32 weights, gradients and moments are all sharded.
-    state = {4 * (shard / count), 4 * (shard / count), 8};
-    // Under a pipeline whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
-    if (strategy.pipeline > 1) state.weight += 2, state.gradient += 4;
-  }
+  const bool shards_weights = strategy.fully_sharded && !stack.whole_weights;
+  const StateBytes state = state_bytes(strategy.type, shards_weights, stack);
   StageMemory memory;
-  memory.weights = Bytes(state.weight * count);
-  memory.gradients = Bytes(state.gradient * count);
+  memory.weights = Bytes(state.weight * (shards_weights ? shard : count));
+  memory.gradients = Bytes(state.gradient * (strategy.fully_sharded ? shard : count));
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
-  if (strategy.fully_sharded && strategy.pipeline == 1) {
+  if (shards_weights && strategy.pipeline > 1) {
+    // Whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
+    memory.weights += Bytes(2 * count);
+    memory.gradients += Bytes(4 * count);
+  } else if (shards_weights) {
     const double layer = largest_layer_parameters(model, strategy, stage);
     memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
     memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
@@ -78,6 +86,7 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
   rest.memory = model_states(model, strategy, stage, parameters, stack);
   rest.memory.communication = communication_bytes(model, strategy, stage, stack);
+  if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
   rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
   const bool waiting = std::any_of(states.begin(), states.end(), any_waits);

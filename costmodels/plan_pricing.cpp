@@ -87,7 +87,14 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert = strategy.replicas_sharing_experts();
   plan.expert_context = strategy.contexts_sharing_experts();
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
-  if (!gathered_in_passes(strategy)) add_reductions(plan, strategy);
+  const bool reduced_in_passes = gathered_in_passes(strategy);
+  if (!reduced_in_passes || precision_.stack.whole_weights) add_reductions(plan, strategy);
+  if (reduced_in_passes) {
+    // What is left of a step: to gather the weights that the shards have updated.
+    for (auto* reductions : {&plan.reductions, &plan.expert_reductions}) {
+      for (PartReduction& reduction : *reductions) reduction.gradients = Bytes(0);
+    }
+  }
   price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
   plan.gradient_norm = !validates_later(strategy.schedule);

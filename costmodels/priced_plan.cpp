@@ -11,9 +11,13 @@ namespace {
 TrafficShape traffic_shape(const PricedPlan& plan) {
   TrafficShape traffic;
   traffic.iterations = plan.iterations;
-  traffic.gradients = !plan.reductions.empty() && plan.replicas * plan.context > 1;
-  traffic.parameters = traffic.gradients && std::any_of(plan.reductions.begin(), plan.reductions.end(),
-                                                        [](const auto& r) { return r.gathered.value() > 0; });
+  const auto any = [&](Bytes PartReduction::*bytes) {
+    return plan.replicas * plan.context > 1 &&
+           std::any_of(plan.reductions.begin(), plan.reductions.end(),
+                       [&](const PartReduction& part) { return (part.*bytes).value() > 0; });
+  };
+  traffic.gradients = any(&PartReduction::gradients);
+  traffic.parameters = any(&PartReduction::gathered);
   traffic.overlap_grad_reduce = plan.overlap_grad_reduce;
   traffic.overlap_param_gather = plan.overlap_param_gather;
   traffic.embedding = plan.embedding_gradient.has_value();

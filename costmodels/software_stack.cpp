@@ -92,6 +92,15 @@ MatrixGathers read_gathers(const YamlValue& map) {
   return {map.at("host").quantity<Seconds>(), map.at("host_per_rank").quantity<Seconds>()};
 }
 
+KeptStates read_states(const YamlValue& given) {
+  KeyedMap map(given);
+  KeptStates states;
+  read_number(map, "weight", 1, 8, states.weight);
+  read_number(map, "optimizer", 0, 32, states.optimizer);
+  map.refuse_others();
+  return states;
+}
+
 OptimizerCost read_optimizer(const YamlValue& map) {
   map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
   return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
@@ -200,6 +209,9 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
+  if (const auto states = map.find("states")) stack.states = read_states(*states);
+  read_switch(map, "whole_weights", stack.whole_weights);
+  if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);

@@ -93,6 +93,14 @@ struct MatrixGathers {
   bool operator==(const MatrixGathers&) const = default;
 };
 
+// Bytes that a program keeps of each parameter in bf16 training (and 8 and 4 bits); absent: by data type and
+// sharding, as memory.cpp says.
+struct KeptStates {
+  std::optional<double> weight;     // in all its copies
+  std::optional<double> optimizer;  // master weight and moments, of the local shard
+  bool operator==(const KeptStates&) const = default;
+};
+
 // What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
 struct CalibratedStack {
   int runs = 0;
@@ -133,6 +141,11 @@ struct SoftwareStack {
   std::optional<CalibratedStack> calibrated;
   double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
   double backward_gemm = 1.0;   // time of a backward GEMM over what a forward GEMM of its shape takes
+  KeptStates states;
+  // Its fully sharded plans shard gradients and optimizer alone (ZeRO-2): every GPU has all weights, which
+  // are gathered once a step; gradients are reduced in every backward.
+  bool whole_weights = false;
+  Bytes reduce_buffers;  // through which it reduces them then
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the

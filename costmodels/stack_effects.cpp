@@ -206,8 +206,9 @@ TransferEfficiency under_network(const TransferEfficiency& efficiency, const Net
 
 WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const PassOperators& forward) {
   if (sharding.sharded < 2) return {};
+  const SoftwareStack& stack = sharding.stack;
   std::vector<double> parts;
-  if (sharding.stack.matrix_gathers) parts = matrix_parameters(forward);
+  if (stack.matrix_gathers) parts = matrix_parameters(forward);
   if (parts.empty()) parts.push_back(parameters);
   WeightTraffic traffic;
   for (const double part : parts) {
@@ -219,9 +220,10 @@ WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const 
     gather.gpu_link = sharding.gpu_link;
     gather.network = sharding.network;
     Collective reduce = gather;
-    reduce.kind = CollectiveKind::reduce_scatter;
-    reduce.bytes = Bytes(part * gradient_sent(sharding.stack, sharding.type));
-    traffic.gather.emplace_back(gather);
+    const bool for_all = stack.whole_weights && stack.all_reduces_gradients;
+    reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
+    reduce.bytes = Bytes(part * gradient_sent(stack, sharding.type));
+    if (!stack.whole_weights) traffic.gather.emplace_back(gather);
     traffic.reduce.emplace_back(reduce);
     if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, sharding));
   }
@@ -245,7 +247,9 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const Seconds beside = std::min(own, cost.weights);
   // The weights of the first layer come before anything can run beside them.
   const Seconds first = pass.layers > 0 ? cost.weights / pass.layers : cost.weights;
-  const Seconds device = std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
+  const bool alone = stack.whole_weights && !stack.overlap_grad_reduce;
+  const Seconds device = alone ? own + cost.weights
+                               : std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
   const Seconds launched =
       pass.host > Seconds(0) ? pass.host + pass.last.compute + pass.last.communication : Seconds(0);
   return {std::max(device, launched), launched > device};

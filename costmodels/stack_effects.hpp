@@ -39,8 +39,8 @@ TransferEfficiency under_network(const TransferEfficiency&, const NetworkShare&)
 // much slower these get meanwhile (FIDELITY B 9.5).
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack&);
 
-// Gathering the weights of a block and reducing its gradients, where they are sharded (FSDP). Empty operators
-// where they are not.
+// Gathering the weights of a block and reducing its gradients, where they are sharded (FSDP); without the
+// gathering where the stack keeps weights whole. Empty operators where nothing is sharded.
 struct WeightTraffic {
   std::vector<Operator> gather, reduce;
 };

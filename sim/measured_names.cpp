@@ -126,6 +126,18 @@ struct Likeness {
   std::string stack, family;
 };
 
+// Of Hugging Face's Trainer since it trains Llama. Empty of other programs.
+std::string trainer_stack(const MeasuredRun& run) {
+  const std::string framework = lower_case(run.text("framework"));
+  const bool named =
+      framework.starts_with("hf ") || says(framework, "hugging face") || says(framework, "huggingface");
+  constexpr double kLlama = 2023;
+  if (!named || date_of_program(run) < kLlama) return "";
+  const std::string sharding = lower_case(run.text("optimizer_sharding")) + framework;
+  if (says(sharding, "zero-3") || says(sharding, "fsdp")) return "hf-zero3";
+  return says(sharding, "zero-2") ? "hf-zero2" : "hf-trainer";
+}
+
 // Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
 // Transformer Engine, which came for H100 in 2023.
 Likeness likeness_of(const MeasuredRun& run) {
@@ -226,6 +238,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
+  if (const std::string trainer = trainer_stack(run); !trainer.empty()) return read_stack(trainer);
   const Likeness like = likeness_of(run);
   SoftwareStack stack = read_stack(like.stack);
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);

@@ -221,8 +221,8 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelSt
   const std::string sharding = run.text("optimizer_sharding");
   strategy.sequence_parallel =
       strategy.tensor(0) > 1 && said_or(run.text("sequence_parallel"), stack.sequence_parallel);
-  const bool sharded =
-      shards_weights(stack, sharding) || says(sharding, "ZeRO-3") || bridge_shards_weights(run);
+  const bool sharded = shards_weights(stack, sharding) || stack.whole_weights || says(sharding, "ZeRO-3") ||
+                       bridge_shards_weights(run);
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer =
       sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1") || says(sharding, "ZeRO-2");
@@ -324,6 +324,9 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   const auto ways = degrees_of(run, plan.stack, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
+  // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
+  if (says(run.text("optimizer_sharding"), "ZeRO-2") && degrees.pipeline == 1)
+    plan.stack.whole_weights = true;
   const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
   const auto batch = run.integer("gbs");

@@ -124,7 +124,9 @@ Table stacks_table() {
     const char* attention = !stack.flash_attention                       ? "unfused"
                             : stack.attention == AttentionKernel::flash2 ? "flash2"
                                                                          : "flash";
-    const char* sharded = stack.fully_sharded ? "weights" : stack.distributed_optimizer ? "optimizer" : "";
+    const char* sharded = stack.fully_sharded           ? stack.whole_weights ? "gradients" : "weights"
+                          : stack.distributed_optimizer ? "optimizer"
+                                                        : "";
     table.rows.push_back({name, attention, stack.elementwise == Fusion::fused ? "fused" : "separate",
                           stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
                           number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),

@@ -310,6 +310,40 @@ TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
   CHECK(memory.optimizer.value() == Approx(8 * all / 16));
 }
 
+TEST_CASE("ZeRO-2 shards gradients and states and keeps weights whole, beside buffers to reduce by") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.fully_sharded = strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  const Bytes without = stage_memory(model, strategy, 0, {1}, stack).communication;
+  stack.whole_weights = true;
+  stack.gradient = 2;
+  stack.reduce_buffers = Bytes(3e6);
+  const double all = stage_parameters(model, strategy, 0);
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  // Rajbhandari et al. 2020 (arXiv 1910.02054, figure 1): 2 + (2 + 12) / 16 bytes of a parameter.
+  CHECK((memory.weights + memory.gradients + memory.optimizer).value() == Approx((2 + 14.0 / 16) * all));
+  CHECK(memory.weights.value() == Approx(2 * all));
+  CHECK((memory.communication - without).value() == 3e6);
+}
+
+TEST_CASE("a program says what it keeps of a parameter: all in 16 bits, or fp32 beside its casts") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  const double all = stage_parameters(model, strategy, 0);
+  const auto states = [&](const char* stack) {
+    const StageMemory memory = stage_memory(model, strategy, 0, {1}, parse_stack(stack, "s.yaml"));
+    return (memory.weights + memory.gradients + memory.optimizer).value() / all;
+  };
+  CHECK(states("{gradient: 2, states: {weight: 2, optimizer: 4}}") == Approx(2 + 2 + 4));
+  CHECK(states("{states: {weight: 6, optimizer: 8}}") == Approx(6 + 4 + 8));
+  strategy.distributed_optimizer = true;
+  CHECK(states("states: {optimizer: 4}") == Approx(2 + 4 + 4.0 / 4));
+  strategy.fully_sharded = true;  // and two layers are whole at a time, the gradients of one
+  const double layers = (2 * 2 + (2 + 2)) / 2.0;
+  CHECK(states("{gradient: 2, states: {weight: 2, optimizer: 12}}") == Approx((2 + 2 + 12) / 4.0 + layers));
+}
+
 TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {
   const ModelSpec model = gpt_layers(8);
   const ParallelStrategy strategy = spread(model, {.data = 16});

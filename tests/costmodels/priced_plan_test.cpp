@@ -178,6 +178,38 @@ TEST_CASE("parameters are gathered with the efficiency of their own size") {
   }
 }
 
+// 16 replicas on two nodes, all else alike.
+TEST_CASE("ZeRO-2 reduces what ZeRO-1 does, but once for every microbatch; both gather weights once") {
+  const ClusterSpec cluster = with_network(100);
+  const auto plan_of = [&](bool sharded, int microbatches, PricedPlan& priced) {
+    SoftwareStack stack;
+    stack.whole_weights = sharded;
+    ParallelStrategy strategy = strategy_of({0}, 1, 16, 1);
+    strategy.distributed_optimizer = true;
+    strategy.fully_sharded = sharded;
+    strategy.global_batch = 16 * microbatches;
+    PriceBook book(llama(), cluster, {strategy.type, true, strategy.sequence, stack});
+    book.need(strategy);
+    book.predict(test::cost_models());
+    const Topology topology(cluster, strategy.nodes);
+    priced = book.price(strategy, topology);
+    return estimate_iteration(priced, make_programs(priced), topology).value();
+  };
+  PricedPlan once, often;
+  const double one = plan_of(false, 1, once), whole = plan_of(true, 1, often);
+  REQUIRE((once.reductions.size() == 1 && often.reductions.size() == 1));
+  CHECK(often.reductions[0].gathered == once.reductions[0].gathered);
+  CHECK(often.reductions[0].gradients == Bytes(0));
+  // Layer by layer or all at once.
+  CHECK(whole == Approx(one).epsilon(0.03));
+  // 15 of 16 shares of the gradients leave each node, over its eight NICs.
+  const double reduced =
+      once.reductions[0].gradients.value() * 15 / 16 / (8 * cluster.groups[0].nic.bandwidth.value());
+  const double more = plan_of(true, 8, often) - plan_of(false, 8, once);
+  CHECK(more > 7 * reduced);
+  CHECK(more < 7 * reduced * 1.5);
+}
+
 TEST_CASE("a slower network makes a plan over several nodes slower") {
   const ParallelStrategy pipeline = strategy_of({0, 0}, 8, 1, 1);  // messages cross it
   const ParallelStrategy replicas = strategy_of({0}, 8, 2, 1);     // gradients cross it

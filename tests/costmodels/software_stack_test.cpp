@@ -409,6 +409,31 @@ TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a 
   CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
 }
 
+TEST_CASE("whole weights are not gathered in passes; gradients are reduced beside the backward or alone") {
+  Sharding sharding;
+  sharding.sharded = 16;
+  sharding.type = DataType::bf16;
+  sharding.stack = parse_stack("{whole_weights: true, reduced_gradient: 2}", "s.yaml");
+  const auto reduce = [&] {
+    const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+    CHECK(traffic.gather.empty());
+    REQUIRE(traffic.reduce.size() == 1);
+    return std::get<Collective>(traffic.reduce[0]);
+  };
+  CHECK(reduce().bytes.value() == 1440);
+  CHECK(reduce().kind == CollectiveKind::reduce_scatter);
+  sharding.stack.all_reduces_gradients = true;
+  CHECK(reduce().kind == CollectiveKind::all_reduce);
+
+  const PassCost backward{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
+  const auto time = [&] { return time_under({backward, Seconds(0), {}, 2}, sharding.stack).time; };
+  sharding.stack.overlap_slowdown = 1;
+  sharding.stack.overlap_grad_reduce = false;
+  CHECK(time() == Seconds(3 + 1 + 2));
+  sharding.stack.overlap_grad_reduce = true;
+  CHECK(time() == Seconds(3 + 1 + 2 / 2));  // of the last of two layers nothing is left to hide under
+}
+
 TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behind a switch all of it") {
   NodeGroup group;
   group.gpu = find_gpu("V100-SXM2-16GB", "test");

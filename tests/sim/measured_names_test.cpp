@@ -110,11 +110,28 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "megatron-lm-2021");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
-  CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO-2 (2025)"}, {"gpu", "A100"}}) == "pytorch");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");
   CHECK(stack({{"gpu", "V100"}}) == "none");
   CHECK(stack({{"framework", "OneFlow"}, {"stack", "amp"}}, &family) == "amp");
+}
+
+TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it trains") {
+  std::string family;
+  CHECK(stack({{"framework", "HF Trainer (accelerate DDP, 2024)"}, {"gpu", "A100"}}, &family) ==
+        "hf-trainer");
+  CHECK(family == "hf-trainer");
+  CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO-2 (2025)"}, {"gpu", "A100"}}, &family) ==
+        "hf-zero2");
+  CHECK(family == "hf-trainer");
+  const auto sharded = [](const char* as) {
+    return stack(
+        {{"framework", "Hugging Face transformers (2024)"}, {"optimizer_sharding", as}, {"gpu", "A100"}});
+  };
+  CHECK(sharded("ZeRO-3") == "hf-zero3");
+  CHECK(sharded("FSDP") == "hf-zero3");
+  CHECK(sharded("ZeRO-2") == "hf-zero2");
+  CHECK(sharded("") == "hf-trainer");
 }
 
 }  // namespace orrery

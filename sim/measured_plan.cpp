@@ -66,6 +66,11 @@ Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumpt
     recompute.granularity = RecomputeGranularity::selective;
     recompute.modules = *modules;
     assumptions.push_back("recomputes " + to_text(*modules) + ", as its recipe");
+  } else if (run.text("framework").starts_with("torchtitan")) {
+    // SelectiveAC of its smaller models (pytorch/torchtitan b5bcd76c6,
+    // torchtitan/models/llama3/config_registry.py and qwen3's); read later, for torchtitan-gb200.
+    recompute.granularity = RecomputeGranularity::selective;
+    assumptions.emplace_back("recomputes selectively, as its configurations");
   } else {
     assumptions.emplace_back("no recomputation");
   }

@@ -219,6 +219,37 @@ TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways a
   CHECK(plan.strategies.front().tensor(0) == 1);
 }
 
+TEST_CASE("runs of torchtitan that do not say recompute selectively, as its configurations") {
+  const auto of = [](const std::string& framework, const std::string& recompute) {
+    return mapped(runs_of("a,g,H100,80,8,8,," + framework + ",llama3-8b,,,,,8192,bf16,8,1,1,1,,8," +
+                          recompute + ",1,,ok\n")
+                      .front())
+        .strategies.front()
+        .recompute.granularity;
+  };
+  CHECK(of("torchtitan (2026)", "") == RecomputeGranularity::selective);
+  CHECK(of("torchtitan (2026)", "none") == RecomputeGranularity::none);
+  CHECK(of("torchtitan (2026)", "full") == RecomputeGranularity::full);
+  CHECK(of("nanotron (2024)", "") == RecomputeGranularity::none);
+}
+
+TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
+  const auto of = [](const std::string& ways) {
+    return mapped(
+        parse_measured_runs("id,source_key,gpu,gpus_per_node,n_gpus,framework,model,seq,precision,gbs,mbs,"
+                            "tp,pp,dp,optimizer_sharding\n"
+                            "a,g,A100,8,16,Colossal-AI (2025),llama2-7b,4096,bf16,64,1," +
+                                ways + ",ZeRO-2\n",
+                            "made-up.csv")
+            .front());
+  };
+  const MeasuredPlan flat = of("1,1,16"), piped = of("1,2,8");
+  CHECK(flat.stack.whole_weights);
+  CHECK(flat.strategies.front().fully_sharded);
+  CHECK_FALSE(piped.strategies.front().fully_sharded);
+  CHECK(piped.strategies.front().distributed_optimizer);
+}
+
 TEST_CASE("runs whose weights and states wait in the host's memory are left out") {
   const auto runs = parse_measured_runs(
       "id,source_key,source_location,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp\n"

@@ -57,7 +57,7 @@ CommandLine::CommandLine(std::string command, std::string summary, std::string e
   auto add = impl_->common.add_options();
   add("json", "one JSON document on standard output, nothing else there");
   add("quiet", "no progress and no remarks on standard error");
-  add("jobs", options::value<std::string>()->value_name("N"), "processes at once (all cores)");
+  add("jobs", options::value<std::string>()->value_name("N"), "processes and threads at once (all cores)");
   add("seed", options::value<std::string>()->value_name("S"), "of everything random (1)");
   add("output,o", options::value<std::string>()->value_name("PATH"), "where results are written");
   add("help,h", "this text");

@@ -1,7 +1,6 @@
 #include "sim/found_plans.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "analysis/pareto.hpp"
 #include "sim/layer_mover.hpp"
@@ -38,6 +37,7 @@ FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter&
       rules_(rules),
       result_(result),
       player_(job, book, fitter),
+      ahead_(job, book, job.jobs > 1 ? job.jobs : 0),
       best_(std::max(job.top, kMostMoved), most_of_iteration(job)) {}
 
 void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::size_t count) {
@@ -99,16 +99,24 @@ Seconds FoundPlans::most_that_matters(const ParallelStrategy& plan, Seconds leas
   return most;
 }
 
-// By their bounds, so that few are played; of equal bounds, as those of mixes, the one with most overlaps
-// first.
+void FoundPlans::begin(std::vector<Split> splits, const CandidatePlace& place) {
+  std::erase_if(splits, [this](const Split& split) { return rules_.dropping(split.plan) != nullptr; });
+  if (splits.empty()) return;
+  const Split& soonest = splits[soonest_first(splits).front()];
+  if (!may_matter(soonest.plan, soonest.least)) return;
+  constexpr double kRounding = 1 + 1e-6;  // of the bisection, which begins elsewhere for other splits
+  const Seconds most = most_that_matters(soonest.plan, soonest.least) * kRounding;
+  ahead_.begin(place, std::move(splits), most);
+}
+
+void FoundPlans::drop_begun() {
+  ahead_.drop_if([this](const ParallelStrategy& plan, Seconds least) { return !may_matter(plan, least); });
+}
+
 void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
-  std::vector<std::size_t> soonest(splits.size());
-  std::iota(soonest.rbegin(), soonest.rend(), std::size_t{0});
-  std::stable_sort(soonest.begin(), soonest.end(),
-                   [&](std::size_t a, std::size_t b) { return splits[a].least < splits[b].least; });
   std::optional<PlayedPlan> best;
   std::size_t best_index = 0;
-  for (const std::size_t index : soonest) {
+  for (const std::size_t index : soonest_first(splits)) {
     Split& split = splits[index];
     const auto* known = best ? std::get_if<RatedPlan>(&*best) : nullptr;
     if (known != nullptr && known->iteration <= split.least) break;
@@ -127,7 +135,10 @@ void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {
 
 PlayedPlan FoundPlans::play(Split split, Seconds most) {
   const ParallelStrategy plan = split.plan;
-  PlayedPlan played = player_.play(std::move(split.plan), std::move(split.memory), most);
+  const bool is_known = split.known && (split.known->iteration || split.known->most >= most);
+  EstimatedPlan estimated = is_known ? std::move(*split.known)
+                                     : player_.estimate(std::move(split.plan), std::move(split.memory), most);
+  PlayedPlan played = player_.within(std::move(estimated), most);
   if (!std::holds_alternative<TooSlow>(played)) return played;
   if (const auto found = limit_obstacle_of(plan, most)) return Infeasible{InfeasibleKind::budget, *found};
   return played;

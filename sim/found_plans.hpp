@@ -10,21 +10,11 @@
 #include <vector>
 
 #include "sim/best_plans.hpp"
-#include "sim/plan_player.hpp"
+#include "sim/play_ahead.hpp"
 #include "sim/search.hpp"
 #include "strategies/rule_book.hpp"
 
 namespace orrery {
-
-// The place in the enumeration: ways or mix, stage counts, order of the groups, setting.
-using CandidatePlace = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
-
-// A candidate with its layers split in some way that fits and its overlaps chosen.
-struct Split {
-  ParallelStrategy plan;
-  std::vector<StageMemory> memory;
-  Seconds least;  // of an iteration
-};
 
 class FoundPlans {
  public:
@@ -53,6 +43,15 @@ class FoundPlans {
   // fast ones the first.
   void play(std::vector<Split>, const CandidatePlace&);
 
+  // Candidates whose turn comes soon are played on other threads meanwhile, a few at a time; what is found
+  // does not depend on it.
+  [[nodiscard]] bool may_begin() const { return ahead_.may_begin(); }
+  [[nodiscard]] bool has_begun(const CandidatePlace& place) const { return ahead_.has(place); }
+  void begin(std::vector<Split>, const CandidatePlace&);
+  void drop_begun();  // those that no longer matter
+  // The splits of one, as they are then known; absent where it was not begun.
+  std::optional<std::vector<Split>> begun(const CandidatePlace& place) { return ahead_.take(place); }
+
   // The fastest, with their layers moved on, and the front; fastest first. Leaves nothing behind.
   [[nodiscard]] std::vector<RatedPlan> take_best();
 
@@ -75,6 +74,7 @@ class FoundPlans {
   RuleBook& rules_;
   SearchResult& result_;
   PlanPlayer player_;
+  PlayAhead ahead_;
   BestPlans best_;
   std::vector<Rated> rated_;
 };

@@ -47,17 +47,28 @@ void MixSearch::play(Fitting which, std::uint32_t first) {
   }
   std::stable_sort(fitted.begin(), fitted.end(),
                    [](const FittedCase& a, const FittedCase& b) { return a.least.time < b.least.time; });
-  for (const FittedCase& each : fitted) {
-    if (!found_.may_matter(each.least)) continue;
-    std::vector<Split> splits;
-    const auto add = [&](const FittedMix& mix) {
-      for (ParallelStrategy& choice : with_overlaps(mix.strategy, settings_[each.setting]))
-        splits.push_back({std::move(choice), mix.memory, mix.least});
-    };
-    add(each.mix);
-    if (each.equal) add(*each.equal);
-    found_.play(std::move(splits), {first + each.at, 0, 0, each.setting});
+  const auto place_of = [&](const FittedCase& one) {
+    return CandidatePlace{first + one.at, 0, 0, one.setting};
+  };
+  std::size_t soon = 0;  // the first that is not begun
+  for (std::size_t i = 0; i < fitted.size(); ++i) {
+    auto begun = found_.begun(place_of(fitted[i]));
+    if (!found_.may_matter(fitted[i].least)) continue;
+    for (soon = std::max(soon, i + 1); found_.may_begin() && soon < fitted.size(); ++soon)
+      found_.begin(splits_of(fitted[soon]), place_of(fitted[soon]));
+    found_.play(begun ? std::move(*begun) : splits_of(fitted[i]), place_of(fitted[i]));
   }
+}
+
+std::vector<Split> MixSearch::splits_of(const FittedCase& fitted) const {
+  std::vector<Split> splits;
+  const auto add = [&](const FittedMix& mix) {
+    for (ParallelStrategy& choice : with_overlaps(mix.strategy, settings_[fitted.setting]))
+      splits.push_back({std::move(choice), mix.memory, mix.least});
+  };
+  add(fitted.mix);
+  if (fitted.equal) add(*fitted.equal);
+  return splits;
 }
 
 std::optional<MixSearch::FittedCase> MixSearch::fit(Fitting which, std::uint32_t at, std::uint32_t setting) {

@@ -35,6 +35,7 @@ class MixSearch {
     std::uint32_t setting = 0;
   };
   void need_spread_rings(const ReplicaMix&);
+  [[nodiscard]] std::vector<Split> splits_of(const FittedCase&) const;
   [[nodiscard]] std::optional<FittedCase> fit(Fitting, std::uint32_t at, std::uint32_t setting);
 
   const SearchJob& job_;

@@ -7,29 +7,46 @@
 namespace orrery {
 
 PlayedPlan PlanPlayer::play(ParallelStrategy strategy, std::vector<StageMemory> memory, Seconds most) {
-  RatedPlan plan;
+  return within(estimate(std::move(strategy), std::move(memory), most), most);
+}
+
+EstimatedPlan PlanPlayer::estimate(ParallelStrategy strategy, std::vector<StageMemory> memory, Seconds most) {
+  EstimatedPlan known;
+  known.most = most;
+  RatedPlan& plan = known.plan;
   plan.strategy = std::move(strategy);
   plan.memory = std::move(memory);
   const Topology& topology = topology_for(plan.strategy.nodes);
   const PricedPlan priced = book_.price(plan.strategy, topology);
-  if (cut_route(priced, topology))
-    return Infeasible{InfeasibleKind::shape, "a link that the plan needs is down"};
-  if (plan.strategy.replicas.empty() && least_plan_time(book_, plan.strategy, priced.parts) > most)
-    return TooSlow();
+  if (cut_route(priced, topology)) {
+    known.is_cut = Infeasible{InfeasibleKind::shape, "a link that the plan needs is down"};
+    return known;
+  }
+  if (plan.strategy.replicas.empty()) known.least = least_plan_time(book_, plan.strategy, priced.parts);
+  if (known.least > most) return known;
   const PlanPrograms& programs = programs_for(priced, plan.strategy);
   if (splits_backward(plan.strategy.schedule)) {
     plan.memory = fitter_.memory_of(plan.strategy, programs);
-    if (const auto trouble = fitter_.too_full(plan.strategy, plan.memory)) return *trouble;
+    known.too_full = fitter_.too_full(plan.strategy, plan.memory);
+    if (known.too_full) return known;
   }
-  const auto iteration = estimate_within(most, priced, programs, topology);
-  if (!iteration) return TooSlow();
-  plan.iteration = *iteration;
+  known.iteration = estimate_within(most, priced, programs, topology);
+  if (!known.iteration) return known;
+  plan.iteration = *known.iteration;
   const Seconds held = held_time(job_, plan.strategy, plan.iteration);
   plan.total_time = held * job_.iterations();
   plan.cost = job_cost(job_, plan.strategy, held, egress_of(priced, topology));
-  if (const auto obstacle = limit_obstacle(job_, plan.total_time, plan.cost))
+  return known;
+}
+
+PlayedPlan PlanPlayer::within(EstimatedPlan known, Seconds most) const {
+  if (known.is_cut) return *known.is_cut;
+  if (known.least > most) return TooSlow();
+  if (known.too_full) return *known.too_full;
+  if (!known.iteration || *known.iteration > most) return TooSlow();
+  if (const auto obstacle = limit_obstacle(job_, known.plan.total_time, known.plan.cost))
     return Infeasible{InfeasibleKind::budget, *obstacle};
-  return plan;
+  return std::move(known.plan);
 }
 
 const PlanPrograms& PlanPlayer::programs_for(const PricedPlan& plan, const ParallelStrategy& strategy) {

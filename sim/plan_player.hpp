@@ -16,6 +16,16 @@ namespace orrery {
 struct TooSlow {};
 using PlayedPlan = std::variant<RatedPlan, Infeasible, TooSlow>;
 
+// What is known of a plan that was played as far as an iteration takes no longer than `most`.
+struct EstimatedPlan {
+  RatedPlan plan;  // rated where `iteration` is there
+  Seconds most;
+  std::optional<Infeasible> is_cut;    // a link that it needs is down
+  Seconds least;                       // of an iteration, by the prices of its parts
+  std::optional<Infeasible> too_full;  // its stages, by the programs of a schedule built for the durations
+  std::optional<Seconds> iteration;    // absent: it takes longer than `most`
+};
+
 class PlanPlayer {
  public:
   PlanPlayer(const SearchJob& job, const PriceBook& book, StageFitter& fitter)
@@ -25,6 +35,9 @@ class PlanPlayer {
   // as the fitter found it. Infeasible of kind budget where the plan was estimated and is beyond a limit of
   // the job.
   PlayedPlan play(ParallelStrategy, std::vector<StageMemory> memory, Seconds most);
+  // The same in two steps: what costs the time, and what it means for a `most` that is no longer.
+  EstimatedPlan estimate(ParallelStrategy, std::vector<StageMemory> memory, Seconds most);
+  [[nodiscard]] PlayedPlan within(EstimatedPlan, Seconds most) const;
 
  private:
   // Programs of one shape serve many plans: bytes and seconds are not in them.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <queue>
 #include <set>
 #include <tuple>
 
@@ -11,9 +10,9 @@
 #include "sim/coarse_candidates.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/found_plans.hpp"
-#include "sim/layer_limits.hpp"
+#include "sim/look_ahead.hpp"
 #include "sim/mix_search.hpp"
-#include "sim/plan_bound.hpp"
+#include "sim/refiner.hpp"
 #include "strategies/obstacles.hpp"
 #include "strategies/rule_book.hpp"
 
@@ -23,26 +22,6 @@ namespace {
 Seconds clock_now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
-
-// A feasible candidate with the least time and money it can take.
-struct Refined {
-  Least least;
-  CoarseCandidate from;
-  std::uint32_t order = 0;    // of its groups
-  std::uint32_t setting = 0;  // index into CandidateSpace::settings
-  // The place in the enumeration.
-  [[nodiscard]] auto place() const { return std::tuple(from.at, from.serial, order, setting); }
-};
-
-// Soonest first.
-struct LaterOf {
-  bool operator()(const Refined& a, const Refined& b) const {
-    return std::pair(a.least.time, a.place()) > std::pair(b.least.time, b.place());
-  }
-  bool operator()(const CoarseCandidate& a, const CoarseCandidate& b) const {
-    return std::pair(a.least_time, a.place()) > std::pair(b.least_time, b.place());
-  }
-};
 
 // Below so many candidates with a shape nothing is pruned, so that every rejection is counted.
 constexpr std::size_t kFewCandidates = 20'000;
@@ -61,7 +40,8 @@ class Searcher {
         fitter_(book),
         found_(job, book, fitter_, rules_, result_),
         mixes_(job, book, fitter_, found_, result_.counts),
-        limits_(book, job.space.most_stages, job.global_batch),
+        refiner_(job, book, space_, fitter_),
+        ahead_(job, refiner_, fitter_, found_),
         coarse_(job, book, space_, found_.best(), progress) {}
 
   SearchResult run() {
@@ -140,22 +120,8 @@ class Searcher {
     }
   }
 
-  const WaysCase& case_of(const CoarseCandidate& coarse) const { return space_.cases[coarse.at]; }
-  const FamilyCase& family_at(const CoarseCandidate& coarse) const {
-    return case_of(coarse).families[coarse.family];
-  }
-  StageCounts stages_of(const CoarseCandidate& coarse) const {
-    const auto first = kept_counts_.begin() + static_cast<std::ptrdiff_t>(coarse.counts * groups());
-    return {first, first + static_cast<std::ptrdiff_t>(groups())};
-  }
-  std::size_t groups() const { return job_.cluster.groups.size(); }
-
-  // The counts of a coarse candidate are shared with those of other families visited right before it.
   void keep(CoarseCandidate coarse, const StageCounts& stages) {
-    const bool are_kept =
-        !kept_counts_.empty() && std::equal(stages.rbegin(), stages.rend(), kept_counts_.rbegin());
-    if (!are_kept) kept_counts_.insert(kept_counts_.end(), stages.begin(), stages.end());
-    coarse.counts = static_cast<std::uint32_t>(kept_counts_.size() / groups() - 1);
+    refiner_.keep_counts(coarse, stages);
     kept_.push_back(coarse);
   }
 
@@ -194,10 +160,10 @@ class Searcher {
 
   // Whether any order of the groups and any setting of the family may fit.
   bool may_fit(const CoarseCandidate& coarse, const StageCounts& stages) {
-    const FamilyCase& family = family_at(coarse);
-    for (const Allocation& allocation : orders(job_.cluster, case_of(coarse).ways, stages)) {
+    const FamilyCase& family = refiner_.family_of(coarse);
+    for (const Allocation& allocation : orders(job_.cluster, refiner_.case_of(coarse).ways, stages)) {
       for (const std::uint32_t setting : family.settings) {
-        if (limits_.may_fit(allocation, space_.settings[setting], family.microbatches)) return true;
+        if (refiner_.may_fit(allocation, setting, family.microbatches)) return true;
       }
     }
     return false;
@@ -206,8 +172,7 @@ class Searcher {
   // Refines and plays what is kept, soonest first. The dearer bound is asked for when a candidate is due, and
   // may put it off.
   void work_off() {
-    std::sort(kept_.begin(), kept_.end(),
-              [](const CoarseCandidate& a, const CoarseCandidate& b) { return LaterOf()(b, a); });
+    std::sort(kept_.begin(), kept_.end(), SoonerOf());
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       if (i % 1024 == 0) progress_("fitting plans", i, kept_.size());
       refine_until(kept_[i].least_time);
@@ -216,43 +181,43 @@ class Searcher {
     refine_until(std::numeric_limits<double>::infinity());
     play_until(std::numeric_limits<double>::infinity());
     kept_.clear();
-    kept_counts_.clear();
+    refiner_.forget_counts();
+    ahead_.forget_all();
   }
 
   void refine_until(double least_time) {
-    while (!put_off_.empty() && put_off_.top().least_time <= least_time) {
-      const CoarseCandidate next = put_off_.top();
-      put_off_.pop();
+    while (!put_off_.empty() && put_off_.begin()->least_time <= least_time) {
+      const CoarseCandidate next = *put_off_.begin();
+      put_off_.erase(put_off_.begin());
+      ahead_.forget(next);
       refine_if_due(next);
     }
   }
 
   void refine_if_due(const CoarseCandidate& coarse) {
     play_until(coarse.least_time);
-    const StageCounts stages = stages_of(coarse);
+    const StageCounts stages = refiner_.stages_of(coarse);
     if (pruning_) {
-      const NodeRate rate = coarse_.rate_of(case_of(coarse).ways, stages);
+      const NodeRate rate = coarse_.rate_of(refiner_.case_of(coarse).ways, stages);
       if (!found_.may_matter(least_of(coarse, rate))) return;
       if (!coarse.in_whole_layers) {
-        put_off_.push(in_whole_layers(coarse, stages, rate, coarse_.bound_of(coarse)));
+        const CoarseCandidate later = in_whole_layers(coarse, stages, rate, coarse_.bound_of(coarse));
+        put_off_.insert(later);
+        ahead_.see(later);
         return;
       }
     }
-    refine(coarse, stages);
+    refine(coarse);
   }
 
-  void refine(const CoarseCandidate& coarse, const StageCounts& stages) {
-    const FamilyCase& family = family_at(coarse);
-    const std::vector<Allocation> all = orders(job_.cluster, case_of(coarse).ways, stages);
+  void refine(const CoarseCandidate& coarse) {
+    const FamilyCase& family = refiner_.family_of(coarse);
+    const std::vector<Allocation> all = refiner_.orders_of(coarse);
     for (std::uint32_t order = 0; order < all.size(); ++order) {
       for (const std::uint32_t setting : family.settings) {
         refine(all[order], {{}, coarse, order, setting}, family.microbatches);
       }
     }
-  }
-
-  ParallelStrategy strategy(const Allocation& allocation, std::uint32_t setting) const {
-    return strategy_of(allocation, space_.settings[setting], job_.global_batch, job_.sequence, job_.type);
   }
 
   void refine(const Allocation& allocation, Refined refined, std::int64_t microbatches) {
@@ -262,12 +227,12 @@ class Searcher {
       found_.reject(InfeasibleKind::shape, std::string(*obstacle));
       return;
     }
-    const bool may_fit = limits_.may_fit(allocation, space_.settings[refined.setting], microbatches);
+    const bool may_fit = refiner_.may_fit(allocation, refined.setting, microbatches);
     if (!may_fit && result_.nearest) {
       found_.reject(InfeasibleKind::memory, "out of memory");
       return;
     }
-    ParallelStrategy plan = strategy(allocation, refined.setting);
+    ParallelStrategy plan = refiner_.strategy(allocation, refined.setting);
     const auto fitted = fitter_.fit(plan);
     if (const auto* trouble = std::get_if<Infeasible>(&fitted)) {
       found_.reject(*trouble);
@@ -276,49 +241,23 @@ class Searcher {
     ORRERY_ENSURE(may_fit);
     const std::vector<ParallelStrategy> choices = found_.left_by_rules(with_overlaps(plan, setting));
     if (choices.empty()) return;
-    const Seconds time = least_time(choices.back());
+    const Seconds time = refiner_.least_time(choices.back());
     if (found_.beyond_limits(plan, time)) return;
     refined.least = found_.least(plan, time);
-    refined_.push(refined);
-  }
-
-  // Of the splits that are tried: the fitted one, and equal layers where these fit. What has most overlaps is
-  // bounded the lowest.
-  Seconds least_time(const ParallelStrategy& fitted) {
-    const Seconds least = least_plan_time(book_, fitted);
-    if (fitted.chunks > 1) return least;
-    ParallelStrategy equal = fitted;
-    equal.parts = equal_parts(job_.model.layer_count(), fitted.part_count());
-    const Seconds of_equal = least_plan_time(book_, equal);
-    return of_equal < least && fitter_.fit_equal(fitted) ? of_equal : least;
+    refined_.insert(refined);
+    ahead_.see(refined);
   }
 
   void play_until(double least_time) {
-    for (; !refined_.empty() && refined_.top().least.time <= least_time; refined_.pop()) {
-      if (found_.may_matter(refined_.top().least)) play(refined_.top());
+    while (!refined_.empty() && refined_.begin()->least.time <= least_time) {
+      const Refined next = *refined_.begin();
+      refined_.erase(refined_.begin());
+      ahead_.forget(next);
+      auto begun = found_.begun(next.place());
+      if (!found_.may_matter(next.least)) continue;
+      ahead_.begin_next();
+      found_.play(begun ? std::move(*begun) : refiner_.splits_of(next), next.place());
     }
-  }
-
-  void play(const Refined& refined) {
-    const CoarseCandidate& from = refined.from;
-    ParallelStrategy plan =
-        strategy(orders(job_.cluster, case_of(from).ways, stages_of(from))[refined.order], refined.setting);
-    auto fitted = fitter_.fit(plan);
-    const Setting& setting = space_.settings[refined.setting];
-    std::vector<Split> splits;
-    const auto add = [&](const std::vector<StageMemory>& memory) {
-      for (ParallelStrategy& choice : with_overlaps(plan, setting)) {
-        const Seconds least = least_plan_time(book_, choice);
-        splits.push_back({std::move(choice), memory, least});
-      }
-    };
-    const auto equal = fitter_.fit_equal(plan);
-    add(std::get<FittedStages>(fitted).memory);
-    if (equal) {
-      plan.parts = equal->parts;
-      add(equal->memory);
-    }
-    found_.play(std::move(splits), refined.place());
   }
 
   const SearchJob& job_;
@@ -330,16 +269,16 @@ class Searcher {
   SearchResult result_;
   FoundPlans found_;
   MixSearch mixes_;
-  LayerLimits limits_;
   CandidateSpace space_;
+  Refiner refiner_;
+  LookAhead ahead_;
   CoarseCandidates coarse_;
   bool pruning_ = false;
   std::size_t refined_count_ = 0;
   std::set<decltype(std::declval<CoarseCandidate>().place())> seeds_;  // worked off already
   std::vector<CoarseCandidate> kept_;
-  StageCounts kept_counts_;  // of each group, for each of kept_
-  std::priority_queue<CoarseCandidate, std::vector<CoarseCandidate>, LaterOf> put_off_;  // of kept_
-  std::priority_queue<Refined, std::vector<Refined>, LaterOf> refined_;
+  std::set<CoarseCandidate, SoonerOf> put_off_;  // of kept_
+  std::set<Refined, SoonerOf> refined_;
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ struct SearchSpaceCounts {
   std::size_t evaluated = 0;  // feasible: priced and bounded from below
   std::size_t estimated = 0;  // of which the exact recurrence was played: the others cannot be among the best
   std::size_t operators = 0;  // operator shapes priced in the one batch
+  bool operator==(const SearchSpaceCounts&) const = default;
 };
 
 struct SearchTimes {

@@ -38,6 +38,7 @@ struct SearchJob {
   int top = 10;
   Pruning pruning = Pruning::where_large;
   PlacementSearch placement = PlacementSearch::as_given;
+  int jobs = 1;  // threads that play plans; nothing that is found depends on them
 
   // Whether plans may have another rank order than the default.
   [[nodiscard]] bool may_reorder() const {

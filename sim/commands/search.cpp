@@ -120,6 +120,7 @@ SearchJob read_job(const CommandLine& line) {
   job.global_batch = line.integer("global-batch", 1, 10'000'000, 1);
   job.total_tokens = line.count("tokens").value_or(job.tokens_per_iteration());
   job.type = read_precision(line, job.cluster);
+  job.jobs = line.jobs();
   job.budget = line.quantity<Dollars>("budget");
   job.deadline = line.quantity<Seconds>("deadline");
   for (const char* limit : {"budget", "deadline"}) {

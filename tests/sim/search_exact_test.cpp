@@ -183,6 +183,35 @@ SearchJob limited(SearchJob job, const RatedPlan& plan, std::mt19937& random) {
   return job;
 }
 
+TEST_CASE("threads that play ahead change neither what is found nor what is counted") {
+  std::mt19937 random(8);
+  std::size_t plans = 0, estimated = 0;
+  for (int i = 0; i < 8; ++i) {
+    SearchJob job = random_job(random);
+    job.pruning = i % 2 == 0 ? Pruning::always : Pruning::never;
+    if (i % 4 == 1)
+      job.space.schedules = {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::zb_v};
+    if (i % 4 == 2) job.cluster.groups.front().nics_per_node = 1;  // transfers that contend
+    PriceBook book = book_of(job);
+    const SearchResult open = run(job, book);
+    if (i % 4 == 3 && !open.plans.empty()) job = limited(job, open.plans.back(), random);
+    INFO(describe(job));
+    PriceBook first = book_of(job);
+    const SearchResult alone = run(job, first);
+    job.jobs = 3;
+    PriceBook second = book_of(job);
+    const SearchResult threaded = run(job, second);
+    REQUIRE(found(threaded) == found(alone));
+    CHECK(threaded.counts == alone.counts);
+    for (std::size_t at = 0; at < alone.plans.size(); ++at)
+      CHECK(threaded.plans[at].memory == alone.plans[at].memory);
+    plans += alone.plans.size();
+    estimated += alone.counts.estimated;
+  }
+  CHECK(plans > 15);
+  CHECK(estimated > 200);
+}
+
 TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing meets are seen by bounds") {
   std::mt19937 random(6);
   std::size_t some = 0, none = 0, pruned = 0;

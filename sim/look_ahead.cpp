@@ -1,0 +1,48 @@
+#include "sim/look_ahead.hpp"
+
+#include "strategies/obstacles.hpp"
+
+namespace orrery {
+
+LookAhead::LookAhead(const SearchJob& job, Refiner& refiner, StageFitter& fitter, FoundPlans& found)
+    : is_on_(job.jobs > 1), refiner_(refiner), fitter_(fitter), found_(found) {}
+
+void LookAhead::forget_all() {
+  unseen_.clear();
+  soon_.clear();
+}
+
+// The order of the coarse is not that of the refined: some are looked at before one of them is due.
+void LookAhead::begin_next() {
+  constexpr int kLooks = 32;
+  if (!is_on_) return;
+  found_.drop_begun();
+  if (!found_.may_begin()) return;
+  for (int i = 0; i < kLooks && !unseen_.empty(); ++i) {
+    look_at(*unseen_.begin());
+    unseen_.erase(unseen_.begin());
+  }
+  for (; found_.may_begin() && !soon_.empty(); soon_.erase(soon_.begin())) {
+    const Refined& next = *soon_.begin();
+    if (found_.may_matter(next.least) && !found_.has_begun(next.place()))
+      found_.begin(refiner_.splits_of(next), next.place());
+  }
+}
+
+void LookAhead::look_at(const CoarseCandidate& coarse) {
+  const FamilyCase& family = refiner_.family_of(coarse);
+  const std::vector<Allocation> all = refiner_.orders_of(coarse);
+  for (std::uint32_t order = 0; order < all.size(); ++order) {
+    for (const std::uint32_t index : family.settings) {
+      const Setting& setting = refiner_.setting(index);
+      if (order_obstacle(setting, all[order].data, all[order].stages())) continue;
+      if (!refiner_.may_fit(all[order], index, family.microbatches)) continue;
+      ParallelStrategy plan = refiner_.strategy(all[order], index);
+      if (!std::holds_alternative<FittedStages>(fitter_.fit(plan))) continue;
+      const Seconds time = refiner_.least_time(with_overlaps(plan, setting).back());
+      soon_.insert(Refined{found_.least(plan, time), coarse, order, index});
+    }
+  }
+}
+
+}  // namespace orrery

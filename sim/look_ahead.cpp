@@ -12,20 +12,25 @@ void LookAhead::forget_all() {
   soon_.clear();
 }
 
-// The order of the coarse is not that of the refined: some are looked at before one of them is due.
+// A coarse candidate is looked at when it may be refined to what comes next.
 void LookAhead::begin_next() {
-  constexpr int kLooks = 32;
   if (!is_on_) return;
   found_.drop_begun();
-  if (!found_.may_begin()) return;
-  for (int i = 0; i < kLooks && !unseen_.empty(); ++i) {
-    look_at(*unseen_.begin());
-    unseen_.erase(unseen_.begin());
-  }
-  for (; found_.may_begin() && !soon_.empty(); soon_.erase(soon_.begin())) {
-    const Refined& next = *soon_.begin();
-    if (found_.may_matter(next.least) && !found_.has_begun(next.place()))
-      found_.begin(refiner_.splits_of(next), next.place());
+  constexpr int kMostLooks = 32;  // at once: the thread that asks has plays of its own to wait for
+  for (int looks = 0; found_.may_begin() && looks < kMostLooks;) {
+    const bool is_sure =
+        !soon_.empty() && (unseen_.empty() || soon_.begin()->least.time <= unseen_.begin()->least_time);
+    if (is_sure) {
+      const Refined next = *soon_.begin();
+      soon_.erase(soon_.begin());
+      if (found_.may_matter(next.least) && !found_.has_begun(next.place()))
+        found_.begin(refiner_.splits_of(next), next.place());
+    } else {
+      if (unseen_.empty()) return;
+      look_at(*unseen_.begin());
+      unseen_.erase(unseen_.begin());
+      ++looks;
+    }
   }
 }
 

@@ -47,6 +47,16 @@ void move_last_group_away(ClusterSpec& cluster) {
   }
 }
 
+// DeepSeek-V3's: dense layers, then mixtures, here of so many experts that some of them fit.
+ModelSpec small_mixture(std::mt19937& random) {
+  ModelSpec model = read_model("deepseek-v3");
+  model.layers.resize(static_cast<std::size_t>(between(random, 4, 6)));
+  for (LayerShape& shape : model.shapes) {
+    if (shape.experts > 1) shape.experts = between(random, 8, 40);
+  }
+  return model;
+}
+
 double least_of_priced(const PriceBook& book, const ParallelStrategy& plan) {
   const Topology topology(book.cluster(), plan.nodes);
   return least_plan_time(book, plan, book.price(plan, topology).parts).value();
@@ -57,6 +67,7 @@ double least_of_priced(const PriceBook& book, const ParallelStrategy& plan) {
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
   std::mt19937 random(2);
   std::size_t fitting = 0, dropped = 0;
+  std::size_t unlike_fitting = 0, unlike_dropped = 0;  // of models whose layers are unlike
   double tightest = 0;  // of the bounds of plans whose layers are split, over their times
   for (int i = 0; i < 24; ++i) {
     SearchJob job = random_job(random);
@@ -64,6 +75,10 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     if (i % 4 == 1) job.space.optimizer_instances = {4, 2, 1};
     if (i % 4 == 2) job.space.fully_sharded = {false, true};
     if (i % 3 == 0) move_last_group_away(job.cluster);
+    if (i % 3 == 2) job.model = small_mixture(random);
+    const auto& layers = job.model.layers;
+    const bool unlike =
+        std::any_of(layers.begin(), layers.end(), [&](int shape) { return shape != layers.front(); });
     INFO(describe(job));
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all
@@ -85,10 +100,12 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
                           const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
                           if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
                             dropped += may_fit ? 0 : 1;
+                            unlike_dropped += unlike && !may_fit ? 1 : 0;
                             return;
                           }
                           REQUIRE(may_fit);
                           ++fitting;
+                          unlike_fitting += unlike ? 1 : 0;
                           const Ways ways = allocation.ways();
                           const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
                           const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
@@ -137,6 +154,8 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
   }
   CHECK(fitting > 3000);
   CHECK(dropped > 100);
+  CHECK(unlike_dropped > 100);
+  CHECK(unlike_fitting > 100);
   CHECK(tightest > 0.99);
 }
 

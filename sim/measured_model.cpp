@@ -175,7 +175,8 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
-  model.tied_embeddings = family.tied;
+  const std::string said = lower_case(name);
+  model.tied_embeddings = !says(said, "untied") && (family.tied || says(said, "tied"));
   model.causal = family.causal;
   model.final_norm = family.norm;
   return model;

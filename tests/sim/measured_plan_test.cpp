@@ -233,6 +233,19 @@ TEST_CASE("runs of torchtitan that do not say recompute selectively, as its conf
   CHECK(of("nanotron (2024)", "") == RecomputeGranularity::none);
 }
 
+TEST_CASE("a model's name may say whether its embeddings are tied, against the rule of its family") {
+  const auto tied = [](const std::string& model) {
+    return mapped(runs_of("a,g,H100,80,8,8,,nanotron (2024)," + model +
+                          ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok\n")
+                      .front())
+        .model.tied_embeddings;
+  };
+  CHECK_FALSE(tied("Llama"));
+  CHECK(tied("Llama (tied embeddings)"));
+  CHECK(tied("GPT"));
+  CHECK_FALSE(tied("GPT untied"));
+}
+
 TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
   const auto of = [](const std::string& ways) {
     return mapped(

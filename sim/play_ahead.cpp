@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <system_error>
 
 namespace orrery {
 namespace {
@@ -27,7 +28,12 @@ std::vector<std::size_t> soonest_first(const std::vector<Split>& splits) {
 }
 
 PlayAhead::PlayAhead(const SearchJob& job, const PriceBook& book, int threads) : job_(job), book_(book) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  constexpr int kMost = 16;  // more would play what is too far ahead
+  try {
+    for (int i = 0; i < std::min(threads, kMost); ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    // The machine has no more threads to give: those that there are will do.
+  }
 }
 
 PlayAhead::~PlayAhead() {

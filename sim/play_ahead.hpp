@@ -34,7 +34,8 @@ std::vector<std::size_t> soonest_first(const std::vector<Split>&);
 
 class PlayAhead {
  public:
-  // Everything given outlives this. Without threads nothing is played ahead.
+  // Everything given outlives this. So many threads, or as many as are of use and to be had; without any
+  // nothing is played ahead.
   PlayAhead(const SearchJob&, const PriceBook&, int threads);
   ~PlayAhead();
   PlayAhead(const PlayAhead&) = delete;

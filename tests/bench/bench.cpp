@@ -317,6 +317,15 @@ void add_searches(std::vector<Row>& rows) {
   // Replicas and stages meet on the NIC of a node, so that bounds are far below what plans take.
   rows.push_back({"search of Llama-2-70B on 512 V100 and 256 T4, one NIC a node", "candidates",
                   [] { return search_of(one_nic_job()); }, "81 s (Astra's paper)"});
+  // Most candidates do not fit, and layers are unlike.
+  rows.push_back({"search of DeepSeek-V3 on up to 256 A100 and 256 H100", "candidates",
+                  [kinds] {
+                    SearchJob job = large_search({kinds[0], kinds[1]}, 32);
+                    job.model = read_model("deepseek-v3");
+                    job.space = default_space(job.model);
+                    return search_of(job);
+                  },
+                  "81 s (Astra's paper)"});
 }
 
 double estimate_many() {

@@ -53,6 +53,8 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
     reduction.gather_efficiency = efficiency(apart, members, CollectiveKind::all_gather, reduction.gathered);
   }
+  // What the passes have reduced already; the weights that the shards have updated are still to be gathered.
+  if (gathered_in_passes(strategy)) reduction.gradients = Bytes(0);
   return reduction;
 }
 
@@ -87,14 +89,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert = strategy.replicas_sharing_experts();
   plan.expert_context = strategy.contexts_sharing_experts();
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
-  const bool reduced_in_passes = gathered_in_passes(strategy);
-  if (!reduced_in_passes || precision_.stack.whole_weights) add_reductions(plan, strategy);
-  if (reduced_in_passes) {
-    // What is left of a step: to gather the weights that the shards have updated.
-    for (auto* reductions : {&plan.reductions, &plan.expert_reductions}) {
-      for (PartReduction& reduction : *reductions) reduction.gradients = Bytes(0);
-    }
-  }
+  if (!gathered_in_passes(strategy) || precision_.stack.whole_weights) add_reductions(plan, strategy);
   price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
   plan.gradient_norm = !validates_later(strategy.schedule);

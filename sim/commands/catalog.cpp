@@ -109,6 +109,12 @@ Table clusters_table() {
   return table;
 }
 
+// Whatever comes before it in this list is sharded too: optimizer, gradients, weights.
+const char* sharded_by(const SoftwareStack& stack) {
+  if (stack.fully_sharded) return stack.whole_weights ? "gradients" : "weights";
+  return stack.distributed_optimizer ? "optimizer" : "";
+}
+
 Table stacks_table() {
   Table table;
   table.columns = {{"stack"},
@@ -124,13 +130,10 @@ Table stacks_table() {
     const char* attention = !stack.flash_attention                       ? "unfused"
                             : stack.attention == AttentionKernel::flash2 ? "flash2"
                                                                          : "flash";
-    const char* sharded = stack.fully_sharded           ? stack.whole_weights ? "gradients" : "weights"
-                          : stack.distributed_optimizer ? "optimizer"
-                                                        : "";
     table.rows.push_back({name, attention, stack.elementwise == Fusion::fused ? "fused" : "separate",
                           stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
                           number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),
-                          number(stack.tensor_overlap), sharded});
+                          number(stack.tensor_overlap), sharded_by(stack)});
   }
   return table;
 }

@@ -103,14 +103,15 @@ void FoundPlans::begin(std::vector<Split> splits, const CandidatePlace& place) {
   std::erase_if(splits, [this](const Split& split) { return rules_.dropping(split.plan) != nullptr; });
   if (splits.empty()) return;
   const Split& soonest = splits[soonest_first(splits).front()];
-  if (!may_matter(soonest.plan, soonest.least)) return;
+  const Least least_of_all = least(soonest.plan, soonest.least);
+  if (!may_matter(least_of_all)) return;
   constexpr double kRounding = 1 + 1e-6;  // of the bisection, which begins elsewhere for other splits
   const Seconds most = most_that_matters(soonest.plan, soonest.least) * kRounding;
-  ahead_.begin(place, std::move(splits), most);
+  ahead_.begin(place, std::move(splits), most, least_of_all);
 }
 
 void FoundPlans::drop_begun() {
-  ahead_.drop_if([this](const ParallelStrategy& plan, Seconds least) { return !may_matter(plan, least); });
+  ahead_.drop_if([this](const Least& least) { return !may_matter(least); });
 }
 
 void FoundPlans::play(std::vector<Split> splits, const CandidatePlace& place) {

@@ -45,6 +45,7 @@ class FoundPlans {
 
   // Candidates whose turn comes soon are played on other threads meanwhile, a few at a time; what is found
   // does not depend on it.
+  [[nodiscard]] bool plays_ahead() const { return ahead_.is_on(); }
   [[nodiscard]] bool may_begin() const { return ahead_.may_begin(); }
   [[nodiscard]] bool has_begun(const CandidatePlace& place) const { return ahead_.has(place); }
   void begin(std::vector<Split>, const CandidatePlace&);

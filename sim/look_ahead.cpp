@@ -4,8 +4,8 @@
 
 namespace orrery {
 
-LookAhead::LookAhead(const SearchJob& job, Refiner& refiner, StageFitter& fitter, FoundPlans& found)
-    : is_on_(job.jobs > 1), refiner_(refiner), fitter_(fitter), found_(found) {}
+LookAhead::LookAhead(Refiner& refiner, StageFitter& fitter, FoundPlans& found)
+    : is_on_(found.plays_ahead()), refiner_(refiner), fitter_(fitter), found_(found) {}
 
 void LookAhead::forget_all() {
   unseen_.clear();

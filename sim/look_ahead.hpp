@@ -8,10 +8,10 @@
 
 namespace orrery {
 
-// Counts nothing: a search finds and counts the same without it. With one job it does nothing.
+// Counts nothing: a search finds and counts the same without it. Without threads to play it does nothing.
 class LookAhead {
  public:
-  LookAhead(const SearchJob&, Refiner&, StageFitter&, FoundPlans&);
+  LookAhead(Refiner&, StageFitter&, FoundPlans&);
 
   // What is still to be refined, or to be played.
   void see(const CoarseCandidate& coarse) {

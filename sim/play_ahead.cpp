@@ -50,8 +50,9 @@ bool PlayAhead::may_begin() const {
   return begun_.size() < kOfEach * threads_.size();
 }
 
-void PlayAhead::begin(const CandidatePlace& place, std::vector<Split> splits, Seconds most) {
-  const auto candidate = std::make_shared<Candidate>(Candidate{std::move(splits), most});
+void PlayAhead::begin(const CandidatePlace& place, std::vector<Split> splits, Seconds most,
+                      const Least& least) {
+  const auto candidate = std::make_shared<Candidate>(Candidate{std::move(splits), most, least});
   begun_.emplace(place, candidate);
   {
     const std::lock_guard lock(mutex_);
@@ -71,11 +72,9 @@ std::optional<std::vector<Split>> PlayAhead::take(const CandidatePlace& place) {
   return std::move(candidate->splits);
 }
 
-void PlayAhead::drop_if(const std::function<bool(const ParallelStrategy&, Seconds least)>& dropped) {
+void PlayAhead::drop_if(const std::function<bool(const Least&)>& is_dropped) {
   std::erase_if(begun_, [&](const auto& one) {
-    const std::vector<Split>& splits = one.second->splits;
-    const Split& soonest = splits[soonest_first(splits).front()];
-    if (!dropped(soonest.plan, soonest.least)) return false;
+    if (!is_dropped(one.second->least)) return false;
     const std::lock_guard lock(mutex_);
     std::erase(waiting_, one.second);
     return true;

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/best_plans.hpp"
 #include "sim/plan_player.hpp"
 
 namespace orrery {
@@ -41,22 +42,25 @@ class PlayAhead {
   PlayAhead(const PlayAhead&) = delete;
   PlayAhead& operator=(const PlayAhead&) = delete;
 
+  [[nodiscard]] bool is_on() const { return !threads_.empty(); }
   // Whether it takes more candidates to keep all threads busy.
   [[nodiscard]] bool may_begin() const;
   [[nodiscard]] bool has(const CandidatePlace& place) const { return begun_.count(place) > 0; }
-  // Whichever of the splits take no longer than `most`, as FoundPlans would play them.
-  void begin(const CandidatePlace&, std::vector<Split>, Seconds most);
+  // Whichever of the splits take no longer than `most`, as FoundPlans would play them; what the candidate
+  // takes at least is kept for drop_if.
+  void begin(const CandidatePlace&, std::vector<Split>, Seconds most, const Least&);
   // The splits of a candidate that was begun, with what is known of them by then; waits where it is being
   // played. Absent: it was not begun.
   std::optional<std::vector<Split>> take(const CandidatePlace&);
-  // Those whose soonest split is told so are not played, unless they are already.
-  void drop_if(const std::function<bool(const ParallelStrategy&, Seconds least)>&);
+  // Candidates that are dropped are not played, unless they are already.
+  void drop_if(const std::function<bool(const Least&)>&);
 
  private:
   enum class State { waiting, playing, over };
   struct Candidate {
     std::vector<Split> splits;
     Seconds most;
+    Least least;
     State state = State::waiting;
   };
   void work();

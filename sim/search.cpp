@@ -41,7 +41,7 @@ class Searcher {
         found_(job, book, fitter_, rules_, result_),
         mixes_(job, book, fitter_, found_, result_.counts),
         refiner_(job, book, space_, fitter_),
-        ahead_(job, refiner_, fitter_, found_),
+        ahead_(refiner_, fitter_, found_),
         coarse_(job, book, space_, found_.best(), progress) {}
 
   SearchResult run() {
@@ -222,7 +222,7 @@ class Searcher {
 
   void refine(const Allocation& allocation, Refined refined, std::int64_t microbatches) {
     ++refined_count_;
-    const Setting& setting = space_.settings[refined.setting];
+    const Setting& setting = refiner_.setting(refined.setting);
     if (const auto obstacle = order_obstacle(setting, allocation.data, allocation.stages())) {
       found_.reject(InfeasibleKind::shape, std::string(*obstacle));
       return;

@@ -104,6 +104,10 @@ std::vector<Bytes> fullest_hosts(const ParallelStrategy& strategy, const Cluster
   return most;
 }
 
+double fullness(const StageMemory& memory, Bytes card) {
+  return (memory.total() - memory.cached) / card;
+}
+
 MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
   return memory_verdict(StageMemory{.context = needed}, card);
 }
@@ -111,8 +115,7 @@ MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
 MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
   constexpr double kCountError = 0.1;
   if (memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
-  const Bytes must_stay = memory.total() - memory.cached;
-  return must_stay * (1 - kCountError) <= card ? MemoryVerdict::risky : MemoryVerdict::too_big;
+  return fullness(memory, card) * (1 - kCountError) <= 1 ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }
 
 std::string_view to_text(MemoryVerdict verdict) {

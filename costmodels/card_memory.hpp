@@ -27,6 +27,9 @@ Bytes usable_host_memory(Bytes of_node);
 // to 0.03 more are kept free, an assumption. 0.90 up to 16 GiB, 0.96 from 80 GiB on, straight in between.
 Bytes usable_memory(Bytes card);
 
+// What must stay on a card, over what it holds: cached blocks are given back when memory runs out.
+double fullness(const StageMemory&, Bytes card);
+
 // Whether a stage that is counted to need so much can train. `fits` where all of it is usable, blocks that
 // the allocator keeps included; `too_big` where the card does not hold the rest even if that is counted a
 // tenth too high, since cached blocks are given back when memory runs out; `risky` between.

@@ -7,16 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
-#include "platforms/yaml.hpp"
-
-extern "C" const orrery::EmbeddedRow orrery_embedded_costmodels[];
 
 namespace orrery {
 namespace {
 
-constexpr std::string_view kTable = "fitted/intervals.yaml";
 // What decides the error of a run, each adding a variance of its own to that of all runs.
 constexpr std::size_t kSources = 7;
 using Variances = std::array<double, kSources>;
@@ -104,18 +99,6 @@ std::string signed_percent(double factor) {
   return text;
 }
 
-RunKind read_kind(const YamlValue& row) {
-  RunKind kind;
-  kind.family = row.at("family").text();
-  kind.measured_gpu = row.at("measured_gpu").boolean();
-  kind.other_maker = row.at("other_maker").boolean();
-  kind.experts = row.at("experts").boolean();
-  kind.new_kernels = row.at("new_kernels").boolean();
-  kind.four_bits = row.at("four_bits").boolean();
-  kind.host_bound = row.at("host_bound").boolean();
-  return kind;
-}
-
 }  // namespace
 
 IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, const Variances& start)
@@ -184,7 +167,7 @@ double IntervalModel::calibrated_multiplier() const {
   return high;
 }
 
-TimeBand IntervalModel::band(const RunKind& kind) const {
+ErrorBand IntervalModel::band(const RunKind& kind) const {
   constexpr double kMostHalf = 10;  // a factor of 22,000: nothing is known
   const double all = deviation(kind), half = std::min(multiplier_ * all, kMostHalf);
   const double middle = bias_of_family(kind).mean;
@@ -197,56 +180,14 @@ TimeBand IntervalModel::band(const RunKind& kind) const {
     if (groups_[g].kind.family == kind.family) of_family.insert(groups_[g].name);
   }
   const double share = std::min(1.0, inside / squares);
-  TimeBand band{std::exp(-middle - half), std::exp(-middle + half), all * std::sqrt(1 - share),
-                all * std::sqrt(share), to_text(kind)};
+  ErrorBand band{std::exp(-middle - half), std::exp(-middle + half), all * std::sqrt(1 - share),
+                 all * std::sqrt(share), to_text(kind)};
   band.basis += of_family.empty()
                     ? "; " + kind.family + " not seen, by "
                     : "; " + kind.family + " seen in " + std::to_string(of_family.size()) + " of ";
   band.basis += std::to_string(names.size()) + (names.size() == 1 ? " group of runs: " : " groups of runs: ");
   band.basis += signed_percent(band.low) + " " + signed_percent(band.high);
   return band;
-}
-
-TimeBand band_of(const RunKind& kind) {
-  static const IntervalModel model(built_in_residuals());
-  return model.band(kind);
-}
-
-std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file) {
-  std::vector<ResidualGroup> groups;
-  for (const YamlValue& row : YamlValue::parse(yaml, file).at("groups").items()) {
-    row.allow_keys({"name", "source", "family", "measured_gpu", "other_maker", "experts", "new_kernels",
-                    "four_bits", "host_bound", "runs", "mean", "variance"});
-    groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
-                      static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
-                      row.at("variance").number(0, 100)});
-  }
-  return groups;
-}
-
-std::string to_yaml(const std::vector<ResidualGroup>& groups, const std::vector<std::string>& facts) {
-  std::string text;
-  for (const std::string& fact : facts) text += "# " + fact + "\n";
-  text += "groups:\n";
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  for (const ResidualGroup& group : groups) {
-    char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "runs: %d, mean: %.5f, variance: %.6f}\n", group.runs, group.mean,
-                  group.variance);
-    text +=
-        "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
-        ", family: " + yaml_quoted(group.kind.family) + ", measured_gpu: " + truth(group.kind.measured_gpu) +
-        ", other_maker: " + truth(group.kind.other_maker) + ", experts: " + truth(group.kind.experts) +
-        ", new_kernels: " + truth(group.kind.new_kernels) + ", four_bits: " + truth(group.kind.four_bits) +
-        ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
-  }
-  return text;
-}
-
-const std::vector<ResidualGroup>& built_in_residuals() {
-  static const std::vector<ResidualGroup> all =
-      parse_residual_groups(embedded_file(orrery_embedded_costmodels, kTable), std::string(kTable));
-  return all;
 }
 
 }  // namespace orrery

@@ -1,9 +1,9 @@
-// Where the true time of a plan lies, from how far predictions of published runs of its kind were off.
+// Where the true time and memory of a plan lie, from how far predictions of published runs of its kind were
+// off.
 #pragma once
 
 #include <array>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "costmodels/run_kind.hpp"
@@ -22,8 +22,8 @@ struct ResidualGroup {
   bool operator==(const ResidualGroup&) const = default;
 };
 
-// The true time over the predicted one.
-struct TimeBand {
+// The true value over the predicted one.
+struct ErrorBand {
   double low = 1, high = 1;
   // Standard deviations of ln(predicted / measured): of the bias of a new group, and of a run around it.
   double bias = 0, scatter = 0;
@@ -41,7 +41,7 @@ class IntervalModel {
  public:
   // Throws InputError where there is no group.
   explicit IntervalModel(std::vector<ResidualGroup>);
-  [[nodiscard]] TimeBand band(const RunKind&) const;
+  [[nodiscard]] ErrorBand band(const RunKind&) const;
 
  private:
   using Variances = std::array<double, 7>;
@@ -60,14 +60,5 @@ class IntervalModel {
   Variances variance_;
   double multiplier_ = 0;
 };
-
-// By the groups that come with Orrery.
-TimeBand band_of(const RunKind&);
-
-// The groups that `orrery validate --write-intervals` wrote. Throws InputError.
-std::vector<ResidualGroup> parse_residual_groups(std::string_view yaml, const std::string& file);
-// `facts`: lines of provenance. Ends with a line break.
-std::string to_yaml(const std::vector<ResidualGroup>&, const std::vector<std::string>& facts);
-const std::vector<ResidualGroup>& built_in_residuals();
 
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -100,7 +101,7 @@ Calibration calibrate(const std::vector<OwnRun>& runs, const CostModels& costs) 
   if (stack.name != stack.preset)
     throw InputError("calibrate", "the stack file " + stack.name,
                      "a preset of `orrery catalog stacks`: the file that is written is like it");
-  const TimeBand band = band_of(kind_of(runs.front().book, runs.front().strategy));
+  const ErrorBand band = band_of(kind_of(runs.front().book, runs.front().strategy), Predicted::time);
   Calibration result;
   result.before = {band.bias, kHostPrior, kInsidePrior, kBetweenPrior};
   result.predicted_before = predictions(runs, costs, {1, 1, 1, 1});

@@ -68,6 +68,8 @@ void add_run(Facts& facts, const PlanSide& side) {
   facts.count("iteration, s", side.replay.iteration_s);
   facts.count("interval from, s", side.replay.iteration_s * side.band.low);
   facts.count("interval to, s", side.replay.iteration_s * side.band.high);
+  facts.count("chance to run out of memory",
+              memory_outlook(side.book, side.strategy, side.memory).out_of_memory);
   facts.count("tokens a second", run.tokens_per_s);
   facts.count("MFU", run.mfu);
   facts.count("MFU, causal attention", run.mfu_causal);

@@ -22,7 +22,7 @@ struct PlanSide {
   const ReplaySummary& replay;
   std::vector<std::pair<std::string, double>> estimates;  // name of the estimator, s
   double total_tokens = 0;                                // 0: not said
-  TimeBand band = {};
+  ErrorBand band = {};
 };
 
 // A row of the comparison: what a plan has, as people read it and, where it is one, as a number; of arguments

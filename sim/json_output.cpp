@@ -46,8 +46,19 @@ void add_memory(Json& row, const StageMemory& memory) {
   if (memory.host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(memory.host);
 }
 
+// Where nine of ten such counts of a GPU's memory lie, GiB.
+Json memory_interval_json(const StageMemory& memory, const ErrorBand& band) {
+  const double counted = to_gibibytes(memory.total());
+  return {counted * band.low, counted * band.high};
+}
+
+void add_outlook(Json& json, const MemoryOutlook& outlook) {
+  json["out_of_memory_chance"] = outlook.out_of_memory;
+  json["memory_interval_basis"] = outlook.band.basis;
+}
+
 // A row a stage; of unlike replicas, those of the first kind, then those of the next.
-Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
+Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorBand& band) {
   Json stages = Json::array();
   for (std::size_t at = 0; at < plan.memory.size(); ++at) {
     const int stage = static_cast<int>(at) % plan.strategy.pipeline;
@@ -72,6 +83,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
       row["microbatches"] = alike.microbatches();
     }
     add_memory(row, plan.memory[at]);
+    row["memory_interval_gib"] = memory_interval_json(plan.memory[at], band);
     row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at]);
     stages.push_back(std::move(row));
   }
@@ -79,7 +91,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan) {
 }
 
 Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
-                 const std::vector<StageMemory>& memory) {
+                 const std::vector<StageMemory>& memory, const ErrorBand& band) {
   Json rows = Json::array();
   for (std::size_t at = 0; at < memory.size(); ++at) {
     const int kind = static_cast<int>(at) / strategy.pipeline,
@@ -88,6 +100,7 @@ Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
              {"kind", kind},
              {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, memory[at])}};
     add_memory(row, memory[at]);
+    row["memory_interval_gib"] = memory_interval_json(memory[at], band);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -170,7 +183,8 @@ Json plan_json(const SearchReport& report, const ReportedPlan& plan) {
   Json json;
   json["rank"] = plan.rank;
   json["strategy"] = strategy_json(report.job->model, strategy);
-  json["stages"] = stages_json(report.job->cluster, plan.plan);
+  json["stages"] = stages_json(report.job->cluster, plan.plan, plan.memory.band);
+  add_outlook(json, plan.memory);
   json["estimate"] = totals_json(plan.estimate);
   json["estimate"]["interval_s"] = interval_json(plan.estimate_interval());
   json["estimate"]["extrapolated"] = plan.extrapolated;
@@ -232,7 +246,9 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
     if (!plan.strategy->replicas.empty())
       json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();
-    json["memory"] = memory_json(plan.book->cluster(), *plan.strategy, *plan.memory);
+    json["memory"] =
+        memory_json(plan.book->cluster(), *plan.strategy, *plan.memory, plan.memory_outlook.band);
+    add_outlook(json, plan.memory_outlook);
     json["tokens_per_s"] = run.tokens_per_s;
     json["kwh_per_iteration"] = run.kwh_per_iteration;
     if (run.kwh_total) json["kwh_total"] = *run.kwh_total;

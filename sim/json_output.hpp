@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "sim/memory_outlook.hpp"
 #include "sim/plan_run.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/arguments.hpp"
@@ -14,8 +15,9 @@ struct ReplayedPlan {
   const PriceBook* book = nullptr;
   const ParallelStrategy* strategy = nullptr;
   double total_tokens = 0;
-  TimeBand band = {};
+  ErrorBand band = {};
   const std::vector<StageMemory>* memory = nullptr;  // [kind * P + stage]
+  MemoryOutlook memory_outlook = {};
 };
 std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
 std::string search_json(const SearchReport&);

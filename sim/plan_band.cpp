@@ -5,14 +5,15 @@
 #include <cstdio>
 
 #include "costmodels/estimate.hpp"
+#include "costmodels/residuals.hpp"
 #include "platforms/topology.hpp"
 
 namespace orrery {
 namespace {
 
 // Runs of one's own do not make a plan less certain than published ones leave it.
-TimeBand calibrated_band(const CalibratedStack& known, const MachineFactors& slopes,
-                         const TimeBand& published) {
+ErrorBand calibrated_band(const CalibratedStack& known, const MachineFactors& slopes,
+                         const ErrorBand& published) {
   double variance = known.scatter * known.scatter;
   for (std::size_t i = 0; i < kMachineFacts; ++i) {
     for (std::size_t j = 0; j < kMachineFacts; ++j)
@@ -65,8 +66,8 @@ MachineFactors sensitivities(const PriceBook& book, const ParallelStrategy& stra
   return slopes;
 }
 
-TimeBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
-  const TimeBand published = band_of(kind_of(book, strategy));
+ErrorBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
+  const ErrorBand published = band_of(kind_of(book, strategy), Predicted::time);
   const auto& known = book.stack().calibrated;
   return known ? calibrated_band(*known, sensitivities(book, strategy, costs), published) : published;
 }

@@ -24,6 +24,6 @@ MachineFactors sensitivities(const PriceBook&, const ParallelStrategy&, const Co
 
 // By published runs of its kind; for a calibrated stack by what the calibration left open, as far as this
 // plan's time depends on it, and the scatter of its runs.
-TimeBand plan_band(const PriceBook&, const ParallelStrategy&, const CostModels&);
+ErrorBand plan_band(const PriceBook&, const ParallelStrategy&, const CostModels&);
 
 }  // namespace orrery

@@ -7,6 +7,7 @@
 #include "costmodels/egress.hpp"
 #include "costmodels/energy.hpp"
 #include "platforms/errors.hpp"
+#include "sim/memory_outlook.hpp"
 #include "sim/network.hpp"
 #include "sim/version.hpp"
 #include "strategies/placement.hpp"
@@ -116,7 +117,7 @@ Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds i
   return result;
 }
 
-TimeRange interval(const TimeBand& band, Seconds iteration) {
+TimeRange interval(const ErrorBand& band, Seconds iteration) {
   return {iteration * band.low, iteration * band.high};
 }
 
@@ -175,6 +176,8 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});
   trace.run.push_back({"cluster", to_yaml(book.cluster())});
   trace.run.push_back({"cost_model_digest", origin.cost_models});
+  trace.run.push_back(
+      {"out_of_memory_chance", chance_text(memory_outlook(book, strategy, memory).out_of_memory)});
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {

@@ -39,7 +39,7 @@ Totals totals(const PriceBook&, const ParallelStrategy&, Seconds iteration, doub
 struct TimeRange {
   Seconds low, high;
 };
-TimeRange interval(const TimeBand&, Seconds iteration);
+TimeRange interval(const ErrorBand&, Seconds iteration);
 
 // The part of a replay that goes from a child process to its parent.
 struct ReplaySummary {

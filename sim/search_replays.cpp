@@ -64,6 +64,7 @@ ReportedPlan reported(const ReplayOrder& order, RatedPlan plan, ReplaySummary re
   row.estimate = totals(order.book, strategy, row.plan.iteration, order.job.total_tokens);
   row.band = plan_band(order.book, strategy, order.costs);
   row.replayed = totals(order.book, strategy, Seconds(row.replay.iteration_s), order.job.total_tokens);
+  row.memory = memory_outlook(order.book, strategy, row.plan.memory);
   row.extrapolated = order.book.extrapolations(strategy);
   return row;
 }

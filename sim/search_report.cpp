@@ -25,7 +25,7 @@ std::string percent(double share) {
 }
 
 // "-9 +12 %": where nine true times of ten lie.
-std::string interval_text(const TimeBand& band) {
+std::string interval_text(const ErrorBand& band) {
   char text[48];
   std::snprintf(text, sizeof text, "%+.0f %+.0f %%", 100 * (band.low - 1), 100 * (band.high - 1));
   return text;
@@ -210,6 +210,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
                    {"bubble", Align::right},
                    {"imbal. s", Align::right},
                    {"memory", Align::right},
+                   {"OOM", Align::right},
                    {"$/Mtok", Align::right},
                    {"kWh", Align::right},
                    {"hours", Align::right},
@@ -234,6 +235,7 @@ Table terminal_table(const SearchReport& report, const std::vector<int>& ranks) 
          percent(row.replay.bubble_fraction),
          fixed(row.replay.imbalance_s, 3),
          memory_text(report.job->cluster, row.plan),
+         chance_text(row.memory.out_of_memory),
          dollars(row.replayed.cost, &RunCost::per_million_tokens, 3),
          row.replayed.kwh_total ? short_number(*row.replayed.kwh_total) : "?",
          row.replayed.total_time ? short_number(to_hours(*row.replayed.total_time)) : "?",
@@ -285,6 +287,9 @@ std::vector<std::pair<const char*, std::string>> csv_fields(const SearchReport& 
           {"bubble_fraction", fixed(row.replay.bubble_fraction, 5)},
           {"imbalance_s", fixed(row.replay.imbalance_s, 6)},
           {"memory_gib", fixed(memory, 3)},
+          {"memory_low_gib", fixed(memory * row.memory.band.low, 3)},
+          {"memory_high_gib", fixed(memory * row.memory.band.high, 3)},
+          {"out_of_memory_chance", fixed(row.memory.out_of_memory, 5)},
           {"usd_per_iteration", dollars(row.replayed.cost, &RunCost::per_iteration, 4)},
           {"usd_per_mtoken", dollars(row.replayed.cost, &RunCost::per_million_tokens, 6)},
           {"hours_total", row.replayed.total_time ? fixed(to_hours(*row.replayed.total_time), 2) : ""},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/table.hpp"
+#include "sim/memory_outlook.hpp"
 #include "sim/plan_run.hpp"
 #include "sim/search.hpp"
 
@@ -15,10 +16,11 @@ struct ReportedPlan {
   int rank = 0;  // by replayed time, from 1
   RatedPlan plan;
   Totals estimate;
-  TimeBand band;
+  ErrorBand band;
   [[nodiscard]] TimeRange estimate_interval() const { return interval(band, estimate.iteration); }
   Totals replayed;
   ReplaySummary replay;
+  MemoryOutlook memory;
   std::vector<std::string> extrapolated;  // reasons
   std::string trace;                      // path
 };

@@ -180,6 +180,7 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
     result.predicted_memory =
         std::max(result.predicted_memory, to_gibibytes(counted(memory[at], result.memory_figure)));
     result.verdict = std::max(result.verdict, memory_verdict(least_memory[at], card));
+    result.fullness = std::max(result.fullness, fullness(least_memory[at], card));
   }
 }
 

@@ -35,7 +35,7 @@ struct ValidatedRun {
   // "ZeRO-3" of DeepSpeed.
   std::string kind;
   RunKind trust;
-  TimeBand band;    // by the table that comes with Orrery, or of the calibrated stack
+  ErrorBand band;   // by the table that comes with Orrery, or of the calibrated stack
   std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
   double predicted = 0, low = 0, high = 0;          // s
@@ -45,6 +45,7 @@ struct ValidatedRun {
   bool failed = false;                          // out of memory, or stopped for a reason nobody wrote down
   bool out_of_memory = false;                   // of those, the ones of which the source says so
   MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage
+  double fullness = 0;                          // of its card
   std::vector<std::string> assumptions;
 };
 

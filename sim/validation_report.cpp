@@ -124,6 +124,21 @@ Table coverage_table(const std::vector<Coverage>& coverage) {
   return table;
 }
 
+Table chances_table(const std::vector<ForeseenChances>& chances) {
+  Table table;
+  table.columns = {{"chance"}};
+  for (const char* title : {"runs", "mean chance %", "ran out", "%"})
+    table.columns.push_back({title, Align::right});
+  for (const ForeseenChances& row : chances) {
+    if (row.runs == 0) continue;
+    const double share = static_cast<double>(row.ran_out) / static_cast<double>(row.runs);
+    table.rows.push_back({fixed(100 * row.low, 0) + " to " + fixed(100 * row.high, 0) + " %",
+                          std::to_string(row.runs), percent(row.mean), std::to_string(row.ran_out),
+                          percent(share)});
+  }
+  return table;
+}
+
 // Text -> of how many runs, in the order of the text.
 Table counts_table(const char* title, const std::map<std::string, std::size_t>& counts) {
   Table table;
@@ -134,8 +149,7 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
 
 }  // namespace
 
-std::string validation_text(const Validation& validation, RunRows rows,
-                            const std::vector<Coverage>& coverage) {
+std::string validation_text(const Validation& validation, RunRows rows, const Coverages& coverage) {
   std::string text;
   if (rows == RunRows::listed) text += to_text(runs_table(validation)) + "\n";
   text +=
@@ -145,12 +159,17 @@ std::string validation_text(const Validation& validation, RunRows rows,
       to_text(groups_table(validation));
   const Table memory = memory_table(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
-  if (!coverage.empty())
+  if (!coverage.time.empty())
     text +=
-        "\nRuns inside the 90 % interval that was made without their group, and without all of its source; "
-        "width: of\n"
-        "ln(predicted / measured); score: width and 20 x the distance of runs outside\n\n" +
-        to_text(coverage_table(coverage));
+        "\nRuns inside the 90 % interval of their time that was made without their group, and without all of "
+        "its\n"
+        "source; width: of ln(predicted / measured); score: width and 20 x the distance of runs outside\n\n" +
+        to_text(coverage_table(coverage.time));
+  if (!coverage.memory.empty())
+    text += "\nThe same of their memory\n\n" + to_text(coverage_table(coverage.memory));
+  if (!coverage.out_of_memory.empty())
+    text += "\nChances to run out of memory, by sources other than the run's that publish such runs\n\n" +
+            to_text(chances_table(coverage.out_of_memory));
   std::map<std::string, std::size_t> assumed, skipped;
   for (const ValidatedRun& run : validation.runs) {
     for (const std::string& assumption : run.assumptions) ++assumed[assumption];
@@ -216,6 +235,12 @@ Json interval_json(const Coverage& one) {
           {"basis", one.band.basis}};
 }
 
+Json intervals_json(const std::vector<Coverage>& coverage) {
+  Json rows = Json::array();
+  for (const Coverage& one : coverage) rows.push_back(interval_json(one));
+  return rows;
+}
+
 Json run_json(const ValidatedRun& run) {
   return {{"id", run.id},
           {"group", run.group},
@@ -230,12 +255,14 @@ Json run_json(const ValidatedRun& run) {
           {"predicted_gib", run.predicted_memory},
           {"memory_figure", to_text(run.memory_figure)},
           {"memory", to_text(run.verdict)},
+          {"fullness", run.fullness},
+          {"out_of_memory", run.out_of_memory},
           {"assumptions", run.assumptions}};
 }
 
 }  // namespace
 
-std::string validation_json(const Validation& validation, const std::vector<Coverage>& coverage) {
+std::string validation_json(const Validation& validation, const Coverages& coverage) {
   const GroupAccuracy all = accuracy(validation, "");
   Json json;
   json["rows"] = all.runs;
@@ -253,8 +280,12 @@ std::string validation_json(const Validation& validation, const std::vector<Cove
                  {"false_negative", memory.false_negative},
                  {"unexplained", memory.unexplained},
                  {"risky", memory.risky}};
-  json["intervals"] = Json::array();
-  for (const Coverage& one : coverage) json["intervals"].push_back(interval_json(one));
+  json["intervals"] = intervals_json(coverage.time);
+  json["memory_intervals"] = intervals_json(coverage.memory);
+  json["out_of_memory_chances"] = Json::array();
+  for (const ForeseenChances& row : coverage.out_of_memory)
+    json["out_of_memory_chances"].push_back(
+        {{"chance", {row.low, row.high}}, {"rows", row.runs}, {"mean", row.mean}, {"ran_out", row.ran_out}});
   json["runs"] = Json::array();
   for (const ValidatedRun& run : validation.runs) json["runs"].push_back(run_json(run));
   return json.dump(2) + "\n";

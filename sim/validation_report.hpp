@@ -10,8 +10,13 @@ namespace orrery {
 
 // Errors by group, what was skipped and why, and what was assumed. `every_run`: a row for each run too.
 enum class RunRows { left_out, listed };
-std::string validation_text(const Validation&, RunRows, const std::vector<Coverage>& = {});
-std::string validation_json(const Validation&, const std::vector<Coverage>& = {});
+// How far intervals and chances hold for runs that they were made without.
+struct Coverages {
+  std::vector<Coverage> time, memory;
+  std::vector<ForeseenChances> out_of_memory;
+};
+std::string validation_text(const Validation&, RunRows, const Coverages& = {});
+std::string validation_json(const Validation&, const Coverages& = {});
 
 // One table: the groups, and for each named validation (a switch off) their error and bias.
 struct NamedValidation {

@@ -131,7 +131,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   if (!line.json() && plan.book != nullptr) {
     const TimeRange where = interval(plan.band, Seconds(summary.iteration_s));
     text = "interval    " + milliseconds_text(where.low) + " to " + milliseconds_text(where.high) + " ms (" +
-           plan.band.basis + ")\n" + text;
+           plan.band.basis + ")\nmemory      " + outlook_text(plan.memory_outlook) + "\n" + text;
   }
   if (!line.json() && plan.book != nullptr && !plan.strategy->replicas.empty())
     text = "replicas    " + stages_text(plan.book->cluster(), *plan.strategy) + "\n" + text;
@@ -176,7 +176,7 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const double elapsed = now_s() - start;
   finish(line, replay, elapsed, runs,
          {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs),
-          &file.memory},
+          &file.memory, memory_outlook(*file.book, file.strategy(), file.memory)},
          [&](ReplayResult& played) {
            const RunOrigin origin = origin_of(line, "replay", arguments,
                                               {file.plan.model, file.plan.cluster, file.plan.stack}, costs);

@@ -249,8 +249,8 @@ std::string plans_text(const SearchReport& report, const std::vector<int>& ranks
   if (!width) return to_text(table);
   const std::vector<std::string> gone =
       narrow(table, static_cast<std::size_t>(*width),
-             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "switches", "bubble", "layers",
-              "mbs", "v", "C", "MFU", "hours"});
+             {"imbal. s", "$/Mtok", "kWh", "interval", "tokens/s", "memory", "OOM", "switches", "bubble",
+              "layers", "mbs", "v", "C", "MFU", "hours"});
   std::string text = to_text(table);
   for (std::size_t i = 0; i < gone.size(); ++i) text += (i == 0 ? "no room here for " : ", ") + gone[i];
   return gone.empty() ? text : text + ": see plans.csv\n";
@@ -280,7 +280,8 @@ void print_report(const SearchReport& report, const std::string& folder, const L
                "hosts numbered anew; tc: tensor collectives overlapped; co: optimizer on the host (co:0.50: "
                "half of it);\n"
                "bp: blocking p2p of virtual stages; MFU: with full attention (mfu_causal in plans.csv: half "
-               "of it)\n";
+               "of it);\n"
+               "OOM: how many published runs with a card counted as full ran out of memory\n";
   const Trace best = read_trace(report.plans.front().trace);
   const ReplaySummary& replayed = report.plans.front().replay;
   const bool is_one = replayed.makespan_s < 1.001 * replayed.iteration_s;
@@ -288,7 +289,8 @@ void print_report(const SearchReport& report, const std::string& folder, const L
             << "\n\n"
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
             << gantt_legend(GanttLetters::microbatch)
-            << "\ninterval of plan 1: " << report.plans.front().band.basis << "\n\n"
+            << "\ninterval of plan 1: " << report.plans.front().band.basis
+            << "\nof its memory:      " << report.plans.front().memory.band.basis << "\n\n"
             << counts_text(report.counts) << "\nreport   " << folder << kPage << "\nplans    " << folder
             << kTable << ", plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
             << " ...\n";

@@ -197,7 +197,7 @@ int run_validate(const Arguments& arguments) {
       .flag("ablate", "the same with each effect switched off")
       .value("write-intervals", "FILE",
              "writes the table that intervals come from: costmodels/fitted/intervals.yaml")
-      .values("without", "NAME", "a source_key that the intervals are made without; may be repeated")
+      .values("without", "NAME", "a source_key that the intervals of time are made without; may be repeated")
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
   const std::vector<MeasuredRun> all_runs = runs_of(line);
@@ -216,12 +216,13 @@ int run_validate(const Arguments& arguments) {
   }
   const Validation validation = validate(runs, costs, options);
   if (const auto path = line.text("write-intervals")) {
-    const auto groups = residual_groups(validation, without);
-    if (groups.size() < 3)
-      throw InputError("--write-intervals", std::to_string(groups.size()) + " groups of runs", "3 or more");
-    write_file(*path, to_yaml(groups, interval_facts(line, validation, costs)));
+    const Residuals residuals = residuals_of(validation, without);
+    if (const std::size_t groups = residuals.time.size(); groups < 3)
+      throw InputError("--write-intervals", std::to_string(groups) + " groups of runs", "3 or more");
+    write_file(*path, to_yaml(residuals, interval_facts(line, validation, costs)));
   }
-  const std::vector<Coverage> coverage = coverage_of(validation, without);
+  const Coverages coverage{coverage_of(validation, Predicted::time, without),
+                           coverage_of(validation, Predicted::memory), foreseen_chances(validation)};
   const RunRows rows = line.has("runs") ? RunRows::listed : RunRows::left_out;
   std::cout << (line.json() ? validation_json(validation, coverage)
                             : validation_text(validation, rows, coverage));

@@ -1,5 +1,5 @@
 // Intervals from residuals of groups: against closed forms, and groups drawn from known variances.
-#include "costmodels/intervals.hpp"
+#include "costmodels/residuals.hpp"
 
 #include <cmath>
 #include <random>
@@ -27,7 +27,7 @@ ResidualGroup group(const std::string& name, const RunKind& kind, double mean, d
   return {name, name, kind, runs, mean, variance};
 }
 
-double half_width(const TimeBand& band) {
+double half_width(const ErrorBand& band) {
   return 0.5 * std::log(band.high / band.low);
 }
 
@@ -66,7 +66,7 @@ double coverage(const std::vector<std::pair<RunKind, Scatter>>& kinds, int other
         groups.push_back(
             summarised("g" + std::to_string(groups.size()), kind, draw_runs(random, scatter, kRuns)));
     }
-    const TimeBand band = IntervalModel(groups).band(target.first);
+    const ErrorBand band = IntervalModel(groups).band(target.first);
     for (const double residual : draw_runs(random, target.second, kRuns))
       inside += std::exp(-residual) >= band.low && std::exp(-residual) <= band.high;
   }
@@ -104,7 +104,7 @@ TEST_CASE("groups of heavy tails are held too") {
   for (int world = 0; world < kWorlds; ++world) {
     std::vector<ResidualGroup> groups;
     for (int i = 0; i < 24; ++i) groups.push_back(summarised("g" + std::to_string(i), dense("f"), draw()));
-    const TimeBand band = IntervalModel(groups).band(dense("f"));
+    const ErrorBand band = IntervalModel(groups).band(dense("f"));
     for (const double residual : draw())
       inside += std::exp(-residual) >= band.low && std::exp(-residual) <= band.high;
   }
@@ -147,14 +147,14 @@ TEST_CASE("intervals lie around the bias of a family's dense models or experts, 
   for (int i = 0; i < 6; ++i) groups.push_back(group("true" + std::to_string(i), dense("true"), 0, 1e-4));
   const IntervalModel model(groups);
   const auto centre = [&](const char* family) {
-    const TimeBand band = model.band(dense(family));
+    const ErrorBand band = model.band(dense(family));
     return 0.5 * std::log(band.low * band.high);
   };
   CHECK(centre("fast") == Approx(0.2 * 6 / 8));  // predictions too fast: true times above them
   CHECK(centre("true") == Approx(0).margin(1e-12));
   CHECK(centre("new") == Approx(0).margin(1e-12));
   // Dense models tell nothing of experts' bias.
-  const TimeBand experts = model.band(with_experts("fast"));
+  const ErrorBand experts = model.band(with_experts("fast"));
   CHECK(std::log(experts.low * experts.high) == Approx(0).margin(1e-12));
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("a group on a GPU of which little is known says little of its program"
     groups.push_back(group("odd", dense("p"), -0.7, 1e-4));
     groups.back().kind.measured_gpu = measured;
     groups.back().kind.other_maker = !measured;
-    const TimeBand band = IntervalModel(groups).band(dense("p"));
+    const ErrorBand band = IntervalModel(groups).band(dense("p"));
     return 0.5 * std::log(band.low * band.high);
   };
   CHECK(centre_with(true) > 0);
@@ -194,13 +194,21 @@ TEST_CASE("the table of groups is read as it was written, and wrong ones are ref
   kind.four_bits = kind.host_bound = kind.new_kernels = kind.other_maker = true;
   // Names of programs come from users' tables.
   const RunKind odd = dense("PyTorch FSDP, 'compiled': {\"2.0\"} # \\");
-  const std::vector<ResidualGroup> groups{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0),
-                                          group("c, d", odd, 0, 0)};
-  CHECK(parse_residual_groups(to_yaml(groups, {"where from"}), "t.yaml") == groups);
-  CHECK(contains(input_error([] { parse_residual_groups("groups: [{name: a, sorce: b}]", "t.yaml"); }),
+  const Residuals residuals{{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0)},
+                            {group("c, d", odd, 0, 0)},
+                            {.even = 0.75, .spread = 0.125}};
+  CHECK(parse_residuals(to_yaml(residuals, {"where from"}), "t.yaml") == residuals);
+  const Residuals no_memory{residuals.time, {}, {}};
+  CHECK(parse_residuals(to_yaml(no_memory, {}), "t.yaml") == no_memory);
+  CHECK(contains(input_error([] {
+                   parse_residuals(
+                       "{out_of_memory: {even: 1, spread: 1}, memory: [], time: [{name: a, sorce: b}]}",
+                       "t.yaml");
+                 }),
                  "sorce"));
   CHECK(contains(input_error([] { IntervalModel(std::vector<ResidualGroup>()); }), "at least one"));
-  CHECK(built_in_residuals().size() >= 9);
+  CHECK(built_in_residuals().time.size() >= 9);
+  CHECK(built_in_residuals().memory.size() >= 9);
 }
 
 }  // namespace orrery

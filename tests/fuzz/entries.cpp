@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "analysis/report.hpp"
-#include "costmodels/intervals.hpp"
+#include "costmodels/residuals.hpp"
 #include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
@@ -123,14 +123,15 @@ void stack(std::string_view yaml) {
 
 void intervals(std::string_view yaml) {
   read_or_refuse([&] {
-    const std::vector<ResidualGroup> groups = parse_residual_groups(yaml, "fuzz.yaml");
-    if (groups.empty()) return;
-    const IntervalModel model(groups);
-    for (const ResidualGroup& group : groups) {
-      const TimeBand band = model.band(group.kind);
+    const Residuals residuals = parse_residuals(yaml, "fuzz.yaml");
+    if (residuals.time.empty()) return;
+    const IntervalModel model(residuals.time);
+    for (const ResidualGroup& group : residuals.time) {
+      const ErrorBand band = model.band(group.kind);
       require(band.low > 0 && band.low <= band.high, "an interval has two ends");
     }
-    require(parse_residual_groups(to_yaml(groups, {}), "again.yaml").size() == groups.size(),
+    const Residuals again = parse_residuals(to_yaml(residuals, {}), "again.yaml");
+    require(again.time.size() == residuals.time.size() && again.memory.size() == residuals.memory.size(),
             "groups are written as they were read");
   });
 }

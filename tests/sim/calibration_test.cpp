@@ -90,7 +90,7 @@ TEST_CASE("the calibrated stack is read back, and its interval is narrower and c
   const CostModels costs = CostModels::built_in();
   std::vector<OwnRun> runs = varied_runs(costs);
   OwnRun next = run_of(costs, "gpt2-1.5b", 1, 2, 256, 8);
-  const TimeBand published = plan_band(next.book, next.strategy, costs);
+  const ErrorBand published = plan_band(next.book, next.strategy, costs);
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;
   int inside = 0;
@@ -108,7 +108,7 @@ TEST_CASE("the calibrated stack is read back, and its interval is narrower and c
     PriceBook book(next.book.model(), next.book.cluster(), precision);
     book.need(next.strategy);
     static_cast<void>(book.predict(costs));
-    const TimeBand band = plan_band(book, next.strategy, costs);
+    const ErrorBand band = plan_band(book, next.strategy, costs);
     CHECK(band.high / band.low < published.high / published.low);
     const double predicted = seconds_under(book, next.strategy, costs, stack);
     inside += next.measured >= predicted * band.low && next.measured <= predicted * band.high;

@@ -89,11 +89,16 @@ TEST_CASE("search --json has every field of the contract, and its counts add up"
     check_totals(plan.at("replay"));
     check_numbers(plan.at("replay"), {"bubble_fraction"});
     check_stage_times(plan.at("replay").at("stages"));
+    CHECK(plan.at("out_of_memory_chance").get<double>() > 0);
+    CHECK(plan.at("out_of_memory_chance").get<double>() < 0.5);  // it is taken to fit
+    CHECK_FALSE(plan.at("memory_interval_basis").get<std::string>().empty());
     int next = 0;
     for (const Json& stage : plan.at("stages")) {
       CHECK(stage.at("gpu") == "A100-SXM4-80GB");
       check_numbers(stage, {"gpus", "tensor", "memory_gib"});
       CHECK(stage.at("memory_gib").get<double>() < 80);
+      CHECK(stage.at("memory_interval_gib")[0] < stage.at("memory_gib"));
+      CHECK(stage.at("memory_interval_gib")[1] > stage.at("memory_gib"));
       if (stage.contains("chunks")) continue;
       CHECK(stage.at("layers")[0] == next);
       next += stage.at("layers")[1].get<int>();

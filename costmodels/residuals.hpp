@@ -1,0 +1,32 @@
+// What published runs say of predictions: the table that comes with Orrery.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodels/intervals.hpp"
+#include "costmodels/out_of_memory.hpp"
+
+namespace orrery {
+
+// What is predicted of a run, and measured. Of memory: the peak of the fullest GPU, in the figure that its
+// source reports.
+enum class Predicted { time, memory };
+
+struct Residuals {
+  std::vector<ResidualGroup> time, memory;
+  OutOfMemoryModel out_of_memory;
+  [[nodiscard]] const std::vector<ResidualGroup>& of(Predicted) const;
+  bool operator==(const Residuals&) const = default;
+};
+
+// What `orrery validate --write-intervals` wrote. Throws InputError.
+Residuals parse_residuals(std::string_view yaml, const std::string& file);
+// `facts`: lines of provenance. Ends with a line break.
+std::string to_yaml(const Residuals&, const std::vector<std::string>& facts);
+
+const Residuals& built_in_residuals();
+ErrorBand band_of(const RunKind&, Predicted);  // by these
+
+}  // namespace orrery

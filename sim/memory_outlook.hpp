@@ -1,0 +1,26 @@
+// What can be said of a plan's memory before it runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodels/intervals.hpp"
+#include "costmodels/memory.hpp"
+#include "costmodels/price_book.hpp"
+
+namespace orrery {
+
+struct MemoryOutlook {
+  ErrorBand band;  // of what is counted on a card: published peaks of its kind lie there nine times in ten
+  double fullness = 0;       // of the fullest card, as counted (costmodels/card_memory.hpp)
+  double out_of_memory = 0;  // the share of published runs counted so full that ran out
+};
+
+// `memory`: [kind * P + stage], of a plan whose prices are in the book.
+MemoryOutlook memory_outlook(const PriceBook&, const ParallelStrategy&,
+                             const std::vector<StageMemory>& memory);
+
+std::string chance_text(double chance);          // "8 %", "< 1 %"
+std::string outlook_text(const MemoryOutlook&);  // "the fullest card 87 % full, ..."
+
+}  // namespace orrery

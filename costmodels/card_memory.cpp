@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/placement.hpp"
 
@@ -73,6 +74,11 @@ Bytes usable_memory(Bytes card) {
   return card * (kSmallShare + position * (kLargeShare - kSmallShare));
 }
 
+Bytes usable_memory(const NodeGroup& group) {
+  const Bytes usual = usable_memory(group.gpu.memory);
+  return std::min(usual, group.usable_memory.value_or(usual));
+}
+
 Bytes usable_host_memory(Bytes of_node) {
   return of_node * 0.8;
 }
@@ -113,9 +119,11 @@ MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
 }
 
 MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
-  constexpr double kCountError = 0.1;
-  if (memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
-  return fullness(memory, card) * (1 - kCountError) <= 1 ? MemoryVerdict::risky : MemoryVerdict::too_big;
+  constexpr double kCountError = 0.1, kSafe = 0.05;
+  const double full = fullness(memory, card);
+  const bool safe = out_of_memory_chance(full) <= kSafe;
+  if (safe && memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
+  return full * (1 - kCountError) <= 1 ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }
 
 std::string_view to_text(MemoryVerdict verdict) {

@@ -26,13 +26,16 @@ Bytes usable_host_memory(Bytes of_node);
 // correction), 0.986 of a V100 and 0.99 of an A100 or H100 of 80 GB (capacities in PyTorch's messages); 0.02
 // to 0.03 more are kept free, an assumption. 0.90 up to 16 GiB, 0.96 from 80 GiB on, straight in between.
 Bytes usable_memory(Bytes card);
+// The same, or what the group says where that is less.
+Bytes usable_memory(const NodeGroup&);
 
 // What must stay on a card, over what it holds: cached blocks are given back when memory runs out.
 double fullness(const StageMemory&, Bytes card);
 
 // Whether a stage that is counted to need so much can train. `fits` where all of it is usable, blocks that
-// the allocator keeps included; `too_big` where the card does not hold the rest even if that is counted a
-// tenth too high, since cached blocks are given back when memory runs out; `risky` between.
+// the allocator keeps included, and at most one published run of twenty as full ran out (out_of_memory.hpp);
+// `too_big` where the card does not hold the rest even if that is counted a tenth too high, since cached
+// blocks are given back when memory runs out; `risky` between. Plans may be risky that are usable.
 enum class MemoryVerdict { fits, risky, too_big };
 MemoryVerdict memory_verdict(const StageMemory&, Bytes card);
 MemoryVerdict memory_verdict(Bytes needed, Bytes card);  // a sum alone, none of it cached

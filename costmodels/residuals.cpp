@@ -69,6 +69,10 @@ ErrorBand band_of(const RunKind& kind, Predicted what) {
   return model.band(kind);
 }
 
+double out_of_memory_chance(double fullness) {
+  return built_in_residuals().out_of_memory.chance(fullness);
+}
+
 Residuals parse_residuals(std::string_view yaml, const std::string& file) {
   const YamlValue all = YamlValue::parse(yaml, file);
   all.allow_keys({"time", "memory", "out_of_memory"});

@@ -27,6 +27,8 @@ Residuals parse_residuals(std::string_view yaml, const std::string& file);
 std::string to_yaml(const Residuals&, const std::vector<std::string>& facts);
 
 const Residuals& built_in_residuals();
-ErrorBand band_of(const RunKind&, Predicted);  // by these
+// By these: where the true value of a run lies, and how many runs as full ran out of memory.
+ErrorBand band_of(const RunKind&, Predicted);
+double out_of_memory_chance(double fullness);
 
 }  // namespace orrery

@@ -45,6 +45,8 @@ struct NodeGroup {
   int nics_per_node = 1;  // divides gpus_per_node: the GPUs of a node share its NICs evenly, in order
   LinkSpec nic;           // each NIC, each direction
   HostSpec host = {};     // memory and bandwidth of a whole node; the link of each of its GPUs
+  // Of a GPU, that plans may fill, where this is less than they would by themselves.
+  std::optional<Bytes> usable_memory = {};
   std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
   std::string price_source;             // "Azure eastus on demand, 2025 list"
   // Mean time until one node is taken away or fails; absent: never. A rate of 1 / this per node.

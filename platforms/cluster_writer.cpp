@@ -79,6 +79,7 @@ std::string group_text(const NodeGroup& group) {
   out += gap + "nic_bandwidth: " + to_exact_text(group.nic.bandwidth);
   out += gap + "nic_latency: " + to_exact_text(group.nic.latency);
   out += host_text(group.host, gap);
+  if (group.usable_memory) out += gap + "usable_memory: " + to_exact_text(*group.usable_memory);
   if (group.price) {
     out += gap + "price: " + to_exact_text(*group.price);
     out += gap + "price_source: " + yaml_quoted(group.price_source);

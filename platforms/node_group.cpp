@@ -283,7 +283,8 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
                   "nic_latency",
                   "host_memory",
                   "host_memory_bandwidth",
-                  "host_link_bandwidth"});
+                  "host_link_bandwidth",
+                  "usable_memory"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));
   if (const auto region = map.find("region")) group.region = parse_label(*region);
@@ -295,6 +296,7 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
   read_pcie_uplinks(map, group);
   read_nics(map, instance, group);
   read_host(map, instance, group);
+  if (const auto usable = map.find("usable_memory")) group.usable_memory = usable->positive_quantity<Bytes>();
   read_price(map, instance, pricing, group);
   return group;
 }

@@ -112,8 +112,8 @@ void add_stage(Facts& facts, const PlanSide& side, const StageAccounting& times)
   const ParallelStrategy& strategy = side.strategy;
   const auto at = static_cast<std::size_t>(times.stage);
   facts.in("stage " + std::to_string(times.stage));
-  const GpuSpec& gpu = group_of_stage(side.book.cluster(), strategy, times.stage).gpu;
-  facts.say("GPU", gpu.name);
+  const NodeGroup& nodes = group_of_stage(side.book.cluster(), strategy, times.stage);
+  facts.say("GPU", nodes.gpu.name);
   facts.count("GPUs", strategy.gpus_of_stage(times.stage) * strategy.data);
   facts.count("tensor ways", strategy.tensor(times.stage));
   double layers = 0;
@@ -121,7 +121,7 @@ void add_stage(Facts& facts, const PlanSide& side, const StageAccounting& times)
   facts.count("layers", layers);
   facts.count("memory, GiB", to_gibibytes(side.memory[at].total()));
   facts.count("memory allocated, GiB", to_gibibytes(side.memory[at].allocated()));
-  facts.count("memory usable, GiB", to_gibibytes(usable_memory(gpu.memory)));
+  facts.count("memory usable, GiB", to_gibibytes(usable_memory(nodes)));
   add_times(facts, times.mean);
 }
 

@@ -28,7 +28,7 @@ StageFitter::StageFitter(const PriceBook& book)
                                 [&](int shape) { return shape == book.model().layers.front(); })) {}
 
 Bytes StageFitter::capacity(const ParallelStrategy& strategy, int stage) const {
-  return usable_memory(group_of_stage(book_.cluster(), strategy, stage).gpu.memory);
+  return usable_memory(group_of_stage(book_.cluster(), strategy, stage));
 }
 
 const std::vector<AliveState>& StageFitter::alive(const ParallelStrategy& strategy, int stage) {
@@ -217,14 +217,15 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
       const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      const GpuSpec& gpu = group_of_stage(book_.cluster(), alike, stage).gpu;
-      const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
+      const NodeGroup& nodes = group_of_stage(book_.cluster(), alike, stage);
+      if (needed.total() <= usable_memory(nodes)) continue;
+      const MemoryVerdict verdict = std::max(memory_verdict(needed, nodes.gpu.memory), MemoryVerdict::risky);
       if (verdict <= worst) continue;
       worst = verdict;
-      trouble = Infeasible{InfeasibleKind::memory,
-                           "stage " + std::to_string(stage) + " needs " + gibibytes_text(needed.total()) +
-                               " of the " + gibibytes_text(usable_memory(gpu.memory)) + " usable on " +
-                               gpu.name + ": " + std::string(to_text(verdict))};
+      trouble = Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
+                                                       gibibytes_text(needed.total()) + " of the " +
+                                                       gibibytes_text(usable_memory(nodes)) + " usable on " +
+                                                       nodes.gpu.name + ": " + std::string(to_text(verdict))};
     }
   }
   return trouble;

@@ -14,7 +14,7 @@ constexpr int kMostMoved = 10;
 // What --explain counts it under.
 std::string memory_reason(const Infeasible& trouble) {
   return trouble.reason.ends_with(to_text(MemoryVerdict::risky))
-             ? "memory risky: within the error of its count"
+             ? "memory risky: published runs as full ran out"
              : "out of memory";
 }
 

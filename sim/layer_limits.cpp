@@ -92,7 +92,7 @@ std::vector<LayerLimits::Limits> LayerLimits::probe(const Allocation& allocation
   std::vector<Growth> growths;
   for (const ModelSpec& model : of_shape_) growths.push_back(growth(model, strategy));
   const NodeGroup& nodes = book_.cluster().groups[static_cast<std::size_t>(group)];
-  const double usable = usable_memory(nodes.gpu.memory).value() * (1 + 1e-9);
+  const double usable = usable_memory(nodes).value() * (1 + 1e-9);
   const std::vector<int>& shapes = book_.model().layers;
   std::vector<Limits> all;
   for (const Growth& one : growths) {

@@ -21,7 +21,7 @@ MemoryOutlook memory_outlook(const PriceBook& book, const ParallelStrategy& stra
       outlook.fullness = std::max(outlook.fullness, fullness(needed, card));
     }
   }
-  outlook.out_of_memory = built_in_residuals().out_of_memory.chance(outlook.fullness);
+  outlook.out_of_memory = out_of_memory_chance(outlook.fullness);
   return outlook;
 }
 
@@ -34,7 +34,7 @@ std::string chance_text(double chance) {
 std::string outlook_text(const MemoryOutlook& outlook) {
   char share[64];
   std::snprintf(share, sizeof share, "%.0f %% of the fullest card; ", 100 * outlook.fullness);
-  return share + chance_text(outlook.out_of_memory) + " of published runs as full ran out (" +
+  return share + chance_text(outlook.out_of_memory) + " of published runs as full ran out of memory (" +
          outlook.band.basis + ")";
 }
 

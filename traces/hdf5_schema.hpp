@@ -156,7 +156,7 @@ void visit_memory_verdicts(Rows& rows, Column&& column) {
          {"1", "kind of replica; replicas on unlike GPUs have rows of their own"});
   column("/memory/gpu", rows, [](auto& m) -> auto& { return m.gpu; }, {"name", "GPU of the stage"});
   column("/memory/verdict", rows, [](auto& m) -> auto& { return m.verdict; },
-         {"word", "fits, risky (within the error of the count) or too big"});
+         {"word", "fits, risky (published runs as full ran out of memory) or too big"});
 }
 
 // `S` is MemoryCurve or const MemoryCurve.

@@ -116,7 +116,7 @@ function drawMemory(trace) {
   const risky = trace.memory.filter(row => row.verdict === "risky").map(row => row.stage);
   byId("memory-note").textContent = "Activations at their peak. The line above a bar is the memory of its card." +
     (over.length ? ` Over it: stage ${over.join(", ")}.` : "") +
-    (risky.length ? ` Within the error of the count, so risky: stage ${risky.join(", ")}.` : "");
+    (risky.length ? ` Risky, since published runs as full ran out of memory: stage ${risky.join(", ")}.` : "");
   byId("memory-chart").setAttribute("aria-label", `Memory of ${trace.memory.length} stages by what it holds; numbers in the table`);
   const capacity = { type: "line", label: "memory of the card", data: trace.memory.map(row => row.capacity), showLine: false,
     pointStyle: "line", pointRadius: Math.min(60, 0.3 * byId("memory").clientWidth / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };

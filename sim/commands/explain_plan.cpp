@@ -37,15 +37,15 @@ Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vect
   for (std::size_t at = 0; at < plan.memory.size(); ++at) {
     const int stage = static_cast<int>(at) % strategy.pipeline;
     const ParallelStrategy alike = strategy.of_kind(static_cast<int>(at) / strategy.pipeline);
-    const GpuSpec& gpu = group_of_stage(job.cluster, alike, stage).gpu;
+    const NodeGroup& nodes = group_of_stage(job.cluster, alike, stage);
     int layers = 0;
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) layers += strategy.part(stage, chunk).count;
-    std::vector<std::string> row{std::to_string(stage), gpu.name, std::to_string(layers)};
+    std::vector<std::string> row{std::to_string(stage), nodes.gpu.name, std::to_string(layers)};
     const StageMemory& memory = plan.memory[at];
     const Bytes named = memory.weights + memory.gradients + memory.optimizer + memory.activations;
     for (const Bytes part :
          {memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.allocated() - named,
-          memory.allocated(), memory.reserved(), memory.total(), usable_memory(gpu.memory)})
+          memory.allocated(), memory.reserved(), memory.total(), usable_memory(nodes)})
       row.push_back(fixed(to_gibibytes(part), 1));
     if (strategy.replicas.empty() && at < times.size()) {
       const Accounting& mean = times[at].mean;

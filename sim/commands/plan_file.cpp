@@ -4,8 +4,10 @@
 #include <cstdio>
 
 #include "costmodels/card_memory.hpp"
+#include "costmodels/residuals.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/memory_outlook.hpp"
 #include "strategies/placement.hpp"
 
 namespace orrery {
@@ -13,14 +15,16 @@ namespace {
 
 void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage,
                   const StageMemory& needed) {
-  const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
-  const MemoryVerdict verdict = memory_verdict(needed, gpu.memory);
+  const NodeGroup& nodes = group_of_stage(book.cluster(), strategy, stage);
+  const MemoryVerdict verdict = memory_verdict(needed, nodes.gpu.memory);
   if (verdict == MemoryVerdict::fits) return;
-  const char* outcome =
-      verdict == MemoryVerdict::risky ? "risky: it may run out of memory" : "it would run out of memory";
+  const double chance = out_of_memory_chance(fullness(needed, nodes.gpu.memory));
+  const std::string outcome = verdict == MemoryVerdict::risky
+                                  ? "risky: " + chance_text(chance) + " of published runs as full ran out of memory"
+                                  : "it would run out of memory";
   std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
-               to_text(needed.total()).c_str(), to_text(usable_memory(gpu.memory)).c_str(), gpu.name.c_str(),
-               outcome);
+               to_text(needed.total()).c_str(), to_text(usable_memory(nodes)).c_str(), nodes.gpu.name.c_str(),
+               outcome.c_str());
 }
 
 // [kind * P + stage]. A profile's own memory is what the warning goes by, where it has it.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -6,6 +7,7 @@
 
 #include "analysis/gantt.hpp"
 #include "analysis/report.hpp"
+#include "costmodels/residuals.hpp"
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
@@ -51,6 +53,8 @@ void declare_options(CommandLine& line) {
           "explain",
           "looks at every candidate, so that what each rule, shape, memory and limit drops is counted;\n"
           "with a plan file after it: says why that plan ranks where it does, or what would make it feasible")
+      .value("memory-risk", "SHARE",
+             "leaves out plans that fill a card so far that more of the published runs ran out, such as 0.05")
       .value("top", "N", "how many of the fastest plans to replay and show (10)")
       .value("stack", "NAME|FILE", "the software stack that will run it (megatron-core)")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
@@ -99,10 +103,20 @@ std::int64_t read_most_gpus(const CommandLine& line, const ClusterSpec& cluster)
   return most;
 }
 
+// Cards are filled no further than where such a share of published runs ran out.
+void limit_memory(ClusterSpec& cluster, double risk) {
+  const double fullest = built_in_residuals().out_of_memory.fullness_at(risk);
+  for (NodeGroup& group : cluster.groups) {
+    const Bytes limit = group.gpu.memory * fullest;
+    group.usable_memory = std::min(limit, group.usable_memory.value_or(limit));
+  }
+}
+
 SearchJob read_job(const CommandLine& line) {
   SearchJob job;
   job.model = read_model(line.required("model"));
   job.cluster = read_cluster_option(line, line.required("cluster"));
+  if (const auto risk = line.number("memory-risk", 1e-6, 1 - 1e-6)) limit_memory(job.cluster, *risk);
   job.space = default_space(job.model);
   if (read_stack_option(line).fully_sharded) job.space.fully_sharded = {true, false};
   if (const auto map = line.map("space")) {

@@ -1,6 +1,7 @@
 // What a card holds beside tensors, and whether plans fit: against sources, hand counts and published trials.
 #include "costmodels/card_memory.hpp"
 
+#include "costmodels/residuals.hpp"
 #include "platforms/cluster.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
@@ -140,17 +141,30 @@ TEST_CASE("larger cards are usable to a larger share") {
   CHECK(usable_memory(gibibytes(192)).value() == Approx(0.96 * 192 * kGibi));
 }
 
-TEST_CASE("what cached blocks and the error of the count leave open is risky: neither safe nor too big") {
+TEST_CASE("a group may say that less of its cards is usable, never more") {
+  NodeGroup group;
+  group.gpu.memory = gibibytes(80);
+  CHECK(usable_memory(group) == usable_memory(gibibytes(80)));
+  group.usable_memory = gibibytes(60);
+  CHECK(usable_memory(group) == gibibytes(60));
+  group.usable_memory = gibibytes(90);
+  CHECK(usable_memory(group) == usable_memory(gibibytes(80)));
+}
+
+TEST_CASE("what fits is usable with its cached blocks, and no more than one run of twenty as full ran out") {
   const Bytes card = gibibytes(80);
   const auto verdict = [&](double tensors, double cached) {
     return memory_verdict({.activations = gibibytes(tensors), .cached = gibibytes(cached)}, card);
   };
-  CHECK(verdict(70, 6.7) == MemoryVerdict::fits);  // 0.96 of 80 are 76.8
-  CHECK(verdict(70, 6.9) == MemoryVerdict::risky);
-  CHECK(verdict(70, 60) == MemoryVerdict::risky);   // cached blocks are given back
+  const double safe = 80 * built_in_residuals().out_of_memory.fullness_at(0.05);  // GiB
+  CHECK(verdict(safe - 0.01, 5) == MemoryVerdict::fits);
+  CHECK(verdict(safe + 0.01, 5) == MemoryVerdict::risky);
+  CHECK(verdict(60, 16.7) == MemoryVerdict::fits);  // 0.96 of 80 are 76.8
+  CHECK(verdict(60, 16.9) == MemoryVerdict::risky);
+  CHECK(verdict(60, 60) == MemoryVerdict::risky);   // cached blocks are given back
   CHECK(verdict(88.8, 0) == MemoryVerdict::risky);  // counted a tenth too high they are 80
   CHECK(verdict(89, 0) == MemoryVerdict::too_big);
-  CHECK(memory_verdict(gibibytes(76), card) == MemoryVerdict::fits);
+  CHECK(memory_verdict(gibibytes(safe - 0.01), card) == MemoryVerdict::fits);
   CHECK(memory_verdict(gibibytes(89), card) == MemoryVerdict::too_big);
   CHECK(to_text(memory_verdict(gibibytes(80), card)) == "risky");
 }

@@ -122,6 +122,15 @@ TEST_CASE("the host of a node is that of its instance, the GPUs' usual one, or a
         HostSpec{Bytes(960e9), gigabytes_per_second(1024), gigabytes_per_second(450)});
 }
 
+TEST_CASE("a group may say how much of its cards is usable, which is written back") {
+  const std::string two = "gpu: H100, gpus_per_node: 2, count: 1, nic_bandwidth: 1Gbps";
+  CHECK_FALSE(only_group(two).usable_memory);
+  CHECK(only_group(two + ", usable_memory: 70GiB").usable_memory == gibibytes(70));
+  const ClusterSpec cluster =
+      parse_cluster("{name: c, groups: [{name: a, " + two + ", usable_memory: 70GiB}]}", "c.yaml");
+  CHECK(parse_cluster(to_yaml(cluster), "again.yaml") == cluster);
+}
+
 TEST_CASE("pricing picks the column of the price list and price_region the row") {
   CHECK(only_group("instance: p4d.24xlarge, count: 1, pricing: reserved_1y").price ==
         DollarsPerHour(13.921094));

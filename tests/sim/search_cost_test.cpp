@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "costmodels/residuals.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -65,6 +66,40 @@ TEST_CASE("memory stays below the card of each stage") {
       CHECK(stage.at("memory_gib").get<double>() < (stage.at("gpu") == "V100-SXM2-32GB" ? 32 : 80));
     }
   }
+}
+
+TEST_CASE(
+    "--memory-risk leaves out plans of a larger chance to run out, as usable_memory of the cluster does") {
+  const Workplace place;
+  const double fullest = built_in_residuals().out_of_memory.fullness_at(0.01);
+  const auto cluster = [&](const std::string& keys) {
+    return "{name: c, groups: [{name: a, gpu: V100-SXM2-32GB, gpus_per_node: 2, count: 2, "
+           "nic_bandwidth: 200Gbps" +
+           keys + "}]}";
+  };
+  place.write("all.yaml", cluster(""));
+  char limit[64];
+  std::snprintf(limit, sizeof limit, ", usable_memory: %.17gGiB", 32 * fullest);
+  place.write("limited.yaml", cluster(limit));
+  const auto search = [&](const std::string& file, Words more) {
+    more.insert(more.end(), {"--cluster", file, "--model", "gpt2-1.5b", "--top", "20"});
+    return found(place, more);
+  };
+  const auto largest_chance = [](const Json& json) {
+    double chance = 0;
+    for (const Json& plan : json.at("plans"))
+      chance = std::max(chance, plan.at("out_of_memory_chance").get<double>());
+    return chance;
+  };
+  const Json all = search("all.yaml", {}), safe = search("all.yaml", {"--memory-risk", "0.01"});
+  CHECK(largest_chance(all) > 0.01);
+  CHECK(largest_chance(safe) <= 0.01);
+  CHECK(least(safe, "iteration_s") >= least(all, "iteration_s"));
+  const Json limited = search("limited.yaml", {});
+  REQUIRE(limited.at("plans").size() == safe.at("plans").size());
+  for (std::size_t i = 0; i < limited.at("plans").size(); ++i)
+    CHECK(limited.at("plans").at(i).at("strategy") == safe.at("plans").at(i).at("strategy"));
+  CHECK(limited.at("space").at("rejected") == safe.at("space").at("rejected"));
 }
 
 TEST_CASE("budget and deadline bind on the whole training") {

@@ -231,6 +231,22 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   return trouble;
 }
 
+double StageFitter::excess(const ParallelStrategy& strategy, const std::vector<StageMemory>& memory) const {
+  double most = 0;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
+      most = std::max(most, needed.total() / capacity(alike, stage));
+    }
+  }
+  if (strategy.optimizer_offload <= 0) return most;
+  const std::vector<Bytes> fullest = fullest_hosts(strategy, book_.cluster(), memory);
+  for (std::size_t group = 0; group < fullest.size(); ++group)
+    most = std::max(most, fullest[group] / usable_host_memory(book_.cluster().groups[group].host.memory));
+  return most;
+}
+
 // Layers from the front of the model stand for any layers: unequal layers are checked again by too_full.
 int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
   int fits = 0, too_many = book_.model().layer_count() + 1;

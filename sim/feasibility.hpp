@@ -28,7 +28,8 @@ class StageFitter {
   // pipeline_time (the slowest stage is fastest, where the schedule is another than 1f1b or gpipe), and
   // checks the memory of every stage against its own GPU. When the fastest split does not fit, layers are
   // moved off the stages that are too full. Where `block` is to recompute the fewest layers that fit, these
-  // are chosen, and so many more as keep the fastest split where that takes less.
+  // are chosen, and so many more as keep the fastest split where that takes less. What does not fit is left
+  // as it was tried last.
   std::variant<FittedStages, Infeasible> fit(ParallelStrategy& strategy);
 
   // Equal layers in place of the fitted ones, which know nothing of transfers and reductions. Absent where
@@ -44,6 +45,8 @@ class StageFitter {
   // where a stage needs more than its GPU has for it; the reason ends in its verdict.
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
   std::optional<Infeasible> host_too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;
+  // What is needed over what is usable, of the card or the node that lacks most.
+  [[nodiscard]] double excess(const ParallelStrategy&, const std::vector<StageMemory>&) const;
 
  private:
   enum class Moving { forbidden, allowed };  // of layers off stages that are too full

@@ -47,7 +47,6 @@ void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::siz
 
 void FoundPlans::reject(const Infeasible& trouble) {
   const bool memory = trouble.kind == InfeasibleKind::memory;
-  if (memory && !result_.nearest) result_.nearest = trouble;
   reject(trouble.kind, memory ? memory_reason(trouble) : trouble.reason);
 }
 

@@ -12,6 +12,7 @@
 #include "sim/found_plans.hpp"
 #include "sim/look_ahead.hpp"
 #include "sim/mix_search.hpp"
+#include "sim/nearest_miss.hpp"
 #include "sim/refiner.hpp"
 #include "strategies/obstacles.hpp"
 #include "strategies/rule_book.hpp"
@@ -65,6 +66,7 @@ class Searcher {
     mixes_.play(pruning_ ? MixSearch::Fitting::of_those_that_may_matter : MixSearch::Fitting::of_all,
                 static_cast<std::uint32_t>(space_.cases.size()));
     result_.plans = found_.take_best();
+    if (all_lack_memory()) result_.nearest = NearestMiss(job_, space_, refiner_, fitter_, coarse_).find();
     result_.elapsed.estimate = lap();
     return std::move(result_);
   }
@@ -82,6 +84,14 @@ class Searcher {
                (job_.pruning == Pruning::where_large && space_.shaped > kFewCandidates);
     for (const WaysCase& at : space_.cases) need_prices(at);
     mixes_.enumerate(space_.settings);
+  }
+
+  // Or a shape; no limit and no rule has dropped any.
+  [[nodiscard]] bool all_lack_memory() const {
+    const auto& rejected = result_.counts.rejected;
+    return result_.counts.evaluated == 0 && result_.counts.pruned == 0 &&
+           rejected.count(InfeasibleKind::memory) > 0 && rejected.count(InfeasibleKind::budget) == 0 &&
+           rejected.count(InfeasibleKind::rule) == 0;
   }
 
   // And works them off where they become too many.
@@ -227,8 +237,7 @@ class Searcher {
       found_.reject(InfeasibleKind::shape, std::string(*obstacle));
       return;
     }
-    const bool may_fit = refiner_.may_fit(allocation, refined.setting, microbatches);
-    if (!may_fit && result_.nearest) {
+    if (!refiner_.may_fit(allocation, refined.setting, microbatches)) {
       found_.reject(InfeasibleKind::memory, "out of memory");
       return;
     }
@@ -238,7 +247,6 @@ class Searcher {
       found_.reject(*trouble);
       return;
     }
-    ORRERY_ENSURE(may_fit);
     const std::vector<ParallelStrategy> choices = found_.left_by_rules(with_overlaps(plan, setting));
     if (choices.empty()) return;
     const Seconds time = refiner_.least_time(choices.back());

@@ -45,11 +45,18 @@ struct SearchTimes {
   Seconds enumerate, predict, estimate;
 };
 
+// A candidate that memory rejects.
+struct NearMiss {
+  ParallelStrategy plan;
+  Infeasible trouble;
+  double excess = 0;  // StageFitter::excess
+};
+
 struct SearchResult {
   std::vector<RatedPlan> plans;  // the fastest and the Pareto front together, fastest first
   SearchSpaceCounts counts;
   SearchTimes elapsed;
-  std::optional<Infeasible> nearest;  // of a search that found nothing: what came closest
+  std::optional<NearMiss> nearest;  // to fitting, of a search whose candidates all lack a shape or memory
 };
 
 // Says what the search does now, and how many of how many are done.

@@ -59,6 +59,22 @@ std::string plus_between(std::string words) {
   return words;
 }
 
+// "n x 3,4" folded: equal neighbours are counted.
+template <class Items, class Text>
+std::string folded(const Items& items, const std::string& separator, Text text) {
+  std::string result;
+  for (std::size_t i = 0; i < items.size();) {
+    std::size_t end = i;
+    while (end < items.size() && items[end] == items[i]) ++end;
+    if (!result.empty()) result += separator;
+    result += text(items[i], end - i);
+    i = end;
+  }
+  return result;
+}
+
+}  // namespace
+
 std::string switches_text(const ParallelStrategy& strategy) {
   std::string text;
   const bool usual =
@@ -95,22 +111,6 @@ std::string switches_text(const ParallelStrategy& strategy) {
   if (!text.empty()) text.pop_back();
   return text.empty() ? "-" : text;
 }
-
-// "n x 3,4" folded: equal neighbours are counted.
-template <class Items, class Text>
-std::string folded(const Items& items, const std::string& separator, Text text) {
-  std::string result;
-  for (std::size_t i = 0; i < items.size();) {
-    std::size_t end = i;
-    while (end < items.size() && items[end] == items[i]) ++end;
-    if (!result.empty()) result += separator;
-    result += text(items[i], end - i);
-    i = end;
-  }
-  return result;
-}
-
-}  // namespace
 
 // Unlike replicas: "3 x (4 h100) 10 mb | 1 x (4 a100) 2 mb", with the microbatches of each.
 std::string stages_text(const ClusterSpec& cluster, const ParallelStrategy& strategy) {

@@ -42,6 +42,8 @@ std::string stages_text(const ClusterSpec&, const ParallelStrategy&);
 std::string layers_text(const ParallelStrategy&);
 // "4", or "8/4" where stages differ, in their order.
 std::string tensor_text(const ParallelStrategy&);
+// "sp do re-full:4", as the legend of the search explains; "-" for none.
+std::string switches_text(const ParallelStrategy&);
 
 // Ranks of the plans that answer the two questions of a budget owner, among those within budget and deadline;
 // equal ones: the first. Absent where no price is known.

@@ -76,6 +76,14 @@ std::string blamed_rule(const SearchSpaceCounts& counts) {
   return "every plan that fits was dropped by a rule; most of them by " + worst->first.substr(6) + "\n";
 }
 
+std::string near_miss_text(const SearchJob& job, const NearMiss& miss) {
+  const ParallelStrategy& plan = miss.plan;
+  return "nearest to fitting: " + stages_text(job.cluster, plan) + ", T " + tensor_text(plan) + ", C " +
+         std::to_string(plan.context) + ", D " + std::to_string(plan.data) + ", v " +
+         std::to_string(plan.chunks) + ", mbs " + std::to_string(plan.micro_batch) + ", " +
+         switches_text(plan) + ":\n" + miss.trouble.reason + "\n";
+}
+
 }  // namespace
 
 std::string no_plan_text(const SearchReport& report, const SearchResult& result, std::vector<Rule>& rules,
@@ -87,8 +95,7 @@ std::string no_plan_text(const SearchReport& report, const SearchResult& result,
   if (report.counts.enumerated == 0) text += no_candidate(job);
   if (limited) text += without_limits(job, rules, costs, line);
   if (limited && job.budget) text += without_price(job);
-  if (result.nearest && !limited && rejected.count(InfeasibleKind::rule) == 0)
-    text += "nearest to fitting: " + result.nearest->reason + "\n";
+  if (result.nearest) text += near_miss_text(job, *result.nearest);
   return text;
 }
 

@@ -195,7 +195,7 @@ TEST_CASE("a search that finds nothing says why, ends with 1, and its JSON has t
   CHECK(text.code == 1);
   CHECK(text.out.find("No feasible plan.") != std::string::npos);
   CHECK(text.out.find("out of memory") != std::string::npos);
-  CHECK(text.out.find("nearest to fitting: stage") != std::string::npos);
+  CHECK(text.out.find("nearest to fitting: ") != std::string::npos);
   const ProgramResult result = place.run(small_search({"--model", "gpt3-175b", "--json"}));
   CHECK(result.code == 1);
   CHECK(result.err.find("out of memory") != std::string::npos);

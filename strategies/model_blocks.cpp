@@ -1,4 +1,4 @@
-// A model as a YAML list of blocks, equal or not (README of this folder; built-in `transgan` is an example).
+// A model as a YAML list of blocks, equal or not (MODELS.md of this folder; built-in `transgan` is an example).
 #include <algorithm>
 #include <string>
 

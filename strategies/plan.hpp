@@ -20,7 +20,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Plan YAML (README of this folder). Throws InputError; unknown keys are errors. Whether the plan fits its
+// Plan YAML (PLANS.md of this folder). Throws InputError; unknown keys are errors. Whether the plan fits its
 // model and cluster is for check_shape to say.
 Plan read_plan(const std::string& path);
 Plan parse_plan(std::string_view yaml, const std::string& file);

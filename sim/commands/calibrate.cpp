@@ -95,7 +95,7 @@ int run_calibrate(const Arguments& arguments) {
       "runs determine,\nand writes a software stack for --stack whose intervals are narrower (-o).",
       "orrery calibrate --plan plan.yaml --measured-time 3.2s -o mine.yaml\n"
       "  orrery search --stack mine.yaml ...");
-  line.value("measured", "FILE", "runs of your own (CSV, README of sim)")
+  line.value("measured", "FILE", "runs of your own (CSV, sim/MEASURED_RUNS.md)")
       .values("plan", "FILE", "a plan that ran; may be repeated")
       .values("measured-time", "TIME", "its time of an iteration, such as 3.2s; one for each --plan")
       .value("stack", "NAME", "the preset to start from, in place of the runs' own")

@@ -45,7 +45,7 @@ void declare_options(CommandLine& line) {
       .value("precision", "TYPE", "fp32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
       .value_or_map(
           "space", "FILE",
-          "what to choose from, by Megatron-LM's argument names (YAML; strategies/README.md has all)")
+          "what to choose from, by Megatron-LM's argument names (YAML; strategies/SPACE.md has all)")
       .values("rule", "EXPRESSION", "drops candidates it is true for; may be repeated")
       .values("rules", "FILE", "a file of rules; may be repeated")
       .value("gpus", "N", "at most so many GPUs in all, whatever the counts of the groups")

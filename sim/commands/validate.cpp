@@ -184,7 +184,7 @@ int run_validate(const Arguments& arguments) {
   CommandLine line("validate", "Predicts published runs and says how far each group of them is off.",
                    "orrery validate --measured runs.csv");
   line.value("measured", "FILE",
-             "published runs (CSV, README of sim); without it the classics in the program")
+             "published runs (CSV, sim/MEASURED_RUNS.md); without it the classics in the program")
       .flag("classics", "beside FILE also the classics of source_keys that it does not have")
       .values("group", "NAME", "only runs of this source_key; may be repeated")
       .value("stack", "NAME|FILE", "one software stack for all runs, in place of their framework's own")

@@ -119,9 +119,9 @@ MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
 }
 
 MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
-  constexpr double kCountError = 0.1, kSafe = 0.05;
+  constexpr double kCountError = 0.1;
   const double full = fullness(memory, card);
-  const bool safe = out_of_memory_chance(full) <= kSafe;
+  const bool safe = out_of_memory_chance(full) <= kSafeChance;
   if (safe && memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
   return full * (1 - kCountError) <= 1 ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }

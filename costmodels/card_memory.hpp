@@ -33,9 +33,10 @@ Bytes usable_memory(const NodeGroup&);
 double fullness(const StageMemory&, Bytes card);
 
 // Whether a stage that is counted to need so much can train. `fits` where all of it is usable, blocks that
-// the allocator keeps included, and at most one published run of twenty as full ran out (out_of_memory.hpp);
+// the allocator keeps included, and the chance to run out is at most kSafeChance (out_of_memory.hpp);
 // `too_big` where the card does not hold the rest even if that is counted a tenth too high, since cached
 // blocks are given back when memory runs out; `risky` between. Plans may be risky that are usable.
+inline constexpr double kSafeChance = 0.05;
 enum class MemoryVerdict { fits, risky, too_big };
 MemoryVerdict memory_verdict(const StageMemory&, Bytes card);
 MemoryVerdict memory_verdict(Bytes needed, Bytes card);  // a sum alone, none of it cached

@@ -20,7 +20,8 @@ struct MemoryOutlook {
 MemoryOutlook memory_outlook(const PriceBook&, const ParallelStrategy&,
                              const std::vector<StageMemory>& memory);
 
-std::string chance_text(double chance);          // "8 %", "< 1 %"
-std::string outlook_text(const MemoryOutlook&);  // "the fullest card 87 % full, ..."
+std::string chance_text(double chance);  // "8 %", "< 1 %"
+// "91 % of the fullest card; 28 % of published runs as full ran out of memory (where the interval is from)".
+std::string outlook_text(const MemoryOutlook&);
 
 }  // namespace orrery

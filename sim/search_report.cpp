@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "costmodels/card_memory.hpp"
 #include "strategies/placement.hpp"
 
 namespace orrery {
@@ -161,6 +162,22 @@ std::string totals_text(const ReportedPlan& plan) {
   return text + "\n";
 }
 
+// Where the fastest plan is likely to run out of memory, the fastest that is not.
+std::string safety_text(const SearchReport& report, const ReportedPlan& fastest) {
+  if (fastest.memory.out_of_memory <= kSafeChance) return "";
+  const auto safe = std::find_if(report.plans.begin(), report.plans.end(), [](const ReportedPlan& plan) {
+    return plan.memory.out_of_memory <= kSafeChance;
+  });
+  const std::string limit = fixed(100 * kSafeChance, 0) + " %";
+  std::string text =
+      "  its chance to run out of memory is " + chance_text(fastest.memory.out_of_memory) + "; ";
+  if (safe == report.plans.end())
+    return text + "no plan here has " + limit + " or less: --memory-risk looks for some\n";
+  const double slower = safe->replayed.iteration / fastest.replayed.iteration - 1;
+  return text + "the fastest of at most " + limit + " is plan " + std::to_string(safe->rank) + ", " +
+         percent(slower) + " slower\n";
+}
+
 }  // namespace
 
 Answers answers(const SearchReport& report) {
@@ -183,6 +200,7 @@ std::string answers_text(const SearchReport& report) {
   }
   const auto row = [&](int rank) { return totals_text(report.plans[static_cast<std::size_t>(rank - 1)]); };
   std::string text = "fastest" + limits + ": " + row(found.fastest);
+  text += safety_text(report, report.plans[static_cast<std::size_t>(found.fastest - 1)]);
   if (found.cheapest) text += "cheapest" + limits + ": " + row(*found.cheapest);
   return text;
 }

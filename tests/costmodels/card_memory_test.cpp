@@ -156,7 +156,7 @@ TEST_CASE("what fits is usable with its cached blocks, and no more than one run 
   const auto verdict = [&](double tensors, double cached) {
     return memory_verdict({.activations = gibibytes(tensors), .cached = gibibytes(cached)}, card);
   };
-  const double safe = 80 * built_in_residuals().out_of_memory.fullness_at(0.05);  // GiB
+  const double safe = 80 * built_in_residuals().out_of_memory.fullness_at(kSafeChance);  // GiB
   CHECK(verdict(safe - 0.01, 5) == MemoryVerdict::fits);
   CHECK(verdict(safe + 0.01, 5) == MemoryVerdict::risky);
   CHECK(verdict(60, 16.7) == MemoryVerdict::fits);  // 0.96 of 80 are 76.8

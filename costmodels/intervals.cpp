@@ -13,12 +13,12 @@ namespace orrery {
 namespace {
 
 // What decides the error of a run, each adding a variance of its own to that of all runs.
-constexpr std::size_t kSources = 7;
+constexpr std::size_t kSources = 8;
 using Variances = std::array<double, kSources>;
 using Sources = std::array<bool, kSources>;
 Sources sources_of(const RunKind& kind) {
-  return {true,           !kind.measured_gpu, kind.other_maker, kind.experts, kind.new_kernels,
-          kind.four_bits, kind.host_bound};
+  return {true,           !kind.measured_gpu,   kind.other_maker, kind.experts, kind.new_kernels,
+          kind.four_bits, kind.sharded_weights, kind.host_bound};
 }
 
 double total(const Variances& of_source, const Sources& sources) {
@@ -101,13 +101,14 @@ std::string signed_percent(double factor) {
 
 }  // namespace
 
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, const Variances& start)
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what, const Variances& start)
     : groups_(std::move(groups)),
+      what_(what),
       weights_(shares(groups_)),
       variance_(components(groups_, weights_, start)) {}
 
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups)
-    : IntervalModel(std::move(groups), all_alike(0.01)) {
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what)
+    : IntervalModel(std::move(groups), what, all_alike(0.01)) {
   if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
   multiplier_ = calibrated_multiplier();
 }
@@ -145,7 +146,7 @@ double IntervalModel::calibrated_multiplier() const {
   for (const std::string& name : names) {
     std::vector<ResidualGroup> kept = groups_;
     std::erase_if(kept, [&](const ResidualGroup& group) { return group.name == name; });
-    const IntervalModel others(std::move(kept), variance_);
+    const IntervalModel others(std::move(kept), what_, variance_);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].name != name) continue;
       const double scale = others.deviation(groups_[g].kind);
@@ -167,7 +168,8 @@ double IntervalModel::calibrated_multiplier() const {
   return high;
 }
 
-ErrorBand IntervalModel::band(const RunKind& kind) const {
+ErrorBand IntervalModel::band(const RunKind& of_run) const {
+  const RunKind kind = telling(what_, of_run);
   constexpr double kMostHalf = 10;  // a factor of 22,000: nothing is known
   const double all = deviation(kind), half = std::min(multiplier_ * all, kMostHalf);
   const double middle = bias_of_family(kind).mean;
@@ -181,7 +183,7 @@ ErrorBand IntervalModel::band(const RunKind& kind) const {
   }
   const double share = std::min(1.0, inside / squares);
   ErrorBand band{std::exp(-middle - half), std::exp(-middle + half), all * std::sqrt(1 - share),
-                 all * std::sqrt(share), to_text(kind)};
+                 all * std::sqrt(share), to_text(kind, what_)};
   band.basis += of_family.empty()
                     ? "; " + kind.family + " not seen, by "
                     : "; " + kind.family + " seen in " + std::to_string(of_family.size()) + " of ";

@@ -32,21 +32,21 @@ struct ErrorBand {
 
 // Intervals that hold nine runs in ten of a group that is none of these, groups counting alike. The variance
 // of a residual is a sum over what makes a run hard to predict, for each source of error one component: any
-// run, an extrapolated GPU, one of another maker, experts, kernels never measured, 4 bits, a host-bound pass;
-// a family of programs never seen counts as much as any run, one that was seen the less the more groups it
-// has. Intervals lie around the bias of the family, dense models and experts apart, shrunk towards none, and
-// are so many deviations wide that groups left out one by one are held: conformal over groups (Dunn,
-// Wasserman and Ramdas, arXiv 1809.07441, pooled), so that none need be normal.
+// run, an extrapolated GPU, one of another maker, experts, kernels never measured, 4 bits, weights sharded, a
+// host-bound pass; a family of programs never seen counts as much as any run, one that was seen the less the
+// more groups it has. Intervals lie around the bias of the family, dense models and experts apart, shrunk
+// towards none, and are so many deviations wide that groups left out one by one are held: conformal over
+// groups (Dunn, Wasserman and Ramdas, arXiv 1809.07441, pooled), so that none need be normal.
 class IntervalModel {
  public:
-  // Throws InputError where there is no group.
-  explicit IntervalModel(std::vector<ResidualGroup>);
+  // Throws InputError where there is no group. The kinds of the groups are as `telling` leaves them.
+  explicit IntervalModel(std::vector<ResidualGroup>, Predicted = Predicted::time);
   [[nodiscard]] ErrorBand band(const RunKind&) const;
 
  private:
-  using Variances = std::array<double, 7>;
+  using Variances = std::array<double, 8>;
   // Without a multiplier; `start`: of the variances, which decides how soon they are found.
-  IntervalModel(std::vector<ResidualGroup>, const Variances& start);
+  IntervalModel(std::vector<ResidualGroup>, Predicted, const Variances& start);
   // Of ln(predicted / measured), and how uncertain it is.
   struct FamilyBias {
     double mean = 0, variance = 0;
@@ -56,6 +56,7 @@ class IntervalModel {
   [[nodiscard]] double calibrated_multiplier() const;
 
   std::vector<ResidualGroup> groups_;
+  Predicted what_;
   std::vector<double> weights_;  // of each group
   Variances variance_;
   double multiplier_ = 0;

@@ -20,6 +20,7 @@ RunKind read_kind(const YamlValue& row) {
   kind.experts = row.at("experts").boolean();
   kind.new_kernels = row.at("new_kernels").boolean();
   kind.four_bits = row.at("four_bits").boolean();
+  kind.sharded_weights = row.at("sharded_weights").boolean();
   kind.host_bound = row.at("host_bound").boolean();
   return kind;
 }
@@ -28,7 +29,7 @@ std::vector<ResidualGroup> read_groups(const YamlValue& rows) {
   std::vector<ResidualGroup> groups;
   for (const YamlValue& row : rows.items()) {
     row.allow_keys({"name", "source", "family", "measured_gpu", "other_maker", "experts", "new_kernels",
-                    "four_bits", "host_bound", "runs", "mean", "variance"});
+                    "four_bits", "sharded_weights", "host_bound", "runs", "mean", "variance"});
     groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
                       static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
                       row.at("variance").number(0, 100)});
@@ -49,6 +50,7 @@ std::string groups_yaml(const std::vector<ResidualGroup>& groups) {
         ", family: " + yaml_quoted(group.kind.family) + ", measured_gpu: " + truth(group.kind.measured_gpu) +
         ", other_maker: " + truth(group.kind.other_maker) + ", experts: " + truth(group.kind.experts) +
         ", new_kernels: " + truth(group.kind.new_kernels) + ", four_bits: " + truth(group.kind.four_bits) +
+        ", sharded_weights: " + truth(group.kind.sharded_weights) +
         ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
   }
   return text;
@@ -62,10 +64,10 @@ const std::vector<ResidualGroup>& Residuals::of(Predicted what) const {
 
 ErrorBand band_of(const RunKind& kind, Predicted what) {
   if (what == Predicted::time) {
-    static const IntervalModel model(built_in_residuals().time);
+    static const IntervalModel model(built_in_residuals().time, Predicted::time);
     return model.band(kind);
   }
-  static const IntervalModel model(built_in_residuals().memory);
+  static const IntervalModel model(built_in_residuals().memory, Predicted::memory);
   return model.band(kind);
 }
 

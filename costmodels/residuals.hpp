@@ -10,10 +10,6 @@
 
 namespace orrery {
 
-// What is predicted of a run, and measured. Of memory: the peak of the fullest GPU, in the figure that its
-// source reports.
-enum class Predicted { time, memory };
-
 struct Residuals {
   std::vector<ResidualGroup> time, memory;
   OutOfMemoryModel out_of_memory;

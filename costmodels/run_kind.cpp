@@ -4,11 +4,25 @@
 
 namespace orrery {
 
-std::string to_text(const RunKind& kind) {
-  return std::string(kind.measured_gpu ? "measured GPU" : "extrapolated GPU") +
-         (kind.other_maker ? " of another maker" : "") + (kind.experts ? ", experts" : ", dense") +
-         (kind.new_kernels ? ", unmeasured kernels" : "") + (kind.four_bits ? ", 4 bits" : "") +
-         (kind.host_bound ? ", host-bound" : "");
+RunKind telling(Predicted what, RunKind kind) {
+  if (what == Predicted::time) {
+    kind.sharded_weights = false;
+  } else {
+    kind.measured_gpu = true;
+    kind.host_bound = false;
+  }
+  return kind;
+}
+
+std::string to_text(const RunKind& kind, Predicted what) {
+  std::string text = kind.experts ? "experts" : "dense";
+  if (what == Predicted::time) text = (kind.measured_gpu ? "measured GPU, " : "extrapolated GPU, ") + text;
+  if (kind.other_maker) text += ", another maker's GPU";
+  if (kind.new_kernels) text += ", unmeasured kernels";
+  if (kind.four_bits) text += ", 4 bits";
+  if (kind.sharded_weights) text += ", sharded weights";
+  if (kind.host_bound) text += ", host-bound";
+  return text;
 }
 
 RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
@@ -20,6 +34,7 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
     return one.has_state_space() || one.latent.kv_rank > 0;
   });
   kind.four_bits = strategy.type == DataType::fp4;
+  kind.sharded_weights = strategy.fully_sharded && !book.stack().whole_weights;
   int host_bound = 0, parts = 0;
   for (int replica = 0; replica < strategy.kinds(); ++replica) {
     const ParallelStrategy alike = strategy.of_kind(replica);

@@ -41,7 +41,7 @@ std::vector<ResidualGroup> groups_but(std::vector<ResidualGroup> all, const Drop
 IntervalQuality quality(const std::vector<ResidualGroup>& groups,
                         const std::vector<const ValidatedRun*>& runs, Predicted what) {
   constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
-  const IntervalModel model(groups);
+  const IntervalModel model(groups, what);
   IntervalQuality mean;
   for (const ValidatedRun* run : runs) {
     const ErrorBand band = model.band(run->trust);
@@ -63,11 +63,11 @@ std::vector<ResidualGroup> residual_groups(const Validation& validation, Predict
     const auto value = residual(run, what);
     if (!value || std::find(without.begin(), without.end(), run.group) != without.end()) continue;
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const ResidualGroup& group) {
-      return group.name == name_of(run) && group.kind == run.trust;
+      return group.name == name_of(run) && group.kind == telling(what, run.trust);
     });
     const auto index = static_cast<std::size_t>(found - groups.begin());
     if (found == groups.end()) {
-      groups.push_back({name_of(run), run.group, run.trust});
+      groups.push_back({name_of(run), run.group, telling(what, run.trust)});
       residuals.emplace_back();
     }
     residuals[index].push_back(*value);
@@ -133,7 +133,7 @@ std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
         groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; });
     const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
     rows.push_back({name, own.size(), used, quality(no_group, own, what), quality(no_source, own, what),
-                    IntervalModel(no_group).band(own.front()->trust)});
+                    IntervalModel(no_group, what).band(own.front()->trust)});
   }
   return rows;
 }

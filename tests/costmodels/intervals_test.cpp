@@ -189,9 +189,35 @@ TEST_CASE("a group counts once, however many runs it has or kinds these are of")
         Approx(half_width(IntervalModel(whole).band(dense("f")))).epsilon(1e-4));
 }
 
+TEST_CASE(
+    "sharded weights widen what is said of memory alone, extrapolated GPUs and slow hosts of time alone") {
+  const auto widths = [](Predicted what, const RunKind& strange) {
+    std::vector<ResidualGroup> groups;
+    for (int i = 0; i < 8; ++i) groups.push_back(group("d" + std::to_string(i), dense("f"), 0.02, 1e-3));
+    for (int i = 0; i < 8; ++i)
+      groups.push_back(group("s" + std::to_string(i), telling(what, strange), i % 2 == 0 ? 0.4 : -0.4, 1e-3));
+    const IntervalModel model(groups, what);
+    return std::pair(half_width(model.band(dense("f"))), half_width(model.band(strange)));
+  };
+  RunKind sharded = dense("f"), elsewhere = dense("f");
+  sharded.sharded_weights = true;
+  elsewhere.measured_gpu = false;
+  elsewhere.host_bound = true;
+  const auto [memory, of_sharded] = widths(Predicted::memory, sharded);
+  CHECK(of_sharded > 2 * memory);
+  const auto [time, of_elsewhere] = widths(Predicted::time, elsewhere);
+  CHECK(of_elsewhere > 2 * time);
+  const auto [time_again, sharded_time] = widths(Predicted::time, sharded);
+  CHECK(sharded_time == Approx(time_again));
+  const auto [memory_again, memory_elsewhere] = widths(Predicted::memory, elsewhere);
+  CHECK(memory_elsewhere == Approx(memory_again));
+  CHECK(to_text(elsewhere) == "extrapolated GPU, dense, host-bound");
+  CHECK(to_text(telling(Predicted::memory, elsewhere), Predicted::memory) == "dense");
+}
+
 TEST_CASE("the table of groups is read as it was written, and wrong ones are refused") {
   RunKind kind = with_experts("g");
-  kind.four_bits = kind.host_bound = kind.new_kernels = kind.other_maker = true;
+  kind.four_bits = kind.sharded_weights = kind.host_bound = kind.new_kernels = kind.other_maker = true;
   // Names of programs come from users' tables.
   const RunKind odd = dense("PyTorch FSDP, 'compiled': {\"2.0\"} # \\");
   const Residuals residuals{{group("a", dense("f"), -0.125, 0.25), group("b", kind, 0.5, 0)},

@@ -119,11 +119,9 @@ MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
 }
 
 MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
-  constexpr double kCountError = 0.1;
-  const double full = fullness(memory, card);
-  const bool safe = out_of_memory_chance(full) <= kSafeChance;
-  if (safe && memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
-  return full * (1 - kCountError) <= 1 ? MemoryVerdict::risky : MemoryVerdict::too_big;
+  const double chance = out_of_memory_chance(fullness(memory, card));
+  if (chance <= kSafeChance && memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
+  return chance <= kLostChance ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }
 
 std::string_view to_text(MemoryVerdict verdict) {

@@ -29,14 +29,14 @@ Bytes usable_memory(Bytes card);
 // The same, or what the group says where that is less.
 Bytes usable_memory(const NodeGroup&);
 
-// What must stay on a card, over what it holds: cached blocks are given back when memory runs out.
+// What must find room on a card, over what it holds: cached blocks are given back when memory runs out, what
+// is split is not.
 double fullness(const StageMemory&, Bytes card);
 
-// Whether a stage that is counted to need so much can train. `fits` where all of it is usable, blocks that
-// the allocator keeps included, and the chance to run out is at most kSafeChance (out_of_memory.hpp);
-// `too_big` where the card does not hold the rest even if that is counted a tenth too high, since cached
-// blocks are given back when memory runs out; `risky` between. Plans may be risky that are usable.
-inline constexpr double kSafeChance = 0.05;
+// Whether a stage that is counted to need so much can train, by its chance to run out (out_of_memory.hpp):
+// `fits` up to kSafeChance, where blocks that the allocator keeps are usable too; `too_big` above
+// kLostChance; `risky` between. Plans may be risky that are usable.
+inline constexpr double kSafeChance = 0.05, kLostChance = 0.9;
 enum class MemoryVerdict { fits, risky, too_big };
 MemoryVerdict memory_verdict(const StageMemory&, Bytes card);
 MemoryVerdict memory_verdict(Bytes needed, Bytes card);  // a sum alone, none of it cached

@@ -22,12 +22,13 @@ struct StageMemory {
   Bytes logits;         // last stage
   Bytes communication;  // buffers of collectives and transfers
   Bytes cached;         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
+  Bytes split;          // what blocks as large as the logits' leave between others: it cannot be given back
   Bytes communicators;  // of NCCL, where the cluster is known (communicator_bytes)
   Bytes context;        // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
   [[nodiscard]] Bytes allocated() const {
     return weights + gradients + optimizer + activations + logits + communication;
   }
-  [[nodiscard]] Bytes reserved() const { return allocated() + cached; }
+  [[nodiscard]] Bytes reserved() const { return allocated() + cached + split; }
   [[nodiscard]] Bytes total() const { return reserved() + communicators + context; }  // on the card
   // In the memory of the node, for each GPU, and in no sum of the above: what is offloaded of the optimizer.
   Bytes host = {};

@@ -71,7 +71,7 @@ TEST_CASE("memory stays below the card of each stage") {
 TEST_CASE(
     "--memory-risk leaves out plans of a larger chance to run out, as usable_memory of the cluster does") {
   const Workplace place;
-  const double fullest = built_in_residuals().out_of_memory.fullness_at(0.01);
+  const double fullest = built_in_residuals().out_of_memory.fullness_at(0.002);
   const auto cluster = [&](const std::string& keys) {
     return "{name: c, groups: [{name: a, gpu: V100-SXM2-32GB, gpus_per_node: 2, count: 2, "
            "nic_bandwidth: 200Gbps" +
@@ -91,9 +91,9 @@ TEST_CASE(
       chance = std::max(chance, plan.at("out_of_memory_chance").get<double>());
     return chance;
   };
-  const Json all = search("all.yaml", {}), safe = search("all.yaml", {"--memory-risk", "0.01"});
-  CHECK(largest_chance(all) > 0.01);
-  CHECK(largest_chance(safe) <= 0.01);
+  const Json all = search("all.yaml", {}), safe = search("all.yaml", {"--memory-risk", "0.002"});
+  CHECK(largest_chance(all) > 0.002);
+  CHECK(largest_chance(safe) <= 0.002);
   CHECK(least(safe, "iteration_s") >= least(all, "iteration_s"));
   const Json limited = search("limited.yaml", {});
   REQUIRE(limited.at("plans").size() == safe.at("plans").size());
@@ -114,7 +114,9 @@ TEST_CASE("budget and deadline bind on the whole training") {
   };
   const std::string budget = std::to_string(cheapest * 1.3) + " USD";
   const std::string deadline = std::to_string(fastest * 1.2) + "h";
-  for (const Json& plan : limited({"--mode", "cost", "--budget", budget}).at("plans")) {
+  const Json within_budget = limited({"--mode", "cost", "--budget", budget});
+  CHECK(!within_budget.at("plans").empty());
+  for (const Json& plan : within_budget.at("plans")) {
     CHECK(plan.at("replay").at("usd_total").get<double>() <= cheapest * 1.3 + 1e-6);
   }
   const Json in_time = limited({"--mode", "cost", "--deadline", deadline});
@@ -225,7 +227,9 @@ TEST_CASE("ranges that contradict themselves and rules that are wrong are refuse
 TEST_CASE("--gpus caps all groups together, and not below what is paid for anyway") {
   const Workplace place;
   place.write("kinds.yaml", two_kinds("200Gbps"));
-  for (const Json& plan : found(place, {"--cluster", "kinds.yaml", "--gpus", "4"}).at("plans")) {
+  const Json on_four = found(place, {"--cluster", "kinds.yaml", "--gpus", "4"});
+  CHECK(!on_four.at("plans").empty());
+  for (const Json& plan : on_four.at("plans")) {
     CHECK(plan.at("strategy").at("world_size").get<int>() <= 4);
   }
   check_refused(place.run(small_search({"--gpus", "3"})), {"--gpus", "at least 4"});  // 2 nodes of 2

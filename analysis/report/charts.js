@@ -112,11 +112,11 @@ function drawMemory(trace) {
   if (trace.memory.length === 0) return;
   const sum = row => row.gibibytes.reduce((a, b) => a + b, 0);
   const largest = Math.max(...trace.memory.map(row => Math.max(sum(row), row.capacity ?? 0)));
-  const over = trace.memory.filter(row => row.capacity !== null && sum(row) > row.capacity).map(row => row.stage);
-  const risky = trace.memory.filter(row => row.verdict === "risky").map(row => row.stage);
+  const over = trace.memory.filter(row => row.capacity !== null && sum(row) > row.capacity).map(stageLabel);
+  const risky = trace.memory.filter(row => row.verdict === "risky").map(stageLabel);
   byId("memory-note").textContent = "Activations at their peak. The line above a bar is the memory of its card." +
-    (over.length ? ` Over it: stage ${over.join(", ")}.` : "") +
-    (risky.length ? ` Risky, since published runs as full ran out of memory: stage ${risky.join(", ")}.` : "");
+    (over.length ? ` Over it: ${over.join("; ")}.` : "") +
+    (risky.length ? ` Risky, since published runs as full ran out of memory: ${risky.join("; ")}.` : "");
   byId("memory-chart").setAttribute("aria-label", `Memory of ${trace.memory.length} stages by what it holds; numbers in the table`);
   const capacity = { type: "line", label: "memory of the card", data: trace.memory.map(row => row.capacity), showLine: false,
     pointStyle: "line", pointRadius: Math.min(60, 0.3 * byId("memory").clientWidth / trace.memory.length), borderColor: cssColour("--text"), borderWidth: 2.5, stack: "capacity" };

@@ -111,7 +111,7 @@ std::vector<Bytes> fullest_hosts(const ParallelStrategy& strategy, const Cluster
 }
 
 double fullness(const StageMemory& memory, Bytes card) {
-  return (memory.total() - memory.cached) / card;
+  return memory.must_fit() / card;
 }
 
 MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
@@ -120,7 +120,7 @@ MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
 
 MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
   const double chance = out_of_memory_chance(fullness(memory, card));
-  if (chance <= kSafeChance && memory.total() <= usable_memory(card)) return MemoryVerdict::fits;
+  if (chance <= kSafeChance && memory.needed() <= usable_memory(card)) return MemoryVerdict::fits;
   return chance <= kLostChance ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }
 

@@ -29,8 +29,7 @@ Bytes usable_memory(Bytes card);
 // The same, or what the group says where that is less.
 Bytes usable_memory(const NodeGroup&);
 
-// What must find room on a card, over what it holds: cached blocks are given back when memory runs out, what
-// is split is not.
+// StageMemory::must_fit over what the card holds.
 double fullness(const StageMemory&, Bytes card);
 
 // Whether a stage that is counted to need so much can train, by its chance to run out (out_of_memory.hpp):

@@ -44,9 +44,10 @@ StateBytes state_bytes(DataType type, bool weights_are_sharded, const SoftwareSt
 constexpr double kHostState = 16.0;
 
 // Blocks of logits and their gradients are the largest of all and of two sizes, 2 and 4 B each: where the
-// allocator keeps no segments that grow, they need as much again by half, or a run stops below the card's
-// memory. The share makes the outcomes of 272 published runs likeliest, of 0, 0.25, 0.5, 0.75 and 1; it was
-// found on Aleph Alpha's sweeps (vocabulary 128,000), and BigScience's alone say 0.5 or more.
+// allocator has no segments that grow, a run whose card has not as much again by half for them stops, though
+// none of its peaks shows it. The share makes the outcomes of 272 published runs likeliest, of 0, 0.25, 0.5,
+// 0.75 and 1; it was found on Aleph Alpha's sweeps (vocabulary 128,000), and BigScience's alone say 0.5 or
+// more.
 constexpr double kSplitShare = 0.5;
 
 // What of a stage is the same whatever is alive, and what a microbatch adds.
@@ -116,7 +117,7 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
   }
   memory.logits = Bytes(logits.kept + logits.peak);
   memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
-  memory.cached = (memory.activations + memory.communication) * stack.cached_share;
+  memory.cached = (memory.activations + memory.logits + memory.communication) * stack.cached_share;
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
   // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
   const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - memory.activations - memory.logits);

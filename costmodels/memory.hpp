@@ -1,6 +1,7 @@
 // Bytes one GPU of a stage holds (SEMANTICS 8).
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "costmodels/local_layer.hpp"
@@ -22,14 +23,18 @@ struct StageMemory {
   Bytes logits;         // last stage
   Bytes communication;  // buffers of collectives and transfers
   Bytes cached;         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
-  Bytes split;          // what blocks as large as the logits' leave between others: it cannot be given back
+  Bytes split;          // what blocks as large as the logits' need beside them where memory is short
   Bytes communicators;  // of NCCL, where the cluster is known (communicator_bytes)
   Bytes context;        // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
   [[nodiscard]] Bytes allocated() const {
     return weights + gradients + optimizer + activations + logits + communication;
   }
-  [[nodiscard]] Bytes reserved() const { return allocated() + cached + split; }
+  [[nodiscard]] Bytes reserved() const { return allocated() + cached; }
   [[nodiscard]] Bytes total() const { return reserved() + communicators + context; }  // on the card
+  // What must find room: cached blocks are given back when memory runs out, what is split is not. And what a
+  // card must have usable, for both.
+  [[nodiscard]] Bytes must_fit() const { return total() - cached + split; }
+  [[nodiscard]] Bytes needed() const { return std::max(total(), must_fit()); }
   // In the memory of the node, for each GPU, and in no sum of the above: what is offloaded of the optimizer.
   Bytes host = {};
   bool operator==(const StageMemory&) const = default;

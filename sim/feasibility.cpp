@@ -216,14 +216,15 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
+      const StageMemory& of_stage = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
       const NodeGroup& nodes = group_of_stage(book_.cluster(), alike, stage);
-      if (needed.total() <= usable_memory(nodes)) continue;
-      const MemoryVerdict verdict = std::max(memory_verdict(needed, nodes.gpu.memory), MemoryVerdict::risky);
+      if (of_stage.needed() <= usable_memory(nodes)) continue;
+      const MemoryVerdict verdict =
+          std::max(memory_verdict(of_stage, nodes.gpu.memory), MemoryVerdict::risky);
       if (verdict <= worst) continue;
       worst = verdict;
       trouble = Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                       gibibytes_text(needed.total()) + " of the " +
+                                                       gibibytes_text(of_stage.needed()) + " of the " +
                                                        gibibytes_text(usable_memory(nodes)) + " usable on " +
                                                        nodes.gpu.name + ": " + std::string(to_text(verdict))};
     }
@@ -236,8 +237,8 @@ double StageFitter::excess(const ParallelStrategy& strategy, const std::vector<S
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      most = std::max(most, needed.total() / capacity(alike, stage));
+      const StageMemory& of_stage = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
+      most = std::max(most, of_stage.needed() / capacity(alike, stage));
     }
   }
   if (strategy.optimizer_offload <= 0) return most;
@@ -254,7 +255,7 @@ int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
     const StageMemory memory = peak(strategy, stage, alive(strategy, stage));
-    (memory.total() <= capacity(strategy, stage) ? fits : too_many) = middle;
+    (memory.needed() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;
 }

@@ -23,7 +23,7 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
                                   ? "risky: " + chance_text(chance) + " of published runs as full ran out of memory"
                                   : "it would run out of memory";
   std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
-               to_text(needed.total()).c_str(), to_text(usable_memory(nodes)).c_str(), nodes.gpu.name.c_str(),
+               to_text(needed.needed()).c_str(), to_text(usable_memory(nodes)).c_str(), nodes.gpu.name.c_str(),
                outcome.c_str());
 }
 

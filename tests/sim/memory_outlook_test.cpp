@@ -26,7 +26,7 @@ TEST_CASE("the outlook of a plan is that of the card that is fullest for its siz
                               : plan.strategy.replicas[static_cast<std::size_t>(kind)].groups[at % stages];
         const Bytes card = job.cluster.groups[static_cast<std::size_t>(group)].gpu.memory;
         const StageMemory& memory = plan.memory[at];
-        fullest = std::max(fullest, (memory.total() - memory.cached) / card);
+        fullest = std::max(fullest, (memory.total() - memory.cached + memory.split) / card);
       }
       const MemoryOutlook outlook = memory_outlook(book, plan.strategy, plan.memory);
       CHECK(outlook.fullness == Approx(fullest));

@@ -24,7 +24,7 @@ SearchJob job_without_room(std::mt19937& random) {
 // usable (0.8 of their memory).
 double lacking(const SearchJob& job, const ParallelStrategy& plan, const std::vector<StageMemory>& memory) {
   double most = 0;
-  for (const StageMemory& stage : memory) most = std::max(most, stage.total().value() / kUsable);
+  for (const StageMemory& stage : memory) most = std::max(most, stage.needed().value() / kUsable);
   const std::vector<Bytes> hosts = fullest_hosts(plan, job.cluster, memory);
   for (std::size_t group = 0; group < hosts.size(); ++group)
     most = std::max(most, hosts[group].value() / (0.8 * job.cluster.groups[group].host.memory.value()));

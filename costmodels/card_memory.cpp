@@ -114,6 +114,15 @@ double fullness(const StageMemory& memory, Bytes card) {
   return memory.must_fit() / card;
 }
 
+double fullness(const ClusterSpec& cluster, const ParallelStrategy& strategy,
+                const std::vector<StageMemory>& memory) {
+  const std::vector<const NodeGroup*> groups = groups_of_stages(cluster, strategy);
+  double fullest = 0;
+  for (std::size_t at = 0; at < memory.size(); ++at)
+    fullest = std::max(fullest, fullness(memory[at], groups[at]->gpu.memory));
+  return fullest;
+}
+
 MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
   return memory_verdict(StageMemory{.context = needed}, card);
 }

@@ -31,6 +31,8 @@ Bytes usable_memory(const NodeGroup&);
 
 // StageMemory::must_fit over what the card holds.
 double fullness(const StageMemory&, Bytes card);
+// Of the fullest card of a plan; memory [kind * P + stage].
+double fullness(const ClusterSpec&, const ParallelStrategy&, const std::vector<StageMemory>&);
 
 // Whether a stage that is counted to need so much can train, by its chance to run out (out_of_memory.hpp):
 // `fits` up to kSafeChance, where blocks that the allocator keeps are usable too; `too_big` above

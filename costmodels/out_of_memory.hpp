@@ -14,8 +14,8 @@ struct MemoryOutcome {
 
 // Logistic in the logarithm of the fullness.
 struct OutOfMemoryModel {
-  double even = 0.96;    // fullness at which one run of two runs out
-  double spread = 0.07;  // odds grow by e for each such step of ln(fullness)
+  double even = 1;       // fullness at which one run of two runs out
+  double spread = 0.05;  // odds grow by e for each such step of ln(fullness)
   [[nodiscard]] double chance(double fullness) const;
   [[nodiscard]] double fullness_at(double chance) const;  // of above 0 and below 1
   bool operator==(const OutOfMemoryModel&) const = default;

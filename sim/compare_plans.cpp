@@ -6,6 +6,7 @@
 
 #include "analysis/table.hpp"
 #include "costmodels/card_memory.hpp"
+#include "costmodels/residuals.hpp"
 #include "sim/json_output.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
@@ -69,7 +70,7 @@ void add_run(Facts& facts, const PlanSide& side) {
   facts.count("interval from, s", side.replay.iteration_s * side.band.low);
   facts.count("interval to, s", side.replay.iteration_s * side.band.high);
   facts.count("chance to run out of memory",
-              memory_outlook(side.book, side.strategy, side.memory).out_of_memory);
+              out_of_memory_chance(fullness(side.book.cluster(), side.strategy, side.memory)));
   facts.count("tokens a second", run.tokens_per_s);
   facts.count("MFU", run.mfu);
   facts.count("MFU, causal attention", run.mfu_causal);

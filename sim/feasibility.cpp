@@ -213,34 +213,27 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   std::optional<Infeasible> trouble = host_too_full(strategy, memory);
   if (trouble) return trouble;
   MemoryVerdict worst = MemoryVerdict::fits;
-  for (int kind = 0; kind < strategy.kinds(); ++kind) {
-    const ParallelStrategy alike = strategy.of_kind(kind);
-    for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const StageMemory& of_stage = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      const NodeGroup& nodes = group_of_stage(book_.cluster(), alike, stage);
-      if (of_stage.needed() <= usable_memory(nodes)) continue;
-      const MemoryVerdict verdict =
-          std::max(memory_verdict(of_stage, nodes.gpu.memory), MemoryVerdict::risky);
-      if (verdict <= worst) continue;
-      worst = verdict;
-      trouble = Infeasible{InfeasibleKind::memory, "stage " + std::to_string(stage) + " needs " +
-                                                       gibibytes_text(of_stage.needed()) + " of the " +
-                                                       gibibytes_text(usable_memory(nodes)) + " usable on " +
-                                                       nodes.gpu.name + ": " + std::string(to_text(verdict))};
-    }
+  const std::vector<const NodeGroup*> groups = groups_of_stages(book_.cluster(), strategy);
+  for (std::size_t at = 0; at < memory.size(); ++at) {
+    const GpuSpec& gpu = groups[at]->gpu;
+    const Bytes usable = usable_memory(*groups[at]);
+    if (memory[at].needed() <= usable) continue;
+    const MemoryVerdict verdict = std::max(memory_verdict(memory[at], gpu.memory), MemoryVerdict::risky);
+    if (verdict <= worst) continue;
+    worst = verdict;
+    trouble = Infeasible{InfeasibleKind::memory,
+                         "stage " + std::to_string(static_cast<int>(at) % strategy.pipeline) + " needs " +
+                             gibibytes_text(memory[at].needed()) + " of the " + gibibytes_text(usable) +
+                             " usable on " + gpu.name + ": " + std::string(to_text(verdict))};
   }
   return trouble;
 }
 
 double StageFitter::excess(const ParallelStrategy& strategy, const std::vector<StageMemory>& memory) const {
   double most = 0;
-  for (int kind = 0; kind < strategy.kinds(); ++kind) {
-    const ParallelStrategy alike = strategy.of_kind(kind);
-    for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const StageMemory& of_stage = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      most = std::max(most, of_stage.needed() / capacity(alike, stage));
-    }
-  }
+  const std::vector<const NodeGroup*> groups = groups_of_stages(book_.cluster(), strategy);
+  for (std::size_t at = 0; at < memory.size(); ++at)
+    most = std::max(most, memory[at].needed() / usable_memory(*groups[at]));
   if (strategy.optimizer_offload <= 0) return most;
   const std::vector<Bytes> fullest = fullest_hosts(strategy, book_.cluster(), memory);
   for (std::size_t group = 0; group < fullest.size(); ++group)

@@ -33,11 +33,6 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   return json;
 }
 
-std::string_view verdict_of(const ClusterSpec& cluster, const ParallelStrategy& of_kind, int stage,
-                            const StageMemory& needed) {
-  return to_text(memory_verdict(needed, group_of_stage(cluster, of_kind, stage).gpu.memory));
-}
-
 // Of one GPU of a stage: on the card in all, and of that what its tensors take and what PyTorch reserves.
 void add_memory(Json& row, const StageMemory& memory) {
   row["memory_gib"] = to_gibibytes(memory.total());
@@ -60,6 +55,7 @@ void add_outlook(Json& json, const MemoryOutlook& outlook) {
 // A row a stage; of unlike replicas, those of the first kind, then those of the next.
 Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorBand& band) {
   Json stages = Json::array();
+  const std::vector<const NodeGroup*> groups = groups_of_stages(cluster, plan.strategy);
   for (std::size_t at = 0; at < plan.memory.size(); ++at) {
     const int stage = static_cast<int>(at) % plan.strategy.pipeline;
     const int kind = static_cast<int>(at) / plan.strategy.pipeline;
@@ -67,7 +63,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorB
     const StageDevices& devices = alike.stages[static_cast<std::size_t>(stage)];
     const LayerRange& layers = plan.strategy.part(stage, 0);
     Json row;
-    row["gpu"] = cluster.groups[static_cast<std::size_t>(devices.group)].gpu.name;
+    row["gpu"] = groups[at]->gpu.name;
     row["gpus"] = plan.strategy.gpus_of_stage(stage) * plan.strategy.replicas_of_kind(kind);
     row["layers"] = {layers.first, layers.count};
     if (plan.strategy.chunks > 1) {
@@ -84,7 +80,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorB
     }
     add_memory(row, plan.memory[at]);
     row["memory_interval_gib"] = memory_interval_json(plan.memory[at], band);
-    row["memory_verdict"] = verdict_of(cluster, alike, stage, plan.memory[at]);
+    row["memory_verdict"] = to_text(memory_verdict(plan.memory[at], groups[at]->gpu.memory));
     stages.push_back(std::move(row));
   }
   return stages;
@@ -93,12 +89,13 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorB
 Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
                  const std::vector<StageMemory>& memory, const ErrorBand& band) {
   Json rows = Json::array();
+  const std::vector<const NodeGroup*> groups = groups_of_stages(cluster, strategy);
   for (std::size_t at = 0; at < memory.size(); ++at) {
     const int kind = static_cast<int>(at) / strategy.pipeline,
               stage = static_cast<int>(at) % strategy.pipeline;
     Json row{{"stage", stage},
              {"kind", kind},
-             {"memory_verdict", verdict_of(cluster, strategy.of_kind(kind), stage, memory[at])}};
+             {"memory_verdict", to_text(memory_verdict(memory[at], groups[at]->gpu.memory))}};
     add_memory(row, memory[at]);
     row["memory_interval_gib"] = memory_interval_json(memory[at], band);
     rows.push_back(std::move(row));

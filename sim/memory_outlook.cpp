@@ -1,11 +1,9 @@
 #include "sim/memory_outlook.hpp"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "costmodels/card_memory.hpp"
 #include "costmodels/residuals.hpp"
-#include "strategies/placement.hpp"
 
 namespace orrery {
 
@@ -13,14 +11,7 @@ MemoryOutlook memory_outlook(const PriceBook& book, const ParallelStrategy& stra
                              const std::vector<StageMemory>& memory) {
   MemoryOutlook outlook;
   outlook.band = band_of(kind_of(book, strategy), Predicted::memory);
-  for (int kind = 0; kind < strategy.kinds(); ++kind) {
-    const ParallelStrategy alike = strategy.of_kind(kind);
-    for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const Bytes card = group_of_stage(book.cluster(), alike, stage).gpu.memory;
-      const StageMemory& needed = memory[static_cast<std::size_t>(kind * strategy.pipeline + stage)];
-      outlook.fullness = std::max(outlook.fullness, fullness(needed, card));
-    }
-  }
+  outlook.fullness = fullness(book.cluster(), strategy, memory);
   outlook.out_of_memory = out_of_memory_chance(outlook.fullness);
   return outlook;
 }

@@ -6,6 +6,7 @@
 #include "costmodels/card_memory.hpp"
 #include "costmodels/egress.hpp"
 #include "costmodels/energy.hpp"
+#include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
 #include "sim/memory_outlook.hpp"
 #include "sim/network.hpp"
@@ -176,8 +177,8 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});
   trace.run.push_back({"cluster", to_yaml(book.cluster())});
   trace.run.push_back({"cost_model_digest", origin.cost_models});
-  trace.run.push_back(
-      {"out_of_memory_chance", chance_text(memory_outlook(book, strategy, memory).out_of_memory)});
+  trace.run.push_back({"out_of_memory_chance",
+                       chance_text(out_of_memory_chance(fullness(book.cluster(), strategy, memory)))});
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
     for (int stage = 0; stage < strategy.pipeline; ++stage) {

@@ -38,14 +38,12 @@ std::string dollars(const std::optional<RunCost>& cost, Dollars RunCost::*column
 
 // Largest memory of a GPU, with the share of what its card holds.
 std::string memory_text(const ClusterSpec& cluster, const RatedPlan& plan) {
+  const std::vector<const NodeGroup*> groups = groups_of_stages(cluster, plan.strategy);
   double most = 0, share = 0;
   for (std::size_t at = 0; at < plan.memory.size(); ++at) {
-    const double bytes = plan.memory[at].total().value();
-    const int place = static_cast<int>(at);
-    const ParallelStrategy alike = plan.strategy.of_kind(place / plan.strategy.pipeline);
-    const GpuSpec& gpu = group_of_stage(cluster, alike, place % plan.strategy.pipeline).gpu;
-    most = std::max(most, bytes);
-    share = std::max(share, bytes / gpu.memory.value());
+    const Bytes counted = plan.memory[at].total();
+    most = std::max(most, counted.value());
+    share = std::max(share, counted / groups[at]->gpu.memory);
   }
   return fixed(most / kGibi, 1) + " GiB " + fixed(100 * share, 0) + " %";
 }

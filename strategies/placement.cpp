@@ -184,4 +184,14 @@ const NodeGroup& group_of_stage(const ClusterSpec& cluster, const ParallelStrate
   return cluster.groups[static_cast<std::size_t>(group)];
 }
 
+std::vector<const NodeGroup*> groups_of_stages(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  std::vector<const NodeGroup*> groups;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage)
+      groups.push_back(&group_of_stage(cluster, alike, stage));
+  }
+  return groups;
+}
+
 }  // namespace orrery

@@ -41,5 +41,7 @@ std::vector<int> nodes_in_use(const ParallelStrategy&, const ClusterSpec&);
 
 // The node group whose GPUs play a stage (in replicas of the first kind: see ParallelStrategy::of_kind).
 const NodeGroup& group_of_stage(const ClusterSpec&, const ParallelStrategy&, int stage);
+// The same for stages of every kind of replica: [kind * P + stage], as a plan's memory is kept.
+std::vector<const NodeGroup*> groups_of_stages(const ClusterSpec&, const ParallelStrategy&);
 
 }  // namespace orrery

@@ -34,10 +34,10 @@ Table stage_table(const SearchJob& job, const PlanVerdict& plan, const std::vect
     table.columns.push_back({name, Align::right});
   }
   const ParallelStrategy& strategy = plan.strategy;
+  const std::vector<const NodeGroup*> groups = groups_of_stages(job.cluster, strategy);
   for (std::size_t at = 0; at < plan.memory.size(); ++at) {
     const int stage = static_cast<int>(at) % strategy.pipeline;
-    const ParallelStrategy alike = strategy.of_kind(static_cast<int>(at) / strategy.pipeline);
-    const NodeGroup& nodes = group_of_stage(job.cluster, alike, stage);
+    const NodeGroup& nodes = *groups[at];
     int layers = 0;
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) layers += strategy.part(stage, chunk).count;
     std::vector<std::string> row{std::to_string(stage), nodes.gpu.name, std::to_string(layers)};

@@ -77,7 +77,6 @@ TEST_CASE("runs that counts part without an error leave a spread, the smaller th
 }
 
 TEST_CASE("too few runs of either outcome, or fuller ones that run out less, tell nothing") {
-  const OutOfMemoryModel truth;
   CHECK_FALSE(fit_out_of_memory({}));
   std::vector<MemoryOutcome> runs(100, {0.7, false});
   for (int failure = 0; failure < 4; ++failure) runs.push_back({1.2, true});

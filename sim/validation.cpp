@@ -253,6 +253,7 @@ void for_each_timed(const Validation& validation, const std::string& group, Visi
 Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& models,
                     const ValidationOptions& options) {
   Validation validation;
+  validation.computed = computed_times(runs);
   std::vector<MappedRun> mapped;
   std::vector<SharedBook> books;
   std::set<std::string> ids;

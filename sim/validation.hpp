@@ -11,6 +11,7 @@
 #include "costmodels/card_memory.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/intervals.hpp"
+#include "sim/computed_times.hpp"
 #include "sim/measured_plan.hpp"
 #include "traces/layer_profile.hpp"
 
@@ -56,6 +57,7 @@ struct SkippedRun {
 struct Validation {
   std::vector<ValidatedRun> runs;  // in the order of the table
   std::vector<SkippedRun> skipped;
+  std::vector<ComputedTimes> computed;  // groups that were not measured: intervals do without them
 };
 
 Validation validate(const std::vector<MeasuredRun>&, const CostModels&, const ValidationOptions&);

@@ -1,6 +1,8 @@
 #include "sim/validation_report.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -41,6 +43,17 @@ Table groups_table(const Validation& validation) {
   }
   add("all", accuracy(validation, ""));
   return table;
+}
+
+std::string remark(const ComputedTimes& group) {
+  char text[256];
+  std::snprintf(
+      text, sizeof text,
+      ": computed, not measured. %zu times between those of a smaller and a larger batch lie %.1g %% "
+      "off\nthe straight line through these, where runs of one plan scatter by 0.1 %% and more; "
+      "intervals do without them.",
+      group.between, 100 * group.deviation);
+  return group.group + text;
 }
 
 Table memory_table(const Validation& validation) {
@@ -157,6 +170,7 @@ std::string validation_text(const Validation& validation, RunRows rows, const Co
       "among\n"
       "plans for the same model, GPUs and batch\n\n" +
       to_text(groups_table(validation));
+  for (const ComputedTimes& group : validation.computed) text += "\n" + remark(group) + "\n";
   const Table memory = memory_table(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
   if (!coverage.time.empty())
@@ -209,6 +223,8 @@ Json groups_json(const Validation& validation) {
     Json row;
     row["name"] = name;
     row["rows"] = group.runs;
+    row["computed"] = std::any_of(validation.computed.begin(), validation.computed.end(),
+                                  [&](const ComputedTimes& one) { return one.group == name; });
     add_errors(row, group);
     row["kinds"] = Json::array();
     for (const std::string& kind : kinds_of(validation, name)) {

@@ -164,11 +164,11 @@ std::vector<NamedValidation> ablation(const std::vector<MeasuredRun>& runs, cons
 
 // Where the table of intervals comes from. No date: the same runs and models give the same bytes.
 std::vector<std::string> interval_facts(const CommandLine& line, const Validation& validation,
-                                        const CostModels& costs) {
+                                        const CostModels& costs, const std::vector<std::string>& without) {
   const auto path = line.text("measured");
   const std::string beside = line.has("classics") ? ", beside it classics of this program" : "";
   std::string left_out;
-  for (const std::string& name : line.list("without")) left_out += " " + name;
+  for (const std::string& name : without) left_out += " " + name;
   std::size_t timed = 0;
   for (const ValidatedRun& run : validation.runs) timed += run.measured.has_value();
   return {"Residuals of validation, ln(predicted / measured) by group: `orrery validate --write-intervals`.",
@@ -201,7 +201,7 @@ int run_validate(const Arguments& arguments) {
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
   const std::vector<MeasuredRun> all_runs = runs_of(line);
-  const std::vector<std::string> without = groups_named(line, "without", all_runs);
+  std::vector<std::string> without = groups_named(line, "without", all_runs);
   const std::vector<MeasuredRun> runs = only(groups_named(line, "group", all_runs), all_runs);
   ValidationOptions options;
   if (const auto stack = line.text("stack")) options.stack = read_stack(*stack);
@@ -215,11 +215,12 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   const Validation validation = validate(runs, costs, options);
+  for (const ComputedTimes& group : validation.computed) without.push_back(group.group);
   if (const auto path = line.text("write-intervals")) {
     const Residuals residuals = residuals_of(validation, without);
     if (const std::size_t groups = residuals.time.size(); groups < 3)
       throw InputError("--write-intervals", std::to_string(groups) + " groups of runs", "3 or more");
-    write_file(*path, to_yaml(residuals, interval_facts(line, validation, costs)));
+    write_file(*path, to_yaml(residuals, interval_facts(line, validation, costs, without)));
   }
   const Coverages coverage{coverage_of(validation, Predicted::time, without),
                            coverage_of(validation, Predicted::memory), foreseen_chances(validation)};

@@ -117,6 +117,8 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
   }
   memory.logits = Bytes(logits.kept + logits.peak);
   memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
+  memory.activations = memory.activations * stack.activation_memory;
+  memory.logits = memory.logits * stack.activation_memory;
   memory.cached = (memory.activations + memory.logits + memory.communication) * stack.cached_share;
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
   // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
@@ -127,6 +129,18 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
 }
 
 }  // namespace
+
+Bytes counted(const StageMemory& memory, MemoryFigure figure) {
+  switch (figure) {
+    case MemoryFigure::allocated:
+      return memory.allocated();
+    case MemoryFigure::reserved:
+      return memory.reserved();
+    case MemoryFigure::card:
+      return memory.total();
+  }
+  ORRERY_ENSURE(false);
+}
 
 StageMemory stage_memory(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                          const std::vector<int>& alive, const SoftwareStack& stack) {

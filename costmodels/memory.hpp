@@ -40,6 +40,9 @@ struct StageMemory {
   bool operator==(const StageMemory&) const = default;
 };
 
+// The one of its three figures.
+Bytes counted(const StageMemory&, MemoryFigure);
+
 // Parameters of a pipeline rank on one GPU (all its chunks, its embedding or head, divided by its tensor
 // ways). With tied embeddings and a pipeline the last stage holds a copy of the word table, as Megatron-LM
 // does.

@@ -107,19 +107,22 @@ OptimizerCost read_optimizer(const YamlValue& map) {
           map.at("fixed").quantity<Seconds>()};
 }
 
-CalibratedStack read_calibrated(const YamlValue& map) {
-  map.allow_keys({"runs", "scatter", "covariance"});
-  CalibratedStack known;
-  known.runs = static_cast<int>(map.at("runs").integer(1, 1'000'000));
-  known.scatter = map.at("scatter").number(0, 10);
-  const auto rows = map.at("covariance").items();
-  if (rows.size() != known.covariance.size()) map.at("covariance").fail("four rows of four numbers");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+template <std::size_t N>
+void read_calibrated(KeyedMap& map, const std::string& key, std::optional<Calibrated<N>>& calibrated) {
+  const auto entry = map.find(key);
+  if (!entry) return;
+  entry->allow_keys({"runs", "scatter", "covariance"});
+  Calibrated<N>& known = calibrated.emplace();
+  known.runs = static_cast<int>(entry->at("runs").integer(1, 1'000'000));
+  known.scatter = entry->at("scatter").number(0, 10);
+  const auto rows = entry->at("covariance").items();
+  const std::string size = std::to_string(N);
+  if (rows.size() != N) entry->at("covariance").fail(size + " rows of " + size + " numbers");
+  for (std::size_t i = 0; i < N; ++i) {
     const auto row = rows[i].items();
-    if (row.size() != rows.size()) rows[i].fail("four numbers");
-    for (std::size_t j = 0; j < row.size(); ++j) known.covariance[i][j] = row[j].number(-100, 100);
+    if (row.size() != N) rows[i].fail(size + " numbers");
+    for (std::size_t j = 0; j < N; ++j) known.covariance[i][j] = row[j].number(-100, 100);
   }
-  return known;
 }
 
 void read_network(const YamlValue& given, NetworkShare& network) {
@@ -194,6 +197,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
       map, "saved_inputs",
       {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
       stack.saved_inputs);
+  read_number(map, "activation_memory", 0.01, 100, stack.activation_memory);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "cached_share", 0, 10, stack.cached_share);
   if (const auto connections = map.find("channel_connections"))
@@ -206,7 +210,8 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_number(map, "compute_time", 0.01, 100, stack.compute_time);
   if (const auto network = map.find("network")) read_network(*network, stack.network);
-  if (const auto calibrated = map.find("calibrated")) stack.calibrated = read_calibrated(*calibrated);
+  read_calibrated(map, "calibrated", stack.calibrated);
+  read_calibrated(map, "calibrated_memory", stack.calibrated_memory);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
   if (const auto states = map.find("states")) stack.states = read_states(*states);
@@ -288,6 +293,13 @@ std::string_view to_text(MemoryFigure figure) {
       return "card";
   }
   ORRERY_ENSURE(false);
+}
+
+std::optional<MemoryFigure> memory_figure_called(std::string_view name) {
+  for (const MemoryFigure figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::card}) {
+    if (name == to_text(figure)) return figure;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> builtin_stack_names() {

@@ -53,6 +53,7 @@ enum class SavedInputs { gpu, tensor_ranks, host };
 // nvidia-smi sees on the card.
 enum class MemoryFigure { allocated, reserved, card };
 std::string_view to_text(MemoryFigure);  // "allocated", "reserved", "card"
+std::optional<MemoryFigure> memory_figure_called(std::string_view);
 
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
@@ -101,13 +102,13 @@ struct KeptStates {
   bool operator==(const KeptStates&) const = default;
 };
 
-// What `orrery calibrate` leaves open, so that intervals of plans under it can be told.
-struct CalibratedStack {
+// What `orrery calibrate` leaves open of N facts, so that intervals of plans under its stack can be told.
+template <std::size_t N>
+struct Calibrated {
   int runs = 0;
   double scatter = 0;  // standard deviation of ln(predicted / measured) of a run
-  // Of ln of compute_time, host, network.inside and network.between.
-  std::array<std::array<double, 4>, 4> covariance = {};
-  bool operator==(const CalibratedStack&) const = default;
+  std::array<std::array<double, N>, N> covariance = {};  // of the logarithms of the facts
+  bool operator==(const Calibrated&) const = default;
 };
 
 // What a program has for the norms, activations, rotation and residuals of a layer, beside its `elementwise`.
@@ -138,9 +139,9 @@ struct SoftwareStack {
   HostCost host;
   double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
   NetworkShare network;
-  std::optional<CalibratedStack> calibrated;
-  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
-  double backward_gemm = 1.0;   // time of a backward GEMM over what a forward GEMM of its shape takes
+  std::optional<Calibrated<4>> calibrated;  // compute_time, host, network.inside and network.between
+  double attention_time = 1.0;              // of its attention kernel over the one that `attention` names
+  double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
   KeptStates states;
   // Its fully sharded plans shard gradients and optimizer alone (ZeRO-2): every GPU has all weights, which
   // are gathered once a step; gradients are reduced in every backward.
@@ -175,10 +176,12 @@ struct SoftwareStack {
   std::optional<double>
       logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
   SavedInputs saved_inputs = SavedInputs::gpu;
-  Bytes memory_reserve{1e9};  // CUDA context, its kernels and library workspaces of one GPU
+  double activation_memory = 1.0;  // of activations and logits over what is counted
+  Bytes memory_reserve{1e9};       // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
   // (activations, logits, buffers): weights, gradients and states come once and stay.
   double cached_share = 0.1;
+  std::optional<Calibrated<3>> calibrated_memory;  // activation_memory, cached_share and memory_reserve
   // Of NCCL, each with its buffers: the ring alone where connections wait for their first use (from NCCL 2.22
   // on); before, the tree's parent and child too.
   int channel_connections = 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
@@ -9,30 +10,35 @@
 namespace orrery {
 namespace {
 
-using Matrix = std::array<MachineFactors, kMachineFacts>;
+template <std::size_t N>
+using Matrix = std::array<Factors<N>, N>;
 
 // Assumptions: a host is as fast as ours within a factor of 1.6, links inside nodes reach what other
 // machines' do within 25 %, networks between nodes, which differ more, within 50 %.
 constexpr double kHostPrior = 0.5, kInsidePrior = 0.25, kBetweenPrior = 0.4;
+// Activations within a third (assumption). What stays of freed blocks is 0.18 to 2.07 in eight logs of one
+// program, a process 1.6 to 2.05 GiB on A100 (stacks.yaml, megatron-lm-2021).
+constexpr MemoryFactors kMemoryPriors{0.3, 0.7, 0.25};
 constexpr double kScatterFreedom =
     8;  // assumption: runs that the published scatter is worth beside one's own
 constexpr int kSteps = 4;
 
 // Of a symmetric positive definite matrix, by Gauss-Jordan: its pivots are positive.
-Matrix inverse(Matrix a) {
-  Matrix result{};
-  for (std::size_t i = 0; i < kMachineFacts; ++i) result[i][i] = 1;
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
+template <std::size_t N>
+Matrix<N> inverse(Matrix<N> a) {
+  Matrix<N> result{};
+  for (std::size_t i = 0; i < N; ++i) result[i][i] = 1;
+  for (std::size_t i = 0; i < N; ++i) {
     const double pivot = a[i][i];
     ORRERY_ENSURE(pivot > 0);
-    for (std::size_t k = 0; k < kMachineFacts; ++k) {
+    for (std::size_t k = 0; k < N; ++k) {
       a[i][k] /= pivot;
       result[i][k] /= pivot;
     }
-    for (std::size_t row = 0; row < kMachineFacts; ++row) {
+    for (std::size_t row = 0; row < N; ++row) {
       if (row == i) continue;
       const double times = a[row][i];
-      for (std::size_t k = 0; k < kMachineFacts; ++k) {
+      for (std::size_t k = 0; k < N; ++k) {
         a[row][k] -= times * a[i][k];
         result[row][k] -= times * result[i][k];
       }
@@ -41,53 +47,130 @@ Matrix inverse(Matrix a) {
   return result;
 }
 
-MachineFactors exponentials(const MachineFactors& logs) {
-  MachineFactors factors{};
-  for (std::size_t i = 0; i < kMachineFacts; ++i) factors[i] = std::exp(logs[i]);
+template <std::size_t N>
+Factors<N> exponentials(const Factors<N>& logs) {
+  Factors<N> factors{};
+  for (std::size_t i = 0; i < N; ++i) factors[i] = std::exp(logs[i]);
   return factors;
 }
 
 // The posterior of normal priors (mean 0) and linear observations slopes . x = value, each of `scatter`.
+template <std::size_t N>
 struct Posterior {
-  MachineFactors mean{};
-  Matrix covariance{};
+  Factors<N> mean{};
+  Matrix<N> covariance{};
 };
-Posterior posterior(const std::vector<MachineFactors>& slopes, const std::vector<double>& values,
-                    double scatter, const MachineFactors& prior) {
-  Matrix precision{};
-  MachineFactors right{};
+template <std::size_t N>
+Posterior<N> posterior(const std::vector<Factors<N>>& slopes, const std::vector<double>& values,
+                       double scatter, const Factors<N>& prior) {
+  Matrix<N> precision{};
+  Factors<N> right{};
   const double weight = 1 / (scatter * scatter);
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
+  for (std::size_t i = 0; i < N; ++i) {
     precision[i][i] = 1 / (prior[i] * prior[i]);
     for (std::size_t run = 0; run < slopes.size(); ++run) {
       right[i] += weight * slopes[run][i] * values[run];
-      for (std::size_t j = 0; j < kMachineFacts; ++j)
-        precision[i][j] += weight * slopes[run][i] * slopes[run][j];
+      for (std::size_t j = 0; j < N; ++j) precision[i][j] += weight * slopes[run][i] * slopes[run][j];
     }
   }
-  Posterior result{{}, inverse(precision)};
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    for (std::size_t j = 0; j < kMachineFacts; ++j) result.mean[i] += result.covariance[i][j] * right[j];
+  Posterior<N> result{{}, inverse(precision)};
+  for (std::size_t i = 0; i < N; ++i) {
+    for (std::size_t j = 0; j < N; ++j) result.mean[i] += result.covariance[i][j] * right[j];
   }
   return result;
 }
 
-std::vector<double> predictions(const std::vector<OwnRun>& runs, const CostModels& costs,
-                                const MachineFactors& factors) {
-  std::vector<double> seconds;
-  for (const OwnRun& run : runs)
-    seconds.push_back(seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), factors)));
-  return seconds;
-}
+// Times, or peaks, of runs.
+template <std::size_t N>
+struct Observations {
+  Factors<N> priors;
+  double scatter;  // of published runs
+  std::vector<std::string> names;
+  std::vector<double> measured;
+  std::function<double(std::size_t run, const Factors<N>&)> predicted;
+  std::function<Factors<N>(std::size_t run, const Factors<N>&)> slopes;
+};
 
 // Runs left over by the fit, with the published scatter as a prior.
-double scatter_of(const std::vector<OwnRun>& runs, const std::vector<double>& predicted, double published) {
+double scatter_of(const std::vector<double>& measured, const std::vector<double>& predicted,
+                  double published) {
   double sum = kScatterFreedom * published * published;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const double left = std::log(runs[i].measured / predicted[i]);
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    const double left = std::log(measured[i] / predicted[i]);
     sum += left * left;
   }
-  return std::sqrt(sum / (kScatterFreedom + static_cast<double>(runs.size())));
+  return std::sqrt(sum / (kScatterFreedom + static_cast<double>(measured.size())));
+}
+
+template <std::size_t N>
+FactorFit<N> fitted(const Observations<N>& runs, Calibrated<N>& known) {
+  FactorFit<N> fit;
+  fit.before = runs.priors;
+  fit.names = runs.names;
+  fit.measured = runs.measured;
+  Posterior<N> state;
+  known.runs = static_cast<int>(runs.measured.size());
+  known.scatter = runs.scatter;
+  const auto predictions = [&] {
+    std::vector<double> all;
+    for (std::size_t i = 0; i < runs.measured.size(); ++i)
+      all.push_back(runs.predicted(i, exponentials(state.mean)));
+    return all;
+  };
+  fit.predicted_before = fit.predicted_after = predictions();
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<Factors<N>> slopes;
+    std::vector<double> values;
+    for (std::size_t i = 0; i < runs.measured.size(); ++i) {
+      slopes.push_back(runs.slopes(i, exponentials(state.mean)));
+      values.push_back(std::log(runs.measured[i] / fit.predicted_after[i]));
+      for (std::size_t k = 0; k < N; ++k) values.back() += slopes.back()[k] * state.mean[k];
+    }
+    state = posterior(slopes, values, known.scatter, runs.priors);
+    fit.predicted_after = predictions();
+    known.scatter = scatter_of(runs.measured, fit.predicted_after, runs.scatter);
+  }
+  fit.factors = exponentials(state.mean);
+  for (std::size_t i = 0; i < N; ++i) fit.after[i] = std::sqrt(state.covariance[i][i]);
+  known.covariance = state.covariance;
+  return fit;
+}
+
+FactorFit<kMachineFacts> fitted_times(const std::vector<OwnRun>& runs, const CostModels& costs,
+                                      Calibrated<kMachineFacts>& known) {
+  const ErrorBand band = band_of(kind_of(runs.front().book, runs.front().strategy), Predicted::time);
+  Observations<kMachineFacts> times{{band.bias, kHostPrior, kInsidePrior, kBetweenPrior}, band.scatter};
+  for (const OwnRun& run : runs) {
+    times.names.push_back(run.name);
+    times.measured.push_back(run.measured);
+  }
+  times.predicted = [&](std::size_t i, const MachineFactors& factors) {
+    const OwnRun& run = runs[i];
+    return seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), factors));
+  };
+  times.slopes = [&](std::size_t i, const MachineFactors& factors) {
+    return sensitivities(runs[i].book, runs[i].strategy, costs, factors);
+  };
+  return fitted(times, known);
+}
+
+FactorFit<kMemoryFacts> fitted_peaks(const std::vector<const OwnRun*>& runs,
+                                     Calibrated<kMemoryFacts>& known) {
+  const ErrorBand band = band_of(kind_of(runs.front()->book, runs.front()->strategy), Predicted::memory);
+  Observations<kMemoryFacts> peaks{kMemoryPriors, band.scatter};
+  for (const OwnRun* run : runs) {
+    peaks.names.push_back(run->name);
+    peaks.measured.push_back(run->peak->gib);
+  }
+  peaks.predicted = [&](std::size_t i, const MemoryFactors& factors) {
+    const OwnRun& run = *runs[i];
+    return peak_under(run.book, run.strategy, run.peak->figure,
+                      with_memory_factors(run.book.stack(), factors));
+  };
+  peaks.slopes = [&](std::size_t i, const MemoryFactors& factors) {
+    return memory_sensitivities(runs[i]->book, runs[i]->strategy, runs[i]->peak->figure, factors);
+  };
+  return fitted(peaks, known);
 }
 
 }  // namespace
@@ -101,33 +184,20 @@ Calibration calibrate(const std::vector<OwnRun>& runs, const CostModels& costs) 
   if (stack.name != stack.preset)
     throw InputError("calibrate", "the stack file " + stack.name,
                      "a preset of `orrery catalog stacks`: the file that is written is like it");
-  const ErrorBand band = band_of(kind_of(runs.front().book, runs.front().strategy), Predicted::time);
   Calibration result;
-  result.before = {band.bias, kHostPrior, kInsidePrior, kBetweenPrior};
-  result.predicted_before = predictions(runs, costs, {1, 1, 1, 1});
-  result.predicted_after = result.predicted_before;
-  double scatter = band.scatter;
-  Posterior state;
-  for (int step = 0; step < kSteps; ++step) {
-    std::vector<MachineFactors> slopes;
-    std::vector<double> values;
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      slopes.push_back(sensitivities(runs[i].book, runs[i].strategy, costs, exponentials(state.mean)));
-      values.push_back(std::log(runs[i].measured / result.predicted_after[i]));
-      for (std::size_t k = 0; k < kMachineFacts; ++k) values.back() += slopes.back()[k] * state.mean[k];
-    }
-    state = posterior(slopes, values, scatter, result.before);
-    result.factors = exponentials(state.mean);
-    result.predicted_after = predictions(runs, costs, result.factors);
-    scatter = scatter_of(runs, result.predicted_after, band.scatter);
-  }
-  for (std::size_t i = 0; i < kMachineFacts; ++i) result.after[i] = std::sqrt(state.covariance[i][i]);
-  result.stack = with_factors(stack, result.factors);
-  result.stack.calibrated = CalibratedStack{static_cast<int>(runs.size()), scatter, state.covariance};
+  Calibrated<kMachineFacts> time;
+  result.time = fitted_times(runs, costs, time);
+  result.stack = with_factors(stack, result.time.factors);
+  result.stack.calibrated = time;
+  std::vector<const OwnRun*> with_peak;
   for (const OwnRun& run : runs) {
-    result.names.push_back(run.name);
-    result.measured.push_back(run.measured);
+    if (run.peak) with_peak.push_back(&run);
   }
+  if (with_peak.empty()) return result;
+  Calibrated<kMemoryFacts> memory;
+  result.memory = fitted_peaks(with_peak, memory);
+  result.stack = with_memory_factors(result.stack, result.memory->factors);
+  result.stack.calibrated_memory = memory;
   return result;
 }
 

@@ -7,9 +7,16 @@
 namespace orrery {
 namespace {
 
-constexpr const char* kFacts[] = {"time of kernels", "host's time", "bandwidth inside nodes",
-                                  "bandwidth between nodes"};
-constexpr const char* kKeys[] = {"compute_time", "host", "network_inside", "network_between"};
+struct FactName {
+  const char *words, *key;
+};
+constexpr FactName kMachine[] = {{"time of kernels", "compute_time"},
+                                 {"host's time", "host"},
+                                 {"bandwidth inside nodes", "network_inside"},
+                                 {"bandwidth between nodes", "network_between"}};
+constexpr FactName kMemory[] = {{"activations and logits", "activation_memory"},
+                                {"freed blocks that stay", "cached_share"},
+                                {"memory beside PyTorch's blocks", "memory_reserve"}};
 
 std::string text_of(const char* format, double value) {
   char text[48];
@@ -17,55 +24,99 @@ std::string text_of(const char* format, double value) {
   return text;
 }
 
+template <std::size_t N>
+void add_facts(Table& table, const FactorFit<N>& fit, const FactName (&names)[N]) {
+  for (std::size_t i = 0; i < N; ++i) {
+    const double before = fit.before[i], after = fit.after[i];
+    table.rows.push_back({names[i].words, text_of("%.3f", fit.factors[i]), text_of("%.0f %%", 100 * before),
+                          text_of("%.0f %%", 100 * after), determination(before, after)});
+  }
+}
+
+template <std::size_t N>
+Table runs_table(const FactorFit<N>& fit, const std::string& unit, const char* format) {
+  Table runs;
+  runs.columns = {{"run"},
+                  {"measured " + unit, Align::right},
+                  {"before " + unit, Align::right},
+                  {"error %", Align::right},
+                  {"after " + unit, Align::right},
+                  {"error %", Align::right}};
+  for (std::size_t i = 0; i < fit.names.size(); ++i) {
+    const double measured = fit.measured[i], before = fit.predicted_before[i], after = fit.predicted_after[i];
+    runs.rows.push_back({fit.names[i], text_of(format, measured), text_of(format, before),
+                         text_of("%+.1f", 100 * (before / measured - 1)), text_of(format, after),
+                         text_of("%+.1f", 100 * (after / measured - 1))});
+  }
+  return runs;
+}
+
+using Json = nlohmann::ordered_json;
+
+template <std::size_t N>
+void add_parameters(Json& json, const FactorFit<N>& fit, const FactName (&names)[N]) {
+  for (std::size_t i = 0; i < N; ++i) {
+    const double before = fit.before[i], after = fit.after[i];
+    json["parameters"].push_back({{"name", names[i].key},
+                                  {"factor", fit.factors[i]},
+                                  {"prior_deviation", before},
+                                  {"deviation", after},
+                                  {"determined", determination(before, after)}});
+  }
+}
+
+template <std::size_t N>
+Json runs_json(const FactorFit<N>& fit, const std::string& unit) {
+  Json runs = Json::array();
+  for (std::size_t i = 0; i < fit.names.size(); ++i)
+    runs.push_back({{"name", fit.names[i]},
+                    {"measured_" + unit, fit.measured[i]},
+                    {"before_" + unit, fit.predicted_before[i]},
+                    {"after_" + unit, fit.predicted_after[i]}});
+  return runs;
+}
+
+template <std::size_t N>
+std::string yaml_of(const std::string& key, const Calibrated<N>& known) {
+  std::string text = key + ":\n  runs: " + std::to_string(known.runs) +
+                     "\n  scatter: " + text_of("%.6g", known.scatter) + "\n  covariance:\n";
+  for (const auto& row : known.covariance) {
+    text += "    - [";
+    for (std::size_t i = 0; i < N; ++i) text += (i == 0 ? "" : ", ") + text_of("%.6g", row[i]);
+    text += "]\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string calibration_text(const Calibration& calibration) {
-  Table facts, runs;
+  const auto& [stack, time, memory] = calibration;
+  Table facts;
   facts.columns = {{"on what the stack says"},
                    {"factor", Align::right},
                    {"+- before", Align::right},
                    {"+- after", Align::right},
                    {"by these runs"}};
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    const double before = calibration.before[i], after = calibration.after[i];
-    facts.rows.push_back({kFacts[i], text_of("%.3f", calibration.factors[i]),
-                          text_of("%.0f %%", 100 * before), text_of("%.0f %%", 100 * after),
-                          determination(before, after)});
-  }
-  runs.columns = {{"run"},
-                  {"measured s", Align::right},
-                  {"before s", Align::right},
-                  {"error %", Align::right},
-                  {"after s", Align::right},
-                  {"error %", Align::right}};
-  for (std::size_t i = 0; i < calibration.names.size(); ++i) {
-    const double measured = calibration.measured[i], before = calibration.predicted_before[i],
-                 after = calibration.predicted_after[i];
-    runs.rows.push_back({calibration.names[i], text_of("%.4f", measured), text_of("%.4f", before),
-                         text_of("%+.1f", 100 * (before / measured - 1)), text_of("%.4f", after),
-                         text_of("%+.1f", 100 * (after / measured - 1))});
-  }
-  return to_text(facts) + "\n+-: standard deviation; a run scatters by " +
-         text_of("%.1f %%", 100 * calibration.stack.calibrated->scatter) + "\n\n" + to_text(runs);
+  add_facts(facts, time, kMachine);
+  if (memory) add_facts(facts, *memory, kMemory);
+  std::string text = to_text(facts) + "\n+-: standard deviation; the time of a run scatters by " +
+                     text_of("%.1f %%", 100 * stack.calibrated->scatter);
+  if (memory) text += ", its memory by " + text_of("%.1f %%", 100 * stack.calibrated_memory->scatter);
+  text += "\n\n" + to_text(runs_table(time, "s", "%.4f"));
+  return memory ? text + "\n" + to_text(runs_table(*memory, "GiB", "%.2f")) : text;
 }
 
 std::string calibration_json(const Calibration& calibration) {
-  nlohmann::ordered_json json;
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    const double before = calibration.before[i], after = calibration.after[i];
-    json["parameters"].push_back({{"name", kKeys[i]},
-                                  {"factor", calibration.factors[i]},
-                                  {"prior_deviation", before},
-                                  {"deviation", after},
-                                  {"determined", determination(before, after)}});
-  }
-  json["scatter"] = calibration.stack.calibrated->scatter;
-  for (std::size_t i = 0; i < calibration.names.size(); ++i)
-    json["runs"].push_back({{"name", calibration.names[i]},
-                            {"measured_s", calibration.measured[i]},
-                            {"before_s", calibration.predicted_before[i]},
-                            {"after_s", calibration.predicted_after[i]}});
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const auto& [stack, time, memory] = calibration;
+  Json json;
+  add_parameters(json, time, kMachine);
+  if (memory) add_parameters(json, *memory, kMemory);
+  json["scatter"] = stack.calibrated->scatter;
+  if (memory) json["memory_scatter"] = stack.calibrated_memory->scatter;
+  json["runs"] = runs_json(time, "s");
+  if (memory) json["memory_runs"] = runs_json(*memory, "gib");
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string calibrated_yaml(const Calibration& calibration, const std::string& like) {
@@ -77,15 +128,13 @@ std::string calibrated_yaml(const Calibration& calibration, const std::string& l
                      ", backward: " + seconds(stack.host.backward) +
                      ", collective: " + seconds(stack.host.collective) +
                      "}\nnetwork: {inside: " + text_of("%.6g", stack.network.inside) +
-                     ", between: " + text_of("%.6g", stack.network.between) +
-                     "}\ncalibrated:\n  runs: " + std::to_string(stack.calibrated->runs) +
-                     "\n  scatter: " + text_of("%.6g", stack.calibrated->scatter) + "\n  covariance:\n";
-  for (const auto& row : stack.calibrated->covariance) {
-    text += "    - [";
-    for (std::size_t i = 0; i < row.size(); ++i) text += (i == 0 ? "" : ", ") + text_of("%.6g", row[i]);
-    text += "]\n";
-  }
-  return text;
+                     ", between: " + text_of("%.6g", stack.network.between) + "}\n" +
+                     yaml_of("calibrated", *stack.calibrated);
+  if (!stack.calibrated_memory) return text;
+  return text + "activation_memory: " + text_of("%.6g", stack.activation_memory) +
+         "\ncached_share: " + text_of("%.6g", stack.cached_share) +
+         "\nmemory_reserve: " + text_of("%.6gGiB", to_gibibytes(stack.memory_reserve)) + "\n" +
+         yaml_of("calibrated_memory", *stack.calibrated_memory);
 }
 
 }  // namespace orrery

@@ -34,6 +34,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
 // Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent
 // when none was.
 std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
+// Which memory its `peak_mem_gb` is: as it says, or as its program's reports do. Throws InputError.
+MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);
 
 // The parts of map_run. Each throws nothing and says what it assumed.
 std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);

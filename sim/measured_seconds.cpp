@@ -1,4 +1,6 @@
-// The time of a published run's iteration: printed, or implied by what else it prints.
+// The time of a published run's iteration: printed, or implied by what else it prints; and what its memory is
+// a reading of.
+#include "platforms/errors.hpp"
 #include "platforms/units.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
@@ -38,6 +40,14 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
         (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
   }
   return work / (rate->value() * gpus);
+}
+
+MemoryFigure measured_figure(const MeasuredRun& run, const SoftwareStack& stack) {
+  const std::string said = run.text("peak_mem_figure");
+  if (said.empty()) return stack.memory_figure;
+  if (const auto figure = memory_figure_called(said)) return *figure;
+  throw InputError("run " + run.id() + ", peak_mem_figure", quote_for_message(said),
+                   "allocated, reserved or card");
 }
 
 }  // namespace orrery

@@ -4,13 +4,14 @@
 
 #include "costmodels/card_memory.hpp"
 #include "costmodels/residuals.hpp"
+#include "sim/plan_band.hpp"
 
 namespace orrery {
 
 MemoryOutlook memory_outlook(const PriceBook& book, const ParallelStrategy& strategy,
                              const std::vector<StageMemory>& memory) {
   MemoryOutlook outlook;
-  outlook.band = band_of(kind_of(book, strategy), Predicted::memory);
+  outlook.band = memory_band(book, strategy);
   outlook.fullness = fullness(book.cluster(), strategy, memory);
   outlook.out_of_memory = out_of_memory_chance(outlook.fullness);
   return outlook;

@@ -7,17 +7,17 @@
 #include "costmodels/estimate.hpp"
 #include "costmodels/residuals.hpp"
 #include "platforms/topology.hpp"
+#include "sim/feasibility.hpp"
 
 namespace orrery {
 namespace {
 
 // Runs of one's own do not make a plan less certain than published ones leave it.
-ErrorBand calibrated_band(const CalibratedStack& known, const MachineFactors& slopes,
-                         const ErrorBand& published) {
+template <std::size_t N>
+ErrorBand calibrated_band(const Calibrated<N>& known, const Factors<N>& slopes, const ErrorBand& published) {
   double variance = known.scatter * known.scatter;
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    for (std::size_t j = 0; j < kMachineFacts; ++j)
-      variance += slopes[i] * slopes[j] * known.covariance[i][j];
+  for (std::size_t i = 0; i < N; ++i) {
+    for (std::size_t j = 0; j < N; ++j) variance += slopes[i] * slopes[j] * known.covariance[i][j];
   }
   constexpr double kNormal95 = 1.6449;
   const double half =
@@ -26,6 +26,28 @@ ErrorBand calibrated_band(const CalibratedStack& known, const MachineFactors& sl
   std::snprintf(text, sizeof text, "calibrated on %d of your runs: %+.0f %% %+.0f %%", known.runs,
                 100 * (std::exp(-half) - 1), 100 * (std::exp(half) - 1));
   return {std::exp(-half), std::exp(half), 0, known.scatter, text};
+}
+
+// `value`: of the factors.
+template <std::size_t N, class Value>
+Factors<N> slopes_around(const Factors<N>& around, const Value& value) {
+  constexpr double kStep = 0.05;
+  Factors<N> slopes{};
+  for (std::size_t i = 0; i < N; ++i) {
+    const auto at = [&](double step) {
+      Factors<N> factors = around;
+      factors[i] *= std::exp(step);
+      return std::log(value(factors));
+    };
+    slopes[i] = (at(kStep) - at(-kStep)) / (2 * kStep);
+  }
+  return slopes;
+}
+
+PriceBook book_under(const PriceBook& book, const SoftwareStack& stack) {
+  JobPrecision precision = book.precision();
+  precision.stack = stack;
+  return {book.model(), book.cluster(), precision};
 }
 
 }  // namespace
@@ -39,11 +61,16 @@ SoftwareStack with_factors(SoftwareStack stack, const MachineFactors& factors) {
   return stack;
 }
 
+SoftwareStack with_memory_factors(SoftwareStack stack, const MemoryFactors& factors) {
+  stack.activation_memory *= factors[0];
+  stack.cached_share *= factors[1];
+  stack.memory_reserve = stack.memory_reserve * factors[2];
+  return stack;
+}
+
 double seconds_under(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs,
                      const SoftwareStack& stack) {
-  JobPrecision precision = book.precision();
-  precision.stack = stack;
-  PriceBook other(book.model(), book.cluster(), precision);
+  PriceBook other = book_under(book, stack);
   other.need(strategy);
   static_cast<void>(other.predict(costs));
   const Topology topology(book.cluster(), strategy.nodes);
@@ -51,25 +78,40 @@ double seconds_under(const PriceBook& book, const ParallelStrategy& strategy, co
   return estimate_iteration(priced, make_programs(priced), topology).value();
 }
 
+double peak_under(const PriceBook& book, const ParallelStrategy& strategy, MemoryFigure figure,
+                  const SoftwareStack& stack) {
+  const PriceBook other = book_under(book, stack);
+  Bytes most;
+  for (const StageMemory& memory : StageFitter(other).memory_of(strategy))
+    most = std::max(most, counted(memory, figure));
+  return to_gibibytes(most);
+}
+
 MachineFactors sensitivities(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs,
                              const MachineFactors& around) {
-  constexpr double kStep = 0.05;
-  MachineFactors slopes{};
-  for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    const auto at = [&](double step) {
-      MachineFactors factors = around;
-      factors[i] *= std::exp(step);
-      return std::log(seconds_under(book, strategy, costs, with_factors(book.stack(), factors)));
-    };
-    slopes[i] = (at(kStep) - at(-kStep)) / (2 * kStep);
-  }
-  return slopes;
+  return slopes_around(around, [&](const MachineFactors& factors) {
+    return seconds_under(book, strategy, costs, with_factors(book.stack(), factors));
+  });
+}
+
+MemoryFactors memory_sensitivities(const PriceBook& book, const ParallelStrategy& strategy,
+                                   MemoryFigure figure, const MemoryFactors& around) {
+  return slopes_around(around, [&](const MemoryFactors& factors) {
+    return peak_under(book, strategy, figure, with_memory_factors(book.stack(), factors));
+  });
 }
 
 ErrorBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
   const ErrorBand published = band_of(kind_of(book, strategy), Predicted::time);
   const auto& known = book.stack().calibrated;
   return known ? calibrated_band(*known, sensitivities(book, strategy, costs), published) : published;
+}
+
+ErrorBand memory_band(const PriceBook& book, const ParallelStrategy& strategy) {
+  const ErrorBand published = band_of(kind_of(book, strategy), Predicted::memory);
+  const auto& known = book.stack().calibrated_memory;
+  if (!known) return published;
+  return calibrated_band(*known, memory_sensitivities(book, strategy, MemoryFigure::card), published);
 }
 
 }  // namespace orrery

@@ -1,29 +1,43 @@
-// The interval of a plan, and how its time answers to what a calibration fits.
+// The intervals of a plan, and how its time and its memory answer to what a calibration fits.
 #pragma once
 
 #include <array>
 
 #include "costmodels/cost_models.hpp"
 #include "costmodels/intervals.hpp"
+#include "costmodels/memory.hpp"
 
 namespace orrery {
 
-// What runs of one's own may tell of a machine, as factors on what a stack says: the time of all kernels, the
-// host's time, the bandwidth reached inside nodes and between them.
-inline constexpr std::size_t kMachineFacts = 4;
-enum class MachineFact { compute_time, host, inside, between };
-using MachineFactors = std::array<double, kMachineFacts>;  // or their logarithms, or deviations of these
+// What runs of one's own may tell of N facts, as factors on what a stack says, or their logarithms, or
+// deviations of these.
+template <std::size_t N>
+using Factors = std::array<double, N>;
 
-SoftwareStack with_factors(SoftwareStack, const MachineFactors& factors);
+// The time of all kernels, the host's time, the bandwidth reached inside nodes and between them.
+inline constexpr std::size_t kMachineFacts = 4;
+using MachineFactors = Factors<kMachineFacts>;
+SoftwareStack with_factors(SoftwareStack, const MachineFactors&);
+
+// What a forward leaves, the share of freed blocks that stay, what the process has beside PyTorch's blocks.
+inline constexpr std::size_t kMemoryFacts = 3;
+using MemoryFactors = Factors<kMemoryFacts>;
+SoftwareStack with_memory_factors(SoftwareStack, const MemoryFactors&);
 
 // Seconds of an iteration by the estimate, under another stack than the book's.
 double seconds_under(const PriceBook&, const ParallelStrategy&, const CostModels&, const SoftwareStack&);
-// d ln(time) / d ln(factor) around `at`, by central differences of 5 %.
+// GiB of the fullest GPU at its peak, likewise.
+double peak_under(const PriceBook&, const ParallelStrategy&, MemoryFigure, const SoftwareStack&);
+
+// d ln(time) / d ln(factor) around `at`, by central differences of 5 %; of the peak likewise.
 MachineFactors sensitivities(const PriceBook&, const ParallelStrategy&, const CostModels&,
                              const MachineFactors& at = {1, 1, 1, 1});
+MemoryFactors memory_sensitivities(const PriceBook&, const ParallelStrategy&, MemoryFigure,
+                                   const MemoryFactors& at = {1, 1, 1});
 
 // By published runs of its kind; for a calibrated stack by what the calibration left open, as far as this
 // plan's time depends on it, and the scatter of its runs.
 ErrorBand plan_band(const PriceBook&, const ParallelStrategy&, const CostModels&);
+ErrorBand memory_band(const PriceBook&, const ParallelStrategy&);  // of the card, likewise
 
 }  // namespace orrery

@@ -140,33 +140,10 @@ std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
   return range;
 }
 
-// Which of the three figures a row holds: as it says, or as its program's reports do.
-MemoryFigure figure_of(const MappedRun& mapped) {
-  const std::string said = mapped.run->text("peak_mem_figure");
-  if (said.empty()) return mapped.plan.stack.memory_figure;
-  for (const MemoryFigure figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::card}) {
-    if (said == to_text(figure)) return figure;
-  }
-  throw InputError("run " + mapped.run->id() + ", peak_mem_figure", quote_for_message(said),
-                   "allocated, reserved or card");
-}
-
-Bytes counted(const StageMemory& memory, MemoryFigure figure) {
-  switch (figure) {
-    case MemoryFigure::allocated:
-      return memory.allocated();
-    case MemoryFigure::reserved:
-      return memory.reserved();
-    case MemoryFigure::card:
-      return memory.total();
-  }
-  ORRERY_ENSURE(false);
-}
-
 // Bytes of the fullest stage, and the verdict of the one that fits its card least.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
-  result.memory_figure = figure_of(mapped);
+  result.memory_figure = measured_figure(*mapped.run, mapped.plan.stack);
   StageFitter fitter(*mapped.book);
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
   // Too much is what does not fit even if all that the source may have left unsaid was recomputed.

@@ -31,17 +31,18 @@ void require_one_stack(const std::vector<OwnRun>& runs, const std::string& place
     throw InputError(place, "runs of " + first + " and of " + last, "runs of one stack, or --stack");
 }
 
-// Of runs that no level of compute, host or network explains.
-void warn_of_misfits(const CommandLine& line, const Calibration& result) {
-  constexpr double kExplained = 2;  // times too fast or too slow
-  for (std::size_t i = 0; i < result.names.size() && !line.quiet(); ++i) {
-    const double ratio = result.predicted_after[i] / result.measured[i];
+// Of runs that no level of compute, host, network or memory explains.
+template <std::size_t N>
+void warn_of_misfits(const FactorFit<N>& fit, const char* unit) {
+  constexpr double kExplained = 2;  // times too much or too little
+  for (std::size_t i = 0; i < fit.names.size(); ++i) {
+    const double ratio = fit.predicted_after[i] / fit.measured[i];
     if (ratio < kExplained && ratio > 1 / kExplained) continue;
     std::fprintf(
         stderr,
-        "orrery: %s: measured %.4g s, and %.4g s predicted even with the factors found; are its plan and "
+        "orrery: %s: measured %.4g %s, and %.4g %s predicted even with the factors found; are its plan and "
         "its unit right?\n",
-        result.names[i].c_str(), result.measured[i], result.predicted_after[i]);
+        fit.names[i].c_str(), fit.measured[i], unit, fit.predicted_after[i], unit);
   }
 }
 
@@ -65,23 +66,53 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
     runs.push_back(own_run(row.id(), plan.model, plan.cluster,
                            {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
     runs.back().measured = *seconds;
+    if (const auto peak = row.number("peak_mem_gb"))
+      runs.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
     require_one_stack(runs, line.place("measured"));
   }
   return runs;
 }
 
+// The values of an option, one for each plan.
+std::vector<std::string> of_each_plan(const CommandLine& line, const char* option, const char* what,
+                                      std::size_t plans) {
+  std::vector<std::string> values = line.list(option);
+  if (values.size() != plans)
+    throw InputError(line.place(option), std::to_string(values.size()) + " " + what,
+                     "one for each of " + std::to_string(plans) + " --plan");
+  return values;
+}
+
+template <class Quantity>
+Quantity above_zero(const std::string& text, const char* place, const char* what) {
+  const Quantity value = parse_quantity<Quantity>(text, place);
+  if (!(value > Quantity(0))) throw InputError(place, text, std::string(what) + " above zero");
+  return value;
+}
+
+MemoryFigure figure_given(const CommandLine& line, const SoftwareStack& stack) {
+  if (!line.has("memory-figure")) return stack.memory_figure;
+  const std::string said = line.required("memory-figure");
+  const auto figure = memory_figure_called(said);
+  if (!figure)
+    throw InputError(line.place("memory-figure"), quote_for_message(said), "allocated, reserved or card");
+  return *figure;
+}
+
 std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& costs) {
-  const auto plans = line.list("plan"), times = line.list("measured-time");
-  if (plans.size() != times.size())
-    throw InputError("--measured-time", std::to_string(times.size()) + " times",
-                     "one for each of " + std::to_string(plans.size()) + " --plan");
+  const auto plans = line.list("plan");
+  const auto times = of_each_plan(line, "measured-time", "times", plans.size());
+  std::vector<std::string> peaks;
+  if (line.has("measured-memory")) peaks = of_each_plan(line, "measured-memory", "peaks", plans.size());
   std::vector<OwnRun> runs;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const Seconds measured = parse_quantity<Seconds>(times[i], "--measured-time");
-    if (!(measured > Seconds(0))) throw InputError("--measured-time", times[i], "a time above zero");
+    const auto seconds = above_zero<Seconds>(times[i], "--measured-time", "a time");
     PlayableFile file = load_plan(line, plans[i], costs);
-    runs.push_back({plans[i], std::move(*file.book), file.strategy(), measured.value()});
+    runs.push_back({plans[i], std::move(*file.book), file.strategy(), seconds.value(), {}});
     require_one_stack(runs, plans[i]);
+    if (peaks.empty()) continue;
+    const auto bytes = above_zero<Bytes>(peaks[i], "--measured-memory", "a size");
+    runs.back().peak = OwnPeak{to_gibibytes(bytes), figure_given(line, runs.back().book.stack())};
   }
   return runs;
 }
@@ -91,13 +122,18 @@ std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& cos
 int run_calibrate(const Arguments& arguments) {
   CommandLine line(
       "calibrate",
-      "Fits the level of compute, host and network to runs of your own, says which of them the "
-      "runs determine,\nand writes a software stack for --stack whose intervals are narrower (-o).",
-      "orrery calibrate --plan plan.yaml --measured-time 3.2s -o mine.yaml\n"
+      "Fits the level of compute, host, network and memory to runs of your own, says which of them the "
+      "runs\ndetermine, and writes a software stack for --stack whose intervals are narrower (-o).",
+      "orrery calibrate --plan plan.yaml --measured-time 3.2s --measured-memory 61.3GiB -o mine.yaml\n"
       "  orrery search --stack mine.yaml ...");
   line.value("measured", "FILE", "runs of your own (CSV, sim/MEASURED_RUNS.md)")
       .values("plan", "FILE", "a plan that ran; may be repeated")
       .values("measured-time", "TIME", "its time of an iteration, such as 3.2s; one for each --plan")
+      .values("measured-memory", "SIZE",
+              "the peak of its fullest GPU, such as 61.3GiB; one for each --plan, or none")
+      .value("memory-figure", "NAME",
+             "which memory that is: allocated or reserved by PyTorch, or all on the card as nvidia-smi says "
+             "(what its program reports)")
       .value("stack", "NAME", "the preset to start from, in place of the runs' own")
       .value("costs", "FOLDER", "fitted cost models (`orrery fit`) instead of those in the program")
       .flag("no-contention", "links give every flow their whole bandwidth: the closed-form world");
@@ -106,11 +142,14 @@ int run_calibrate(const Arguments& arguments) {
   if (line.has("measured") == line.has("plan"))
     throw InputError("orrery calibrate", line.has("plan") ? "both --measured and --plan" : "no run",
                      "--measured FILE, or --plan FILE with --measured-time");
+  if (line.has("memory-figure") && !line.has("measured-memory"))
+    throw InputError(line.place("memory-figure"), "no --measured-memory", "both, or neither");
   const CostModels costs = read_costs(line);
   const std::vector<OwnRun> runs =
       line.has("measured") ? runs_of_table(line, costs) : runs_of_plans(line, costs);
   const Calibration result = calibrate(runs, costs);
-  warn_of_misfits(line, result);
+  if (!line.quiet()) warn_of_misfits(result.time, "s");
+  if (!line.quiet() && result.memory) warn_of_misfits(*result.memory, "GiB");
   std::string text = line.json() ? calibration_json(result) : calibration_text(result);
   if (const auto path = line.text("output")) {
     write_file(*path, calibrated_yaml(result, runs.front().book.stack().preset));

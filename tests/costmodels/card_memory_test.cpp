@@ -56,6 +56,15 @@ TEST_CASE("allocated, reserved and on the card: tensors, freed blocks with them,
         Approx((memory.weights + memory.gradients + memory.optimizer + churned).value()));
   CHECK((memory.reserved() - memory.allocated()).value() == Approx(0.25 * churned.value()));
   CHECK((memory.total() - memory.reserved()).value() == Approx(3e9));
+  CHECK(counted(memory, MemoryFigure::allocated) == memory.allocated());
+  CHECK(counted(memory, MemoryFigure::reserved) == memory.reserved());
+  CHECK(counted(memory, MemoryFigure::card) == memory.total());
+  // A program that keeps half as much again has the same weights, gradients, states and buffers.
+  stack.activation_memory = 1.5;
+  const StageMemory more = stage_memory(model, strategy, 1, {1}, stack);
+  const Bytes added = 0.5 * (memory.activations + memory.logits);
+  CHECK((more.allocated() - memory.allocated()).value() == Approx(added.value()));
+  CHECK((more.reserved() - memory.reserved()).value() == Approx(1.25 * added.value()));
 }
 
 TEST_CASE("every group of ranks has a communicator, of as many channels as its links carry") {

@@ -71,6 +71,13 @@ TEST_CASE("calibrate refuses what it cannot fit, and says what it takes") {
   check_refused(timed("0s"), {"--measured-time", "above zero"});
   check_refused(timed("-1s"), {"--measured-time", "negative"});
   check_refused(timed("3GiB"), {"--measured-time", "3GiB"});
+  check_refused(place.run(one_run({"--measured-memory", "20GiB", "--measured-memory", "21GiB"})),
+                {"--measured-memory", "2 peaks", "each of 1 --plan"});
+  check_refused(place.run(one_run({"--measured-memory", "20s"})), {"--measured-memory", "20s"});
+  check_refused(place.run(one_run({"--measured-memory", "0GiB"})), {"--measured-memory", "above zero"});
+  check_refused(place.run(one_run({"--measured-memory", "20GiB", "--memory-figure", "used"})),
+                {"--memory-figure", "'used'", "allocated, reserved or card"});
+  check_refused(place.run(one_run({"--memory-figure", "card"})), {"--memory-figure", "--measured-memory"});
   check_refused(place.run(one_run({"--stack", "mine.yaml"})), {"mine.yaml", "calibrated already"});
   check_refused(place.run(one_run({"--stack", "megatron-cor"})), {"--stack", "'megatron-cor'"});
   check_refused(place.run(one_run({"-o", "two.yaml/x"})), {"two.yaml/x"});
@@ -126,6 +133,42 @@ TEST_CASE(
     runs.insert(runs.end(), {"--plan", "plan.yaml", "--measured-time", time});
   static_cast<void>(json_of(place, runs));
   CHECK(width(own("four.yaml")) < width(published));
+}
+
+TEST_CASE(
+    "replay and search take the memory that calibrate fitted: nearer to the peak, in a narrower interval") {
+  const PlanPlace place;
+  const auto counted = [&](const Words& more) {
+    Words words{"replay", "--plan", "plan.yaml"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json_of(place, words);
+  };
+  const auto peak = [](const Json& replay) {
+    double most = 0;
+    for (const Json& stage : replay.at("memory")) most = std::max(most, stage.at("memory_gib").get<double>());
+    return most;
+  };
+  const auto ratio = [](const Json& replay) {
+    const Json& interval = replay.at("memory").at(0).at("memory_interval_gib");
+    return interval[1].get<double>() / interval[0].get<double>();
+  };
+  const Json before = counted({});
+  const double measured = 1.2 * peak(before);
+  Words runs = one_run(
+      {"-o", "mine.yaml", "--measured-memory", std::to_string(measured) + "GiB", "--memory-figure", "card"});
+  const Json fitted = json_of(place, runs);
+  REQUIRE(fitted.at("parameters").size() == 7);
+  const Json& run = fitted.at("memory_runs").at(0);
+  CHECK(run.at("measured_gib").get<double>() == Approx(measured).epsilon(1e-5));
+  CHECK(run.at("before_gib").get<double>() == Approx(peak(before)));
+  const Json after = counted({"--stack", "mine.yaml"});
+  CHECK(peak(after) == Approx(run.at("after_gib").get<double>()).epsilon(1e-4));
+  CHECK(std::abs(peak(after) - measured) < std::abs(peak(before) - measured));
+  CHECK(ratio(after) <= ratio(before));
+  // What the tensors are is less than what the card holds.
+  const Json tensors = json_of(place, one_run({"--measured-memory", std::to_string(measured) + "GiB",
+                                               "--memory-figure", "allocated"}));
+  CHECK(tensors.at("memory_runs").at(0).at("before_gib").get<double>() < peak(before));
 }
 
 TEST_CASE("calibrate leaves out rows of a table that say too little, by name") {

@@ -28,7 +28,10 @@ OwnRun run_of(const CostModels& costs, const std::string& model, int tensor, int
   strategy.global_batch = batch;
   strategy.micro_batch = micro_batch;
   OwnRun run{model + " " + std::to_string(tensor),
-             PriceBook(spec, cluster, {strategy.type, true, 1024, read_stack("megatron-lm-2021")}), strategy};
+             PriceBook(spec, cluster, {strategy.type, true, 1024, read_stack("megatron-lm-2021")}),
+             strategy,
+             0,
+             {}};
   run.book.need(strategy);
   static_cast<void>(run.book.predict(costs));
   return run;
@@ -37,6 +40,11 @@ OwnRun run_of(const CostModels& costs, const std::string& model, int tensor, int
 void measure(OwnRun& run, const CostModels& costs, const MachineFactors& truth, double noise = 0) {
   run.measured =
       std::exp(noise) * seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), truth));
+}
+
+void measure_peak(OwnRun& run, const MemoryFactors& truth, double noise = 0) {
+  run.peak->gib = std::exp(noise) * peak_under(run.book, run.strategy, run.peak->figure,
+                                               with_memory_factors(run.book.stack(), truth));
 }
 
 // Compute-bound on one GPU a replica; host-bound; tensor ways in a node; small batches over the network.
@@ -65,14 +73,14 @@ TEST_CASE("runs of known factors give them back, as far as the runs determine th
   }
   const Calibration result = calibrate(all, costs);
   for (std::size_t i = 0; i < kMachineFacts; ++i) {
-    INFO(i << " " << result.factors[i] << " +- " << result.after[i]);
-    CHECK(std::abs(std::log(result.factors[i] / truth[i])) < 2 * result.after[i] + 0.01);
-    CHECK(result.after[i] <= result.before[i] * (1 + 1e-9));
+    INFO(i << " " << result.time.factors[i] << " +- " << result.time.after[i]);
+    CHECK(std::abs(std::log(result.time.factors[i] / truth[i])) < 2 * result.time.after[i] + 0.01);
+    CHECK(result.time.after[i] <= result.time.before[i] * (1 + 1e-9));
   }
-  CHECK(result.factors[0] == Approx(1.08).epsilon(0.03));
-  CHECK(result.factors[1] == Approx(1.3).epsilon(0.08));
+  CHECK(result.time.factors[0] == Approx(1.08).epsilon(0.03));
+  CHECK(result.time.factors[1] == Approx(1.3).epsilon(0.08));
   for (std::size_t i = 0; i < runs.size(); ++i)
-    CHECK(result.predicted_after[i] == Approx(result.measured[i]).epsilon(0.02));
+    CHECK(result.time.predicted_after[i] == Approx(result.time.measured[i]).epsilon(0.02));
 }
 
 TEST_CASE("one compute-bound run determines no network and no host") {
@@ -80,9 +88,9 @@ TEST_CASE("one compute-bound run determines no network and no host") {
   std::vector<OwnRun> runs{run_of(costs, "gpt2-1.5b", 1, 1, 256, 8)};
   measure(runs[0], costs, {1.1, 1, 1, 1});
   const Calibration result = calibrate(runs, costs);
-  CHECK(result.factors[0] > 1.0);
-  CHECK(determination(result.before[1], result.after[1]) == "not determined");
-  CHECK(determination(result.before[3], result.after[3]) == "not determined");
+  CHECK(result.time.factors[0] > 1.0);
+  CHECK(determination(result.time.before[1], result.time.after[1]) == "not determined");
+  CHECK(determination(result.time.before[3], result.time.after[3]) == "not determined");
   CHECK(contains(calibration_text(result), "not determined"));
 }
 
@@ -114,6 +122,89 @@ TEST_CASE("the calibrated stack is read back, and its interval is narrower and c
     inside += next.measured >= predicted * band.low && next.measured <= predicted * band.high;
   }
   CHECK(inside >= kWorlds - 2);
+}
+
+TEST_CASE("peaks of known factors give them back, as far as their figures tell, and not the times") {
+  const CostModels costs = CostModels::built_in();
+  std::vector<OwnRun> runs;
+  for (const std::int64_t batch : {2, 16}) {
+    for (const MemoryFigure figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::card}) {
+      runs.push_back(run_of(costs, "gpt2-1.5b", 2, 1, 64, batch));
+      measure(runs.back(), costs, {1, 1, 1, 1});
+      runs.back().peak = OwnPeak{0, figure};
+    }
+  }
+  const MemoryFactors truth{1.2, 0.6, 1.3};
+  std::vector<OwnRun> all, allocated;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    for (OwnRun& run : runs) {
+      measure_peak(run, truth);
+      all.push_back(run);
+      if (run.peak->figure == MemoryFigure::allocated) allocated.push_back(run);
+    }
+  }
+  const Calibration result = calibrate(all, costs);
+  REQUIRE(result.memory);
+  for (std::size_t i = 0; i < kMemoryFacts; ++i) {
+    INFO(i << " " << result.memory->factors[i] << " +- " << result.memory->after[i]);
+    CHECK(std::abs(std::log(result.memory->factors[i] / truth[i])) < 2 * result.memory->after[i] + 0.01);
+    CHECK(result.memory->after[i] < result.memory->before[i]);
+  }
+  CHECK(result.memory->factors[0] == Approx(truth[0]).epsilon(0.03));
+  CHECK(result.stack.memory_reserve / runs[0].book.stack().memory_reserve ==
+        Approx(result.memory->factors[2]));
+  const Calibration with_peaks = calibrate(runs, costs);
+  for (OwnRun& run : runs) run.peak.reset();
+  const Calibration without_peaks = calibrate(runs, costs);
+  CHECK_FALSE(without_peaks.memory);
+  CHECK(without_peaks.time.factors == with_peaks.time.factors);
+  // Tensors say nothing of what lies beside them.
+  const Calibration tensors = calibrate(allocated, costs);
+  CHECK(tensors.memory->factors[0] == Approx(truth[0]).epsilon(0.03));
+  for (const std::size_t beside : {1, 2}) {
+    CHECK(tensors.memory->factors[beside] == Approx(1));
+    CHECK(determination(tensors.memory->before[beside], tensors.memory->after[beside]) == "not determined");
+  }
+}
+
+TEST_CASE("a stack calibrated on peaks is read back, and its interval of memory is narrower and covers") {
+  const CostModels costs = CostModels::built_in();
+  std::vector<OwnRun> runs{run_of(costs, "gpt2-1.5b", 1, 1, 256, 4),
+                           run_of(costs, "gpt2-1.5b", 2, 1, 256, 8)};
+  for (OwnRun& run : runs) measure(run, costs, {1, 1, 1, 1});
+  OwnRun next = run_of(costs, "gpt2-1.5b", 2, 1, 256, 16);
+  next.peak = OwnPeak{};
+  const ErrorBand published = memory_band(next.book, next.strategy);
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  int inside = 0;
+  constexpr int kWorlds = 20;
+  for (int world = 0; world < kWorlds; ++world) {
+    const MemoryFactors truth{std::exp(0.2 * normal(random)), std::exp(0.5 * normal(random)),
+                              std::exp(0.2 * normal(random))};
+    for (OwnRun& run : runs) {
+      run.peak = OwnPeak{};
+      measure_peak(run, truth, 0.03 * normal(random));
+    }
+    measure_peak(next, truth, 0.03 * normal(random));
+    const Calibration result = calibrate(runs, costs);
+    const SoftwareStack stack = parse_stack(calibrated_yaml(result, "megatron-lm-2021"), "mine.yaml");
+    CHECK(stack.activation_memory == Approx(result.stack.activation_memory).epsilon(1e-5));
+    CHECK(stack.memory_reserve.value() == Approx(result.stack.memory_reserve.value()).epsilon(1e-5));
+    CHECK(stack.cached_share == Approx(result.stack.cached_share).epsilon(1e-5));
+    REQUIRE(stack.calibrated_memory);
+    CHECK(stack.calibrated_memory->runs == 2);
+    JobPrecision precision = next.book.precision();
+    precision.stack = stack;
+    PriceBook priced(next.book.model(), next.book.cluster(), precision);
+    priced.need(next.strategy);
+    static_cast<void>(priced.predict(costs));
+    const ErrorBand band = memory_band(priced, next.strategy);
+    CHECK(band.high / band.low < published.high / published.low);
+    const double predicted = peak_under(next.book, next.strategy, MemoryFigure::card, stack);
+    inside += next.peak->gib >= predicted * band.low && next.peak->gib <= predicted * band.high;
+  }
+  CHECK(inside >= kWorlds - 4);
 }
 
 TEST_CASE("nothing to calibrate on is refused") {

@@ -273,7 +273,7 @@ class Recurrence {
     CallState& under_way = calls_[index];
     under_way.entered.push_back(rank);
     under_way.start = std::max(under_way.start, state(rank).now);
-    if (under_way.entered.size() < flows_.calls().members(leader, call).size()) return;
+    if (under_way.entered.size() < flows_.calls().member_count(call)) return;
     under_way.phases.all = &flows_.calls().phases(leader, call);
     next_phase(Subject::call, index, under_way.start);
   }

@@ -239,6 +239,10 @@ std::vector<int> GroupCalls::members(int leader, int call_index) const {
   return ranks;
 }
 
+std::size_t GroupCalls::member_count(int call_index) const {
+  return is_over_replicas(call_index) ? index(plan_.expert) : 1;
+}
+
 const std::vector<FlowPhase>& GroupCalls::phases(int leader, int call) const {
   return phases_[index(leader)][index(call)];
 }

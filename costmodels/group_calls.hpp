@@ -59,6 +59,7 @@ class GroupCalls {
   [[nodiscard]] bool is_over_replicas(int index) const { return call(index).group == RankGroup::expert; }
   [[nodiscard]] int leader(int rank, int call) const;
   [[nodiscard]] std::vector<int> members(int leader, int call) const;  // ranks
+  [[nodiscard]] std::size_t member_count(int call) const;
   [[nodiscard]] const std::vector<FlowPhase>& phases(int leader, int call) const;
 
  private:

@@ -78,7 +78,7 @@ void PartPlayer::enter(std::size_t rank, int call) {
   const std::size_t index = 2 * static_cast<std::size_t>(leader) + (calls.is_over_replicas(call) ? 1 : 0);
   CallState& state = calls_[index];
   ORRERY_ENSURE(state.entered == 0 || state.call == call);
-  if (++state.entered < calls.members(leader, call).size()) {
+  if (++state.entered < calls.member_count(call)) {
     state.call = call;
     return;
   }

@@ -13,6 +13,7 @@
 #include "platforms/errors.hpp"
 #include "sim/children.hpp"
 #include "sim/feasibility.hpp"
+#include "sim/on_threads.hpp"
 #include "sim/plan_band.hpp"
 #include "sim/run_replay.hpp"
 #include "strategies/placement.hpp"
@@ -262,10 +263,11 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
     mapped.push_back(std::move(one));
   }
   for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
-  for (const MappedRun& one : mapped) {
-    validation.runs.push_back(validated(one, false));
-    validation.runs.back().band = plan_band(*one.book, one.plan.strategies.front(), models);
-  }
+  validation.runs.resize(mapped.size());
+  on_threads(mapped.size(), options.jobs,
+             [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });
+  for (std::size_t i = 0; i < mapped.size(); ++i)
+    validation.runs[i].band = plan_band(*mapped[i].book, mapped[i].plan.strategies.front(), models);
   if (options.replay) replay_all(mapped, options.jobs, validation.runs);
   return validation;
 }

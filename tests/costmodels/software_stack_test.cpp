@@ -78,6 +78,24 @@ TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { parse_stack("host: {forward: 3}", "s.yaml"); }), "unit"));
 }
 
+TEST_CASE("what a calibration left open has a row and a column for each of its facts") {
+  const auto refused = [](const std::string& key, const std::string& rows) {
+    return input_error([&] {
+      parse_stack("like: megatron-core\n" + key + ": {runs: 2, scatter: 0.1, covariance: " + rows + "}\n",
+                  "mine.yaml");
+    });
+  };
+  const std::string three = "[[1, 0, 0], [0, 1, 0], [0, 0, 1]]";
+  CHECK(contains(refused("calibrated", three), "4 rows of 4 numbers"));
+  CHECK(contains(refused("calibrated_memory", "[[1, 0, 0], [0, 1], [0, 0, 1]]"), "3 numbers"));
+  const SoftwareStack stack = parse_stack(
+      "like: megatron-core\ncalibrated_memory: {runs: 2, scatter: 0.1, covariance: " + three + "}\n",
+      "mine.yaml");
+  REQUIRE(stack.calibrated_memory);
+  CHECK(stack.calibrated_memory->covariance[1][1] == 1);
+  CHECK_FALSE(stack.calibrated);
+}
+
 TEST_CASE("collectives split in chunks leave the first chunk, and what the GEMMs are too short for") {
   SoftwareStack stack;
   stack.overlap_slowdown = 1.25;

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <random>
 
+#include "sim/validation_report.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
@@ -55,6 +57,15 @@ TEST_CASE("few times, rounded ones, and batches of unlike plans prove nothing") 
   CHECK(computed_times(alone).size() == 1);  // three batches of each plan are left
   std::erase_if(alone, [](const MeasuredRun& run) { return run.integer("gbs") == 128; });
   CHECK(computed_times(alone).empty());
+}
+
+TEST_CASE("a validation says which of its groups were computed") {
+  const CostModels costs = CostModels::built_in();
+  const Validation computed = validate(made(4, 0), costs, {}), measured = validate(made(4, 1e-3), costs, {});
+  CHECK(contains(validation_text(computed, RunRows::left_out), "g: computed, not measured. 8 times between"));
+  CHECK(contains(validation_json(computed), "\"computed\": true"));
+  CHECK_FALSE(contains(validation_text(measured, RunRows::left_out), "computed, not measured"));
+  CHECK(contains(validation_json(measured), "\"computed\": false"));
 }
 
 }  // namespace orrery

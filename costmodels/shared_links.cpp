@@ -57,6 +57,11 @@ std::vector<std::vector<Sight>> telling(const std::vector<TransferKind>& kinds) 
   return all;
 }
 
+// When the last flow of a transfer has had what it needs of a link that no other uses meanwhile.
+double alone_until(double start, const LinkDemand& use) {
+  return start + use.latency + use.busy / use.flows * use.flows;
+}
+
 }  // namespace
 
 std::vector<LinkDemand> uses_of(const Topology& topology, const std::vector<Flow>& flows) {
@@ -101,7 +106,7 @@ void SharedLinks::start(double time, int kind, std::uint64_t tag) {
     free_.pop_back();
   }
   const auto& uses = kinds_[static_cast<std::size_t>(kind)].uses;
-  transfers_[index] = {kind, tag, time, 0, uses.size()};
+  transfers_[index] = {kind, tag, time, 0, uses.size(), 0, transfers_[index].version};
   add(time + uses.front().latency, What::arrival, static_cast<std::uint32_t>(index), 0);
 }
 
@@ -110,6 +115,7 @@ std::optional<SharedLinks::End> SharedLinks::next() {
     const Event event = events_.top();
     events_.pop();
     if (event.what() == What::link && links_[event.subject].version != event.version) continue;
+    if (event.what() == What::undisturbed && transfers_[event.subject].version != event.version) continue;
     now_ = std::max(now_, event.time);
     switch (event.what()) {
       case What::reminder:
@@ -120,6 +126,9 @@ std::optional<SharedLinks::End> SharedLinks::next() {
       case What::link:
         if (const auto end = leave(event.subject)) return end;
         break;
+      case What::undisturbed:
+        let_go(event.subject);
+        return over(event.subject);
     }
   }
   return std::nullopt;
@@ -127,14 +136,62 @@ std::optional<SharedLinks::End> SharedLinks::next() {
 
 // Reaches the links of its next latency.
 void SharedLinks::arrive(std::size_t index) {
-  const int kind = transfers_[index].kind;
-  const auto& uses = kinds_[static_cast<std::size_t>(kind)].uses;
+  if (transfers_[index].arrived == 0 && hold(index)) return;
+  const std::vector<LinkDemand>& uses = asked_by(transfers_[index]);
   std::size_t& arrived = transfers_[index].arrived;
   const double latency = uses[arrived].latency;
-  for (; arrived < uses.size() && uses[arrived].latency == latency; ++arrived)
+  for (; arrived < uses.size() && uses[arrived].latency == latency; ++arrived) {
+    const Link& link = link_of(uses[arrived]);
+    if (is_held(link)) disturb(link.holder);
     join(static_cast<std::size_t>(uses[arrived].link), index, uses[arrived]);
+  }
   if (arrived < uses.size())
     add(transfers_[index].start + uses[arrived].latency, What::arrival, static_cast<std::uint32_t>(index), 0);
+}
+
+bool SharedLinks::hold(std::size_t index) {
+  Transfer& transfer = transfers_[index];
+  const std::vector<LinkDemand>& uses = asked_by(transfer);
+  for (const LinkDemand& use : uses) {
+    const Link& link = link_of(use);
+    if (!link.under_way.empty() || is_held(link)) return false;
+  }
+  transfer.undisturbed = now_;
+  for (const LinkDemand& use : uses) {
+    link_of(use).holder = index;
+    transfer.undisturbed = std::max(transfer.undisturbed, alone_until(transfer.start, use));
+  }
+  add(transfer.undisturbed, What::undisturbed, static_cast<std::uint32_t>(index), ++transfer.version);
+  return true;
+}
+
+void SharedLinks::let_go(std::size_t index) {
+  for (const LinkDemand& use : asked_by(transfers_[index])) {
+    Link& link = link_of(use);
+    if (link.holder == index) link.holder = kNone;
+  }
+  ++transfers_[index].version;
+}
+
+void SharedLinks::disturb(std::size_t index) {
+  let_go(index);
+  Transfer& transfer = transfers_[index];
+  const std::vector<LinkDemand>& uses = asked_by(transfer);
+  for (; transfer.arrived < uses.size(); ++transfer.arrived) {
+    const LinkDemand& use = uses[transfer.arrived];
+    const double since = transfer.start + use.latency;
+    if (since > now_) return add(since, What::arrival, static_cast<std::uint32_t>(index), 0);
+    if (alone_until(transfer.start, use) <= now_) {
+      --transfer.left;
+      continue;
+    }
+    Link& link = link_of(use);
+    link.progress = 0;
+    link.since = since;
+    link.flows = use.flows;
+    link.under_way.push({use.busy / use.flows, index, use.flows});
+    expect_end(static_cast<std::size_t>(use.link));
+  }
 }
 
 void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkDemand& use) {
@@ -167,11 +224,15 @@ std::optional<SharedLinks::End> SharedLinks::leave(std::size_t number) {
   link.since = now_;
   link.flows -= done.flows;
   expect_end(number);
-  const Transfer transfer = transfers_[done.transfer];
   if (--transfers_[done.transfer].left > 0) return std::nullopt;
-  free_.push_back(done.transfer);
+  return over(done.transfer);
+}
+
+SharedLinks::End SharedLinks::over(std::size_t index) {
+  free_.push_back(index);
+  const Transfer& transfer = transfers_[index];
   const double alone = kinds_[static_cast<std::size_t>(transfer.kind)].alone;
-  return End{std::max(now_, transfer.start + alone), transfer.tag};
+  return {std::max(now_, transfer.start + alone), transfer.tag};
 }
 
 }  // namespace orrery

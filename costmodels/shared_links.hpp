@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -53,24 +54,29 @@ class SharedLinks {
   std::optional<End> next();
 
  private:
-  enum class What : std::uint64_t { reminder, arrival, link };
+  enum class What : std::uint64_t { reminder, arrival, link, undisturbed };
   struct Event {
     double time = 0;
     std::uint64_t number_and_what = 0;  // events of one time come out in the order they went in
     std::uint32_t subject = 0;          // transfer or link; lower half of a reminder's tag
-    std::uint32_t version = 0;          // of a link: an event of another is stale; upper half of the tag
+    std::uint32_t version = 0;          // of it: an event of another is stale; upper half of the tag
     [[nodiscard]] What what() const { return static_cast<What>(number_and_what % 4); }
     bool operator<(const Event& other) const {
       return std::tie(time, number_and_what) > std::tie(other.time, other.number_and_what);
     }
   };
+  // One that finds all its links free holds them, and is over without another event unless one comes that
+  // needs a link it is on: then it is put on its links as if it had been there since it came.
   struct Transfer {
     int kind = 0;
     std::uint64_t tag = 0;
     double start = 0;
-    std::size_t arrived = 0;  // uses
-    std::size_t left = 0;     // uses that are not over
+    std::size_t arrived = 0;    // uses
+    std::size_t left = 0;       // uses that are not over
+    double undisturbed = 0;     // s, its end if it holds its links until then
+    std::uint32_t version = 0;  // of `undisturbed`
   };
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
   // Flows that share a link evenly progress alike: each transfer is over once every flow on the link has had
   // as much of it (seconds at full bandwidth) as one of its own needs, counted from its arrival.
   struct Link {
@@ -78,6 +84,7 @@ class SharedLinks {
     double progress = 0;  // until then
     double flows = 0;
     std::uint32_t version = 0;
+    std::size_t holder = kNone;  // transfer
     struct Done {
       double progress = 0;
       std::size_t transfer = 0;
@@ -92,7 +99,18 @@ class SharedLinks {
   void add(double time, What what, std::uint32_t subject, std::uint32_t version) {
     events_.push({time, added_++ * 4 + static_cast<std::uint64_t>(what), subject, version});
   }
+  [[nodiscard]] const std::vector<LinkDemand>& asked_by(const Transfer& transfer) const {
+    return kinds_[static_cast<std::size_t>(transfer.kind)].uses;
+  }
+  [[nodiscard]] Link& link_of(const LinkDemand& use) { return links_[static_cast<std::size_t>(use.link)]; }
+  [[nodiscard]] bool is_held(const Link& link) const {
+    return link.holder != kNone && transfers_[link.holder].undisturbed > now_;
+  }
+  [[nodiscard]] End over(std::size_t transfer);
   void arrive(std::size_t transfer);
+  bool hold(std::size_t transfer);     // false where a link of it is not free
+  void disturb(std::size_t transfer);  // that holds its links
+  void let_go(std::size_t transfer);
   void join(std::size_t link, std::size_t transfer, const LinkDemand&);
   void expect_end(std::size_t link);
   std::optional<End> leave(std::size_t link);

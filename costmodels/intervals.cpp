@@ -56,6 +56,7 @@ Variances components(const std::vector<ResidualGroup>& groups, const std::vector
   };
   std::map<Sources, Alike> alike;  // groups of the same sources of error
   for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (weights[g] == 0) continue;
     Alike& all = alike[sources_of(groups[g].kind)];
     all.weight += weights[g];
     all.squares += weights[g] * std::max(mean_square(groups[g]), 1e-6);
@@ -101,14 +102,11 @@ std::string signed_percent(double factor) {
 
 }  // namespace
 
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what, const Variances& start)
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what)
     : groups_(std::move(groups)),
       what_(what),
       weights_(shares(groups_)),
-      variance_(components(groups_, weights_, start)) {}
-
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what)
-    : IntervalModel(std::move(groups), what, all_alike(0.01)) {
+      variance_(components(groups_, weights_, all_alike(0.01))) {
   if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
   multiplier_ = calibrated_multiplier();
 }
@@ -143,10 +141,13 @@ double IntervalModel::calibrated_multiplier() const {
   for (const ResidualGroup& group : groups_) names.insert(group.name);
   constexpr double kLevel = 0.9, kMost = 20, kNormal = 1.6449;
   if (names.size() < 2) return kNormal;
+  IntervalModel others = *this;
   for (const std::string& name : names) {
-    std::vector<ResidualGroup> kept = groups_;
-    std::erase_if(kept, [&](const ResidualGroup& group) { return group.name == name; });
-    const IntervalModel others(std::move(kept), what_, variance_);
+    others.weights_ = weights_;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].name == name) others.weights_[g] = 0;
+    }
+    others.variance_ = components(groups_, others.weights_, variance_);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (groups_[g].name != name) continue;
       const double scale = others.deviation(groups_[g].kind);

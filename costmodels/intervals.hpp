@@ -44,9 +44,6 @@ class IntervalModel {
   [[nodiscard]] ErrorBand band(const RunKind&) const;
 
  private:
-  using Variances = std::array<double, 8>;
-  // Without a multiplier; `start`: of the variances, which decides how soon they are found.
-  IntervalModel(std::vector<ResidualGroup>, Predicted, const Variances& start);
   // Of ln(predicted / measured), and how uncertain it is.
   struct FamilyBias {
     double mean = 0, variance = 0;
@@ -57,8 +54,8 @@ class IntervalModel {
 
   std::vector<ResidualGroup> groups_;
   Predicted what_;
-  std::vector<double> weights_;  // of each group
-  Variances variance_;
+  std::vector<double> weights_;  // of each group; 0 for one left out
+  std::array<double, 8> variance_{};
   double multiplier_ = 0;
 };
 

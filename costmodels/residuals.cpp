@@ -12,24 +12,32 @@ namespace {
 
 constexpr std::string_view kTable = "fitted/intervals.yaml";
 
+const std::vector<std::string> kTraits{"measured_gpu", "other_maker",     "experts",   "new_kernels",
+                                       "four_bits",    "sharded_weights", "host_bound"};
+constexpr bool RunKind::*kTraitOf[]{&RunKind::measured_gpu, &RunKind::other_maker, &RunKind::experts,
+                                    &RunKind::new_kernels,  &RunKind::four_bits,   &RunKind::sharded_weights,
+                                    &RunKind::host_bound};
+
 RunKind read_kind(const YamlValue& row) {
   RunKind kind;
   kind.family = row.at("family").text();
-  kind.measured_gpu = row.at("measured_gpu").boolean();
-  kind.other_maker = row.at("other_maker").boolean();
-  kind.experts = row.at("experts").boolean();
-  kind.new_kernels = row.at("new_kernels").boolean();
-  kind.four_bits = row.at("four_bits").boolean();
-  kind.sharded_weights = row.at("sharded_weights").boolean();
-  kind.host_bound = row.at("host_bound").boolean();
+  kind.measured_gpu = false;
+  for (const YamlValue& trait : row.at("traits").items()) kind.*kTraitOf[trait.one_of(kTraits)] = true;
   return kind;
+}
+
+std::string traits_yaml(const RunKind& kind) {
+  std::string text;
+  for (std::size_t i = 0; i < kTraits.size(); ++i) {
+    if (kind.*kTraitOf[i]) text += (text.empty() ? "" : ", ") + kTraits[i];
+  }
+  return "[" + text + "]";
 }
 
 std::vector<ResidualGroup> read_groups(const YamlValue& rows) {
   std::vector<ResidualGroup> groups;
   for (const YamlValue& row : rows.items()) {
-    row.allow_keys({"name", "source", "family", "measured_gpu", "other_maker", "experts", "new_kernels",
-                    "four_bits", "sharded_weights", "host_bound", "runs", "mean", "variance"});
+    row.allow_keys({"name", "source", "family", "traits", "runs", "mean", "variance"});
     groups.push_back({row.at("name").text(), row.at("source").text(), read_kind(row),
                       static_cast<int>(row.at("runs").integer(1, 1'000'000)), row.at("mean").number(-10, 10),
                       row.at("variance").number(0, 100)});
@@ -40,18 +48,13 @@ std::vector<ResidualGroup> read_groups(const YamlValue& rows) {
 std::string groups_yaml(const std::vector<ResidualGroup>& groups) {
   if (groups.empty()) return "  []\n";
   std::string text;
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
   for (const ResidualGroup& group : groups) {
     char numbers[96];
     std::snprintf(numbers, sizeof numbers, "runs: %d, mean: %.5f, variance: %.6f}\n", group.runs, group.mean,
                   group.variance);
-    text +=
-        "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
-        ", family: " + yaml_quoted(group.kind.family) + ", measured_gpu: " + truth(group.kind.measured_gpu) +
-        ", other_maker: " + truth(group.kind.other_maker) + ", experts: " + truth(group.kind.experts) +
-        ", new_kernels: " + truth(group.kind.new_kernels) + ", four_bits: " + truth(group.kind.four_bits) +
-        ", sharded_weights: " + truth(group.kind.sharded_weights) +
-        ", host_bound: " + truth(group.kind.host_bound) + ",\n     " + numbers;
+    text += "  - {name: " + yaml_quoted(group.name) + ", source: " + yaml_quoted(group.source) +
+            ", family: " + yaml_quoted(group.kind.family) + ",\n     traits: " + traits_yaml(group.kind) +
+            ", " + numbers;
   }
   return text;
 }

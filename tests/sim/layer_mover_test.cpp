@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-using test::played;
+using test::PlanTimes;
 using test::run;
 
 // On two nodes of A100 and two of V100: stages of 2 ways and of 8.
@@ -45,16 +45,17 @@ TEST_CASE("unlike stages are split by what transfers and reductions take, not by
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
   const SearchResult result = run(job, book);
   StageFitter fitter(book);
+  PlanTimes times(book);
   std::size_t ahead_of_fitted = 0, equal = 0;
   for (const RatedPlan& plan : result.plans) {
     ParallelStrategy fitted = plan.strategy;
     REQUIRE(std::holds_alternative<FittedStages>(fitter.fit(fitted)));
-    const Seconds time = played(book, fitted);
+    const Seconds time = times.played(fitted);
     CHECK(plan.iteration <= time);
     ahead_of_fitted += plan.iteration < time * 0.99 ? 1 : 0;
     if (const auto other = fitter.fit_equal(fitted)) {
       fitted.parts = other->parts;
-      CHECK(plan.iteration <= played(book, fitted));
+      CHECK(plan.iteration <= times.played(fitted));
       ++equal;
     }
   }

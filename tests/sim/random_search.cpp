@@ -125,10 +125,19 @@ SearchResult run(const SearchJob& job, PriceBook& book) {
                 [](const std::string&, std::size_t, std::size_t) {});
 }
 
-Seconds played(const PriceBook& book, const ParallelStrategy& strategy) {
-  const Topology topology(book.cluster(), strategy.nodes);
-  const PricedPlan priced = book.price(strategy, topology);
-  return estimate_iteration(priced, make_programs(priced), topology);
+const Topology& PlanTimes::topology_of(const ParallelStrategy& strategy) {
+  const auto known = topologies_.find(strategy.nodes);
+  if (known != topologies_.end()) return known->second;
+  return topologies_.emplace(strategy.nodes, Topology(book_.cluster(), strategy.nodes)).first->second;
+}
+
+PricedPlan PlanTimes::priced(const ParallelStrategy& strategy) {
+  return book_.price(strategy, topology_of(strategy));
+}
+
+Seconds PlanTimes::played(const ParallelStrategy& strategy) {
+  const PricedPlan plan = priced(strategy);
+  return estimate_iteration(plan, make_programs(plan), topology_of(strategy));
 }
 
 }  // namespace orrery::test

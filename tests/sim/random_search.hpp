@@ -1,6 +1,7 @@
 // Searches made up for tests: small clusters, short models, a few choices of everything.
 #pragma once
 
+#include <map>
 #include <random>
 #include <string>
 
@@ -16,8 +17,20 @@ std::string describe(const SearchJob&);
 // Of a stack that knows overlaps, and slows what is computed beside them.
 PriceBook book_of(const SearchJob&);
 SearchResult run(const SearchJob&, PriceBook&);
-// The estimate, of a book with prices.
-Seconds played(const PriceBook&, const ParallelStrategy&);
+
+// Estimates of plans from a book with prices, which outlives it; each selection of nodes is laid out once.
+class PlanTimes {
+ public:
+  explicit PlanTimes(const PriceBook& book) : book_(book) {}
+  PricedPlan priced(const ParallelStrategy&);
+  Seconds played(const ParallelStrategy&);
+
+ private:
+  const Topology& topology_of(const ParallelStrategy&);
+
+  const PriceBook& book_;
+  std::map<std::vector<int>, Topology> topologies_;
+};
 
 // Every candidate that has a shape, fitted or not.
 template <class Visit>

@@ -22,7 +22,7 @@ using test::book_of;
 using test::describe;
 using test::for_each_candidate;
 using test::for_each_mix;
-using test::played;
+using test::PlanTimes;
 using test::random_job;
 using test::run;
 
@@ -57,11 +57,6 @@ ModelSpec small_mixture(std::mt19937& random) {
   return model;
 }
 
-double least_of_priced(const PriceBook& book, const ParallelStrategy& plan) {
-  const Topology topology(book.cluster(), plan.nodes);
-  return least_plan_time(book, plan, book.price(plan, topology).parts).value();
-}
-
 }  // namespace
 
 TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
@@ -83,6 +78,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     PriceBook book = book_of(job);
     static_cast<void>(run(job, book));  // prices all
     StageFitter fitter(book);
+    PlanTimes times(book);
     TimeBounds bounds(book, job.space.most_stages, job.global_batch);
     LayerLimits limits(book, job.space.most_stages, job.global_batch);
     const auto fits = [&](const Ways& ways) {
@@ -93,61 +89,61 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
       }
       return groups;
     };
-    for_some_candidates(job, random,
-                        [&](const StageCounts& stages, const Allocation& allocation, const Setting& setting) {
-                          ParallelStrategy strategy =
-                              strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
-                          const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
-                          if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
-                            dropped += may_fit ? 0 : 1;
-                            unlike_dropped += unlike && !may_fit ? 1 : 0;
-                            return;
-                          }
-                          REQUIRE(may_fit);
-                          ++fitting;
-                          unlike_fitting += unlike ? 1 : 0;
-                          const Ways ways = allocation.ways();
-                          const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
-                          const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
-                          REQUIRE(least > 0);
-                          const std::vector<ParallelStrategy> choices = with_overlaps(strategy, setting);
-                          const double of_any = least_plan_time(book, choices.back()).value();
-                          double time = std::numeric_limits<double>::infinity();
-                          for (const ParallelStrategy& choice : choices) {
-                            const double of_choice = played(book, choice).value();
-                            const double split = least_plan_time(book, choice).value();
-                            REQUIRE(split <= of_choice);
-                            REQUIRE(least_of_priced(book, choice) <= of_choice);
-                            REQUIRE(of_any <= split);
-                            tightest = std::max(tightest, split / of_choice);
-                            time = std::min(time, of_choice);
-                          }
-                          REQUIRE(least <= time);
-                          if (const auto equal = fitter.fit_equal(strategy)) {
-                            ParallelStrategy even = strategy;
-                            even.parts = equal->parts;
-                            for (const ParallelStrategy& choice : with_overlaps(even, setting))
-                              REQUIRE(least_plan_time(book, choice) <= played(book, choice));
-                          }
-                          // Of any box of counts that this one is in.
-                          StageCounts fewest = stages, most = stages;
-                          std::vector<double> rates;
-                          double rate = 0;
-                          for (std::size_t group = 0; group < stages.size(); ++group) {
-                            fewest[group] -= between(random, 0, stages[group]);
-                            most[group] += between(random, 0, 3);
-                            rates.push_back(between(random, 1, 9));
-                            rate += rates.back() * stages[group];
-                          }
-                          REQUIRE(bound.spread_within(most) <= bound.spread(stages) * (1 + 1e-12));
-                          REQUIRE(bound.least_money(fewest, most, rates) <= time * rate);
-                        });
+    for_some_candidates(
+        job, random, [&](const StageCounts& stages, const Allocation& allocation, const Setting& setting) {
+          ParallelStrategy strategy =
+              strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
+          const bool may_fit = limits.may_fit(allocation, setting, strategy.microbatches());
+          if (!std::holds_alternative<FittedStages>(fitter.fit(strategy))) {
+            dropped += may_fit ? 0 : 1;
+            unlike_dropped += unlike && !may_fit ? 1 : 0;
+            return;
+          }
+          REQUIRE(may_fit);
+          ++fitting;
+          unlike_fitting += unlike ? 1 : 0;
+          const Ways ways = allocation.ways();
+          const TimeBound bound = bounds.bound(ways, fits(ways), setting, {setting});
+          const double least = std::max(bound.spread(stages), bound.whole_layers(stages));
+          REQUIRE(least > 0);
+          const std::vector<ParallelStrategy> choices = with_overlaps(strategy, setting);
+          const double of_any = least_plan_time(book, choices.back()).value();
+          double time = std::numeric_limits<double>::infinity();
+          for (const ParallelStrategy& choice : choices) {
+            const double of_choice = times.played(choice).value();
+            const double split = least_plan_time(book, choice).value();
+            REQUIRE(split <= of_choice);
+            REQUIRE(least_plan_time(book, choice, times.priced(choice).parts).value() <= of_choice);
+            REQUIRE(of_any <= split);
+            tightest = std::max(tightest, split / of_choice);
+            time = std::min(time, of_choice);
+          }
+          REQUIRE(least <= time);
+          if (const auto equal = fitter.fit_equal(strategy)) {
+            ParallelStrategy even = strategy;
+            even.parts = equal->parts;
+            for (const ParallelStrategy& choice : with_overlaps(even, setting))
+              REQUIRE(least_plan_time(book, choice) <= times.played(choice));
+          }
+          // Of any box of counts that this one is in.
+          StageCounts fewest = stages, most = stages;
+          std::vector<double> rates;
+          double rate = 0;
+          for (std::size_t group = 0; group < stages.size(); ++group) {
+            fewest[group] -= between(random, 0, stages[group]);
+            most[group] += between(random, 0, 3);
+            rates.push_back(between(random, 1, 9));
+            rate += rates.back() * stages[group];
+          }
+          REQUIRE(bound.spread_within(most) <= bound.spread(stages) * (1 + 1e-12));
+          REQUIRE(bound.least_money(fewest, most, rates) <= time * rate);
+        });
     MixFitter mixer(book, fitter);
     for_each_mix(job, [&](const ReplicaMix& mix, const Setting& setting) {
       const auto fitted = mixer.fit(mix, setting, job.global_batch);
       const auto* plan = std::get_if<FittedMix>(&fitted);
       if (plan == nullptr) return;
-      const double time = played(book, plan->strategy).value();
+      const double time = times.played(plan->strategy).value();
       REQUIRE(mixer.least_time(mix, setting, job.global_batch).value() <= time);
       REQUIRE(plan->least.value() <= time);
     });

@@ -19,7 +19,7 @@ using test::book_of;
 using test::describe;
 using test::for_each_candidate;
 using test::for_each_mix;
-using test::played;
+using test::PlanTimes;
 using test::random_job;
 using test::run;
 
@@ -75,13 +75,14 @@ bool within_limits(const SearchJob& job, const RatedPlan& plan) {
 Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
   std::vector<Tried> all;
   StageFitter fitter(book);
+  PlanTimes times(book);
   const auto add = [&](const ParallelStrategy& fitted, const std::optional<ParallelStrategy>& equal,
                        const Setting& setting) {
     RatedPlan plan;
     const auto take_faster = [&](const ParallelStrategy& split, std::size_t& faster) {
       const Seconds before = plan.iteration;
       for (const ParallelStrategy& choice : with_overlaps(split, setting)) {
-        const Seconds time = played(book, choice);
+        const Seconds time = times.played(choice);
         if (!plan.strategy.parts.empty() && time >= plan.iteration) continue;
         if (!(choice == split)) ++fitting.overlapped;
         plan.strategy = choice;

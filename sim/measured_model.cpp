@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
@@ -11,41 +12,52 @@
 namespace orrery {
 namespace {
 
-// Families by a word in the model's name; the last one is what a row without such a word is.
+// What layers are like, by words in the model's name.
 struct Family {
-  const char* word;
+  std::string_view words;  // any of them
+  const char* name;
   MlpKind mlp;
   NormKind norm;
-  bool bias, rotary, learned_positions, tied, causal;
-  const char* said;
+  bool bias, rotary, learned_positions, tied, causal, parallel_residual;
+  [[nodiscard]] std::string said() const {
+    std::string text = std::string(name) + ": " + (mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ") +
+                       (norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ") +
+                       (rotary              ? "rotary, "
+                        : learned_positions ? "learned positions, "
+                                            : "ALiBi, ") +
+                       (tied ? "tied" : "untied") + (bias ? ", biases" : ", no biases");
+    if (!causal) text += ", attention both ways";
+    if (parallel_residual) text += ", attention and MLP in parallel";
+    return text;
+  }
 };
+constexpr MlpKind kGelu = MlpKind::gelu, kGated = MlpKind::gated;
+constexpr NormKind kLayerNorm = NormKind::layer_norm, kRmsNorm = NormKind::rms_norm;
+constexpr Family kLlama{
+    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork "
+    "yi- xverse granite",
+    "Llama",
+    kGated,
+    kRmsNorm,
+    false,
+    true,
+    false,
+    false,
+    true,
+    false};
+constexpr Family kGpt{"", "GPT", kGelu, kLayerNorm, true, false, true, true, true, false};
 constexpr std::array kFamilies{
-    Family{"llama", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Llama: gated MLP, RMSNorm, rotary, untied"},
-    Family{"aquila", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Aquila: gated MLP, RMSNorm, rotary, untied"},
-    Family{"qwen", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Qwen: gated MLP, RMSNorm, rotary, untied"},
-    Family{"mistral", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Mistral: gated MLP, RMSNorm, rotary, untied"},
-    Family{"mixtral", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Mixtral: gated MLP, RMSNorm, rotary, untied"},
-    Family{"grok", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Grok: gated MLP, RMSNorm, rotary, untied"},
-    Family{"gemma", MlpKind::gated, NormKind::rms_norm, false, true, false, true, true,
-           "Gemma: gated MLP, RMSNorm, rotary, tied"},
-    Family{"baichuan", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "Baichuan: gated MLP, RMSNorm, rotary, untied"},
-    Family{"internlm", MlpKind::gated, NormKind::rms_norm, false, true, false, false, true,
-           "InternLM: gated MLP, RMSNorm, rotary, untied"},
-    Family{"nemotron", MlpKind::gelu, NormKind::layer_norm, false, true, false, false, true,
-           "Nemotron: squared ReLU, LayerNorm, rotary, untied, no biases"},
-    Family{"mpt", MlpKind::gelu, NormKind::layer_norm, false, false, false, true, true,
-           "MPT: GELU, LayerNorm, ALiBi, tied, no biases"},
-    Family{"bert", MlpKind::gelu, NormKind::layer_norm, true, false, true, true, false,
-           "BERT: GELU, LayerNorm, learned positions, tied, biases, attention both ways"},
-    Family{"", MlpKind::gelu, NormKind::layer_norm, true, false, true, true, true,
-           "GPT: GELU, LayerNorm, learned positions, tied, biases"},
+    kLlama,
+    Family{"gemma smollm minicpm", "Gemma", kGated, kRmsNorm, false, true, false, true, true, false},
+    Family{"nemotron", "Nemotron-4", kGelu, kLayerNorm, false, true, false, false, true, false},
+    Family{"apertus", "Apertus", kGelu, kRmsNorm, false, true, false, false, true, false},
+    Family{"neox pythia gpt-j gptj", "GPT-NeoX", kGelu, kLayerNorm, true, true, false, false, true, true},
+    Family{"falcon", "Falcon", kGelu, kLayerNorm, false, true, false, true, true, true},
+    Family{"stablelm olmo", "StableLM", kGated, kLayerNorm, false, true, false, false, true, false},
+    Family{"glm", "GLM-130B", kGated, kLayerNorm, true, true, false, true, true, false},
+    Family{"bloom", "BLOOM", kGelu, kLayerNorm, true, false, false, true, true, false},
+    Family{"mpt", "MPT", kGelu, kLayerNorm, false, false, false, true, true, false},
+    Family{"bert", "BERT", kGelu, kLayerNorm, true, false, true, true, false, false},
 };
 
 // Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
@@ -54,10 +66,26 @@ constexpr std::int64_t llama_width(std::int64_t hidden) {
   return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-const Family& family_of(const std::string& name) {
-  const std::string low = lower_case(name);
-  return *std::find_if(kFamilies.begin(), kFamilies.end(),
-                       [&](const Family& family) { return low.find(family.word) != std::string::npos; });
+bool says_any(const std::string& text, std::string_view words) {
+  std::istringstream all{std::string(words)};
+  for (std::string word; all >> word;) {
+    if (says(text, word)) return true;
+  }
+  return false;
+}
+
+// A name that no family has: GPT's layers, unless keys and values are shared or the MLP is of no width that
+// two matrices have, as Llama's is.
+const Family& family_of(const MeasuredRun& run, std::int64_t hidden) {
+  const std::string name = lower_case(run.text("model"));
+  const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const Family& family) { return says_any(name, family.words); });
+  if (known != kFamilies.end()) return *known;
+  const bool gpt = says(name, "gpt");
+  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads),
+             ffn = run.integer("ffn", kMostFfn);
+  const bool shares = heads && kv_heads && *kv_heads < *heads;
+  return !gpt && (shares || (ffn && *ffn < 4 * hidden)) ? kLlama : kGpt;
 }
 
 // Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
@@ -88,17 +116,23 @@ const char* other_kind(const std::string& name) {
   return found == kOtherKinds.end() ? nullptr : *found;
 }
 
-// The built-in model that the row names, unless what it prints of the shape is another one. A row that prints
-// all that matters of equal dense layers is taken at its word.
+// The built-in model that the row names, unless what it prints of the shape is another one. Of equal dense
+// layers it takes the widths that the row prints.
 std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
   const auto name = name_of_builtin(run.text("model"));
   if (!name) return std::nullopt;
   ModelSpec model = read_model(*name);
   const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
   if ((layers && *layers != model.layer_count()) || (hidden && *hidden != model.hidden)) return std::nullopt;
-  const LayerShape& shape = model.layer(0);
-  const bool printed = layers && hidden && (shape.mlp != MlpKind::gated || run.integer("ffn", kMostFfn));
-  if (printed && model.shapes.size() == 1 && shape.experts == 1) return std::nullopt;
+  if (model.shapes.size() > 1 || model.layer(0).experts > 1) return model;
+  LayerShape& shape = model.shapes.front();
+  if (const auto heads = run.integer("heads", kMostHeads); heads && *heads != shape.heads)
+    return std::nullopt;
+  shape.kv_heads = run.integer("kv_heads", kMostHeads).value_or(shape.kv_heads);
+  shape.ffn = run.integer("ffn", kMostFfn).value_or(shape.ffn);
+  model.vocabulary = run.integer("vocab", kMostVocabulary).value_or(model.vocabulary);
+  if (model.learned_positions > 0)
+    model.learned_positions = run.integer("seq", kMostSequence).value_or(model.learned_positions);
   return model;
 }
 
@@ -140,8 +174,8 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
   const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
-  const Family& family = family_of(name);
-  assumptions.emplace_back(family.said);
+  const Family& family = family_of(run, *hidden);
+  assumptions.push_back(family.said());
   LayerShape shape;
   shape.hidden = *hidden;
   if (!heads) assumptions.emplace_back("heads of 64");
@@ -153,6 +187,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   shape.norm = family.norm;
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
+  shape.parallel_residual = family.parallel_residual;
   const auto ffn = run.integer("ffn", kMostFfn);
   if (!ffn && family.mlp == MlpKind::gated)
     assumptions.emplace_back("gated MLPs as wide as Llama's of that size");

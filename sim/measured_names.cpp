@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "sim/bridge_recipes.hpp"
+#include "sim/measured_words.hpp"
 #include "strategies/model.hpp"
 
 namespace orrery {
@@ -133,9 +134,9 @@ std::string trainer_stack(const MeasuredRun& run) {
       framework.starts_with("hf ") || says(framework, "hugging face") || says(framework, "huggingface");
   constexpr double kLlama = 2023;
   if (!named || date_of_program(run) < kLlama) return "";
-  const std::string sharding = lower_case(run.text("optimizer_sharding")) + framework;
-  if (says(sharding, "zero-3") || says(sharding, "fsdp")) return "hf-zero3";
-  return says(sharding, "zero-2") ? "hf-zero2" : "hf-trainer";
+  const auto sharding = said_sharding(run.text("optimizer_sharding") + " " + framework);
+  if (sharding == Sharding::weights) return "hf-zero3";
+  return sharding == Sharding::gradients ? "hf-zero2" : "hf-trainer";
 }
 
 // Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
@@ -220,7 +221,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
   const std::string framework = run.text("framework");
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
-      says(run.text("optimizer_sharding"), "ZeRO-3"))
+      said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   constexpr int kCompiledLoss = 2025;  // of torchtitan
@@ -243,6 +244,8 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   SoftwareStack stack = read_stack(like.stack);
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;
+  // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).
+  if (says(lower_case(framework), "deepspeed")) stack.may_interleave = false;
   return stack;
 }
 

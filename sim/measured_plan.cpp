@@ -11,6 +11,7 @@
 #include "sim/bridge_recipes.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_parts.hpp"
+#include "sim/measured_words.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
 
@@ -19,14 +20,9 @@ namespace {
 
 std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
                                            std::vector<std::string>& assumptions) {
-  const std::string text = lower_case(run.text("precision"));
-  if (says(text, "fp4")) return DataType::fp4;
-  if (says(text, "fp8")) return DataType::fp8;
-  if (says(text, "fp16")) return DataType::fp16;
-  if (says(text, "bf16")) return DataType::bf16;
-  if (says(text, "tf32")) return DataType::tf32;
-  if (says(text, "fp32")) return DataType::fp32;
-  if (!text.empty()) return Unmapped{"precision " + run.text("precision")};
+  const std::string text = run.text("precision");
+  if (const auto said = said_type(text)) return *said;
+  if (!text.empty()) return Unmapped{"precision " + text};
   const bool bf16 = gpu.bf16 && gpu.architecture != "Ampere";
   assumptions.emplace_back(bf16 ? "bf16" : "fp16");
   return bf16 ? DataType::bf16 : DataType::fp16;
@@ -52,15 +48,15 @@ RecomputeModules modules_said(const MeasuredRun& run, const std::string& text) {
   return modules;
 }
 
-Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+Recompute recompute_of(const MeasuredRun& run, const SaidWords& words,
+                       std::vector<std::string>& assumptions) {
   Recompute recompute;
-  const std::string text = run.text("recompute");
-  if (text.rfind("full", 0) == 0) recompute.granularity = RecomputeGranularity::full;
-  if (text.rfind("selective", 0) == 0) {
-    recompute.granularity = RecomputeGranularity::selective;
-    recompute.modules = modules_said(run, text);
+  if (words.recompute) {
+    recompute.granularity = *words.recompute;
+    if (words.recompute == RecomputeGranularity::selective)
+      recompute.modules = modules_said(run, run.text("recompute"));
+    return recompute;
   }
-  if (!text.empty()) return recompute;
   const auto modules = bridge_recomputes(run);
   if (modules) {
     recompute.granularity = RecomputeGranularity::selective;
@@ -75,12 +71,6 @@ Recompute recompute_of(const MeasuredRun& run, std::vector<std::string>& assumpt
     assumptions.emplace_back("no recomputation");
   }
   return recompute;
-}
-
-bool said_or(const std::string& text, bool otherwise) {
-  if (text.rfind("yes", 0) == 0) return true;
-  if (text.rfind("no", 0) == 0) return false;
-  return otherwise;
 }
 
 constexpr const char* kOfFastest = ", of the fastest";
@@ -137,7 +127,7 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
   }
   const bool interleaves = !schedule || schedule == ScheduleKind::interleaved;
   if (!interleaves || !run.text("layer_partition").empty()) return {1};
-  const int most = std::max(1, layers / pipeline);
+  const int most = std::max(1, (layers + 2) / pipeline);
   std::vector<int> possible{1};
   for (int chunks = 2; chunks <= most; ++chunks) {
     const bool divides = layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0;
@@ -160,28 +150,38 @@ std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::in
   return sizes;
 }
 
-bool is_hybrid(const std::string& sharding) {
-  return says(sharding, "HSDP") || says(sharding, "HYBRID_SHARD");
-}
 // Weights, gradients and optimizer.
-bool shards_weights(const SoftwareStack& stack, const std::string& sharding) {
-  return stack.fully_sharded || says(sharding, "FSDP") || is_hybrid(sharding);
+bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
+  return stack.fully_sharded || words.sharding == Sharding::weights ||
+         words.sharding == Sharding::weights_in_node;
 }
 
 struct Degrees {
   int tensor, pipeline, data, context, expert;
 };
 
+// What GPUs and the other ways leave.
+void infer_missing(std::int64_t gpus, Degrees& d) {
+  if (d.data == 0 && gpus > 1) return;
+  const std::int64_t copies = std::int64_t{std::max(d.data, 1)} * d.context;
+  if (gpus % copies != 0) return;
+  const auto model = static_cast<int>(gpus / copies);
+  if (model == 1) d.tensor = std::max(d.tensor, 1), d.pipeline = std::max(d.pipeline, 1);
+  if (d.tensor == 0 && d.pipeline > 0 && model % d.pipeline == 0) d.tensor = model / d.pipeline;
+  if (d.pipeline == 0 && d.tensor > 0 && model % d.tensor == 0) d.pipeline = model / d.tensor;
+}
+
 std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
-                                           std::vector<std::string>& assumptions) {
+                                           const SaidWords& words, std::vector<std::string>& assumptions) {
   const auto ways = [&](const char* column) {
     return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
   };
   const std::int64_t gpus = *run.integer("n_gpus");
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
-  const std::string sharding = run.text("optimizer_sharding");
-  const bool data_parallel = shards_weights(stack, sharding) || says(sharding, "ZeRO");
+  infer_missing(gpus, d);
+  const bool data_parallel =
+      shards_weights(stack, words) || words.sharding.value_or(Sharding::none) != Sharding::none;
   if (data_parallel && (d.tensor == 0 || d.pipeline == 0)) {
     assumptions.emplace_back("sharded weights in place of tensor and pipeline ways");
     d.tensor = std::max(d.tensor, 1);
@@ -211,10 +211,10 @@ std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrat
 }
 
 // As given; of HYBRID_SHARD one a node, PyTorch's default.
-int optimizer_instances(const MeasuredRun& run, const ParallelStrategy& strategy, int gpus_per_node,
-                        std::vector<std::string>& assumptions) {
+int optimizer_instances(const MeasuredRun& run, const SaidWords& words, const ParallelStrategy& strategy,
+                        int gpus_per_node, std::vector<std::string>& assumptions) {
   if (const auto given = run.integer("optimizer_instances", 1 << 17)) return static_cast<int>(*given);
-  if (!is_hybrid(run.text("optimizer_sharding"))) return 1;
+  if (words.sharding != Sharding::weights_in_node) return 1;
   const int of_node = std::max(1, gpus_per_node / strategy.tensor(0));
   const int copies = strategy.data * strategy.context;
   if (copies <= of_node) return 1;
@@ -222,19 +222,18 @@ int optimizer_instances(const MeasuredRun& run, const ParallelStrategy& strategy
   return copies / of_node;
 }
 
-void set_switches(const MeasuredRun& run, const SoftwareStack& stack, ParallelStrategy& strategy) {
-  const std::string sharding = run.text("optimizer_sharding");
+void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const SaidWords& words,
+                  ParallelStrategy& strategy) {
   strategy.sequence_parallel =
-      strategy.tensor(0) > 1 && said_or(run.text("sequence_parallel"), stack.sequence_parallel);
-  const bool sharded = shards_weights(stack, sharding) || stack.whole_weights || says(sharding, "ZeRO-3") ||
-                       bridge_shards_weights(run);
+      strategy.tensor(0) > 1 && words.sequence_parallel.value_or(stack.sequence_parallel);
+  const bool sharded = shards_weights(stack, words) || stack.whole_weights || bridge_shards_weights(run);
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer =
-      sharded || stack.distributed_optimizer || says(sharding, "ZeRO-1") || says(sharding, "ZeRO-2");
+      sharded || (words.sharding ? *words.sharding != Sharding::none : stack.distributed_optimizer);
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
-  strategy.flash_attention = said_or(run.text("flash_attn"), stack.flash_attention);
+  strategy.flash_attention = words.flash_attention.value_or(stack.flash_attention);
 }
 
 ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, DataType type) {
@@ -273,8 +272,10 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
   std::vector<ParallelStrategy> possible;
   Unmapped trouble;
   const std::int64_t of_replica = std::max<std::int64_t>(1, strategy.global_batch / strategy.data);
-  for (const std::int64_t micro_batch : possible_micro_batches(run, of_replica, plan.assumptions)) {
-    for (const int chunks : possible_chunks(run, plan, strategy.pipeline, schedule, plan.assumptions)) {
+  const auto micro_batches = possible_micro_batches(run, of_replica, plan.assumptions);
+  const auto all_chunks = possible_chunks(run, plan, strategy.pipeline, schedule, plan.assumptions);
+  for (const std::int64_t micro_batch : micro_batches) {
+    for (const int chunks : all_chunks) {
       ParallelStrategy one = strategy;
       one.micro_batch = micro_batch;
       one.chunks = chunks;
@@ -326,22 +327,24 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
   plan.cluster = std::get<ClusterSpec>(std::move(cluster));
   plan.stack.network.collectives *= node_collectives(run, plan.cluster, plan.assumptions);
-  const auto ways = degrees_of(run, plan.stack, plan.assumptions);
+  const auto said_all = said_words(run);
+  if (const auto* unread = std::get_if<std::string>(&said_all)) return Unmapped{*unread};
+  const auto& words = std::get<SaidWords>(said_all);
+  const auto ways = degrees_of(run, plan.stack, words, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
   // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
-  if (says(run.text("optimizer_sharding"), "ZeRO-2") && degrees.pipeline == 1)
-    plan.stack.whole_weights = true;
+  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) plan.stack.whole_weights = true;
   const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
   const auto batch = run.integer("gbs");
   if (!batch) return Unmapped{"no global batch"};
   ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
   strategy.global_batch = *batch;
-  strategy.recompute = recompute_of(run, plan.assumptions);
-  set_switches(run, plan.stack, strategy);
+  strategy.recompute = recompute_of(run, words, plan.assumptions);
+  set_switches(run, plan.stack, words, strategy);
   strategy.optimizer_instances =
-      optimizer_instances(run, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
+      optimizer_instances(run, words, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;

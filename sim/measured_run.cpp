@@ -63,6 +63,13 @@ constexpr std::array kColumns{"id",
                               "note",
                               "stack"};
 
+// What tables write for a fact that they do not have.
+bool is_blank(const std::string& cell) {
+  constexpr std::array<std::string_view, 9> kBlanks{"",    "-",       "?",         "n/a",       "na",
+                                                    "nan", "unknown", "not given", "not stated"};
+  return std::find(kBlanks.begin(), kBlanks.end(), lower_case(cell)) != kBlanks.end();
+}
+
 std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
   for (const char* column : kNeeded) static_cast<void>(stream.column(column));
   std::vector<std::pair<std::string, std::size_t>> columns;
@@ -77,7 +84,7 @@ std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
                        "at most " + std::to_string(stream.columns()) + ", as the header has");
     std::map<std::string, std::string> cells;
     for (const auto& [column, place] : columns) {
-      if (place < stream.fields().size() && !stream.fields()[place].empty())
+      if (place < stream.fields().size() && !is_blank(std::string(stream.fields()[place])))
         cells.emplace(column, stream.fields()[place]);
     }
     runs.emplace_back(std::move(cells));

@@ -1,5 +1,9 @@
 // Published runs as plans: on rows made up for the purpose.
 #include "sim/measured_plan.hpp"
+
+#include <algorithm>
+#include <set>
+
 #include "sim/measured_network.hpp"
 
 #include "sim/measured_names.hpp"
@@ -125,7 +129,7 @@ TEST_CASE("a run has the schedule that its row names") {
 TEST_CASE("rows that cannot be expressed say why") {
   CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
         "its ways do not multiply to its GPUs");
-  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,2", "full,1.5,,ok")).front()) ==
+  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,", "full,1.5,,ok")).front()) ==
         "tensor or pipeline ways not given");
   CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,suspect")).front()), "suspect"));
   CHECK(contains(
@@ -160,6 +164,54 @@ TEST_CASE(
                  .front());
   CHECK(first.model.layer_count() == 64);
   CHECK(first.model.hidden == 2304);
+}
+
+TEST_CASE("a model has the layers of its family, of the built-in one it names, or of what its widths tell") {
+  const auto model = [](const std::string& name, const std::string& shape, const std::string& widths = ",,") {
+    const auto rows = runs_of("a,g,H100,80,8,8,,Megatron-LM," + name + "," + shape +
+                                  ",2048,bf16,8,1,1,1,,8,none,1,,ok" + widths + "\n",
+                              ",kv_heads,ffn");
+    return mapped(rows.front()).model;
+  };
+  const std::string shape = "16,2048,16,50432";
+  for (const char* llama : {"Llama", "SmolLM3-3B", "Skywork-13B", "ChatGLM-6B", "InternLM"})
+    CHECK(model(llama, shape).layer(0).mlp == MlpKind::gated);
+  CHECK(model("SmolLM3-3B", shape).tied_embeddings);
+  const ModelSpec pythia = model("Pythia-1B", shape), gpt = model("my GPT", shape);
+  CHECK(pythia.layer(0).parallel_residual);
+  CHECK(pythia.layer(0).rotary);
+  CHECK(pythia.learned_positions == 0);
+  CHECK(gpt.layer(0).mlp == MlpKind::gelu);
+  CHECK(gpt.learned_positions == 2048);
+  // Nobody's: keys that are shared, and an MLP of less than four times the width, are Llama's.
+  CHECK(model("Thing", shape).layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",4,").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Thing", shape, ",,5632").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Thing", shape, ",,8192").layer(0).mlp == MlpKind::gelu);
+  // GPT-NeoX-20B is built in; a row may print its numbers, and others for its vocabulary.
+  const ModelSpec neox = read_model("gpt-neox-20b"), printed = model("GPT-NeoX-20B", "44,6144,64,50257");
+  CHECK(printed.layer(0) == neox.layer(0));
+  CHECK(printed.vocabulary == 50257);
+  CHECK(printed.tied_embeddings == neox.tied_embeddings);
+  CHECK(model("GPT-NeoX-20B", "44,6144,64,50257", ",,16384").layer(0).ffn == 16384);
+  CHECK(model("GPT-NeoX 1B", "16,2048,16,50257").layer_count() == 16);
+}
+
+TEST_CASE("virtual stages that a row leaves open are of all that its layers, embedding and loss make") {
+  const auto chunks = [](const std::string& framework, const std::string& layers) {
+    const auto rows = runs_of("a,g,H100,80,8,128,," + framework + ",llama," + layers +
+                              ",2048,16,32000,2048,bf16,128,1,8,16,,1,none,1,,ok\n");
+    std::set<int> tried;
+    const MeasuredPlan plan = mapped(rows.front());
+    for (const ParallelStrategy& one : plan.strategies) tried.insert(one.chunks);
+    CHECK(std::count(plan.assumptions.begin(), plan.assumptions.end(),
+                     "virtual stages: 1 to 8, of the fastest") == (tried.size() > 1 ? 1 : 0));
+    return tried;
+  };
+  // 126 layers, embedding and loss are 128 places: 1, 2, 4 or 8 for each of 16 stages.
+  CHECK(chunks("A Lab (2024)", "126") == std::set{1, 2, 4, 8});
+  CHECK(chunks("DeepSpeed (2024)", "126") == std::set{1});
+  CHECK(chunks("Megatron-DeepSpeed", "126") == std::set{1});
 }
 
 TEST_CASE("experts are split over tensor ranks unless a run says otherwise or their ways leave no choice") {

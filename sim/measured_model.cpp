@@ -48,7 +48,7 @@ constexpr Family kLlama{
 constexpr Family kGpt{"", "GPT", kGelu, kLayerNorm, true, false, true, true, true, false};
 constexpr std::array kFamilies{
     kLlama,
-    Family{"gemma smollm minicpm", "Gemma", kGated, kRmsNorm, false, true, false, true, true, false},
+    Family{"gemma smollm minicpm", "Llama, tied", kGated, kRmsNorm, false, true, false, true, true, false},
     Family{"nemotron", "Nemotron-4", kGelu, kLayerNorm, false, true, false, false, true, false},
     Family{"apertus", "Apertus", kGelu, kRmsNorm, false, true, false, false, true, false},
     Family{"neox pythia gpt-j gptj", "GPT-NeoX", kGelu, kLayerNorm, true, true, false, false, true, true},

@@ -217,7 +217,7 @@ TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing 
   std::mt19937 random(6);
   std::size_t some = 0, none = 0, pruned = 0;
   Fitting fitting;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 9; ++i) {
     SearchJob job = random_job(random);
     PriceBook book = book_of(job);
     const SearchResult open = run(job, book);

@@ -8,13 +8,59 @@
 namespace orrery {
 namespace {
 
-// Of one GPU: as printed, or as a share of the data sheet's.
-std::optional<FlopsPerSecond> speed_of_gpu(const MeasuredRun& run, const MeasuredPlan& plan) {
-  if (const auto rate = run.number("tflops_per_gpu")) return teraflops(*rate);
-  const auto share = run.number("mfu_pct");
+// What the FLOPs of a rate are of.
+enum class Counted { model, causal_model, parameters, hardware };
+
+Counted counted_flops(const std::string& convention) {
+  const std::string text = lower_case(convention);
+  const bool repeats =
+      says(text, "recomput") && !says(text, "no recomput") && !says(text, "without recomput");
+  if (says(text, "hardware") || says(text, "hfu") || repeats) return Counted::hardware;
+  if (says(text, "causal")) return Counted::causal_model;
+  // "6ND", "6 * N * tokens"; but "6N + 12LHQT" has the attention too.
+  const std::size_t six = text.find_first_not_of(" *", text.find('6') + 1);
+  const bool parameters = says(text, "6") && six != std::string::npos && text[six] == 'n';
+  return parameters && !says(text, "+") ? Counted::parameters : Counted::model;
+}
+
+double flops_of(const MeasuredRun& run, const MeasuredPlan& plan, Counted counted) {
+  const ParallelStrategy& strategy = plan.strategies.front();
+  const auto model = [&](AttentionCounting counting) {
+    return model_flops(plan.model, strategy.global_batch, strategy.sequence, counting);
+  };
+  const double full = model(AttentionCounting::full), causal = model(AttentionCounting::causal);
+  if (counted == Counted::model) return full;
+  if (counted == Counted::causal_model) return causal;
+  const double attention = plan.model.causal ? 2 * (full - causal) : 0;
+  if (counted == Counted::parameters) {
+    return utilisation_flops(plan.model, strategy.global_batch, strategy.sequence, AttentionCounting::full) -
+           attention;
+  }
+  // Of layers that are recomputed a forward more, a third (Narayanan et al. 2021, equation 3); of selective
+  // recomputation the attention's (Korthikanti et al. 2022, appendix A). A row that is silent means all.
+  const RecomputeGranularity repeated =
+      run.text("recompute").empty() ? RecomputeGranularity::full : strategy.recompute.granularity;
+  if (repeated == RecomputeGranularity::none) return full;
+  const double tokens = static_cast<double>(strategy.global_batch) * static_cast<double>(strategy.sequence);
+  const double head =
+      6 * static_cast<double>(plan.model.vocabulary) * static_cast<double>(plan.model.hidden) * tokens;
+  return full + (repeated == RecomputeGranularity::full ? full - head : attention) / 3;
+}
+
+struct Rate {
+  FlopsPerSecond of_gpu;
+  Counted counted;
+};
+
+// As printed, or as a share of the data sheet's.
+std::optional<Rate> rate_of(const MeasuredRun& run, const MeasuredPlan& plan) {
+  const Counted said = counted_flops(run.text("flops_convention"));
+  if (const auto rate = run.number("tflops_per_gpu")) return Rate{teraflops(*rate), said};
   const auto best = peak(plan.cluster.groups.front().gpu, plan.strategies.front().type);
-  if (!share || !best) return std::nullopt;
-  return *best * (*share / 100);
+  if (!best) return std::nullopt;
+  if (const auto share = run.number("mfu_pct")) return Rate{*best * (*share / 100), said};
+  if (const auto share = run.number("hfu_pct")) return Rate{*best * (*share / 100), Counted::hardware};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -27,19 +73,9 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
                sequence = static_cast<double>(strategy.sequence);
   if (const auto tokens = run.number("tokens_per_s_per_gpu")) return batch * sequence / (*tokens * gpus);
   if (const auto samples = run.number("samples_per_s")) return batch / *samples;
-  const auto rate = speed_of_gpu(run, plan);
+  const auto rate = rate_of(run, plan);
   if (!rate) return std::nullopt;
-  const std::string convention = run.text("flops_convention");
-  const auto counting = says(convention, "causal") ? AttentionCounting::causal : AttentionCounting::full;
-  double work = model_flops(plan.model, strategy.global_batch, strategy.sequence, counting);
-  if (says(convention, "hardware FLOPs")) {
-    // Narayanan et al. 2021, equation 3: with recomputation.
-    const double layers = plan.model.layer_count(), hidden = static_cast<double>(plan.model.hidden);
-    work =
-        96 * batch * sequence * layers * hidden * hidden *
-        (1 + sequence / (6 * hidden) + static_cast<double>(plan.model.vocabulary) / (16 * layers * hidden));
-  }
-  return work / (rate->value() * gpus);
+  return flops_of(run, plan, rate->counted) / (rate->of_gpu.value() * gpus);
 }
 
 MemoryFigure measured_figure(const MeasuredRun& run, const SoftwareStack& stack) {

@@ -74,10 +74,18 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{
-    FrameworkStack{"nemo", "nemo-24.07"},       FrameworkStack{"torch.compile", "torchtitan"},
-    FrameworkStack{"fsdp", "torchtitan-eager"}, FrameworkStack{"llm foundry", "llm-foundry"},
-    FrameworkStack{"mosaic", "llm-foundry"},    FrameworkStack{"neox", "megatron-deepspeed"},
+    FrameworkStack{"nemo", "nemo-24.07"},
+    FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"fsdp", "torchtitan-eager"},
+    FrameworkStack{"llm foundry", "llm-foundry"},
+    FrameworkStack{"mosaic", "llm-foundry"},
+    FrameworkStack{"neox", "megatron-deepspeed"},
     FrameworkStack{"nanotron", "nanotron"},
+    // XLA fuses what torch.compile does (assumption).
+    FrameworkStack{"jax", "torchtitan"},
+    FrameworkStack{"maxtext", "torchtitan"},
+    FrameworkStack{"levanter", "torchtitan"},
+    FrameworkStack{"pax", "torchtitan"},
 };
 
 // Of publication, in years: from an arXiv number (its first four digits), else the middle of the first number
@@ -127,13 +135,17 @@ struct Likeness {
   std::string stack, family;
 };
 
-// Of Hugging Face's Trainer since it trains Llama. Empty of other programs.
+// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since. Empty of other programs.
 std::string trainer_stack(const MeasuredRun& run) {
-  const std::string framework = lower_case(run.text("framework"));
-  const bool named =
-      framework.starts_with("hf ") || says(framework, "hugging face") || says(framework, "huggingface");
+  constexpr std::array kItself{"hugging face", "huggingface", "transformers", "accelerate"};
+  constexpr std::array kBuiltOnIt{"llama-factory", "llamafactory", "llama factory",
+                                  "axolotl",       "trl",          "fastchat"};
   constexpr double kLlama = 2023;
-  if (!named || date_of_program(run) < kLlama) return "";
+  const std::string framework = lower_case(run.text("framework"));
+  const auto is_named = [&](const char* name) { return says(framework, name); };
+  const bool itself = framework.starts_with("hf ") || std::any_of(kItself.begin(), kItself.end(), is_named);
+  const bool since = std::any_of(kBuiltOnIt.begin(), kBuiltOnIt.end(), is_named);
+  if (!since && !(itself && date_of_program(run) >= kLlama)) return "";
   const auto sharding = said_sharding(run.text("optimizer_sharding") + " " + framework);
   if (sharding == Sharding::weights) return "hf-zero3";
   return sharding == Sharding::gradients ? "hf-zero2" : "hf-trainer";

@@ -1,5 +1,7 @@
 #include "costmodels/layer_memory.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 namespace {
 
@@ -53,6 +55,25 @@ double mixer_elements(const LayerShape& shape, const LocalLayer& local) {
   if (shape.has_state_space())
     elements += local.tokens * (local.state_space.projected() + 2 * local.state_space.inner());
   return static_cast<double>(elements);
+}
+
+// Of the layer's output, which lives through its backward, and in it: of the wider of the MLP's inner
+// tensors, since the narrower one's gradient comes when what was kept of it is gone; then, without what the
+// MLP kept, of Q, K, V and the attention's output, or of unfused scores, of which one more is there than was
+// kept (Megatron-LM, CoreAttention of 2021 to 2023, whose softmax writes its gradient in place).
+double backward_gradients(const LayerShape& shape, const LocalLayer& local,
+                          const ParallelStrategy& strategy) {
+  const double element = stored_bytes(strategy.type);
+  const auto tokens = static_cast<double>(local.tokens);
+  const double inner = shape.experts == 1 ? tokens : static_cast<double>(local.routed_tokens * local.experts);
+  const double mlp = element * inner * static_cast<double>(std::max(local.up_width, local.ffn));
+  const double kept_by_mlp = element * inner * static_cast<double>(local.up_width + local.ffn);
+  double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);
+  if (!strategy.flash_attention)
+    mixer =
+        std::max(mixer, element * static_cast<double>(local.tokens * local.attended_tokens * local.heads));
+  const double output = element * static_cast<double>(local.owned_tokens * shape.hidden);
+  return output + std::max(mlp, mixer - kept_by_mlp);
 }
 
 // Inputs and output gradients of the matrices around attention or the state space, but for those of width
@@ -139,6 +160,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
       element * tokens * static_cast<double>(local.output_width) +
       element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
   bytes.scores = attention_scores(shape, local, strategy);
+  bytes.gradients = backward_gradients(shape, local, strategy);
   set_modules(bytes, shape, local, type);
   return bytes;
 }

@@ -18,6 +18,7 @@ struct LayerActivations {
   double scores = 0.0;          // softmax and dropout of unfused attention
   double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
                                 // second GEMM's output
+  double gradients = 0.0;       // beside these in its backward, where they are most; not in `all`
   // What selective recomputation of each module drops: the scores, or of `rest`.
   OfModules<double> modules = {};
   [[nodiscard]] double all() const { return input + rest + scores; }

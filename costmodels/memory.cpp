@@ -107,22 +107,26 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
 StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const LogitBytes& logits,
                        const SoftwareStack& stack) {
   StageMemory memory = rest.memory;
-  double recomputed = 0.0;
+  double recomputed = 0.0, gradients = 0.0;
   for (std::size_t chunk = 0; chunk < rest.parts.size(); ++chunk) {
     const int waiting = alive.for_weights[chunk], microbatches = alive.whole[chunk];
     if (waiting > 0) memory.activations += rest.for_weights[chunk] * waiting;
     if (microbatches == 0) continue;
     memory.activations += Bytes(rest.parts[chunk].kept * microbatches);
     recomputed = std::max(recomputed, rest.parts[chunk].recomputed);
+    gradients = std::max(gradients, rest.parts[chunk].gradients);
   }
   memory.logits = Bytes(logits.kept + logits.peak);
   memory.activations += Bytes(std::max(0.0, recomputed - logits.peak));
+  memory.workspace = Bytes(std::max(0.0, gradients - std::max(0.0, logits.peak - recomputed)));
   memory.activations = memory.activations * stack.activation_memory;
+  memory.workspace = memory.workspace * stack.activation_memory;
   memory.logits = memory.logits * stack.activation_memory;
-  memory.cached = (memory.activations + memory.logits + memory.communication) * stack.cached_share;
+  const Bytes churned = memory.activations + memory.workspace + memory.logits;
+  memory.cached = (churned + memory.communication) * stack.cached_share;
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
   // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
-  const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - memory.activations - memory.logits);
+  const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - churned);
   memory.gradients += beyond;
   memory.cached += rest.gradient_copy - beyond;
   return memory;

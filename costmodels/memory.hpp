@@ -20,6 +20,7 @@ struct StageMemory {
   Bytes gradients;
   Bytes optimizer;      // fp32 master weights and Adam states, sharded by use-distributed-optimizer
   Bytes activations;    // at the peak: sum over chunks of per-microbatch bytes x microbatches alive
+  Bytes workspace;      // gradients of a layer in its backward, as far as no loss needs more
   Bytes logits;         // last stage
   Bytes communication;  // buffers of collectives and transfers
   Bytes cached;         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
@@ -27,7 +28,7 @@ struct StageMemory {
   Bytes communicators;  // of NCCL, where the cluster is known (communicator_bytes)
   Bytes context;        // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
   [[nodiscard]] Bytes allocated() const {
-    return weights + gradients + optimizer + activations + logits + communication;
+    return weights + gradients + optimizer + activations + workspace + logits + communication;
   }
   [[nodiscard]] Bytes reserved() const { return allocated() + cached; }
   [[nodiscard]] Bytes total() const { return reserved() + communicators + context; }  // on the card
@@ -71,7 +72,8 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits
-// in their loss: these are gone before the first layer is recomputed. With fully sharded weights two layers
+// in their loss: these are gone before the first layer is recomputed, and before gradients of its tensors are
+// its workspace. With fully sharded weights two layers
 // are whole at a time, the one at work and the next, and the gradients of one.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
                          const SoftwareStack& = {});

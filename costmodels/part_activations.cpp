@@ -44,6 +44,7 @@ PartActivations full_recompute(const ModelSpec& model, const ParallelStrategy& s
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy, stack);
     for (const int end = position + layers; position < end; ++position) {
+      bytes.gradients = std::max(bytes.gradients, one.gradients);
       if (position >= recomputed_layers) {
         bytes.kept += one.all();
         continue;
@@ -72,6 +73,7 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
     }
     bytes.kept += layers * (one.all() - dropped);
     bytes.recomputed = std::max(bytes.recomputed, dropped);
+    bytes.gradients = std::max(bytes.gradients, one.gradients);
   });
   return bytes;
 }

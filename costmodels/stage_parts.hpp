@@ -37,6 +37,7 @@ double optimizer_shard(const ParallelStrategy&, const LocalParameters&);
 struct PartActivations {
   double kept = 0.0;        // by each microbatch from its forward to its backward
   double recomputed = 0.0;  // what the backward of one microbatch brings back at most
+  double gradients = 0.0;   // of one layer in its backward
 };
 
 PartActivations part_activations(const ModelSpec&, const ParallelStrategy&, int stage, int chunk,

@@ -62,7 +62,7 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   row.activations_peak = memory.activations;
   row.logits = memory.logits;
   row.communication = memory.communication;
-  row.reserve = memory.total() - memory.allocated();
+  row.reserve = memory.total() - memory.allocated() + memory.workspace;
   const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
   row.capacity = gpu.memory;
   row.gpu = gpu.name;

@@ -143,7 +143,7 @@ void visit_memory(Rows& rows, Column&& column) {
   column("/memory/communication", rows, [](auto& m) -> auto& { return m.communication; },
          {"B", "buffers of collectives and transfers"});
   column("/memory/reserve", rows, [](auto& m) -> auto& { return m.reserve; },
-         {"B", "driver context, communicators, allocator slack"});
+         {"B", "gradients of a layer in its backward, allocator slack, communicators, driver context"});
   column("/memory/capacity", rows, [](auto& m) -> auto& { return m.capacity; },
          {"B", "memory of the card; NaN: not known"});
 }

@@ -296,6 +296,40 @@ TEST_CASE("a stage needs memory for its loss or for a recomputed layer, never fo
   CHECK((memory.activations + memory.logits).value() == Approx(kept + std::max(layer, loss)));
 }
 
+TEST_CASE("a layer in its backward has gradients beside what it keeps, unless a loss needed as much") {
+  const double sbh = kSequence * kMicroBatch * kHidden;
+  ModelSpec model = gpt_layers(4);
+  const int tensor = GENERATE(1, 8);
+  ParallelStrategy strategy = spread(model, {.tensor = tensor, .pipeline = 2});
+  const auto workspace = [&](int stage, const SoftwareStack& stack = {}) {
+    return stage_memory(model, strategy, stage, {2}, stack).workspace.value();
+  };
+  // Of the layer's output, and of one of the MLP's two inner tensors of 4 h: the other's comes when it is
+  // gone.
+  const double gradients = (2 + 8.0 / tensor) * sbh;
+  CHECK(workspace(0) == Approx(gradients));
+  strategy.recompute.granularity = RecomputeGranularity::full;  // brings a layer back, no gradients
+  CHECK(workspace(0) == Approx(gradients));
+  strategy.flash_attention = false;
+  // Scores of two bytes: 2 a s / h of sbh, when the MLP's 16 are gone.
+  model.shapes[0].heads = model.shapes[0].kv_heads = 192;
+  const double scores = 2 * 192 * kSequence / kHidden;
+  REQUIRE(scores - 16 > 8);
+  CHECK(workspace(0) == Approx((2 + (scores - 16) / tensor) * sbh));
+  // The last stage takes what its loss took, less what is recomputed; a loss of more leaves none.
+  model.shapes[0].heads = model.shapes[0].kv_heads = 48;
+  strategy.flash_attention = true;
+  model.hidden = kHidden;
+  model.vocabulary = 51200;
+  const double logits = kSequence * kMicroBatch * 51200 / tensor, layer = (8 + 24.0 / tensor) * sbh;
+  for (const double peak : {6.0, 14.0, 40.0}) {
+    SoftwareStack stack;
+    stack.logit_peak = peak;
+    const double beyond = std::max(0.0, peak * logits - layer);
+    CHECK(workspace(1, stack) == Approx(std::max(0.0, gradients - beyond)).margin(1));
+  }
+}
+
 TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
   const ModelSpec model = gpt_layers(8);
   ParallelStrategy strategy = spread(model, {.data = 16});

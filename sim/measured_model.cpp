@@ -16,49 +16,69 @@ namespace {
 struct Family {
   std::string_view words;  // any of them
   const char* name;
-  MlpKind mlp;
-  NormKind norm;
-  bool bias, rotary, learned_positions, tied, causal, parallel_residual;
-  [[nodiscard]] std::string said() const {
-    std::string text = std::string(name) + ": " + (mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ") +
-                       (norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ") +
-                       (rotary              ? "rotary, "
-                        : learned_positions ? "learned positions, "
-                                            : "ALiBi, ") +
-                       (tied ? "tied" : "untied") + (bias ? ", biases" : ", no biases");
-    if (!causal) text += ", attention both ways";
-    if (parallel_residual) text += ", attention and MLP in parallel";
-    return text;
-  }
+  MlpKind mlp = MlpKind::gelu;
+  NormKind norm = NormKind::layer_norm;
+  bool bias = false, rotary = false, learned_positions = false, tied = false;
+  bool both_ways = false, parallel_residual = false;
 };
-constexpr MlpKind kGelu = MlpKind::gelu, kGated = MlpKind::gated;
-constexpr NormKind kLayerNorm = NormKind::layer_norm, kRmsNorm = NormKind::rms_norm;
-constexpr Family kLlama{
-    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork "
-    "yi- xverse granite",
-    "Llama",
-    kGated,
-    kRmsNorm,
-    false,
-    true,
-    false,
-    false,
-    true,
-    false};
-constexpr Family kGpt{"", "GPT", kGelu, kLayerNorm, true, false, true, true, true, false};
+constexpr MlpKind kGated = MlpKind::gated;
+constexpr NormKind kRms = NormKind::rms_norm;
+constexpr std::string_view kLlamas =
+    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork yi- xverse "
+    "granite phi-3 phi-4 vicuna exaone telechat ernie-4 hunyuan";
+constexpr Family kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .norm = kRms, .rotary = true};
+constexpr Family kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
 constexpr std::array kFamilies{
     kLlama,
-    Family{"gemma smollm minicpm", "Llama, tied", kGated, kRmsNorm, false, true, false, true, true, false},
-    Family{"nemotron", "Nemotron-4", kGelu, kLayerNorm, false, true, false, false, true, false},
-    Family{"apertus", "Apertus", kGelu, kRmsNorm, false, true, false, false, true, false},
-    Family{"neox pythia gpt-j gptj", "GPT-NeoX", kGelu, kLayerNorm, true, true, false, false, true, true},
-    Family{"falcon", "Falcon", kGelu, kLayerNorm, false, true, false, true, true, true},
-    Family{"stablelm olmo", "StableLM", kGated, kLayerNorm, false, true, false, false, true, false},
-    Family{"glm", "GLM-130B", kGated, kLayerNorm, true, true, false, true, true, false},
-    Family{"bloom", "BLOOM", kGelu, kLayerNorm, true, false, false, true, true, false},
-    Family{"mpt", "MPT", kGelu, kLayerNorm, false, false, false, true, true, false},
-    Family{"bert", "BERT", kGelu, kLayerNorm, true, false, true, true, false, false},
+    Family{.words = "gemma smollm minicpm",
+           .name = "Llama, tied",
+           .mlp = kGated,
+           .norm = kRms,
+           .rotary = true,
+           .tied = true},
+    Family{.words = "nemotron", .name = "Nemotron-4", .rotary = true},
+    Family{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true},
+    Family{.words = "neox pythia gpt-j gptj phi-1 phi-2",
+           .name = "GPT-NeoX",
+           .bias = true,
+           .rotary = true,
+           .parallel_residual = true},
+    Family{.words = "falcon", .name = "Falcon", .rotary = true, .tied = true, .parallel_residual = true},
+    Family{.words = "cohere command-r",
+           .name = "Command R",
+           .mlp = kGated,
+           .rotary = true,
+           .tied = true,
+           .parallel_residual = true},
+    Family{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
+    Family{.words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},
+    Family{.words = "starcoder2", .name = "StarCoder2", .bias = true, .rotary = true, .tied = true},
+    Family{.words = "starcoder santacoder",
+           .name = "StarCoder",
+           .bias = true,
+           .learned_positions = true,
+           .tied = true},
+    Family{.words = "bloom", .name = "BLOOM", .bias = true, .tied = true},
+    Family{.words = "mpt", .name = "MPT", .tied = true},
+    Family{.words = "bert",
+           .name = "BERT",
+           .bias = true,
+           .learned_positions = true,
+           .tied = true,
+           .both_ways = true},
 };
+
+std::string to_text(const Family& family) {
+  std::string text = std::string(family.name) + ": ";
+  text += family.mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ";
+  text += family.norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ";
+  text += family.rotary ? "rotary, " : family.learned_positions ? "learned positions, " : "ALiBi, ";
+  text += family.tied ? "tied" : "untied";
+  text += family.bias ? ", biases" : ", no biases";
+  if (family.both_ways) text += ", attention both ways";
+  if (family.parallel_residual) text += ", attention and MLP in parallel";
+  return text;
+}
 
 // Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
 constexpr std::int64_t llama_width(std::int64_t hidden) {
@@ -74,18 +94,17 @@ bool says_any(const std::string& text, std::string_view words) {
   return false;
 }
 
-// A name that no family has: GPT's layers, unless keys and values are shared or the MLP is of no width that
-// two matrices have, as Llama's is.
+// A name that no family has: GPT's layers, unless its MLP is not of 4 h, as two matrices have, or, where
+// nobody says how wide that is, keys and values are shared: Llama's then.
 const Family& family_of(const MeasuredRun& run, std::int64_t hidden) {
   const std::string name = lower_case(run.text("model"));
   const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& family) { return says_any(name, family.words); });
   if (known != kFamilies.end()) return *known;
-  const bool gpt = says(name, "gpt");
-  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads),
-             ffn = run.integer("ffn", kMostFfn);
-  const bool shares = heads && kv_heads && *kv_heads < *heads;
-  return !gpt && (shares || (ffn && *ffn < 4 * hidden)) ? kLlama : kGpt;
+  if (says(name, "gpt")) return kGpt;
+  if (const auto ffn = run.integer("ffn", kMostFfn)) return *ffn == 4 * hidden ? kGpt : kLlama;
+  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads);
+  return heads && kv_heads && *kv_heads < *heads ? kLlama : kGpt;
 }
 
 // Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
@@ -175,7 +194,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   const auto [layers, hidden, heads] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   const Family& family = family_of(run, *hidden);
-  assumptions.push_back(family.said());
+  assumptions.push_back(to_text(family));
   LayerShape shape;
   shape.hidden = *hidden;
   if (!heads) assumptions.emplace_back("heads of 64");
@@ -212,7 +231,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
   const std::string said = lower_case(name);
   model.tied_embeddings = !says(said, "untied") && (family.tied || says(said, "tied"));
-  model.causal = family.causal;
+  model.causal = !family.both_ways;
   model.final_norm = family.norm;
   return model;
 }

@@ -183,11 +183,13 @@ TEST_CASE("a model has the layers of its family, of the built-in one it names, o
   CHECK(pythia.learned_positions == 0);
   CHECK(gpt.layer(0).mlp == MlpKind::gelu);
   CHECK(gpt.learned_positions == 2048);
-  // Nobody's: keys that are shared, and an MLP of less than four times the width, are Llama's.
+  // Nobody's: an MLP that is not four times as wide, or shared keys where that is not said, are Llama's.
   CHECK(model("Thing", shape).layer(0).mlp == MlpKind::gelu);
   CHECK(model("Thing", shape, ",4,").layer(0).mlp == MlpKind::gated);
   CHECK(model("Thing", shape, ",,5632").layer(0).mlp == MlpKind::gated);
   CHECK(model("Thing", shape, ",,8192").layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",4,8192").layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",,11008").layer(0).mlp == MlpKind::gated);
   // GPT-NeoX-20B is built in; a row may print its numbers, and others for its vocabulary.
   const ModelSpec neox = read_model("gpt-neox-20b"), printed = model("GPT-NeoX-20B", "44,6144,64,50257");
   CHECK(printed.layer(0) == neox.layer(0));

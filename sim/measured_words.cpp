@@ -82,15 +82,17 @@ std::optional<DataType> said_type(const std::string& text) {
 
 std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
   SaidWords words;
-  const auto unread = [&](const char* column) {
-    return std::string(column) + " " + quote_for_message(run.text(column));
+  const auto unread = [&](const char* column, const char* expected) {
+    return std::string(column) + " " + quote_for_message(run.text(column)) + ", not " + expected;
   };
   if (!take(run.text("optimizer_sharding"), said_sharding, words.sharding))
-    return unread("optimizer_sharding");
+    return unread("optimizer_sharding", "ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
   if (!take(run.text("sequence_parallel"), said_switch, words.sequence_parallel))
-    return unread("sequence_parallel");
-  if (!take(run.text("flash_attn"), said_switch, words.flash_attention)) return unread("flash_attn");
-  if (!take(run.text("recompute"), said_recompute, words.recompute)) return unread("recompute");
+    return unread("sequence_parallel", "yes or no");
+  if (!take(run.text("flash_attn"), said_switch, words.flash_attention))
+    return unread("flash_attn", "yes or no");
+  if (!take(run.text("recompute"), said_recompute, words.recompute))
+    return unread("recompute", "none, full or selective");
   return words;
 }
 

@@ -82,10 +82,13 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
   CHECK(strategy("none,1.5,,ok,,True,").sequence_parallel);
   CHECK(strategy("none,1.5,,ok,,,FA2").flash_attention);
   CHECK(strategy("activation checkpointing,1.5,,ok,,,").recompute.granularity == RecomputeGranularity::full);
-  CHECK(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()) == "recompute 'sometimes'");
-  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,halves,,").front()) == "optimizer_sharding 'halves'");
-  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,perhaps,").front()) == "sequence_parallel 'perhaps'");
-  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,,a bit").front()) == "flash_attn 'a bit'");
+  CHECK(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()) ==
+        "recompute 'sometimes', not none, full or selective");
+  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,halves,,").front()) ==
+        "optimizer_sharding 'halves', not ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
+  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,perhaps,").front()) ==
+        "sequence_parallel 'perhaps', not yes or no");
+  CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,,a bit").front()) == "flash_attn 'a bit', not yes or no");
   for (const char* blank : {"", "-", "n/a", "Unknown", "?"})
     CHECK(strategy(std::string(blank) + ",1.5,,ok,,,").recompute == plain.recompute);
 }

@@ -220,13 +220,22 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
 }
 
 std::optional<std::string> builtin_model_called(const std::string& name) {
-  const std::string wanted = letters_and_digits(name);
-  std::optional<std::string> longest;
-  for (const std::string& known : builtin_model_names()) {
-    if (wanted.rfind(letters_and_digits(known), 0) != 0) continue;
-    if (!longest || known.size() > longest->size()) longest = known;
+  // "meta-llama/Meta-Llama-3.1-405B"; of that size 3.1, and 3.3, have the layers of 3.
+  std::string wanted = letters_and_digits(name.substr(name.rfind('/') + 1));
+  if (wanted.starts_with("metallama")) wanted.erase(0, 4);
+  const auto longest = [](const std::string& text) {
+    std::optional<std::string> found;
+    for (const std::string& known : builtin_model_names()) {
+      if (!text.starts_with(letters_and_digits(known))) continue;
+      if (!found || known.size() > found->size()) found = known;
+    }
+    return found;
+  };
+  if (auto found = longest(wanted)) return found;
+  for (const std::string_view release : {"llama31", "llama33"}) {
+    if (wanted.starts_with(release)) return longest("llama3" + wanted.substr(release.size()));
   }
-  return longest;
+  return std::nullopt;
 }
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {

@@ -52,6 +52,11 @@ TEST_CASE("built-in models are found by their letters and digits") {
   CHECK(builtin_model_called("Mixtral 8x7B") == "mixtral-8x7b");
   CHECK(builtin_model_called("Qwen3_235B_A22B (EP8)") == "qwen3-235b-a22b");
   CHECK(builtin_model_called("GPT-3 175B") == "gpt3-175b");
+  CHECK(builtin_model_called("meta-llama/Meta-Llama-3.1-405B") == "llama3-405b");
+  CHECK(builtin_model_called("Llama 3.3 70B") == "llama3-70b");
+  CHECK(builtin_model_called("Llama-3.1-8B-Instruct") == "llama3.1-8b");
+  CHECK(builtin_model_called("Qwen/Qwen2.5-7B") == "qwen2.5-7b");
+  CHECK_FALSE(builtin_model_called("Llama 3.1 9B"));
   CHECK_FALSE(builtin_model_called("GPT"));
   CHECK_FALSE(builtin_model_called("Llama"));
 }

@@ -15,8 +15,8 @@ namespace {
 
 // "NVIDIA A100 80GB HBM2e": a100, 80gb.
 std::vector<std::string> card_words(const std::string& name) {
-  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",  "instinct",
-                              "gpu",    "hbm2",    "hbm2e", "hbm3", "hbm3e"};
+  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",  "instinct", "gpu",   "dgx",
+                              "hgx",    "hbm2",    "hbm2e", "hbm3", "hbm3e",    "nvl72", "nvl36"};
   std::vector<std::string> words(1);
   for (const unsigned char c : name) {
     if (std::isalnum(c)) {
@@ -29,11 +29,17 @@ std::vector<std::string> card_words(const std::string& name) {
     return word.empty() || std::find(kNoise.begin(), kNoise.end(), word) != kNoise.end();
   };
   words.erase(std::remove_if(words.begin(), words.end(), is_noise), words.end());
-  // "80 GB" is one word.
+  // "80 GB" is one word, and so is "80G"; "8x" before a card counts them.
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i] != "gb") continue;
     words[i - 1] += "gb";
     words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  for (std::string& word : words) {
+    const std::size_t digits = word.find_first_not_of("0123456789");
+    if (digits == 0 || digits == std::string::npos) continue;
+    if (word.substr(digits) == "g") word += "b";
+    if (word[digits] == 'x' && digits + 1 < word.size()) word.erase(0, digits + 1);
   }
   return words;
 }

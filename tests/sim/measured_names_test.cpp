@@ -35,6 +35,11 @@ TEST_CASE("cards are found under the names that tables give them") {
   CHECK(card("Tesla V100", 16) == "V100-SXM2-16GB");
   CHECK(card("GeForce RTX 3090", 24) == "RTX 3090");
   CHECK(card("GB200", 192) == "GB200");
+  CHECK(card("DGX H100") == "H100-SXM5-80GB");
+  CHECK(card("A100-40G") == "A100-SXM4-40GB");
+  CHECK(card("8xA100 (80 GB)") == "A100-SXM4-80GB");
+  CHECK(card("GB200 NVL72") == "GB200");
+  CHECK(card("NVIDIA RTX 6000 Ada") == "RTX 6000 Ada");
   CHECK(card("TPU v4") == "none");
   CHECK(card("A1000") == "none");
   CHECK(card("") == "none");

@@ -1,12 +1,14 @@
 // The model of a published run, from its printed shape or its name.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
 
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
+#include "sim/measured_sizes.hpp"
 #include "strategies/model_limits.hpp"
 
 namespace orrery {
@@ -155,28 +157,33 @@ std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
   return model;
 }
 
-// Shapes of Megatron-LM's first paper (arXiv 1909.08053, table 1), for rows that say the size only.
-struct SizedModel {
-  const char* name;  // of the row, in lower case
-  std::int64_t layers, hidden, heads;
-};
-constexpr std::array kSized{
-    SizedModel{"gpt-2 1.2b", 40, 1536, 16},
-    SizedModel{"gpt-2 4.2b", 64, 2304, 24},
+struct SaidShape {
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, ffn, vocabulary;
 };
 
-struct SaidShape {
-  std::optional<std::int64_t> layers, hidden, heads;
-};
+// As printed, or, where neither layers nor width are, of the published model of that name and size.
 SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  const SaidShape said{run.integer("layers", kMostLayers), run.integer("hidden", kMostHidden),
-                       run.integer("heads", kMostHeads)};
+  SaidShape said{run.integer("layers", kMostLayers), run.integer("hidden", kMostHidden),
+                 run.integer("heads", kMostHeads),   run.integer("kv_heads", kMostHeads),
+                 run.integer("ffn", kMostFfn),       run.integer("vocab", kMostVocabulary)};
   if (said.layers || said.hidden) return said;
-  const std::string name = lower_case(run.text("model"));
-  for (const SizedModel& known : kSized) {
-    if (name != known.name) continue;
-    assumptions.emplace_back("its shape in arXiv 1909.08053, table 1");
-    return {known.layers, known.hidden, known.heads};
+  std::string name;
+  for (const unsigned char c : lower_case(run.text("model"))) {
+    if (std::isalnum(c) || c == '.') name += static_cast<char>(c);
+  }
+  for (const SizedModel& known : kSizedModels) {
+    if (!name.starts_with(known.name)) continue;
+    assumptions.push_back(std::string("its shape in ") + known.source);
+    const auto unless_said = [](std::optional<std::int64_t>& value, std::int64_t otherwise) {
+      if (!value && otherwise > 0) value = otherwise;
+    };
+    said.layers = known.layers;
+    said.hidden = known.hidden;
+    unless_said(said.heads, known.heads);
+    unless_said(said.kv_heads, known.kv_heads);
+    unless_said(said.ffn, known.ffn);
+    unless_said(said.vocabulary, known.vocabulary);
+    break;
   }
   return said;
 }
@@ -191,7 +198,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     return *std::move(known);
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads] = said_shape(run, assumptions);
+  const auto [layers, hidden, heads, kv_heads, ffn, vocabulary] = said_shape(run, assumptions);
   if (!layers || !hidden) return Unmapped{"no shape of model " + name};
   const Family& family = family_of(run, *hidden);
   assumptions.push_back(to_text(family));
@@ -201,13 +208,12 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
   if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
   shape.head_dim = shape.hidden / shape.heads;
-  shape.kv_heads = run.integer("kv_heads", kMostHeads).value_or(shape.heads);
+  shape.kv_heads = kv_heads.value_or(shape.heads);
   shape.mlp = family.mlp;
   shape.norm = family.norm;
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
   shape.parallel_residual = family.parallel_residual;
-  const auto ffn = run.integer("ffn", kMostFfn);
   if (!ffn && family.mlp == MlpKind::gated)
     assumptions.emplace_back("gated MLPs as wide as Llama's of that size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
@@ -223,7 +229,6 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.shapes = {shape};
   model.layers.assign(static_cast<std::size_t>(*layers), 0);
   model.hidden = *hidden;
-  const auto vocabulary = run.integer("vocab", kMostVocabulary);
   if (!vocabulary) assumptions.emplace_back("vocabulary 50257");
   model.vocabulary = vocabulary.value_or(kGptVocabulary);
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);

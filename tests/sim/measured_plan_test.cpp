@@ -216,6 +216,30 @@ TEST_CASE("virtual stages that a row leaves open are of all that its layers, emb
   CHECK(chunks("Megatron-DeepSpeed", "126") == std::set{1});
 }
 
+TEST_CASE(
+    "a published model that a row only names has its published shape, and as many parameters as its name "
+    "says") {
+  const auto model = [](const std::string& name) {
+    return mapped(
+               runs_of("a,g,H100,80,8,512,,Megatron-LM," + name + ",,,,,2048,bf16,512,1,4,2,1,64,full,1,,ok\n")
+                   .front())
+        .model;
+  };
+  // Of 1.3B, 13B and 175B none begins another's name, punctuation aside but points.
+  using Row = std::pair<const char*, double>;
+  for (const auto& [name, billions] :
+       {Row{"GPT-3 1.3B", 1.3}, Row{"GPT-3 13B", 13}, Row{"GPT-3 6.7B", 6.7}, Row{"OPT-66B", 66},
+        Row{"OPT 13B", 13}, Row{"BLOOM-7b1", 7.1}, Row{"LLaMA-7B", 6.7}, Row{"Llama 13B", 13},
+        Row{"LLaMA 33B", 32.5}, Row{"MPT-30B", 30}, Row{"Pythia-1.4B", 1.4}, Row{"GPT-J 6B", 6.05},
+        Row{"Falcon-180B", 180}, Row{"StarCoder 15.5B", 15.5}, Row{"Nemotron-4 15B", 15.6},
+        Row{"Nemotron-4 340B", 341}}) {
+    INFO(name);
+    CHECK(static_cast<double>(total_parameters(model(name))) == Approx(billions * 1e9).epsilon(0.04));
+  }
+  CHECK(model("LLaMA-7B").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Falcon-180B").layer(0).kv_heads == 8);
+}
+
 TEST_CASE("experts are split over tensor ranks unless a run says otherwise or their ways leave no choice") {
   const auto runs = parse_measured_runs(
       "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,dp,cp,ep,etp\n"

@@ -220,9 +220,9 @@ TEST_CASE(
     "a published model that a row only names has its published shape, and as many parameters as its name "
     "says") {
   const auto model = [](const std::string& name) {
-    return mapped(
-               runs_of("a,g,H100,80,8,512,,Megatron-LM," + name + ",,,,,2048,bf16,512,1,4,2,1,64,full,1,,ok\n")
-                   .front())
+    return mapped(runs_of("a,g,H100,80,8,512,,Megatron-LM," + name +
+                          ",,,,,2048,bf16,512,1,4,2,1,64,full,1,,ok\n")
+                      .front())
         .model;
   };
   // Of 1.3B, 13B and 175B none begins another's name, punctuation aside but points.

@@ -57,7 +57,8 @@ std::vector<std::vector<Sight>> telling(const std::vector<TransferKind>& kinds) 
   return all;
 }
 
-// When the last flow of a transfer has had what it needs of a link that no other uses meanwhile.
+// When the last flow of a transfer has had what it needs of a link that no other uses meanwhile; rounded as
+// progress on a link is.
 double alone_until(double start, const LinkDemand& use) {
   return start + use.latency + use.busy / use.flows * use.flows;
 }
@@ -143,7 +144,7 @@ void SharedLinks::arrive(std::size_t index) {
   for (; arrived < uses.size() && uses[arrived].latency == latency; ++arrived) {
     const Link& link = link_of(uses[arrived]);
     if (is_held(link)) disturb(link.holder);
-    join(static_cast<std::size_t>(uses[arrived].link), index, uses[arrived]);
+    join(index, uses[arrived], now_);
   }
   if (arrived < uses.size())
     add(transfers_[index].start + uses[arrived].latency, What::arrival, static_cast<std::uint32_t>(index), 0);
@@ -185,26 +186,21 @@ void SharedLinks::disturb(std::size_t index) {
       --transfer.left;
       continue;
     }
-    Link& link = link_of(use);
-    link.progress = 0;
-    link.since = since;
-    link.flows = use.flows;
-    link.under_way.push({use.busy / use.flows, index, use.flows});
-    expect_end(static_cast<std::size_t>(use.link));
+    join(index, use, since);
   }
 }
 
-void SharedLinks::join(std::size_t number, std::size_t transfer, const LinkDemand& use) {
-  Link& link = links_[number];
+void SharedLinks::join(std::size_t transfer, const LinkDemand& use, double time) {
+  Link& link = link_of(use);
   if (link.under_way.empty()) {
     link.flows = link.progress = 0;  // no rounding is kept
   } else {
-    link.progress += (now_ - link.since) / link.flows;
+    link.progress += (time - link.since) / link.flows;
   }
-  link.since = now_;
+  link.since = time;
   link.flows += use.flows;
   link.under_way.push({link.progress + use.busy / use.flows, transfer, use.flows});
-  expect_end(number);
+  expect_end(static_cast<std::size_t>(use.link));
 }
 
 void SharedLinks::expect_end(std::size_t number) {

@@ -111,7 +111,7 @@ class SharedLinks {
   bool hold(std::size_t transfer);     // false where a link of it is not free
   void disturb(std::size_t transfer);  // that holds its links
   void let_go(std::size_t transfer);
-  void join(std::size_t link, std::size_t transfer, const LinkDemand&);
+  void join(std::size_t transfer, const LinkDemand&, double time);
   void expect_end(std::size_t link);
   std::optional<End> leave(std::size_t link);
 

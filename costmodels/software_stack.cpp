@@ -295,11 +295,11 @@ std::string_view to_text(MemoryFigure figure) {
   ORRERY_ENSURE(false);
 }
 
-std::optional<MemoryFigure> memory_figure_called(std::string_view name) {
+MemoryFigure parse_memory_figure(const std::string& name, const std::string& place) {
   for (const MemoryFigure figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::card}) {
     if (name == to_text(figure)) return figure;
   }
-  return std::nullopt;
+  throw InputError(place, quote_for_message(name), "allocated, reserved or card");
 }
 
 std::vector<std::string> builtin_stack_names() {

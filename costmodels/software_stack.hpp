@@ -53,7 +53,7 @@ enum class SavedInputs { gpu, tensor_ranks, host };
 // nvidia-smi sees on the card.
 enum class MemoryFigure { allocated, reserved, card };
 std::string_view to_text(MemoryFigure);  // "allocated", "reserved", "card"
-std::optional<MemoryFigure> memory_figure_called(std::string_view);
+MemoryFigure parse_memory_figure(const std::string&, const std::string& place);  // throws InputError there
 
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_network.hpp"
 #include "sim/measured_plan.hpp"

@@ -1,11 +1,11 @@
 // The model of a published run, from its printed shape or its name.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
 
+#include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/measured_sizes.hpp"
@@ -88,7 +88,7 @@ constexpr std::int64_t llama_width(std::int64_t hidden) {
   return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-bool says_any(const std::string& text, std::string_view words) {
+bool says_one_of(std::string_view text, std::string_view words) {
   std::istringstream all{std::string(words)};
   for (std::string word; all >> word;) {
     if (says(text, word)) return true;
@@ -101,7 +101,7 @@ bool says_any(const std::string& text, std::string_view words) {
 const Family& family_of(const MeasuredRun& run, std::int64_t hidden) {
   const std::string name = lower_case(run.text("model"));
   const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& family) { return says_any(name, family.words); });
+                                   [&](const Family& family) { return says_one_of(name, family.words); });
   if (known != kFamilies.end()) return *known;
   if (says(name, "gpt")) return kGpt;
   if (const auto ffn = run.integer("ffn", kMostFfn)) return *ffn == 4 * hidden ? kGpt : kLlama;
@@ -167,10 +167,7 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
                  run.integer("heads", kMostHeads),   run.integer("kv_heads", kMostHeads),
                  run.integer("ffn", kMostFfn),       run.integer("vocab", kMostVocabulary)};
   if (said.layers || said.hidden) return said;
-  std::string name;
-  for (const unsigned char c : lower_case(run.text("model"))) {
-    if (std::isalnum(c) || c == '.') name += static_cast<char>(c);
-  }
+  const std::string name = letters_and_digits(run.text("model"), ".");
   for (const SizedModel& known : kSizedModels) {
     if (!name.starts_with(known.name)) continue;
     assumptions.push_back(std::string("its shape in ") + known.source);

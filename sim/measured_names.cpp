@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "sim/bridge_recipes.hpp"
+#include "sim/cell_text.hpp"
 #include "sim/measured_words.hpp"
 #include "strategies/model.hpp"
 
@@ -143,14 +144,12 @@ struct Likeness {
 
 // Of Hugging Face's Trainer since it trains Llama, and of what is built on it since. Empty of other programs.
 std::string trainer_stack(const MeasuredRun& run) {
-  constexpr std::array kItself{"hugging face", "huggingface", "transformers", "accelerate"};
-  constexpr std::array kBuiltOnIt{"llama-factory", "llamafactory", "llama factory",
-                                  "axolotl",       "trl",          "fastchat"};
   constexpr double kLlama = 2023;
   const std::string framework = lower_case(run.text("framework"));
-  const auto is_named = [&](const char* name) { return says(framework, name); };
-  const bool itself = framework.starts_with("hf ") || std::any_of(kItself.begin(), kItself.end(), is_named);
-  const bool since = std::any_of(kBuiltOnIt.begin(), kBuiltOnIt.end(), is_named);
+  const bool itself = framework.starts_with("hf ") ||
+                      says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
+  const bool since =
+      says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
   if (!since && !(itself && date_of_program(run) >= kLlama)) return "";
   const auto sharding = said_sharding(run.text("optimizer_sharding") + " " + framework);
   if (sharding == Sharding::weights) return "hf-zero3";
@@ -178,24 +177,7 @@ Likeness likeness_of(const MeasuredRun& run) {
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
-std::string letters_and_digits(const std::string& name) {
-  std::string kept;
-  for (const unsigned char c : name) {
-    if (std::isalnum(c)) kept += static_cast<char>(std::tolower(c));
-  }
-  return kept;
-}
-
 }  // namespace
-
-bool says(const std::string& text, std::string_view word) {
-  return text.find(word) != std::string::npos;
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   std::vector<std::string> words = card_words(name);

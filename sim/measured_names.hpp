@@ -1,11 +1,8 @@
 // What published tables call GPUs, programs and models, in the words of Orrery.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "costmodels/software_stack.hpp"
@@ -13,17 +10,6 @@
 #include "sim/measured_run.hpp"
 
 namespace orrery {
-
-bool says(const std::string& text, std::string_view word);  // anywhere in it
-std::string lower_case(std::string);
-
-// The first row of a table whose `start` the text begins with; null: none.
-template <class Row, std::size_t Count>
-const Row* row_starting(const std::array<Row, Count>& rows, std::string_view text) {
-  const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return text.starts_with(row.start); });
-  return found == rows.end() ? nullptr : &*found;
-}
 
 // The card of the catalog that has every word of the name ("NVIDIA A100 80GB PCIe"), makers and kinds of
 // memory aside; `gigabytes` (0: not given) counts as one. The first of several, so SXM before PCIe. Null:

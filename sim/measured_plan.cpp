@@ -9,6 +9,7 @@
 
 #include "platforms/errors.hpp"
 #include "sim/bridge_recipes.hpp"
+#include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_parts.hpp"
 #include "sim/measured_words.hpp"

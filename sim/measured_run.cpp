@@ -6,7 +6,7 @@
 
 #include "costmodels/classics.hpp"
 #include "platforms/errors.hpp"
-#include "sim/measured_names.hpp"
+#include "sim/cell_text.hpp"
 #include "traces/csv_stream.hpp"
 
 namespace orrery {

@@ -1,8 +1,7 @@
 // The time of a published run's iteration: printed, or implied by what else it prints; and what its memory is
 // a reading of.
-#include "platforms/errors.hpp"
 #include "platforms/units.hpp"
-#include "sim/measured_names.hpp"
+#include "sim/cell_text.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
@@ -80,10 +79,8 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
 
 MemoryFigure measured_figure(const MeasuredRun& run, const SoftwareStack& stack) {
   const std::string said = run.text("peak_mem_figure");
-  if (said.empty()) return stack.memory_figure;
-  if (const auto figure = memory_figure_called(said)) return *figure;
-  throw InputError("run " + run.id() + ", peak_mem_figure", quote_for_message(said),
-                   "allocated, reserved or card");
+  return said.empty() ? stack.memory_figure
+                      : parse_memory_figure(said, "run " + run.id() + ", peak_mem_figure");
 }
 
 }  // namespace orrery

@@ -91,12 +91,8 @@ Quantity above_zero(const std::string& text, const char* place, const char* what
 }
 
 MemoryFigure figure_given(const CommandLine& line, const SoftwareStack& stack) {
-  if (!line.has("memory-figure")) return stack.memory_figure;
-  const std::string said = line.required("memory-figure");
-  const auto figure = memory_figure_called(said);
-  if (!figure)
-    throw InputError(line.place("memory-figure"), quote_for_message(said), "allocated, reserved or card");
-  return *figure;
+  const auto said = line.text("memory-figure");
+  return said ? parse_memory_figure(*said, line.place("memory-figure")) : stack.memory_figure;
 }
 
 std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& costs) {

@@ -42,6 +42,15 @@ void measure(OwnRun& run, const CostModels& costs, const MachineFactors& truth, 
       std::exp(noise) * seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), truth));
 }
 
+PriceBook priced_under(const SoftwareStack& stack, const OwnRun& run, const CostModels& costs) {
+  JobPrecision precision = run.book.precision();
+  precision.stack = stack;
+  PriceBook book(run.book.model(), run.book.cluster(), precision);
+  book.need(run.strategy);
+  static_cast<void>(book.predict(costs));
+  return book;
+}
+
 void measure_peak(OwnRun& run, const MemoryFactors& truth, double noise = 0) {
   run.peak->gib = std::exp(noise) * peak_under(run.book, run.strategy, run.peak->figure,
                                                with_memory_factors(run.book.stack(), truth));
@@ -111,14 +120,9 @@ TEST_CASE("the calibrated stack is read back, and its interval is narrower and c
     const Calibration result = calibrate(runs, costs);
     const SoftwareStack stack = parse_stack(calibrated_yaml(result, "megatron-lm-2021"), "mine.yaml");
     CHECK(stack.compute_time == Approx(result.stack.compute_time).epsilon(1e-5));
-    JobPrecision precision = next.book.precision();
-    precision.stack = stack;
-    PriceBook book(next.book.model(), next.book.cluster(), precision);
-    book.need(next.strategy);
-    static_cast<void>(book.predict(costs));
-    const ErrorBand band = plan_band(book, next.strategy, costs);
+    const ErrorBand band = plan_band(priced_under(stack, next, costs), next.strategy, costs);
     CHECK(band.high / band.low < published.high / published.low);
-    const double predicted = seconds_under(book, next.strategy, costs, stack);
+    const double predicted = seconds_under(next.book, next.strategy, costs, stack);
     inside += next.measured >= predicted * band.low && next.measured <= predicted * band.high;
   }
   CHECK(inside >= kWorlds - 2);
@@ -194,12 +198,7 @@ TEST_CASE("a stack calibrated on peaks is read back, and its interval of memory 
     CHECK(stack.cached_share == Approx(result.stack.cached_share).epsilon(1e-5));
     REQUIRE(stack.calibrated_memory);
     CHECK(stack.calibrated_memory->runs == 2);
-    JobPrecision precision = next.book.precision();
-    precision.stack = stack;
-    PriceBook priced(next.book.model(), next.book.cluster(), precision);
-    priced.need(next.strategy);
-    static_cast<void>(priced.predict(costs));
-    const ErrorBand band = memory_band(priced, next.strategy);
+    const ErrorBand band = memory_band(priced_under(stack, next, costs), next.strategy);
     CHECK(band.high / band.low < published.high / published.low);
     const double predicted = peak_under(next.book, next.strategy, MemoryFigure::card, stack);
     inside += next.peak->gib >= predicted * band.low && next.peak->gib <= predicted * band.high;

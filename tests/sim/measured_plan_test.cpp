@@ -1,10 +1,7 @@
 // Published runs as plans: on rows made up for the purpose.
 #include "sim/measured_plan.hpp"
 
-#include <algorithm>
 #include <set>
-
-#include "sim/measured_network.hpp"
 
 #include "sim/measured_names.hpp"
 #include "tests/catch.hpp"
@@ -38,64 +35,6 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.nics_per_node == 8);
   CHECK(group.nic.bandwidth == gigabits_per_second(200));
   CHECK(group.count.maximum == 2);
-}
-
-TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the card, one of Ethernet all") {
-  const auto plan_over = [](const std::string& network) {
-    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
-    const std::string said = "8x200 Gbps per node";
-    return mapped(runs_of(row.replace(row.find(said), said.size(), network)).front());
-  };
-  const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
-  CHECK(own.stack.network.collectives == 1.0);
-  // What each of eight cards of a DGX A100 has.
-  CHECK(plan_over("200 Gb/s HDR InfiniBand").cluster == own.cluster);
-  CHECK(plan_over("200 Gb/s InfiniBand per node").cluster.groups.front().nics_per_node == 1);
-  const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
-  CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
-  // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
-  CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
-  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
-  // 40.6 Gb/s of a node, where the cost models expect 0.85 of its four cards.
-  const MeasuredPlan omni_path = plan_over("4x100 Gbps Omni-Path per node");
-  CHECK(omni_path.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
-  CHECK(omni_path.cluster.groups.front().nics_per_node == 4);
-  CHECK(omni_path.stack.network.collectives == Approx(40.6 / (0.85 * 400)));
-  // No node has as many cards: the usual network of the GPU stands.
-  for (const char* odd : {"0x200 Gbps", "99999999999999x200 Gbps", "8x99999999999999 Gbps"})
-    CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));
-  const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
-  CHECK(ethernet.stack.network.collectives == 1.0);
-  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() ==
-        Approx(5e9 / 0.85));  // what sockets get through
-  CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
-        Approx(10e9 / 8 * 0.92 / 0.85));
-}
-
-TEST_CASE("a network is read however people write it") {
-  const SaidNetwork usual{8, 400};
-  const auto read = [&](const std::string& text) {
-    const auto said = said_network(text, 8, usual);
-    return said ? std::to_string(said->nics) + " x " + std::to_string(std::lround(said->gigabits)) : "none";
-  };
-  for (const char* eight :
-       {"8x400 Gb/s", "8 x 400 Gb/s a node", "8 \u00d7 400 Gbps per node", "8x ConnectX-7 400Gb/s",
-        "8 NICs of 400 Gbit/s", "400 Gb/s per GPU", "400 Gb/s/GPU", "400Gb/s RoCE per card",
-        "3200 Gb/s EFA a node", "3.2 Tbps per node", "EFA 3200 Gb/s each node", "InfiniBand NDR 400 Gb/s",
-        "600 Gbps NVLink; 8x400 Gbps RoCE", "NVLink intra; 400 Gb/s RDMA per GPU"})
-    CHECK(std::pair(eight, read(eight)) == std::pair(eight, std::string("8 x 400")));
-  CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
-  CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
-  CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
-  CHECK(read("100GbE") == "1 x 100");
-  CHECK(read("InfiniBand 200 Gb/s") == "1 x 200");  // not what the reference machine has
-  CHECK(read("0 x 400 Gb/s") == "none");
-  CHECK(read("NVSwitch 450 GB/s") == "none");
-  for (const char* remote :
-       {"RDMA", "8x400 RoCE", "IB", "EFAv2", "HDR", "Slingshot-11", "CX-7", "ConnectX-6"})
-    CHECK(says_remote_memory(remote));
-  for (const char* not_remote : {"Ethernet", "100 Gb/s", "distributed", "TCP"})
-    CHECK(!says_remote_memory(not_remote));
 }
 
 TEST_CASE("a run has the schedule that its row names") {
@@ -144,61 +83,6 @@ TEST_CASE("rows that cannot be expressed say why") {
       "no fp4 matrix units"));
 }
 
-TEST_CASE(
-    "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
-  const auto model_of = [](const std::string& name) {
-    return mapped(runs_of("a,g,GB300,,4,64,,Megatron-Bridge 26.06," + name +
-                          ",,,,,4096,MXFP8,256,1,1,2,1,32,none,1,,ok\n")
-                      .front())
-        .model.name;
-  };
-  CHECK(model_of("DeepSeekV3 (w/o MTP)") == "deepseek-v3");
-  CHECK(model_of("DeepSeekV3") == "deepseek-v3-mtp");
-  CHECK(model_of("Kimi_K2") == "kimi-k2");
-  CHECK(model_of("Nemotron_3_Super") == "nemotron-3-super-mtp");
-  CHECK(
-      unmapped(runs_of("a,g,V100,32,16,8,,Megatron-LM v1.0,GPT-2 8.7B,,,,,1024,fp16,8,8,8,1,1,1,full,1,,ok\n")
-                   .front()) == "no shape of model GPT-2 8.7B");
-  const MeasuredPlan first =
-      mapped(runs_of("a,g,V100,32,16,4,,Megatron-LM v1.0,GPT-2 4.2B,,,,,1024,fp16,8,8,4,1,1,1,full,1,,ok\n")
-                 .front());
-  CHECK(first.model.layer_count() == 64);
-  CHECK(first.model.hidden == 2304);
-}
-
-TEST_CASE("a model has the layers of its family, of the built-in one it names, or of what its widths tell") {
-  const auto model = [](const std::string& name, const std::string& shape, const std::string& widths = ",,") {
-    const auto rows = runs_of("a,g,H100,80,8,8,,Megatron-LM," + name + "," + shape +
-                                  ",2048,bf16,8,1,1,1,,8,none,1,,ok" + widths + "\n",
-                              ",kv_heads,ffn");
-    return mapped(rows.front()).model;
-  };
-  const std::string shape = "16,2048,16,50432";
-  for (const char* llama : {"Llama", "SmolLM3-3B", "Skywork-13B", "ChatGLM-6B", "InternLM"})
-    CHECK(model(llama, shape).layer(0).mlp == MlpKind::gated);
-  CHECK(model("SmolLM3-3B", shape).tied_embeddings);
-  const ModelSpec pythia = model("Pythia-1B", shape), gpt = model("my GPT", shape);
-  CHECK(pythia.layer(0).parallel_residual);
-  CHECK(pythia.layer(0).rotary);
-  CHECK(pythia.learned_positions == 0);
-  CHECK(gpt.layer(0).mlp == MlpKind::gelu);
-  CHECK(gpt.learned_positions == 2048);
-  // Nobody's: an MLP that is not four times as wide, or shared keys where that is not said, are Llama's.
-  CHECK(model("Thing", shape).layer(0).mlp == MlpKind::gelu);
-  CHECK(model("Thing", shape, ",4,").layer(0).mlp == MlpKind::gated);
-  CHECK(model("Thing", shape, ",,5632").layer(0).mlp == MlpKind::gated);
-  CHECK(model("Thing", shape, ",,8192").layer(0).mlp == MlpKind::gelu);
-  CHECK(model("Thing", shape, ",4,8192").layer(0).mlp == MlpKind::gelu);
-  CHECK(model("Thing", shape, ",,11008").layer(0).mlp == MlpKind::gated);
-  // GPT-NeoX-20B is built in; a row may print its numbers, and others for its vocabulary.
-  const ModelSpec neox = read_model("gpt-neox-20b"), printed = model("GPT-NeoX-20B", "44,6144,64,50257");
-  CHECK(printed.layer(0) == neox.layer(0));
-  CHECK(printed.vocabulary == 50257);
-  CHECK(printed.tied_embeddings == neox.tied_embeddings);
-  CHECK(model("GPT-NeoX-20B", "44,6144,64,50257", ",,16384").layer(0).ffn == 16384);
-  CHECK(model("GPT-NeoX 1B", "16,2048,16,50257").layer_count() == 16);
-}
-
 TEST_CASE("virtual stages that a row leaves open are of all that its layers, embedding and loss make") {
   const auto chunks = [](const std::string& framework, const std::string& layers) {
     const auto rows = runs_of("a,g,H100,80,8,128,," + framework + ",llama," + layers +
@@ -214,30 +98,6 @@ TEST_CASE("virtual stages that a row leaves open are of all that its layers, emb
   CHECK(chunks("A Lab (2024)", "126") == std::set{1, 2, 4, 8});
   CHECK(chunks("DeepSpeed (2024)", "126") == std::set{1});
   CHECK(chunks("Megatron-DeepSpeed", "126") == std::set{1});
-}
-
-TEST_CASE(
-    "a published model that a row only names has its published shape, and as many parameters as its name "
-    "says") {
-  const auto model = [](const std::string& name) {
-    return mapped(runs_of("a,g,H100,80,8,512,,Megatron-LM," + name +
-                          ",,,,,2048,bf16,512,1,4,2,1,64,full,1,,ok\n")
-                      .front())
-        .model;
-  };
-  // Of 1.3B, 13B and 175B none begins another's name, punctuation aside but points.
-  using Row = std::pair<const char*, double>;
-  for (const auto& [name, billions] :
-       {Row{"GPT-3 1.3B", 1.3}, Row{"GPT-3 13B", 13}, Row{"GPT-3 6.7B", 6.7}, Row{"OPT-66B", 66},
-        Row{"OPT 13B", 13}, Row{"BLOOM-7b1", 7.1}, Row{"LLaMA-7B", 6.7}, Row{"Llama 13B", 13},
-        Row{"LLaMA 33B", 32.5}, Row{"MPT-30B", 30}, Row{"Pythia-1.4B", 1.4}, Row{"GPT-J 6B", 6.05},
-        Row{"Falcon-180B", 180}, Row{"StarCoder 15.5B", 15.5}, Row{"Nemotron-4 15B", 15.6},
-        Row{"Nemotron-4 340B", 341}}) {
-    INFO(name);
-    CHECK(static_cast<double>(total_parameters(model(name))) == Approx(billions * 1e9).epsilon(0.04));
-  }
-  CHECK(model("LLaMA-7B").layer(0).mlp == MlpKind::gated);
-  CHECK(model("Falcon-180B").layer(0).kv_heads == 8);
 }
 
 TEST_CASE("experts are split over tensor ranks unless a run says otherwise or their ways leave no choice") {
@@ -309,19 +169,6 @@ TEST_CASE("runs of torchtitan that do not say recompute selectively, as its conf
   CHECK(of("torchtitan (2026)", "none") == RecomputeGranularity::none);
   CHECK(of("torchtitan (2026)", "full") == RecomputeGranularity::full);
   CHECK(of("nanotron (2024)", "") == RecomputeGranularity::none);
-}
-
-TEST_CASE("a model's name may say whether its embeddings are tied, against the rule of its family") {
-  const auto tied = [](const std::string& model) {
-    return mapped(runs_of("a,g,H100,80,8,8,,nanotron (2024)," + model +
-                          ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok\n")
-                      .front())
-        .model.tied_embeddings;
-  };
-  CHECK_FALSE(tied("Llama"));
-  CHECK(tied("Llama (tied embeddings)"));
-  CHECK(tied("GPT"));
-  CHECK_FALSE(tied("GPT untied"));
 }
 
 TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
@@ -437,56 +284,6 @@ TEST_CASE("equal pieces count embedding, final norm and head, and the first stag
   CHECK(counts("5", "4") == std::vector{1, 2, 1, 1});      // 2, 2, 2, 2 would leave the last no layer
 }
 
-TEST_CASE("published rates become times") {
-  const auto plan_and_seconds = [](const std::string& model, const std::string& columns,
-                                   const std::string& cells) {
-    const auto runs =
-        parse_measured_runs("id,source_key,gpu,n_gpus,framework,seq,gbs,mbs,tp,pp,model," + columns +
-                                "\na,g,A100,8,Megatron-LM,2048,64,1,8,1," + model + "," + cells + "\n",
-                            "t.csv");
-    MeasuredPlan plan = mapped(runs.front());
-    const double seconds = *measured_seconds(runs.front(), plan);
-    return std::pair(std::move(plan), seconds);
-  };
-  const auto seconds = [&](const std::string& columns, const std::string& cells) {
-    return plan_and_seconds("GPT", "layers,hidden,heads,vocab," + columns, "24,2048,16,51200," + cells)
-        .second;
-  };
-  const ModelSpec model =
-      plan_and_seconds("GPT", "layers,hidden,heads,vocab,mfu_pct", "24,2048,16,51200,50").first.model;
-  // Biases and norms are in no formula.
-  const auto at_100 = [](double work) { return Approx(work / (100e12 * 8)).epsilon(1e-3); };
-  CHECK(seconds("tokens_per_s_per_gpu", "1000") == Approx(64.0 * 2048 / (1000 * 8)));
-  CHECK(seconds("samples_per_s", "32") == Approx(2));
-  const double full = model_flops(model, 64, 2048, AttentionCounting::full);
-  CHECK(seconds("tflops_per_gpu", "100") == at_100(full));
-  // Of the A100's dense peak in 16 bits.
-  CHECK(seconds("mfu_pct", "50") == Approx(full / (312e12 * 0.5 * 8)));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,MFU with causal attention") ==
-        at_100(model_flops(model, 64, 2048, AttentionCounting::causal)));
-  // 96 B s l h^2 (1 + s / 6h + V / 16lh); of selective recomputation 4 B s^2 l h more than the model's.
-  const double tokens = 64.0 * 2048, hidden = 2048, layers = 24;
-  const double with_all =
-      96 * tokens * layers * hidden * hidden * (1 + 1.0 / 6 + 51200.0 / (16 * layers * hidden));
-  const double with_attention = full + 4 * tokens * 2048 * layers * hidden;
-  const std::string hardware = "tflops_per_gpu,flops_convention,recompute";
-  CHECK(seconds(hardware, "100,hardware FLOPs incl. recompute,") == at_100(with_all));
-  CHECK(seconds(hardware, "100,HFU,full") == at_100(with_all));
-  CHECK(seconds(hardware, "100,with recomputation,selective") == at_100(with_attention));
-  CHECK(seconds(hardware, "100,Hardware FLOPs,none") == at_100(full));
-  CHECK(seconds(hardware, "100,model FLOPs (no recomputation),full") == at_100(full));
-  CHECK(seconds("hfu_pct,recompute", "50,full") == Approx(with_all / (312e12 * 0.5 * 8)).epsilon(1e-3));
-  // Six for each parameter, those of the embedding too.
-  const double parameters = 6.0 * tokens * static_cast<double>(total_parameters(model));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6ND") == at_100(parameters));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6 * N * tokens") == at_100(parameters));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") == at_100(full));
-  // Shared keys and gated MLPs have other FLOPs than a GPT of their width: recomputed, a third more too.
-  const auto [llama, of_llama] = plan_and_seconds("llama2-70b", hardware, "100,hardware FLOPs,full");
-  const double head = 6.0 * tokens * static_cast<double>(llama.model.vocabulary * llama.model.hidden);
-  CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
-}
-
 TEST_CASE("DeepSpeed's ZeRO-3 runs of Megatron keep their checkpoints in the host's memory") {
   const std::string header =
       "id,source_key,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp,optimizer_sharding\n";
@@ -517,26 +314,6 @@ TEST_CASE("weights of a hybrid run are sharded within a node, those of others as
   CHECK(instances("PyTorch FSDP" + shape + "1,1,HSDP,2") == std::pair(true, 2));
   CHECK(instances("PyTorch FSDP" + shape + "1,1,FSDP,") == std::pair(true, 1));
   CHECK(instances("Megatron-Core" + shape + "1,1,ZeRO-1,4") == std::pair(false, 4));
-}
-
-TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
-  const std::string header =
-      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_experts,params_b,vocab,seq,gbs,tp,"
-      "pp\n";
-  const auto row = [&](const std::string& ffn, const std::string& billions) {
-    return parse_measured_runs(header + "a,g,H100,8,Megatron-Core,MoE,4,1024,16," + ffn + ",8," + billions +
-                                   ",50257,1024,8,1,1\n",
-                               "made-up.csv")
-        .front();
-  };
-  const MeasuredPlan plan = mapped(row("4096", ""));
-  CHECK(plan.model.layer(0).experts == 8);
-  CHECK(plan.model.layer(0).experts_per_token == 2);
-  CHECK(plan.model.layer(0).ffn == 4096);
-  CHECK(unmapped(row("", "")) == "experts without their width");
-  // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
-  CHECK_NOTHROW(mapped(row("4096", "0.3")));
-  CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
 }
 
 TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {

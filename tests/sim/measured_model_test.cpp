@@ -1,0 +1,126 @@
+// Models of published runs: on rows made up for the purpose.
+#include "sim/measured_plan.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
+#include "tests/sim/measured_rows.hpp"
+
+namespace orrery {
+
+using test::mapped;
+using test::runs_of;
+using test::unmapped;
+
+TEST_CASE(
+    "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
+  const auto model_of = [](const std::string& name) {
+    return mapped(runs_of("a,g,GB300,,4,64,,Megatron-Bridge 26.06," + name +
+                          ",,,,,4096,MXFP8,256,1,1,2,1,32,none,1,,ok\n")
+                      .front())
+        .model.name;
+  };
+  CHECK(model_of("DeepSeekV3 (w/o MTP)") == "deepseek-v3");
+  CHECK(model_of("DeepSeekV3") == "deepseek-v3-mtp");
+  CHECK(model_of("Kimi_K2") == "kimi-k2");
+  CHECK(model_of("Nemotron_3_Super") == "nemotron-3-super-mtp");
+  CHECK(
+      unmapped(runs_of("a,g,V100,32,16,8,,Megatron-LM v1.0,GPT-2 8.7B,,,,,1024,fp16,8,8,8,1,1,1,full,1,,ok\n")
+                   .front()) == "no shape of model GPT-2 8.7B");
+  const MeasuredPlan first =
+      mapped(runs_of("a,g,V100,32,16,4,,Megatron-LM v1.0,GPT-2 4.2B,,,,,1024,fp16,8,8,4,1,1,1,full,1,,ok\n")
+                 .front());
+  CHECK(first.model.layer_count() == 64);
+  CHECK(first.model.hidden == 2304);
+}
+
+TEST_CASE("a model has the layers of its family, of the built-in one it names, or of what its widths tell") {
+  const auto model = [](const std::string& name, const std::string& shape, const std::string& widths = ",,") {
+    const auto rows = runs_of("a,g,H100,80,8,8,,Megatron-LM," + name + "," + shape +
+                                  ",2048,bf16,8,1,1,1,,8,none,1,,ok" + widths + "\n",
+                              ",kv_heads,ffn");
+    return mapped(rows.front()).model;
+  };
+  const std::string shape = "16,2048,16,50432";
+  for (const char* llama : {"Llama", "SmolLM3-3B", "Skywork-13B", "ChatGLM-6B", "InternLM"})
+    CHECK(model(llama, shape).layer(0).mlp == MlpKind::gated);
+  CHECK(model("SmolLM3-3B", shape).tied_embeddings);
+  const ModelSpec pythia = model("Pythia-1B", shape), gpt = model("my GPT", shape);
+  CHECK(pythia.layer(0).parallel_residual);
+  CHECK(pythia.layer(0).rotary);
+  CHECK(pythia.learned_positions == 0);
+  CHECK(gpt.layer(0).mlp == MlpKind::gelu);
+  CHECK(gpt.learned_positions == 2048);
+  // Nobody's: an MLP that is not four times as wide, or shared keys where that is not said, are Llama's.
+  CHECK(model("Thing", shape).layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",4,").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Thing", shape, ",,5632").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Thing", shape, ",,8192").layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",4,8192").layer(0).mlp == MlpKind::gelu);
+  CHECK(model("Thing", shape, ",,11008").layer(0).mlp == MlpKind::gated);
+  // GPT-NeoX-20B is built in; a row may print its numbers, and others for its vocabulary.
+  const ModelSpec neox = read_model("gpt-neox-20b"), printed = model("GPT-NeoX-20B", "44,6144,64,50257");
+  CHECK(printed.layer(0) == neox.layer(0));
+  CHECK(printed.vocabulary == 50257);
+  CHECK(printed.tied_embeddings == neox.tied_embeddings);
+  CHECK(model("GPT-NeoX-20B", "44,6144,64,50257", ",,16384").layer(0).ffn == 16384);
+  CHECK(model("GPT-NeoX 1B", "16,2048,16,50257").layer_count() == 16);
+}
+
+TEST_CASE(
+    "a published model that a row only names has its published shape, and as many parameters as its name "
+    "says") {
+  const auto model = [](const std::string& name) {
+    return mapped(runs_of("a,g,H100,80,8,512,,Megatron-LM," + name +
+                          ",,,,,2048,bf16,512,1,4,2,1,64,full,1,,ok\n")
+                      .front())
+        .model;
+  };
+  // Of 1.3B, 13B and 175B none begins another's name, punctuation aside but points.
+  using Row = std::pair<const char*, double>;
+  for (const auto& [name, billions] :
+       {Row{"GPT-3 1.3B", 1.3}, Row{"GPT-3 13B", 13}, Row{"GPT-3 6.7B", 6.7}, Row{"OPT-66B", 66},
+        Row{"OPT 13B", 13}, Row{"BLOOM-7b1", 7.1}, Row{"LLaMA-7B", 6.7}, Row{"Llama 13B", 13},
+        Row{"LLaMA 33B", 32.5}, Row{"MPT-30B", 30}, Row{"Pythia-1.4B", 1.4}, Row{"GPT-J 6B", 6.05},
+        Row{"Falcon-180B", 180}, Row{"StarCoder 15.5B", 15.5}, Row{"Nemotron-4 15B", 15.6},
+        Row{"Nemotron-4 340B", 341}}) {
+    INFO(name);
+    CHECK(static_cast<double>(total_parameters(model(name))) == Approx(billions * 1e9).epsilon(0.04));
+  }
+  CHECK(model("LLaMA-7B").layer(0).mlp == MlpKind::gated);
+  CHECK(model("Falcon-180B").layer(0).kv_heads == 8);
+}
+
+TEST_CASE("a model's name may say whether its embeddings are tied, against the rule of its family") {
+  const auto tied = [](const std::string& model) {
+    return mapped(runs_of("a,g,H100,80,8,8,,nanotron (2024)," + model +
+                          ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok\n")
+                      .front())
+        .model.tied_embeddings;
+  };
+  CHECK_FALSE(tied("Llama"));
+  CHECK(tied("Llama (tied embeddings)"));
+  CHECK(tied("GPT"));
+  CHECK_FALSE(tied("GPT untied"));
+}
+
+TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
+  const std::string header =
+      "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_experts,params_b,vocab,seq,gbs,tp,"
+      "pp\n";
+  const auto row = [&](const std::string& ffn, const std::string& billions) {
+    return parse_measured_runs(header + "a,g,H100,8,Megatron-Core,MoE,4,1024,16," + ffn + ",8," + billions +
+                                   ",50257,1024,8,1,1\n",
+                               "made-up.csv")
+        .front();
+  };
+  const MeasuredPlan plan = mapped(row("4096", ""));
+  CHECK(plan.model.layer(0).experts == 8);
+  CHECK(plan.model.layer(0).experts_per_token == 2);
+  CHECK(plan.model.layer(0).ffn == 4096);
+  CHECK(unmapped(row("", "")) == "experts without their width");
+  // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
+  CHECK_NOTHROW(mapped(row("4096", "0.3")));
+  CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
+}
+
+}  // namespace orrery

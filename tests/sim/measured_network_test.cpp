@@ -1,0 +1,72 @@
+// Networks of published runs, however people write them.
+#include "sim/measured_network.hpp"
+
+#include "sim/measured_plan.hpp"
+#include "tests/catch.hpp"
+#include "tests/sim/measured_rows.hpp"
+
+namespace orrery {
+
+using test::gpt;
+using test::mapped;
+using test::runs_of;
+
+TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the card, one of Ethernet all") {
+  const auto plan_over = [](const std::string& network) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    return mapped(runs_of(row.replace(row.find(said), said.size(), network)).front());
+  };
+  const MeasuredPlan own = plan_over("8x200 Gbps InfiniBand per node");
+  CHECK(own.stack.network.collectives == 1.0);
+  // What each of eight cards of a DGX A100 has.
+  CHECK(plan_over("200 Gb/s HDR InfiniBand").cluster == own.cluster);
+  CHECK(plan_over("200 Gb/s InfiniBand per node").cluster.groups.front().nics_per_node == 1);
+  const MeasuredPlan shared = plan_over("InfiniBand 100 Gb/s");
+  CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
+  CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
+  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  // 40.6 Gb/s of a node, where the cost models expect 0.85 of its four cards.
+  const MeasuredPlan omni_path = plan_over("4x100 Gbps Omni-Path per node");
+  CHECK(omni_path.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
+  CHECK(omni_path.cluster.groups.front().nics_per_node == 4);
+  CHECK(omni_path.stack.network.collectives == Approx(40.6 / (0.85 * 400)));
+  // No node has as many cards: the usual network of the GPU stands.
+  for (const char* odd : {"0x200 Gbps", "99999999999999x200 Gbps", "8x99999999999999 Gbps"})
+    CHECK(plan_over(odd).cluster.groups.front().nic.bandwidth == gigabits_per_second(200));
+  const MeasuredPlan ethernet = plan_over("50 Gbps Ethernet");
+  CHECK(ethernet.stack.network.collectives == 1.0);
+  CHECK(ethernet.cluster.groups.front().nic.bandwidth.value() ==
+        Approx(5e9 / 0.85));  // what sockets get through
+  CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
+        Approx(10e9 / 8 * 0.92 / 0.85));
+}
+
+TEST_CASE("a network is read however people write it") {
+  const SaidNetwork usual{8, 400};
+  const auto read = [&](const std::string& text) {
+    const auto said = said_network(text, 8, usual);
+    return said ? std::to_string(said->nics) + " x " + std::to_string(std::lround(said->gigabits)) : "none";
+  };
+  for (const char* eight :
+       {"8x400 Gb/s", "8 x 400 Gb/s a node", "8 \u00d7 400 Gbps per node", "8x ConnectX-7 400Gb/s",
+        "8 NICs of 400 Gbit/s", "400 Gb/s per GPU", "400 Gb/s/GPU", "400Gb/s RoCE per card",
+        "3200 Gb/s EFA a node", "3.2 Tbps per node", "EFA 3200 Gb/s each node", "InfiniBand NDR 400 Gb/s",
+        "600 Gbps NVLink; 8x400 Gbps RoCE", "NVLink intra; 400 Gb/s RDMA per GPU"})
+    CHECK(std::pair(eight, read(eight)) == std::pair(eight, std::string("8 x 400")));
+  CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
+  CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
+  CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
+  CHECK(read("100GbE") == "1 x 100");
+  CHECK(read("InfiniBand 200 Gb/s") == "1 x 200");  // not what the reference machine has
+  CHECK(read("0 x 400 Gb/s") == "none");
+  CHECK(read("NVSwitch 450 GB/s") == "none");
+  for (const char* remote :
+       {"RDMA", "8x400 RoCE", "IB", "EFAv2", "HDR", "Slingshot-11", "CX-7", "ConnectX-6"})
+    CHECK(says_remote_memory(remote));
+  for (const char* not_remote : {"Ethernet", "100 Gb/s", "distributed", "TCP"})
+    CHECK(!says_remote_memory(not_remote));
+}
+
+}  // namespace orrery

@@ -1,0 +1,61 @@
+// Times of published runs from the rates they print: on rows made up for the purpose.
+#include "sim/measured_plan.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/sim/measured_rows.hpp"
+
+namespace orrery {
+
+using test::mapped;
+
+TEST_CASE("published rates become times") {
+  const auto plan_and_seconds = [](const std::string& model, const std::string& columns,
+                                   const std::string& cells) {
+    const auto runs =
+        parse_measured_runs("id,source_key,gpu,n_gpus,framework,seq,gbs,mbs,tp,pp,model," + columns +
+                                "\na,g,A100,8,Megatron-LM,2048,64,1,8,1," + model + "," + cells + "\n",
+                            "t.csv");
+    MeasuredPlan plan = mapped(runs.front());
+    const double seconds = *measured_seconds(runs.front(), plan);
+    return std::pair(std::move(plan), seconds);
+  };
+  const auto seconds = [&](const std::string& columns, const std::string& cells) {
+    return plan_and_seconds("GPT", "layers,hidden,heads,vocab," + columns, "24,2048,16,51200," + cells)
+        .second;
+  };
+  const ModelSpec model =
+      plan_and_seconds("GPT", "layers,hidden,heads,vocab,mfu_pct", "24,2048,16,51200,50").first.model;
+  // Biases and norms are in no formula.
+  const auto at_100 = [](double work) { return Approx(work / (100e12 * 8)).epsilon(1e-3); };
+  CHECK(seconds("tokens_per_s_per_gpu", "1000") == Approx(64.0 * 2048 / (1000 * 8)));
+  CHECK(seconds("samples_per_s", "32") == Approx(2));
+  const double full = model_flops(model, 64, 2048, AttentionCounting::full);
+  CHECK(seconds("tflops_per_gpu", "100") == at_100(full));
+  // Of the A100's dense peak in 16 bits.
+  CHECK(seconds("mfu_pct", "50") == Approx(full / (312e12 * 0.5 * 8)));
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,MFU with causal attention") ==
+        at_100(model_flops(model, 64, 2048, AttentionCounting::causal)));
+  // 96 B s l h^2 (1 + s / 6h + V / 16lh); of selective recomputation 4 B s^2 l h more than the model's.
+  const double tokens = 64.0 * 2048, hidden = 2048, layers = 24;
+  const double with_all =
+      96 * tokens * layers * hidden * hidden * (1 + 1.0 / 6 + 51200.0 / (16 * layers * hidden));
+  const double with_attention = full + 4 * tokens * 2048 * layers * hidden;
+  const std::string hardware = "tflops_per_gpu,flops_convention,recompute";
+  CHECK(seconds(hardware, "100,hardware FLOPs incl. recompute,") == at_100(with_all));
+  CHECK(seconds(hardware, "100,HFU,full") == at_100(with_all));
+  CHECK(seconds(hardware, "100,with recomputation,selective") == at_100(with_attention));
+  CHECK(seconds(hardware, "100,Hardware FLOPs,none") == at_100(full));
+  CHECK(seconds(hardware, "100,model FLOPs (no recomputation),full") == at_100(full));
+  CHECK(seconds("hfu_pct,recompute", "50,full") == Approx(with_all / (312e12 * 0.5 * 8)).epsilon(1e-3));
+  // Six for each parameter, those of the embedding too.
+  const double parameters = 6.0 * tokens * static_cast<double>(total_parameters(model));
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6ND") == at_100(parameters));
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6 * N * tokens") == at_100(parameters));
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") == at_100(full));
+  // Shared keys and gated MLPs have other FLOPs than a GPT of their width: recomputed, a third more too.
+  const auto [llama, of_llama] = plan_and_seconds("llama2-70b", hardware, "100,hardware FLOPs,full");
+  const double head = 6.0 * tokens * static_cast<double>(llama.model.vocabulary * llama.model.hidden);
+  CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
+}
+
+}  // namespace orrery

@@ -42,17 +42,56 @@ double socket_share(double gigabits) {
   return std::min(kOfEthernet, kMostGigabits / gigabits);
 }
 
-SaidNetwork usual_network(const std::string& gpu) {
-  for (const UsualNetwork& usual : kUsualNetworks) {
-    if (gpu.rfind(usual.gpu, 0) == 0) return {usual.nics, usual.gigabits};
-  }
-  return {};
+std::string to_text(const SaidNetwork& network) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%d x %g", network.nics, network.gigabits);
+  return text;
+}
+
+// As said; else all that a node can have had: of a DGX, or where memory is remote, the reference machine's.
+std::vector<SaidNetwork> networks_of(const MeasuredRun& run, const NodeGroup& group, bool one_node,
+                                     std::vector<std::string>& assumptions) {
+  const std::string text = run.text("interconnect");
+  const int gpus = group.gpus_per_node;
+  if (const auto said = said_network(text, gpus, reference_network(group.gpu, gpus))) return {*said};
+  std::vector<SaidNetwork> possible = possible_networks(group.gpu, gpus);
+  if (one_node || says_remote_memory(text) || says(run.text("cluster_desc"), "DGX")) possible.resize(1);
+  if (one_node) return possible;
+  std::string what = "network: " + to_text(possible.front());
+  for (std::size_t i = 1; i < possible.size(); ++i) what += " or " + to_text(possible[i]);
+  what += " Gb/s a node";
+  if (text.find_first_of("0123456789") != std::string::npos) what += ", for '" + text + "' is not understood";
+  assumptions.push_back(std::move(what));
+  return possible;
+}
+
+// What sockets get of a node's one card through, which all that it has.
+void limit_sockets(SaidNetwork& network, const std::string& text, std::vector<std::string>& assumptions) {
+  if (network.nics > 1 || says_remote_memory(text)) return;
+  const double share = socket_share(network.gigabits);
+  network.gigabits *= share / kUsualShare;
+  char said[64];
+  std::snprintf(said, sizeof said, "sockets over one network card a node reach %.2f of its rate", share);
+  assumptions.emplace_back(said);
+}
+
+// With the cards that GPUs can share evenly.
+NodeNetwork spread_evenly(const SaidNetwork& network, int gpus_per_node, Seconds latency) {
+  int nics = std::min(network.nics, gpus_per_node);
+  while (gpus_per_node % nics != 0) --nics;
+  return {nics, {gigabits_per_second(network.gigabits * network.nics / nics), latency}};
 }
 
 }  // namespace
 
-std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
-                                                   std::vector<std::string>& assumptions) {
+ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
+  cluster.groups.front().nics_per_node = network.nics;
+  cluster.groups.front().nic = network.nic;
+  return cluster;
+}
+
+std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
+                                                       std::vector<std::string>& assumptions) {
   constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
@@ -63,42 +102,30 @@ std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun& run,
   NodeGroup group;
   group.gpu = *gpu;
   group.name = "gpus";
-  const bool rack = says(group.gpu.link, "72-GPU");
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
-  SaidNetwork network = usual_network(group.gpu.name);
-  if (const auto said = said_network(text, group.gpus_per_node, network)) {
-    network = *said;
-  } else {
-    const std::string what =
-        text.find_first_of("0123456789") == std::string::npos ? "" : ", for '" + text + "' is not understood";
-    assumptions.push_back("network: " + std::to_string(network.nics) + " x " +
-                          std::to_string(static_cast<int>(network.gigabits)) + " Gb/s a node" + what);
+  std::vector<SaidNetwork> networks = networks_of(run, group, *gpus <= group.gpus_per_node, assumptions);
+  if (group.gpus_per_node > 1) {
+    for (SaidNetwork& network : networks) limit_sockets(network, text, assumptions);
   }
-  if (network.nics == 1 && group.gpus_per_node > 1 && !says_remote_memory(text)) {
-    const double share = socket_share(network.gigabits);
-    network.gigabits *= share / kUsualShare;
-    char said[64];
-    std::snprintf(said, sizeof said, "sockets over one network card a node reach %.2f of its rate", share);
-    assumptions.emplace_back(said);
-  }
-  if (rack) {
-    network.nics = std::max(1, network.nics * kDomain / group.gpus_per_node);
+  if (says(group.gpu.link, "72-GPU")) {
+    for (SaidNetwork& network : networks)
+      network.nics = std::max(1, network.nics * kDomain / group.gpus_per_node);
     group.gpus_per_node = kDomain;
   }
   group.host = usual_host(group.gpu, group.gpus_per_node);
-  group.nics_per_node = std::min(network.nics, group.gpus_per_node);
-  while (group.gpus_per_node % group.nics_per_node != 0) --group.nics_per_node;
-  group.nic = {
-      gigabits_per_second(network.gigabits * network.nics / group.nics_per_node),
-      says(text, "EFA") ? find_instance("p5.48xlarge", "").nic_latency.value_or(kNicLatency) : kNicLatency};
   group.gpu_link = usual_gpu_link(group);
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);
   group.count = {0, std::max(nodes, 1)};
-  ClusterSpec cluster;
-  cluster.name = "published";
-  cluster.groups = {group};
-  return cluster;
+  MeasuredCluster result;
+  result.cluster.name = "published";
+  result.cluster.groups = {group};
+  const Seconds latency =
+      says(text, "EFA") ? find_instance("p5.48xlarge", "").nic_latency.value_or(kNicLatency) : kNicLatency;
+  for (const SaidNetwork& network : networks)
+    result.networks.push_back(spread_evenly(network, group.gpus_per_node, latency));
+  result.cluster = on_network(std::move(result.cluster), result.networks.front());
+  return result;
 }
 
 // What collectives over nodes get through of the cards' rate, where less than the cost models expect is

@@ -1,6 +1,11 @@
 #include "sim/measured_network.hpp"
 
+#include <algorithm>
+#include <array>
 #include <regex>
+#include <string_view>
+
+#include "platforms/instance.hpp"
 
 namespace orrery {
 namespace {
@@ -36,6 +41,32 @@ std::optional<double> cards_before(const std::string& text) {
   return std::stod(found[1].matched ? found[1] : found[2]);
 }
 
+struct KnownMachine {
+  std::string_view gpu;  // start of the catalog name
+  int gpus;
+  SaidNetwork network;
+};
+constexpr std::array kReferenceMachines{
+    KnownMachine{"A100", 8, {8, 200}}, KnownMachine{"A800", 8, {8, 200}},  KnownMachine{"H100", 8, {8, 400}},
+    KnownMachine{"H800", 8, {8, 400}}, KnownMachine{"H200", 8, {8, 400}},  KnownMachine{"B200", 8, {8, 400}},
+    KnownMachine{"B300", 8, {8, 800}}, KnownMachine{"GB200", 4, {4, 400}}, KnownMachine{"GB300", 4, {4, 800}},
+    KnownMachine{"MI2", 4, {4, 200}},  KnownMachine{"MI3", 8, {8, 400}},
+};
+// One kind of many.
+constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}}};
+constexpr SaidNetwork kOneCard{1, 100}, kSlowCard{1, 10};
+
+// Of the machine with that GPU, as many cards for a GPU in smaller nodes.
+template <std::size_t Count>
+std::optional<SaidNetwork> network_of(const std::array<KnownMachine, Count>& machines, const GpuSpec& gpu,
+                                      int gpus_per_node) {
+  const auto found = std::find_if(machines.begin(), machines.end(),
+                                  [&](const auto& machine) { return gpu.name.starts_with(machine.gpu); });
+  if (found == machines.end()) return std::nullopt;
+  const int nics = found->network.nics * std::min(gpus_per_node, found->gpus) / found->gpus;
+  return SaidNetwork{std::max(1, nics), found->network.gigabits};
+}
+
 }  // namespace
 
 bool says_remote_memory(const std::string& text) {
@@ -45,8 +76,37 @@ bool says_remote_memory(const std::string& text) {
   return std::regex_search(text, kRemote);
 }
 
+SaidNetwork reference_network(const GpuSpec& gpu, int gpus_per_node) {
+  return network_of(kReferenceMachines, gpu, gpus_per_node).value_or(kOneCard);
+}
+
+std::vector<SaidNetwork> possible_networks(const GpuSpec& gpu, int gpus_per_node) {
+  const auto reference = network_of(kReferenceMachines, gpu, gpus_per_node);
+  std::vector<SaidNetwork> networks;
+  for (const InstanceSpec& machine : instance_catalog()) {
+    if (machine.gpu == gpu.name && machine.gpus == gpus_per_node && machine.network)
+      networks.push_back({machine.nics, *machine.network / gigabits_per_second(1) / machine.nics});
+  }
+  if (reference) {
+    networks.push_back(*reference);
+  } else if (networks.empty()) {
+    networks = {kSlowCard, kOneCard};
+  }
+  if (const auto other = network_of(kOtherMachines, gpu, gpus_per_node)) networks.push_back(*other);
+  const auto of_node = [](const SaidNetwork& network) { return network.nics * network.gigabits; };
+  const auto [slowest, fastest] =
+      std::minmax_element(networks.begin(), networks.end(),
+                          [&](const auto& a, const auto& b) { return of_node(a) < of_node(b); });
+  std::vector<SaidNetwork> possible{reference ? *reference : *fastest};
+  for (const auto& end : {fastest, slowest}) {
+    const auto same = [&](const SaidNetwork& known) { return of_node(known) == of_node(*end); };
+    if (std::none_of(possible.begin(), possible.end(), same)) possible.push_back(*end);
+  }
+  return possible;
+}
+
 std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_node,
-                                        const SaidNetwork& usual) {
+                                        const SaidNetwork& reference) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
   static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
   static const std::regex kRate(R"((\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
@@ -65,11 +125,11 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
       case Of::gpu:
         return SaidNetwork{gpus_per_node, rate};
       case Of::card:
-        return SaidNetwork{usual.nics, rate};
+        return SaidNetwork{reference.nics, rate};
       case Of::node:
         return rate >= kOneCard ? SaidNetwork{gpus_per_node, rate / gpus_per_node} : SaidNetwork{1, rate};
       case Of::nothing:
-        return rate == usual.gigabits && says_remote_memory(text) ? usual : SaidNetwork{1, rate};
+        return rate == reference.gigabits && says_remote_memory(text) ? reference : SaidNetwork{1, rate};
     }
   }
   return std::nullopt;

@@ -3,6 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "platforms/cluster.hpp"
 
 namespace orrery {
 
@@ -11,12 +14,23 @@ struct SaidNetwork {
   double gigabits = 100;  // of each, a second
 };
 
+// Of the vendor's reference machine with this GPU (data sheets of DGX A100, H100, B200 and B300, GB200 and
+// GB300 NVL72; Azure's and Frontier's machines with AMD's cards), of smaller nodes as many cards for a GPU;
+// where none is usual, as of V100, one card of 100 Gb/s.
+SaidNetwork reference_network(const GpuSpec&, int gpus_per_node);
+
 // Of "8x200 Gbps HDR IB per node", "8 x ConnectX-7 400Gb/s", "3200 Gb/s EFA a node", "400 Gb/s per GPU",
-// "200 Gb/s RoCE per card", "InfiniBand 100 Gb/s", "10 Gbps inter / 170 Gbps NVLink intra". `usual`: of the
-// vendor's reference machine. A rate that is said of a card, or that is the reference machine's own over
-// remote memory, is that of as many cards as it has; 400 Gb/s of a node and more have a card for each GPU.
-// Absent where no rate is said, or one of which no node has as many cards.
-std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_node, const SaidNetwork& usual);
+// "200 Gb/s RoCE per card", "InfiniBand 100 Gb/s", "10 Gbps inter / 170 Gbps NVLink intra". A rate that is
+// said of a card, or that is the reference machine's own over remote memory, is that of as many cards as it
+// has; 400 Gb/s of a node and more have a card for each GPU. Absent where no rate is said, or one of which no
+// node has as many cards.
+std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_node,
+                                        const SaidNetwork& reference);
+
+// All that a node of this GPU can have had where nothing is said: first the reference machine's, if one is
+// usual; then, where they differ, the fastest and the slowest that the catalog's machines with as many GPUs
+// and DGX-1 have. Of cards that none of them has, one card of 100 or 10 Gb/s.
+std::vector<SaidNetwork> possible_networks(const GpuSpec&, int gpus_per_node);
 
 // Whether cards read and write the memory of others by themselves, as InfiniBand, RoCE, EFA and Slingshot do.
 bool says_remote_memory(const std::string& text);

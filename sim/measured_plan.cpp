@@ -326,7 +326,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   if (const auto sequence = run.integer("seq")) plan.model.default_sequence = *sequence;
   auto cluster = cluster_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
-  plan.cluster = std::get<ClusterSpec>(std::move(cluster));
+  plan.cluster = std::get<MeasuredCluster>(cluster).cluster;
+  plan.networks = std::get<MeasuredCluster>(cluster).networks;
   plan.stack.network.collectives *= node_collectives(run, plan.cluster, plan.assumptions);
   const auto said_all = said_words(run);
   if (const auto* unread = std::get_if<std::string>(&said_all)) return Unmapped{*unread};

@@ -13,9 +13,18 @@
 
 namespace orrery {
 
+// Between nodes: cards of a node, and the link that each is.
+struct NodeNetwork {
+  int nics = 1;
+  LinkSpec nic;
+};
+// A cluster of one group with that network.
+ClusterSpec on_network(ClusterSpec, const NodeNetwork&);
+
 struct MeasuredPlan {
   ModelSpec model;
-  ClusterSpec cluster;  // one group
+  ClusterSpec cluster;                // one group, on the first of
+  std::vector<NodeNetwork> networks;  // all that its nodes can have had
   SoftwareStack stack;
   // Several where a fact that matters is not known (chunks, microbatch): all that it can have been.
   std::vector<ParallelStrategy> strategies;
@@ -39,7 +48,12 @@ MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);
 
 // The parts of map_run. Each throws nothing and says what it assumed.
 std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
-std::variant<ClusterSpec, Unmapped> cluster_of_run(const MeasuredRun&, std::vector<std::string>& assumptions);
+struct MeasuredCluster {
+  ClusterSpec cluster;
+  std::vector<NodeNetwork> networks;
+};
+std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun&,
+                                                       std::vector<std::string>& assumptions);
 // Share of what the cost models expect that collectives between nodes reach: 1, but where one card a node or
 // Omni-Path is known to give less.
 double node_collectives(const MeasuredRun&, const ClusterSpec&, std::vector<std::string>& assumptions);

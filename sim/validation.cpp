@@ -33,17 +33,18 @@ struct SharedBook {
   std::unique_ptr<PriceBook> book;
 };
 
-SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, const LayerProfile* layers) {
+SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, const ClusterSpec& cluster,
+                     const LayerProfile* layers) {
   const ParallelStrategy& s = plan.strategies.front();
   for (SharedBook& known : books) {
     if (known.type == s.type && known.flash_attention == s.flash_attention && known.sequence == s.sequence &&
-        known.model == plan.model && known.cluster == plan.cluster && known.stack == plan.stack &&
+        known.model == plan.model && known.cluster == cluster && known.stack == plan.stack &&
         known.layers == layers)
       return known;
   }
   books.push_back(
-      {plan.model, plan.cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
-       std::make_unique<PriceBook>(plan.model, plan.cluster,
+      {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
+       std::make_unique<PriceBook>(plan.model, cluster,
                                    JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
   if (layers != nullptr) books.back().book->use_layers(0, *layers);
   return books.back();
@@ -69,10 +70,16 @@ std::optional<std::string> unmeasured(const LayerProfile& layers, const Measured
   return std::nullopt;
 }
 
+struct OnNetwork {
+  ClusterSpec cluster;
+  PriceBook* book;
+};
 struct MappedRun {
   const MeasuredRun* run;
   MeasuredPlan plan;
-  PriceBook* book;
+  std::vector<OnNetwork> on;  // each network that the row leaves open; the plan's first
+  // Of what does not hang on the network: memory, kernels.
+  [[nodiscard]] const PriceBook& book() const { return *on.front().book; }
 };
 
 MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
@@ -109,13 +116,13 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
 // flows that share a card evenly, one that starts before the others is done (n - 1) times as long before
 // them. With 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48
 // s, with 1 % 1.41; in lockstep 1.62, without the other replicas' messages 1.32 s.
-std::vector<Seconds> iterations_of(const MappedRun& mapped, const ParallelStrategy& strategy, bool replayed) {
-  const Topology topology(mapped.plan.cluster, strategy.nodes);
-  PricedPlan priced = mapped.book->price(strategy, topology);
+std::vector<Seconds> iterations_of(const OnNetwork& on, const ParallelStrategy& strategy, bool replayed) {
+  const Topology topology(on.cluster, strategy.nodes);
+  PricedPlan priced = on.book->price(strategy, topology);
   if (replayed) return {run_replay(priced, topology, {0, Folding::on}).iteration};
   const PlanPrograms programs = make_programs(priced);
   std::vector<Seconds> seconds{estimate_iteration(priced, programs, topology)};
-  const NodeGroup& group = mapped.plan.cluster.groups.front();
+  const NodeGroup& group = on.cluster.groups.front();
   if (group.nics_per_node < group.gpus_per_node && strategy.data > 1 && strategy.pipeline > 1) {
     priced.replicas_drift = true;
     seconds.push_back(estimate_iteration(priced, programs, topology));
@@ -126,11 +133,12 @@ std::vector<Seconds> iterations_of(const MappedRun& mapped, const ParallelStrate
 // Over the strategies that a row leaves open, but for those that cost a tenth more than the fastest: what is
 // published was tuned. Later: the tenth was chosen when eleven runs of Megatron-LM's README were seen, of
 // whose microbatches the largest take up to 2.6 times as long.
-std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
+std::pair<double, double> range_on(const OnNetwork& on, const std::vector<ParallelStrategy>& strategies,
+                                   bool replayed) {
   constexpr double kWorthRunning = 1.1;
   std::vector<std::pair<double, double>> ranges;
-  for (const ParallelStrategy& strategy : mapped.plan.strategies) {
-    const std::vector<Seconds> times = iterations_of(mapped, strategy, replayed);
+  for (const ParallelStrategy& strategy : strategies) {
+    const std::vector<Seconds> times = iterations_of(on, strategy, replayed);
     const auto [least, most] = std::minmax_element(times.begin(), times.end());
     ranges.emplace_back(least->value(), most->value());
   }
@@ -141,11 +149,21 @@ std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
   return range;
 }
 
+// And over the networks that it leaves open.
+std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
+  auto range = range_on(mapped.on.front(), mapped.plan.strategies, replayed);
+  for (std::size_t i = 1; i < mapped.on.size(); ++i) {
+    const auto [low, high] = range_on(mapped.on[i], mapped.plan.strategies, replayed);
+    range = {std::min(range.first, low), std::max(range.second, high)};
+  }
+  return range;
+}
+
 // Bytes of the fullest stage, and the verdict of the one that fits its card least.
 void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const ParallelStrategy& strategy = mapped.plan.strategies.front();
   result.memory_figure = measured_figure(*mapped.run, mapped.plan.stack);
-  StageFitter fitter(*mapped.book);
+  StageFitter fitter(mapped.book());
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
   // Too much is what does not fit even if all that the source may have left unsaid was recomputed.
   ParallelStrategy least = strategy;
@@ -176,7 +194,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   const MeasuredRun& run = *mapped.run;
   result.id = run.id();
   result.group = run.group();
-  result.trust = kind_of(*mapped.book, mapped.plan.strategies.front());
+  result.trust = kind_of(mapped.book(), mapped.plan.strategies.front());
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   // What no other run of its GPU tells of: matrices in 4 bits, other kernels that were never measured,
   // another program beside Megatron's in the same tables.
@@ -245,7 +263,7 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       validation.skipped.push_back({run.id(), run.group(), trouble->reason});
       continue;
     }
-    MappedRun one{&run, std::get<MeasuredPlan>(std::move(plan)), nullptr};
+    MappedRun one{&run, std::get<MeasuredPlan>(std::move(plan)), {}};
     if (options.change) options.change(one.plan);
     if (one.plan.strategies.empty() ||
         (!measured_seconds(run, one.plan) && !run.number("peak_mem_gb") && !run.has_failed())) {
@@ -257,9 +275,13 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       validation.skipped.push_back({run.id(), run.group(), *trouble});
       continue;
     }
-    one.book = book_for(books, one.plan, layers).book.get();
-    recompute_what_must_have_been(run, *one.book, one.plan);
-    for (const ParallelStrategy& strategy : one.plan.strategies) one.book->need(strategy);
+    for (const NodeNetwork& network : one.plan.networks) {
+      const ClusterSpec cluster = on_network(one.plan.cluster, network);
+      one.on.push_back({cluster, book_for(books, one.plan, cluster, layers).book.get()});
+    }
+    recompute_what_must_have_been(run, one.book(), one.plan);
+    for (const OnNetwork& on : one.on)
+      for (const ParallelStrategy& strategy : one.plan.strategies) on.book->need(strategy);
     mapped.push_back(std::move(one));
   }
   for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
@@ -267,7 +289,7 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   on_threads(mapped.size(), options.jobs,
              [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });
   for (std::size_t i = 0; i < mapped.size(); ++i)
-    validation.runs[i].band = plan_band(*mapped[i].book, mapped[i].plan.strategies.front(), models);
+    validation.runs[i].band = plan_band(mapped[i].book(), mapped[i].plan.strategies.front(), models);
   if (options.replay) replay_all(mapped, options.jobs, validation.runs);
   return validation;
 }

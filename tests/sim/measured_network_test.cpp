@@ -1,6 +1,10 @@
 // Networks of published runs, however people write them.
 #include "sim/measured_network.hpp"
 
+#include <set>
+
+#include "platforms/gpu.hpp"
+#include "platforms/instance.hpp"
 #include "sim/measured_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
@@ -67,6 +71,43 @@ TEST_CASE("a network is read however people write it") {
     CHECK(says_remote_memory(remote));
   for (const char* not_remote : {"Ethernet", "100 Gb/s", "distributed", "TCP"})
     CHECK(!says_remote_memory(not_remote));
+}
+
+TEST_CASE("a network that nobody tells is one of those that machines with the GPU have") {
+  using Rates = std::vector<std::pair<int, double>>;
+  const auto networks = [](const std::string& gpu, int gpus_per_node) {
+    Rates rates;
+    for (const SaidNetwork& one : possible_networks(find_gpu(gpu, "test"), gpus_per_node))
+      rates.emplace_back(one.nics, one.gigabits);
+    return rates;
+  };
+  CHECK(networks("A100-SXM4-80GB", 8) == Rates{{8, 200}, {4, 100}});  // DGX A100; p4de.24xlarge
+  CHECK(networks("A100-SXM4-80GB", 4) == Rates{{4, 200}});            // as many cards for a GPU
+  CHECK(networks("H100-SXM5-80GB", 8) == Rates{{8, 400}});            // whoever rents it
+  CHECK(networks("V100-SXM2-16GB", 8) == Rates{{4, 100}, {1, 25}});   // DGX-1; p3.16xlarge
+  CHECK(networks("RTX 3090", 4) == Rates{{1, 100}, {1, 10}});         // nobody rents it
+  for (const InstanceSpec& machine : instance_catalog()) {
+    if (!machine.network) continue;
+    std::set<double> rates;
+    for (const auto& [nics, gigabits] : networks(machine.gpu, machine.gpus)) rates.insert(nics * gigabits);
+    const double own = *machine.network / gigabits_per_second(1);
+    CHECK(*rates.begin() <= own * (1 + 1e-9));
+    CHECK(own <= *rates.rbegin() * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("only what a row leaves open of its network is open") {
+  const auto count = [](const std::string& network, const std::string& machine) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok," + machine);
+    const std::string said = "8x200 Gbps per node";
+    return mapped(runs_of(row.replace(row.find(said), said.size(), network), ",cluster_desc").front())
+        .networks.size();
+  };
+  CHECK(count("", "") == 2);
+  CHECK(count("fast", "a cloud") == 2);
+  CHECK(count("4x100 Gb/s EFA", "") == 1);
+  CHECK(count("InfiniBand", "") == 1);
+  CHECK(count("", "DGX A100") == 1);
 }
 
 }  // namespace orrery

@@ -43,6 +43,23 @@ TEST_CASE("a fact that a row leaves open is a range within a tenth of the fastes
                     [](const std::string& text) { return contains(text, "microbatch: 1 to 8"); }));
 }
 
+TEST_CASE("a run on a network that nobody tells takes between what it takes on each that it can be") {
+  const auto on = [](const std::string& id, const std::string& network) {
+    std::string row = gpt(id, "2,1,1,1,16", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    return row.replace(row.find(said), said.size(), network);
+  };
+  const Validation result = validate(
+      runs_of(on("open", "") + on("fast", "8x200 Gb/s InfiniBand") + on("slow", "4x100 Gb/s InfiniBand")),
+      costs(), {});
+  REQUIRE(result.runs.size() == 3);
+  const double fast = result.runs[1].predicted, slow = result.runs[2].predicted;
+  CHECK(slow > 1.05 * fast);
+  CHECK(result.runs[0].low == fast);
+  CHECK(result.runs[0].high == slow);
+  CHECK(result.runs[0].predicted == Approx(std::sqrt(fast * slow)));
+}
+
 TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   const auto runs = runs_of(
       "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");

@@ -93,11 +93,13 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
   async_gradient_.reset();
 }
 
-void BlockBuilder::product(const Gemm& forward, Recomputed recomputed) {
+void BlockBuilder::scan_product(const Gemm& forward, Recomputed recomputed) {
   const Gemm& f = forward;
   out_.forward.compute.push_back(f);
-  out_.backward.compute.push_back(Gemm{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type});
-  out_.backward.compute.push_back(Gemm{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type});
+  Gemm gradient{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type, .scan_gradient = true};
+  out_.backward.compute.push_back(gradient);
+  gradient.m = f.k, gradient.n = f.n, gradient.k = f.m;
+  out_.backward.compute.push_back(gradient);
   if (recomputed == Recomputed::yes) out_.backward.compute.push_back(f);
 }
 

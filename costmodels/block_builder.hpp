@@ -25,8 +25,8 @@ class BlockBuilder {
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
   void linear(const Gemm& forward, InputCast input_cast, InputCast gradient_cast = InputCast::separate);
-  // A product of two activations: backward the gradients of both, in the type of the product.
-  void product(const Gemm& forward, Recomputed recomputed);
+  // A product of a scan: backward the gradients of both that it multiplies, in its type.
+  void scan_product(const Gemm& forward, Recomputed recomputed);
   // Bytes for each element of 16 bits; other types are scaled.
   void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
   void attention(const Attention& forward);

@@ -22,6 +22,7 @@ struct Gemm {
   std::int64_t batch = 1;
   DataType type = DataType::bf16;
   GemmPass pass = GemmPass::forward;
+  bool scan_gradient = false;  // of a product of Mamba-2's scan, inside a kernel of the scan's backward
   bool operator==(const Gemm&) const = default;
 };
 

@@ -63,7 +63,8 @@ void PriceBatch::add_pass(int group, const PassOperators& operators, PassTimes* 
 
 void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const SoftwareStack& stack = block->sharding.stack;
-  const KernelFactors forward{.attention = stack.attention_time,
+  const KernelFactors forward{.scan_gradient = stack.scan_backward,
+                              .attention = stack.attention_time,
                               .elementwise = stack.kernels.elementwise_time,
                               .norm = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time),
                               .compute = stack.compute_time,

@@ -214,6 +214,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_calibrated(map, "calibrated_memory", stack.calibrated_memory);
   read_number(map, "attention_time", 0.1, 10, stack.attention_time);
   read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
+  read_number(map, "scan_backward", 0.1, 100, stack.scan_backward);
   if (const auto states = map.find("states")) stack.states = read_states(*states);
   read_switch(map, "whole_weights", stack.whole_weights);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();

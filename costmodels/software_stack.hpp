@@ -142,6 +142,10 @@ struct SoftwareStack {
   std::optional<Calibrated<4>> calibrated;  // compute_time, host, network.inside and network.between
   double attention_time = 1.0;              // of its attention kernel over the one that `attention` names
   double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
+  // Gradients of the products of Mamba-2's scan, over what cuBLAS takes for GEMMs of their shape: mamba-ssm's
+  // kernels, and all else that its mixer's backward has. No time of them is published; fitted on nine runs on
+  // H100, Nemotron-H 56B's and Nemotron 3 Nano's of source_keys dgxc-25.05 and bridge-skills-nano.
+  double scan_backward = 5.0;
   KeptStates states;
   // Its fully sharded plans shard gradients and optimizer alone (ZeRO-2): every GPU has all weights, which
   // are gathered once a step; gradients are reduced in every backward.

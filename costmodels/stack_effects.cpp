@@ -185,7 +185,7 @@ double KernelFactors::of(const Operator& op) const {
 }
 
 double KernelFactors::of_kernel(const Operator& op) const {
-  if (std::holds_alternative<Gemm>(op)) return gemm;
+  if (const auto* matrices = std::get_if<Gemm>(&op)) return matrices->scan_gradient ? scan_gradient : gemm;
   if (const auto* core = std::get_if<Attention>(&op)) {
     return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
   }

@@ -22,15 +22,16 @@ void add_scan(BlockBuilder& block, const Layer& layer, std::int64_t tokens) {
   const std::int64_t length = std::min(space.chunk, tokens);
   const std::int64_t chunks = divide_up(tokens, length);
   const std::int64_t heads = chunks * space.heads;
-  block.product({.m = length, .n = length, .k = space.state, .batch = chunks * space.groups, .type = type},
-                Recomputed::yes);
-  block.product({.m = space.head_dim, .n = space.state, .k = length, .batch = heads, .type = type},
-                Recomputed::yes);
+  block.scan_product(
+      {.m = length, .n = length, .k = space.state, .batch = chunks * space.groups, .type = type},
+      Recomputed::yes);
+  block.scan_product({.m = space.head_dim, .n = space.state, .k = length, .batch = heads, .type = type},
+                     Recomputed::yes);
   add(block, MemoryKernel::copy, count(heads * space.head_dim, space.state), kStates);
-  block.product({.m = length, .n = space.head_dim, .k = length, .batch = heads, .type = type},
-                Recomputed::no);
-  block.product({.m = length, .n = space.head_dim, .k = space.state, .batch = heads, .type = type},
-                Recomputed::no);
+  block.scan_product({.m = length, .n = space.head_dim, .k = length, .batch = heads, .type = type},
+                     Recomputed::no);
+  block.scan_product({.m = length, .n = space.head_dim, .k = space.state, .batch = heads, .type = type},
+                     Recomputed::no);
 }
 }  // namespace
 

@@ -114,6 +114,12 @@ TEST_CASE("a scan works in proportion to its tokens, and attention to their squa
   const double again = 2.0 * (128 * 128 * 8 + 128 * 128 * 64);
   const BlockOperators layer = layer_operators(mamba, true, sharding_of(1, 4096));
   CHECK(gemm_flops(layer.backward) == Approx(4096 * (2 * (matrices + scan) + again)));
+  // Kernels of their own are the gradients of the scan, not what is made again.
+  PassOperators gradients;
+  for (const Gemm& gemm : all_of<Gemm>(layer.backward.compute))
+    if (gemm.scan_gradient) gradients.compute.emplace_back(gemm);
+  CHECK(gemm_flops(gradients) == Approx(4096 * 2 * scan));
+  for (const Gemm& gemm : all_of<Gemm>(layer.forward.compute)) CHECK_FALSE(gemm.scan_gradient);
   // Only the two projections have weight gradients, and their addition.
   CHECK(layer.weight_gradient.size() == 3);
   CHECK(all_of<Attention>(layer.forward.compute).empty());

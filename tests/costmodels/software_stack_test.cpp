@@ -18,12 +18,16 @@ const ModelSpec& model() {
   return llama;
 }
 
-// Times of the whole model under a stack, on the first GPU kind.
-PartTimes times_under(const SoftwareStack& stack, const ShardKey& key = {}, const Recompute& recompute = {}) {
-  PriceBook book(model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+// Times of a whole model under a stack, on the first GPU kind.
+PartTimes times_of(const ModelSpec& of, const SoftwareStack& stack, const ShardKey& key = {},
+                   const Recompute& recompute = {}) {
+  PriceBook book(of, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
   book.need(key);
   book.predict(test::cost_models());
-  return book.part_times(book.shard(key), {0, model().layer_count()}, recompute);
+  return book.part_times(book.shard(key), {0, of.layer_count()}, recompute);
+}
+PartTimes times_under(const SoftwareStack& stack, const ShardKey& key = {}, const Recompute& recompute = {}) {
+  return times_of(model(), stack, key, recompute);
 }
 
 constexpr Recompute kFull{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
@@ -336,6 +340,20 @@ TEST_CASE("kernels of a stack scale what they name") {
   stack.attention_time = 1;
   stack.accumulation = 0;
   CHECK(times_under(stack).backward < bare.backward);
+}
+
+TEST_CASE("the backward of a scan takes its own time over GEMMs, and nothing else does") {
+  const auto times = [](const ModelSpec& of, double over_gemms) {
+    SoftwareStack stack;
+    stack.scan_backward = over_gemms;
+    return times_of(of, stack);
+  };
+  const ModelSpec hybrid = read_model("nemotron-h-8b");
+  const PartTimes once = times(hybrid, 1), twice = times(hybrid, 2), fivefold = times(hybrid, 5);
+  CHECK(twice.forward == once.forward);
+  CHECK(twice.backward > once.backward);
+  CHECK((fivefold.backward - once.backward).value() == Approx(4 * (twice.backward - once.backward).value()));
+  CHECK(times(model(), 5).backward == times(model(), 1).backward);
 }
 
 TEST_CASE("Megatron-LM of 2021 adds bf16 gradients to fp32 sums by a kernel of its own") {

@@ -1,6 +1,7 @@
 #include "costmodels/attention_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "costmodels/features.hpp"
@@ -30,6 +31,11 @@ std::vector<std::string> texts(const YamlValue& list) {
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+AttentionKernel kernel_named(const YamlValue& name) {
+  constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2};
+  return kFused[name.one_of({"flash", "flash_2026", "flash2"})];
 }
 
 // Linear in log2 of the sequence; constant outside the table.
@@ -109,7 +115,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
       };
       return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
     };
-    table.kernels_.push_back({.flash2 = row.at("kernel").text() == "flash2",
+    table.kernels_.push_back({.kernel = kernel_named(row.at("kernel")),
                               .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
                               .architectures = texts(row.at("architectures")),
                               .measured = texts(row.at("measured")),
@@ -120,14 +126,17 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
   return table;
 }
 
+// The kernel itself, else the best of the architecture that is no later, else any.
 const AttentionTable::Kernel& AttentionTable::kernel_for(const Attention& op, const GpuSpec& gpu) const {
-  const Kernel* best = &kernels_.back();
-  for (const auto& kernel : kernels_) {
-    if (!contains(kernel.architectures, gpu.architecture)) continue;
-    best = &kernel;
-    if (kernel.flash2 == (op.kernel == AttentionKernel::flash2)) break;
+  const auto found = [&](AttentionKernel asked) {
+    return std::find_if(kernels_.begin(), kernels_.end(), [&](const Kernel& kernel) {
+      return kernel.kernel == asked && contains(kernel.architectures, gpu.architecture);
+    });
+  };
+  for (const AttentionKernel asked : {op.kernel, AttentionKernel::flash, AttentionKernel::flash2}) {
+    if (const auto kernel = found(asked); kernel != kernels_.end()) return *kernel;
   }
-  return *best;
+  return kernels_.back();
 }
 
 AttentionTable::Efficiency AttentionTable::at(const Attention& op, const GpuSpec& gpu) const {

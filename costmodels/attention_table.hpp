@@ -29,7 +29,7 @@ class AttentionTable {
     double narrow = 1;                  // factor at head dimension 64
   };
   struct Kernel {
-    bool flash2 = false;
+    AttentionKernel kernel = AttentionKernel::flash;
     double flops_per_clock = 0;  // of a multiprocessor's matrix units, where it was measured
     std::vector<std::string> architectures, measured;
     Curve forward, backward;

@@ -237,11 +237,14 @@ void ModelSet::predict_attention(std::span<const GpuSpec> gpus, std::span<const 
   for (const auto& fitted : models_) rows.emplace_back(fitted.model.features());
   std::vector<std::vector<std::size_t>> asked(models_.size());
   const auto ask = [&](std::size_t query) {
-    const auto& op = std::get<Attention>(queries[query].op);
+    Attention op = std::get<Attention>(queries[query].op);
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[query].gpu)];
+    const auto model = attention_model(op, gpu);
+    // A fitted model is relative to the bars of 2024, whatever kernel it measured.
+    if (model && is_best_fused(op.kernel)) op.kernel = AttentionKernel::flash;
     const auto [time, measured] = attention_time(attention_, op, gpu);
     answers[query] = {std::max(time, least_time(op, gpu)), !measured};
-    if (const auto model = attention_model(op, gpu)) {
+    if (model) {
       rows[*model].add(attention_features(op, gpu));
       asked[*model].push_back(query);
     }

@@ -26,10 +26,14 @@ struct Gemm {
   bool operator==(const Gemm&) const = default;
 };
 
-// `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper); `flash2`:
+// `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper in 2024);
+// `flash_2026`: the same two years later (cuDNN 9.19), of which Hopper's alone was measured apart; `flash2`:
 // FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax,
 // dropout.
-enum class AttentionKernel { flash, unfused, flash2 };
+enum class AttentionKernel { flash, unfused, flash2, flash_2026 };
+inline bool is_best_fused(AttentionKernel kernel) {
+  return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;
+}
 
 // Mask and softmax of unfused attention: one kernel, as Megatron-LM has it, or PyTorch's two.
 enum class SoftmaxKernel { fused, eager };

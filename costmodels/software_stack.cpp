@@ -162,6 +162,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto name = map.find("name")) stack.name = name->text();
   read_word<AttentionKernel>(map, "attention",
                              {{"flash", AttentionKernel::flash},
+                              {"flash_2026", AttentionKernel::flash_2026},
                               {"flash2", AttentionKernel::flash2},
                               {"unfused", AttentionKernel::unfused}},
                              stack.attention);

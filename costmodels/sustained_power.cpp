@@ -30,7 +30,7 @@ Seconds measured_duration(const Gemm& gemm, const GpuSpec& gpu, Seconds alone) {
 // matrix units busy, which is too little to reach the power limit (assumption).
 double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   if (const auto* attention = std::get_if<Attention>(&op)) {
-    return attention->kernel == AttentionKernel::flash ? std::min(1.0, gpu.sustained) : 1.0;
+    return is_best_fused(attention->kernel) ? std::min(1.0, gpu.sustained) : 1.0;
   }
   const auto* gemm = std::get_if<Gemm>(&op);
   if (gemm == nullptr) return 1.0;
@@ -63,7 +63,7 @@ Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone, doubl
   constexpr double kClockExponent = 0.74;
   const double limit = gpu.power_limit ? std::pow(*gpu.power_limit / gpu.power, kClockExponent) : 1.0;
   const bool at_limit = gpu.sustained < 1 || limit < 1;
-  const bool cool = attention && attention->kernel != AttentionKernel::flash;
+  const bool cool = attention && !is_best_fused(attention->kernel);
   return alone * (at_limit && !cool ? slowest : 1.0) / (sustained_clock(op, gpu, alone) * limit);
 }
 

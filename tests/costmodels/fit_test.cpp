@@ -274,6 +274,12 @@ TEST_CASE("measured attention corrects the bars on its GPU, and says its errors 
   CHECK(answers[0].time / attention_time(bars, op, gpus[0]).time == Approx(1.25).epsilon(0.03));
   CHECK_FALSE(answers[0].extrapolated);
   CHECK(answers[1].time == attention_time(bars, op, gpus[1]).time);  // H100 was not measured here
+  // What was measured is the card's best kernel, of whichever year a stack's is.
+  Attention newest = op;
+  newest.kernel = AttentionKernel::flash_2026;
+  const auto later = models.predict(gpus, std::vector<OperatorQuery>{{0, newest}, {1, newest}});
+  CHECK(later[0].time == answers[0].time);
+  CHECK(later[1].time < answers[1].time);
 }
 
 TEST_CASE("few rows of attention teach no model, and only the error of the bars is said") {

@@ -50,8 +50,8 @@ Attention drawn_attention(Draw& draw) {
           .kv_tokens = draw.extent(4, 17),
           .head_dim = draw.one_of(std::array<std::int64_t, 5>{32, 64, 96, 128, 256}),
           .causal = draw.one_of(std::array{true, false}),
-          .kernel = draw.one_of(
-              std::array{AttentionKernel::flash, AttentionKernel::flash2, AttentionKernel::unfused}),
+          .kernel = draw.one_of(std::array{AttentionKernel::flash, AttentionKernel::flash_2026,
+                                           AttentionKernel::flash2, AttentionKernel::unfused}),
           .direction = draw.one_of(std::array{Direction::forward, Direction::backward}),
           .type = draw.one_of(std::array{DataType::fp16, DataType::bf16})};
 }
@@ -205,4 +205,26 @@ TEST_CASE("the bars of attention weigh exponentials less where the matrix units 
   // Measured (apache/tvm, tl_doc/flash_perf.md): 169.28 TFLOP/s, which the clock above the data sheet
   // explains.
   CHECK(table.at(op, find_gpu("RTX 4090", "test")).share * 165.2 == Approx(169.28).epsilon(0.12));
+}
+
+TEST_CASE("the attention of 2026 is Hopper's where it was measured apart, and that of before elsewhere") {
+  Attention op{.batch = 1,
+               .heads = 64,
+               .kv_heads = 8,
+               .query_tokens = 8192,
+               .kv_tokens = 8192,
+               .head_dim = 128,
+               .kernel = AttentionKernel::flash_2026};
+  const auto table = AttentionTable::published();
+  const auto share = [&](const char* gpu, AttentionKernel kernel) {
+    op.kernel = kernel;
+    return table.at(op, find_gpu(gpu, "test")).share;
+  };
+  CHECK(share("H100", AttentionKernel::flash_2026) == Approx(644.0 / 989));
+  CHECK(share("H100", AttentionKernel::flash) == Approx(529.0 / 989));
+  for (const char* gpu : {"GB200", "B300", "A100", "V100", "RTX 4090", "MI300X"})
+    CHECK(share(gpu, AttentionKernel::flash_2026) == share(gpu, AttentionKernel::flash));
+  // FlashAttention-2 is known on Hopper and Blackwell; where it is not, the card's own fused kernel is that.
+  CHECK(share("GB200", AttentionKernel::flash2) < share("GB200", AttentionKernel::flash));
+  CHECK(share("A100", AttentionKernel::flash2) == share("A100", AttentionKernel::flash));
 }

@@ -115,6 +115,7 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   }
   group.host = usual_host(group.gpu, group.gpus_per_node);
   group.gpu_link = usual_gpu_link(group);
+  if (const auto inside = said_inside(text)) group.gpu_link.bandwidth = gigabits_per_second(*inside);
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);
   group.count = {0, std::max(nodes, 1)};
   MeasuredCluster result;

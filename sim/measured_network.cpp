@@ -18,6 +18,8 @@ std::string with_plain_crosses(std::string text) {
   return text;
 }
 
+constexpr std::size_t kLongestSaid = 200;  // std::regex goes as deep as its text is long
+
 enum class Of { nothing, gpu, card, node };
 
 std::regex one_of_them(const std::string& nouns) {
@@ -76,6 +78,17 @@ bool says_remote_memory(const std::string& text) {
   return std::regex_search(text, kRemote);
 }
 
+std::optional<double> said_inside(const std::string& text) {
+  constexpr double kMostGigabits = 1e5;
+  static const std::regex kInside(
+      R"((\d+(?:\.\d+)?) *Gb(?:ps|/s|it/s) +(?:NVLink|NVSwitch|PCIe|xGMI)? *intra)");
+  std::smatch found;
+  const std::string start = text.substr(0, kLongestSaid);
+  if (!std::regex_search(start, found, kInside)) return std::nullopt;
+  const double rate = std::stod(found[1]);
+  return rate > 0 && rate <= kMostGigabits ? std::optional(rate) : std::nullopt;
+}
+
 SaidNetwork reference_network(const GpuSpec& gpu, int gpus_per_node) {
   return network_of(kReferenceMachines, gpu, gpus_per_node).value_or(kOneCard);
 }
@@ -110,8 +123,7 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
   static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
   static const std::regex kRate(R"((\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
-  constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
-  const std::string text = with_plain_crosses(given.substr(0, kLongest));
+  const std::string text = with_plain_crosses(given.substr(0, kLongestSaid));
   for (std::sregex_iterator found(text.begin(), text.end(), kRate), end; found != end; ++found) {
     const std::string after = found->suffix();
     if (std::regex_search(after, kInside)) continue;

@@ -27,6 +27,10 @@ SaidNetwork reference_network(const GpuSpec&, int gpus_per_node);
 std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_node,
                                         const SaidNetwork& reference);
 
+// What a GPU's link to the others of its node carries, in Gb/s, where it is said as "170 Gbps NVLink intra"
+// or "50 Gb/s PCIe intra-node". Rates in bytes are data sheets', of both directions or of one, and not read.
+std::optional<double> said_inside(const std::string& text);
+
 // All that a node of this GPU can have had where nothing is said: first the reference machine's, if one is
 // usual; then, where they differ, the fastest and the slowest that the catalog's machines with as many GPUs
 // and DGX-1 have. Of cards that none of them has, one card of 100 or 10 Gb/s.

@@ -86,8 +86,12 @@ const std::vector<Switch>& switches() {
        [](MeasuredPlan& plan) { for_each_strategy(plan, [](ParallelStrategy& s) { s.recompute = {}; }); }},
       {"flash attention for unfused, best for flash2",
        [](MeasuredPlan& plan) {
-         plan.stack.attention = AttentionKernel::flash;
+         if (!is_best_fused(plan.stack.attention)) plan.stack.attention = AttentionKernel::flash;
          for_each_strategy(plan, [](ParallelStrategy& s) { s.flash_attention = true; });
+       }},
+      {"attention of 2024 for that of 2026",
+       [](MeasuredPlan& plan) {
+         if (is_best_fused(plan.stack.attention)) plan.stack.attention = AttentionKernel::flash;
        }},
       {"fused elementwise kernels",
        [](MeasuredPlan& plan) {

@@ -73,6 +73,20 @@ TEST_CASE("a network is read however people write it") {
     CHECK(!says_remote_memory(not_remote));
 }
 
+TEST_CASE("a rate inside a node is read where it is one of a link, in bits") {
+  CHECK(said_inside("10 Gbps inter / 170 Gbps NVLink intra") == 170);
+  CHECK(said_inside("50 Gb/s PCIe intra-node; 10 Gb/s") == 50);
+  for (const char* silent :
+       {"NVLink intra; 400 Gb/s RDMA per GPU", "600 GB/s NVLink intra", "8x400 Gb/s", ""})
+    CHECK_FALSE(said_inside(silent));
+  std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+  const std::string said = "8x200 Gbps per node";
+  row.replace(row.find(said), said.size(), "10 Gbps inter / 170 Gbps NVLink intra");
+  const NodeGroup group = mapped(runs_of(row).front()).cluster.groups.front();
+  CHECK(group.gpu_link.bandwidth == gigabits_per_second(170));
+  CHECK(group.nics_per_node == 1);
+}
+
 TEST_CASE("a network that nobody tells is one of those that machines with the GPU have") {
   using Rates = std::vector<std::pair<int, double>>;
   const auto networks = [](const std::string& gpu, int gpus_per_node) {

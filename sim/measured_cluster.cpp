@@ -65,7 +65,7 @@ std::vector<SaidNetwork> networks_of(const MeasuredRun& run, const NodeGroup& gr
   return possible;
 }
 
-// What sockets get of a node's one card through, which all that it has.
+// What sockets get through where a node has one card.
 void limit_sockets(SaidNetwork& network, const std::string& text, std::vector<std::string>& assumptions) {
   if (network.nics > 1 || says_remote_memory(text)) return;
   const double share = socket_share(network.gigabits);
@@ -104,11 +104,13 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   group.name = "gpus";
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
-  std::vector<SaidNetwork> networks = networks_of(run, group, *gpus <= group.gpus_per_node, assumptions);
+  const bool rack = says(group.gpu.link, "72-GPU");
+  const bool one_node = *gpus <= (rack ? kDomain : group.gpus_per_node);
+  std::vector<SaidNetwork> networks = networks_of(run, group, one_node, assumptions);
   if (group.gpus_per_node > 1) {
     for (SaidNetwork& network : networks) limit_sockets(network, text, assumptions);
   }
-  if (says(group.gpu.link, "72-GPU")) {
+  if (rack) {
     for (SaidNetwork& network : networks)
       network.nics = std::max(1, network.nics * kDomain / group.gpus_per_node);
     group.gpus_per_node = kDomain;

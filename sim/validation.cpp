@@ -288,8 +288,13 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   validation.runs.resize(mapped.size());
   on_threads(mapped.size(), options.jobs,
              [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });
-  for (std::size_t i = 0; i < mapped.size(); ++i)
-    validation.runs[i].band = plan_band(mapped[i].book(), mapped[i].plan.strategies.front(), models);
+  for (std::size_t i = 0; i < mapped.size(); ++i) {
+    ValidatedRun& run = validation.runs[i];
+    run.band = plan_band(mapped[i].book(), mapped[i].plan.strategies.front(), models);
+    // It holds at least what the facts that are left open make of the time.
+    run.band.low = std::min(run.band.low, run.low / run.predicted);
+    run.band.high = std::max(run.band.high, run.high / run.predicted);
+  }
   if (options.replay) replay_all(mapped, options.jobs, validation.runs);
   return validation;
 }

@@ -58,6 +58,16 @@ TEST_CASE("a run on a network that nobody tells takes between what it takes on e
   CHECK(result.runs[0].low == fast);
   CHECK(result.runs[0].high == slow);
   CHECK(result.runs[0].predicted == Approx(std::sqrt(fast * slow)));
+  CHECK(result.runs[0].band.low == result.runs[1].band.low);  // it holds both ends as it is
+  // Cards that nobody rents may have 100 or 10 Gb/s, which an interval of such runs alone would not hold.
+  std::string cards = on("cards", "");
+  const std::string card = "A100,80,8,16";
+  const ValidatedRun open =
+      validate(runs_of(cards.replace(cards.find(card), card.size(), "RTX 3090,24,4,16")), costs(), {})
+          .runs.front();
+  CHECK(open.high > 1.8 * open.low);
+  CHECK(open.predicted * open.band.low <= open.low * (1 + 1e-12));
+  CHECK(open.predicted * open.band.high >= open.high * (1 - 1e-12));
 }
 
 TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {

@@ -70,16 +70,12 @@ std::optional<std::string> unmeasured(const LayerProfile& layers, const Measured
   return std::nullopt;
 }
 
-struct OnNetwork {
-  ClusterSpec cluster;
-  PriceBook* book;
-};
 struct MappedRun {
   const MeasuredRun* run;
   MeasuredPlan plan;
-  std::vector<OnNetwork> on;  // each network that the row leaves open; the plan's first
+  std::vector<PriceBook*> books;  // on each network that the row leaves open; the plan's first
   // Of what does not hang on the network: memory, kernels.
-  [[nodiscard]] const PriceBook& book() const { return *on.front().book; }
+  [[nodiscard]] const PriceBook& book() const { return *books.front(); }
 };
 
 MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
@@ -116,13 +112,13 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
 // flows that share a card evenly, one that starts before the others is done (n - 1) times as long before
 // them. With 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48
 // s, with 1 % 1.41; in lockstep 1.62, without the other replicas' messages 1.32 s.
-std::vector<Seconds> iterations_of(const OnNetwork& on, const ParallelStrategy& strategy, bool replayed) {
-  const Topology topology(on.cluster, strategy.nodes);
-  PricedPlan priced = on.book->price(strategy, topology);
+std::vector<Seconds> iterations_of(const PriceBook& book, const ParallelStrategy& strategy, bool replayed) {
+  const Topology topology(book.cluster(), strategy.nodes);
+  PricedPlan priced = book.price(strategy, topology);
   if (replayed) return {run_replay(priced, topology, {0, Folding::on}).iteration};
   const PlanPrograms programs = make_programs(priced);
   std::vector<Seconds> seconds{estimate_iteration(priced, programs, topology)};
-  const NodeGroup& group = on.cluster.groups.front();
+  const NodeGroup& group = book.cluster().groups.front();
   if (group.nics_per_node < group.gpus_per_node && strategy.data > 1 && strategy.pipeline > 1) {
     priced.replicas_drift = true;
     seconds.push_back(estimate_iteration(priced, programs, topology));
@@ -133,12 +129,12 @@ std::vector<Seconds> iterations_of(const OnNetwork& on, const ParallelStrategy& 
 // Over the strategies that a row leaves open, but for those that cost a tenth more than the fastest: what is
 // published was tuned. Later: the tenth was chosen when eleven runs of Megatron-LM's README were seen, of
 // whose microbatches the largest take up to 2.6 times as long.
-std::pair<double, double> range_on(const OnNetwork& on, const std::vector<ParallelStrategy>& strategies,
+std::pair<double, double> range_on(const PriceBook& book, const std::vector<ParallelStrategy>& strategies,
                                    bool replayed) {
   constexpr double kWorthRunning = 1.1;
   std::vector<std::pair<double, double>> ranges;
   for (const ParallelStrategy& strategy : strategies) {
-    const std::vector<Seconds> times = iterations_of(on, strategy, replayed);
+    const std::vector<Seconds> times = iterations_of(book, strategy, replayed);
     const auto [least, most] = std::minmax_element(times.begin(), times.end());
     ranges.emplace_back(least->value(), most->value());
   }
@@ -151,9 +147,9 @@ std::pair<double, double> range_on(const OnNetwork& on, const std::vector<Parall
 
 // And over the networks that it leaves open.
 std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
-  auto range = range_on(mapped.on.front(), mapped.plan.strategies, replayed);
-  for (std::size_t i = 1; i < mapped.on.size(); ++i) {
-    const auto [low, high] = range_on(mapped.on[i], mapped.plan.strategies, replayed);
+  auto range = range_on(mapped.book(), mapped.plan.strategies, replayed);
+  for (std::size_t i = 1; i < mapped.books.size(); ++i) {
+    const auto [low, high] = range_on(*mapped.books[i], mapped.plan.strategies, replayed);
     range = {std::min(range.first, low), std::max(range.second, high)};
   }
   return range;
@@ -275,13 +271,12 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       validation.skipped.push_back({run.id(), run.group(), *trouble});
       continue;
     }
-    for (const NodeNetwork& network : one.plan.networks) {
-      const ClusterSpec cluster = on_network(one.plan.cluster, network);
-      one.on.push_back({cluster, book_for(books, one.plan, cluster, layers).book.get()});
-    }
+    for (const NodeNetwork& network : one.plan.networks)
+      one.books.push_back(
+          book_for(books, one.plan, on_network(one.plan.cluster, network), layers).book.get());
     recompute_what_must_have_been(run, one.book(), one.plan);
-    for (const OnNetwork& on : one.on)
-      for (const ParallelStrategy& strategy : one.plan.strategies) on.book->need(strategy);
+    for (PriceBook* book : one.books)
+      for (const ParallelStrategy& strategy : one.plan.strategies) book->need(strategy);
     mapped.push_back(std::move(one));
   }
   for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));

@@ -33,10 +33,7 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-AttentionKernel kernel_named(const YamlValue& name) {
-  constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2};
-  return kFused[name.one_of({"flash", "flash_2026", "flash2"})];
-}
+constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2};
 
 // Linear in log2 of the sequence; constant outside the table.
 double interpolate(const std::vector<double>& sequences, const std::vector<double>& values, double sequence) {
@@ -115,7 +112,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
       };
       return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
     };
-    table.kernels_.push_back({.kernel = kernel_named(row.at("kernel")),
+    table.kernels_.push_back({.kernel = row.at("kernel").one_of_values(kFused),
                               .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
                               .architectures = texts(row.at("architectures")),
                               .measured = texts(row.at("measured")),

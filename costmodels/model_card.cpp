@@ -118,16 +118,9 @@ std::string with_direction(std::string name, Direction direction) {
 }  // namespace
 
 std::string configuration_name(const Attention& op) {
-  switch (op.kernel) {
-    case AttentionKernel::flash:
-    case AttentionKernel::flash_2026:  // whoever measures the best fused kernel says "flash"
-      return with_direction("flash", op.direction);
-    case AttentionKernel::flash2:
-      return with_direction("flash2", op.direction);
-    case AttentionKernel::unfused:
-      return with_direction("unfused", op.direction);
-  }
-  throw Defect("an attention kernel without a name");
+  // Whoever measures the best fused kernel says "flash".
+  const AttentionKernel kernel = is_best_fused(op.kernel) ? AttentionKernel::flash : op.kernel;
+  return with_direction(std::string(to_text(kernel)), op.direction);
 }
 
 std::string configuration_name(MemoryKernel kernel, Direction direction) {

@@ -4,6 +4,20 @@
 
 namespace orrery {
 
+std::string_view to_text(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::flash:
+      return "flash";
+    case AttentionKernel::unfused:
+      return "unfused";
+    case AttentionKernel::flash2:
+      return "flash2";
+    case AttentionKernel::flash_2026:
+      return "flash_2026";
+  }
+  throw Defect("an attention kernel without a name");
+}
+
 std::string_view to_text(MemoryKernel kernel) {
   switch (kernel) {
     case MemoryKernel::norm:

@@ -31,6 +31,7 @@ struct Gemm {
 // FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax,
 // dropout.
 enum class AttentionKernel { flash, unfused, flash2, flash_2026 };
+std::string_view to_text(AttentionKernel);
 inline bool is_best_fused(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;
 }

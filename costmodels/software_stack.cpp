@@ -1,6 +1,7 @@
 #include "costmodels/software_stack.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "costmodels/local_layer.hpp"
@@ -160,12 +161,9 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   KeyedMap map(given);
   static_cast<void>(map.find("like"));  // its reader's
   if (const auto name = map.find("name")) stack.name = name->text();
-  read_word<AttentionKernel>(map, "attention",
-                             {{"flash", AttentionKernel::flash},
-                              {"flash_2026", AttentionKernel::flash_2026},
-                              {"flash2", AttentionKernel::flash2},
-                              {"unfused", AttentionKernel::unfused}},
-                             stack.attention);
+  if (const auto attention = map.find("attention"))
+    stack.attention = attention->one_of_values(std::array{AttentionKernel::flash, AttentionKernel::flash_2026,
+                                                          AttentionKernel::flash2, AttentionKernel::unfused});
   read_word(map, "elementwise", kFusions, stack.elementwise);
   read_kernels(map, stack.kernels);
   read_word<CrossEntropyKernel>(

@@ -127,11 +127,9 @@ Table stacks_table() {
                    {"sharded"}};
   for (const std::string& name : builtin_stack_names()) {
     const SoftwareStack stack = read_stack(name);
-    const char* attention = !stack.flash_attention                           ? "unfused"
-                            : stack.attention == AttentionKernel::flash2     ? "flash2"
-                            : stack.attention == AttentionKernel::flash_2026 ? "flash_2026"
-                                                                             : "flash";
-    table.rows.push_back({name, attention, stack.elementwise == Fusion::fused ? "fused" : "separate",
+    const AttentionKernel attention = stack.flash_attention ? stack.attention : AttentionKernel::unfused;
+    table.rows.push_back({name, std::string(to_text(attention)),
+                          stack.elementwise == Fusion::fused ? "fused" : "separate",
                           stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
                           number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),
                           number(stack.tensor_overlap), sharded_by(stack)});

@@ -9,8 +9,7 @@ namespace orrery {
 namespace {
 
 // Bytes of one parameter (Megatron Core user guide, distributed optimizer: 18 B in all for bf16 with fp32
-// gradients, 20 for fp16 whose gradients the optimizer copies to fp32, 16 for fp32, which needs no master
-// copy).
+// gradients, 16 for fp32, which needs no master copy, and for fp16 but for kStepCopy).
 struct StateBytes {
   double weight, gradient, optimizer;
 };
@@ -20,7 +19,7 @@ StateBytes usual_states(DataType type) {
     case DataType::tf32:
       return {.weight = 4, .gradient = gradient_bytes(type), .optimizer = 8};
     case DataType::fp16:
-      return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 16};
+      return {.weight = 2, .gradient = gradient_bytes(type), .optimizer = 12};
     case DataType::bf16:
     case DataType::fp8:
     case DataType::fp4:
@@ -39,6 +38,10 @@ StateBytes state_bytes(DataType type, bool weights_are_sharded, const SoftwareSt
   return state;
 }
 
+// Of a parameter in fp16: its gradient in fp32, from the beginning of the optimizer's step to its end
+// (_copy_model_grads_to_main_grads and zero_grad, megatron/core/optimizer/distrib_optimizer.py).
+constexpr double kStepCopy = 4.0;
+
 // Of a parameter whose optimizer is offloaded, on the host: weight, gradient and two moments in fp32, pinned
 // (hybrid_optimizer.py as in price_tables.cpp).
 constexpr double kHostState = 16.0;
@@ -53,10 +56,15 @@ constexpr double kSplitShare = 0.5;
 // What of a stage is the same whatever is alive, and what a microbatch adds.
 struct StageAtRest {
   StageMemory memory;                  // all but activations, logits and what is cached of them
-  Bytes gradient_copy;                 // SoftwareStack::gradient_copy
+  Bytes gradient_copy;                 // of all gradients, when the activations are gone
+  bool one_block = false;              // it is
   std::vector<PartActivations> parts;  // [chunk]: from its forward to its backward
   std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
 };
+
+bool shards_weights(const ParallelStrategy& strategy, const SoftwareStack& stack) {
+  return strategy.fully_sharded && !stack.whole_weights;
+}
 
 // Weights, gradients and optimizer. With fully sharded weights two layers are whole at a time, the one at
 // work and the next, and the gradients of one.
@@ -64,18 +72,18 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
                          const LocalParameters& parameters, const SoftwareStack& stack) {
   const double count = parameters.dense + parameters.expert;
   const double shard = optimizer_shard(strategy, parameters);
-  const bool shards_weights = strategy.fully_sharded && !stack.whole_weights;
-  const StateBytes state = state_bytes(strategy.type, shards_weights, stack);
+  const bool sharded = shards_weights(strategy, stack);
+  const StateBytes state = state_bytes(strategy.type, sharded, stack);
   StageMemory memory;
-  memory.weights = Bytes(state.weight * (shards_weights ? shard : count));
+  memory.weights = Bytes(state.weight * (sharded ? shard : count));
   memory.gradients = Bytes(state.gradient * (strategy.fully_sharded ? shard : count));
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
-  if (shards_weights && strategy.pipeline > 1) {
+  if (sharded && strategy.pipeline > 1) {
     // Whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
     memory.weights += Bytes(2 * count);
     memory.gradients += Bytes(4 * count);
-  } else if (shards_weights) {
+  } else if (sharded) {
     const double layer = largest_layer_parameters(model, strategy, stage);
     memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
     memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
@@ -96,6 +104,10 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
   rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  rest.one_block = stack.gradient_copy > 0 || stack.flat_gradients;
+  if (strategy.type == DataType::fp16 && !shards_weights(strategy, stack))
+    rest.gradient_copy +=
+        Bytes(kStepCopy * (1 - strategy.optimizer_offload) * optimizer_shard(strategy, parameters));
   const bool waiting = std::any_of(states.begin(), states.end(), any_waits);
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     rest.parts.push_back(part_activations(model, strategy, stage, chunk, stack));
@@ -125,10 +137,15 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
   const Bytes churned = memory.activations + memory.workspace + memory.logits;
   memory.cached = (churned + memory.communication) * stack.cached_share;
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
-  // One block for all: the allocator keeps those of the activations beside it, none of which is so large.
+  // One block is larger than any that activations leave, which the allocator keeps beside it. Of a copy
+  // tensor by tensor too hardly any finds such a block, but activations then take what it leaves.
   const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - churned);
+  const Bytes kept = rest.gradient_copy - beyond;
   memory.gradients += beyond;
-  memory.cached += rest.gradient_copy - beyond;
+  if (rest.one_block)
+    memory.cached += kept;
+  else if (stack.cached_share > 0)
+    memory.cached = std::max(memory.cached, kept);
   return memory;
 }
 

@@ -220,6 +220,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
+  read_switch(map, "flat_gradients", stack.flat_gradients);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);

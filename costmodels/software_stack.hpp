@@ -153,8 +153,9 @@ struct SoftwareStack {
   Bytes reduce_buffers;  // through which it reduces them then
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
-                             // activations are gone
+  double gradient_copy = 0;     // of the copy of all gradients that is sent in a type of its own, when the
+                                // activations are gone
+  bool flat_gradients = false;  // its optimizer copies fp16 gradients to fp32 as one tensor
   std::optional<double> accumulation;  // moved by each microbatch for each parameter
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
                                        // to their sum, not the weight-gradient GEMM

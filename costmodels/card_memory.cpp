@@ -63,7 +63,7 @@ Bytes communicator_bytes(const ModelSpec& model, const ParallelStrategy& strateg
   all.add(tensor * strategy.pipeline, last * of_stage + tensor - 1);
   if (stage > 0) all.add(2, of_stage);
   if (stage < last) all.add(2, of_stage);
-  if (model.tied_embeddings && last > 0 && (stage == 0 || stage == last)) all.add(2, last * of_stage);
+  if (model.has_second_word_table() && last > 0 && (stage == 0 || stage == last)) all.add(2, last * of_stage);
   return Bytes(kConnection * stack.channel_connections * all.channels());
 }
 
@@ -123,13 +123,9 @@ double fullness(const ClusterSpec& cluster, const ParallelStrategy& strategy,
   return fullest;
 }
 
-MemoryVerdict memory_verdict(Bytes needed, Bytes card) {
-  return memory_verdict(StageMemory{.context = needed}, card);
-}
-
-MemoryVerdict memory_verdict(const StageMemory& memory, Bytes card) {
-  const double chance = out_of_memory_chance(fullness(memory, card));
-  if (chance <= kSafeChance && memory.needed() <= usable_memory(card)) return MemoryVerdict::fits;
+MemoryVerdict memory_verdict(const StageMemory& memory, const NodeGroup& group) {
+  const double chance = out_of_memory_chance(fullness(memory, group.gpu.memory));
+  if (chance <= kSafeChance && memory.needed() <= usable_memory(group)) return MemoryVerdict::fits;
   return chance <= kLostChance ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }
 

@@ -34,13 +34,12 @@ double fullness(const StageMemory&, Bytes card);
 // Of the fullest card of a plan; memory [kind * P + stage].
 double fullness(const ClusterSpec&, const ParallelStrategy&, const std::vector<StageMemory>&);
 
-// Whether a stage that is counted to need so much can train, by its chance to run out (out_of_memory.hpp):
-// `fits` up to kSafeChance, where blocks that the allocator keeps are usable too; `too_big` above
-// kLostChance; `risky` between. Plans may be risky that are usable.
+// Whether a stage can train on a GPU of the group, by its chance to run out (out_of_memory.hpp): `fits` up to
+// kSafeChance, where the blocks that the allocator keeps are usable too, by what the group says as well;
+// `too_big` above kLostChance; `risky` between. Plans may be risky that are usable.
 inline constexpr double kSafeChance = 0.05, kLostChance = 0.9;
 enum class MemoryVerdict { fits, risky, too_big };
-MemoryVerdict memory_verdict(const StageMemory&, Bytes card);
-MemoryVerdict memory_verdict(Bytes needed, Bytes card);  // a sum alone, none of it cached
-std::string_view to_text(MemoryVerdict);                 // "fits", "risky", "too big"
+MemoryVerdict memory_verdict(const StageMemory&, const NodeGroup&);
+std::string_view to_text(MemoryVerdict);  // "fits", "risky", "too big"
 
 }  // namespace orrery

@@ -5,11 +5,12 @@
 namespace orrery {
 namespace {
 
-double attention_scores(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy) {
+double attention_scores(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy,
+                        const SoftwareStack& stack) {
   if (strategy.flash_attention) return 0.0;
   const double element = stored_bytes(strategy.type);
   // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits.
-  const double each = has_dropout(shape) ? 2 * element + 1 : element;
+  const double each = drops_out(shape, stack) ? 2 * element + 1 : element;
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
 }
 
@@ -138,7 +139,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   // input, and a layer of one part has but one norm. Two dropout masks of one byte.
   const bool one_part = !shape.has_mlp() || !(shape.has_attention() || shape.has_state_space());
   const int tensors = shape.parallel_residual || one_part ? shape.norms : shape.norms + 1;
-  bytes.rest = tensors * element * hidden + (has_dropout(shape) ? 2 * hidden : 0.0);
+  bytes.rest = tensors * element * hidden + (drops_out(shape, stack) ? 2 * hidden : 0.0);
   bytes.rest += element * mixer_elements(shape, local);
   bytes.rest += mlp_activations(shape, local, element);
   bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
@@ -148,7 +149,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;
   const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
   if (logits > 0)
-    bytes.rest += 2 * element * hidden + kLogitKept * element / 2 * tokens * static_cast<double>(logits);
+    bytes.rest += 2 * element * hidden + logit_kept(strategy.type) * tokens * static_cast<double>(logits);
   if (outside_fp8(type) != type) {
     // Transformer Engine keeps inputs of GEMMs in 8 or 4 bits: outputs of norms and of the activation
     // function.
@@ -159,7 +160,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.second_outputs =
       element * tokens * static_cast<double>(local.output_width) +
       element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
-  bytes.scores = attention_scores(shape, local, strategy);
+  bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy);
   set_modules(bytes, shape, local, type);
   return bytes;

@@ -8,8 +8,10 @@
 
 namespace orrery {
 
-// Bytes that stay of a logit of 2 bytes until its backward: softmax in fp32 and the logit in 16 bits.
-inline constexpr double kLogitKept = 6.0;
+// Bytes that stay of a logit until its backward: softmax in fp32 and the logit.
+inline double logit_kept(DataType type) {
+  return 4.0 + stored_bytes(type);
+}
 
 // Bytes one layer keeps for its backward, by what recomputation can drop.
 struct LayerActivations {

@@ -30,7 +30,7 @@ struct Layer {
 };
 
 inline bool drops_out(const Layer& layer) {
-  return has_dropout(layer.shape) && layer.sharding.stack.dropout == Dropout::of_model;
+  return drops_out(layer.shape, layer.sharding.stack);
 }
 
 inline void add(BlockBuilder& block, MemoryKernel kernel, double elements, Traffic traffic) {

@@ -76,12 +76,14 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   const StateBytes state = state_bytes(strategy.type, sharded, stack);
   StageMemory memory;
   memory.weights = Bytes(state.weight * (sharded ? shard : count));
-  memory.gradients = Bytes(state.gradient * (strategy.fully_sharded ? shard : count));
+  // In a pipeline they are reduced once, after the last microbatch.
+  const bool reduced_in_passes = strategy.fully_sharded && (sharded || strategy.pipeline == 1);
+  memory.gradients = Bytes(state.gradient * (reduced_in_passes ? shard : count));
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
   if (sharded && strategy.pipeline > 1) {
-    // Whole 16-bit weights and fp32 gradients stay beside their shards (FIDELITY B 8).
-    memory.weights += Bytes(2 * count);
+    // Whole weights, as they compute, and fp32 gradients stay beside their shards.
+    memory.weights += Bytes(stored_bytes(strategy.type) * count);
     memory.gradients += Bytes(4 * count);
   } else if (sharded) {
     const double layer = largest_layer_parameters(model, strategy, stage);
@@ -103,8 +105,9 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   rest.memory.communication = communication_bytes(model, strategy, stage, stack);
   if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
-  rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
-  rest.one_block = stack.gradient_copy > 0 || stack.flat_gradients;
+  const bool sent_as_copy = gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type);
+  if (sent_as_copy) rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  rest.one_block = sent_as_copy || stack.flat_gradients;
   if (strategy.type == DataType::fp16 && !shards_weights(strategy, stack))
     rest.gradient_copy +=
         Bytes(kStepCopy * (1 - strategy.optimizer_offload) * optimizer_shard(strategy, parameters));
@@ -178,13 +181,16 @@ StageMemory peak_memory(const ModelSpec& model, const ParallelStrategy& strategy
   ORRERY_ENSURE(!states.empty());
   const StageAtRest rest = stage_at_rest(model, strategy, stage, states, stack);
   StageMemory peak;
+  Bytes must_fit;  // at most, maybe of another state
   for (const AliveState& alive : states) {
     ORRERY_ENSURE(alive.whole.size() == static_cast<std::size_t>(strategy.chunks));
     const LogitBytes logits =
         logit_bytes(model, strategy, stage, alive.whole.back(), alive.for_weights.back(), stack);
     const StageMemory memory = with_alive(rest, alive, logits, stack);
     if (memory.total() > peak.total()) peak = memory;
+    must_fit = std::max(must_fit, memory.must_fit());
   }
+  peak.split += must_fit - peak.must_fit();
   return peak;
 }
 

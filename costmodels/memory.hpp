@@ -66,21 +66,21 @@ Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int
 Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
 
 // Parameters of the stage whose optimizer state this GPU keeps: all of them, or with
-// use-distributed-optimizer its share (1 / (D CP) of the dense ones, EP / (D CP) of the experts'). What
-// optimizer_operators works on.
+// use-distributed-optimizer its share: of those that all copies of the stage have alike one of so many, times
+// the optimizer's instances; of the experts' one of those that have them. What optimizer_operators works on.
 double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits
 // in their loss: these are gone before the first layer is recomputed, and before gradients of its tensors are
 // its workspace. With fully sharded weights two layers are whole at a time, the one at work and the next, and
-// the gradients of one.
+// the gradients of one; in a pipeline all are.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
                          const SoftwareStack& = {});
 // The same where microbatches wait for their weight gradients.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const AliveState&,
                          const SoftwareStack& = {});
-// In the state that needs the most.
+// In the state that takes the most of the card; `split` is such that what must fit is the most of any state.
 StageMemory peak_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<AliveState>&,
                         const SoftwareStack& = {});
 

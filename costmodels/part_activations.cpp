@@ -8,13 +8,16 @@
 namespace orrery {
 namespace {
 
-// Of one logit of 2 bytes at its peak. Separate kernels: the logits in 16 bits and fp32, their softmax and
-// its gradient (torchtitan's published peaks: FIDELITY B.8). Fused: the logits in 16 bits and their softmax
-// in fp32, which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py; FIDELITY B.8 finds
-// about 6).
-constexpr double kLogitPeak = 14.0, kFusedLogitPeak = 6.0;
-// What stays of a logit from its backward to its weight gradient: the gradient in 16 bits.
-constexpr double kLogitGradient = 2.0;
+// Of one logit at its peak. Separate kernels: the logit, where it has 16 bits its copy in fp32, its softmax
+// and its gradient in fp32: 14 B (torchtitan's published peaks) or 12. Fused: the logit and its softmax in
+// fp32, which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py): 6 or 8. What a stack
+// says is of 16 bits: an fp32 logit is 2 B more.
+double logit_peak(DataType type, const SoftwareStack& stack) {
+  const double logit = stored_bytes(type);
+  if (stack.logit_peak) return *stack.logit_peak + logit - 2;
+  if (stack.cross_entropy == CrossEntropyKernel::fused) return logit + 4;
+  return logit + (logit < 4 ? 12 : 8);
+}
 
 // Of the input of a recomputed layer. With sequence parallelism every tensor rank holds its own part anyway.
 double share_on_gpu(SavedInputs saved, const LayerSplit& split) {
@@ -100,11 +103,11 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   const std::int64_t vocabulary = padded_vocabulary(model.vocabulary, tensor);
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
-  const double scale = stored_bytes(strategy.type) / 2.0;
-  const bool fused = stack.cross_entropy == CrossEntropyKernel::fused;
-  const double peak = stack.logit_peak.value_or(fused ? kFusedLogitPeak : kLogitPeak);
-  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * kLogitGradient;
-  return {scale * logits * waiting, alive > 0 ? scale * logits * peak : 0.0};
+  const double peak = logit_peak(strategy.type, stack);
+  // From its backward to its weight gradient its gradient stays, in its own type.
+  const double waiting = std::max(0, alive - 1) * std::min(logit_kept(strategy.type), peak) +
+                         for_weights * stored_bytes(strategy.type);
+  return {logits * waiting, alive > 0 ? logits * peak : 0.0};
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
@@ -117,7 +120,7 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   const auto hidden =
       static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
   // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
-  if (embedding && model.learned_positions > 0) bytes.kept += hidden;
+  if (embedding && model.learned_positions > 0 && stack.dropout == Dropout::of_model) bytes.kept += hidden;
   // Inputs of the final norm and of the output matrix.
   if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
   return bytes;
@@ -127,6 +130,11 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
                           const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
   double gathered = 0.0, message = 0.0, keys_values = 0.0;
+  if (holds_embedding(model, stage) || holds_head(model, strategy, stage)) {
+    const LocalLayer local = boundary_tokens(model, strategy, stage);
+    gathered = static_cast<double>(local.tokens * model.hidden);
+    message = static_cast<double>(local.owned_tokens * model.hidden);
+  }
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int) {
       const LocalLayer local = local_layer(shape, split);

@@ -99,19 +99,19 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.optimizer_instances = strategy.optimizer_instances;
   plan.all_reduces_gradients = precision_.stack.all_reduces_gradients;
   plan.broadcasts_parameters = precision_.stack.broadcasts_parameters;
-  if (model_.tied_embeddings && model_.vocabulary > 0) {
+  if (model_.has_second_word_table()) {
     const int tensor = strategy.tensor(0);
     const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
     plan.embedding_gradient =
-        Bytes(rows * static_cast<double>(model_.hidden) * gradient_bytes(strategy.type));
+        Bytes(rows * static_cast<double>(model_.hidden) * gradient_sent(precision_.stack, strategy.type));
   }
   plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
   plan.overlap_param_gather = strategy.overlap_param_gather;
   if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
-    // Megatron-LM core/distributed/distributed_data_parallel.py: max(40 M, 1 M x data-parallel ways)
-    // elements.
-    plan.bucket =
-        Bytes(std::max(40e6, 1e6 * strategy.data * strategy.context) * gradient_bytes(strategy.type));
+    // Megatron-LM core/distributed/distributed_data_parallel.py.
+    const double usual = std::max(40e6, 1e6 * strategy.data * strategy.context);
+    plan.bucket = Bytes(precision_.stack.gradient_bucket.value_or(usual) *
+                        gradient_sent(precision_.stack, strategy.type));
     plan.overlap_slowdown = precision_.stack.overlap_slowdown;
   }
   // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second

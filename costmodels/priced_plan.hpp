@@ -115,9 +115,8 @@ struct PricedPlan {
   int optimizer_instances = 1;         // as in ParallelStrategy
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
-  Bytes bucket;  // of gradients, for the overlaps; 0: one a part
-  std::optional<Bytes>
-      embedding_gradient;          // tied word embedding, all-reduced between first and last stage; one lane
+  Bytes bucket;                             // of gradients, for the overlaps; 0: one a part
+  std::optional<Bytes> embedding_gradient;  // of the word table, where first and last stage have it; one lane
   bool gradient_norm = false;      // the norm is reduced over all stages: nobody steps before all are there
   std::vector<Seconds> optimizer;  // P, or empty
   // Compute is slower by this factor while a collective runs on the same GPU (1.1256 on A100: Galvatron,

@@ -220,6 +220,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
+  read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
   read_switch(map, "flat_gradients", stack.flat_gradients);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);
@@ -331,6 +332,10 @@ double gradient_kept(const SoftwareStack& stack, DataType type) {
 double gradient_sent(const SoftwareStack& stack, DataType type) {
   const bool chosen = stored_bytes(type) < 4;
   return chosen ? stack.reduced_gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
+}
+
+bool drops_out(const LayerShape& shape, const SoftwareStack& stack) {
+  return has_dropout(shape) && stack.dropout == Dropout::of_model;
 }
 
 SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {

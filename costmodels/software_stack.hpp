@@ -155,6 +155,8 @@ struct SoftwareStack {
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
   double gradient_copy = 0;     // of the copy of all gradients that is sent in a type of its own, when the
                                 // activations are gone
+  // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
+  std::optional<double> gradient_bucket;
   bool flat_gradients = false;  // its optimizer copies fp16 gradients to fp32 as one tensor
   std::optional<double> accumulation;  // moved by each microbatch for each parameter
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
@@ -225,6 +227,9 @@ std::vector<std::string> builtin_stack_names();
 // fp16 (its optimizer copies them to fp32), fp32 training keeps and sends them in fp32.
 double gradient_kept(const SoftwareStack&, DataType);
 double gradient_sent(const SoftwareStack&, DataType);
+
+// Whether it trains layers of the shape with dropout.
+bool drops_out(const LayerShape&, const SoftwareStack&);
 
 // As it runs the model: with its kernels for layers of Llama's kind where the model has some.
 SoftwareStack stack_for(const ModelSpec&, SoftwareStack);

@@ -6,6 +6,17 @@
 namespace orrery {
 namespace {
 
+// Whether a layer of the rank starts from the embedding again (multi-token prediction), of which Megatron-LM
+// then keeps a copy there (megatron/core/models/gpt/gpt_model.py, mtp_process).
+bool joins_embedding(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
+  bool joins = false;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    for_each_run(model, strategy.part(stage, chunk),
+                 [&](const LayerShape& shape, int) { joins |= shape.joins_embedding; });
+  }
+  return joins;
+}
+
 double word_table(const ModelSpec& model, int tensor) {
   return static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor * model.hidden);
 }
@@ -24,6 +35,8 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
     sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
     const bool shares_table = model.tied_embeddings && holds_embedding(model, stage);
     if (!shares_table) sum += word_table(model, tensor);
+    if (!model.tied_embeddings && !holds_embedding(model, stage) && joins_embedding(model, strategy, stage))
+      sum += word_table(model, tensor);
     if (model.head_bias) sum += static_cast<double>(padded_vocabulary(model.vocabulary, tensor) / tensor);
   }
   return sum;

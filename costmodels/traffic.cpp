@@ -10,11 +10,16 @@ namespace orrery {
 namespace {
 
 // Beyond an all-gather, which has every hop carry as many bytes: each member of the ring broadcasts only when
-// the last of the bytes of the one before it have been round.
+// the last of the bytes of the one before it have been round. NCCL's own figure for a hop of LL128's ring
+// is 1.9 us inside a node and 4 between (hwLat in its src/graph/tuning.cc of v2.18), that of a link where it
+// is more.
 Seconds latency_of_turns(const Topology& topology, const std::vector<int>& ring) {
+  constexpr Seconds kInside(1.9e-6), kBetween(4e-6);
   Seconds round;
-  for (std::size_t i = 0; i < ring.size(); ++i)
-    round += topology.path(ring[i], ring[(i + 1) % ring.size()]).latency;
+  for (std::size_t i = 0; i < ring.size(); ++i) {
+    const int from = ring[i], to = ring[(i + 1) % ring.size()];
+    round += std::max(topology.path(from, to).latency, topology.same_node(from, to) ? kInside : kBetween);
+  }
   return round * static_cast<double>(ring.size() - 1);
 }
 
@@ -99,8 +104,9 @@ std::vector<std::vector<int>> TrafficFlows::rings(int stage, int lane, bool of_e
 
 // Adds the collectives of all played lanes, of experts or of what all replicas have, after the phases that
 // are there.
-void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, int stage, bool of_experts,
-                             Rings which) const {
+void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, const CollectiveSlot& slot,
+                             bool of_experts, Rings which) const {
+  const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];
   PlayedCollective added;
   for (const int lane : lanes_) {
     if (lane >= tensor_ways(plan_, stage))
@@ -113,7 +119,7 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
       }
       std::vector<FlowPhase> phases = collective_flows(topology_, call);
       if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
-        phases.back().tail = latency_of_turns(topology_, ring);
+        phases.back().tail = latency_of_turns(topology_, ring) / slot.buckets;
       add_phases(added, std::move(phases));
     }
   }
@@ -129,7 +135,6 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
     const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];
     const Bytes bytes = is_gradients ? part.gradients : part.gathered;
     if (bytes.value() <= 0) return;
-    const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];
     CollectiveCall call{all.kind,
                         plan_.algorithm,
                         bytes / slot.buckets,
@@ -137,14 +142,14 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
                         {}};
     // Where an all-reduce leaves all copies everything, their sets do not matter.
     const bool has_sets = plan_.optimizer_instances > 1 && all.kind != CollectiveKind::all_reduce;
-    add_rings(all, call, stage, of_experts, has_sets ? Rings::in_sets : Rings::all);
+    add_rings(all, call, slot, of_experts, has_sets ? Rings::in_sets : Rings::all);
     if (!is_gradients || !has_sets) return;
     const int copies =
         plan_.replicas * plan_.context / (of_experts ? plan_.expert * plan_.expert_context : 1);
     call.kind = CollectiveKind::all_reduce;
     call.bytes = call.bytes * plan_.optimizer_instances / copies;  // of a shard
     call.efficiency = part.across_efficiency;
-    add_rings(all, call, stage, of_experts, Rings::across_sets);
+    add_rings(all, call, slot, of_experts, Rings::across_sets);
   };
   add(plan_.reductions, false);
   if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, true);

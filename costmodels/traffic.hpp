@@ -61,7 +61,8 @@ class TrafficFlows {
   void build_messages();
   void build_collectives();
   PlayedCollective reduction(const CollectiveSlot&) const;
-  void add_rings(PlayedCollective&, const CollectiveCall&, int stage, bool of_experts, Rings) const;
+  void add_rings(PlayedCollective&, const CollectiveCall&, const CollectiveSlot&, bool of_experts,
+                 Rings) const;
   std::vector<std::vector<int>> rings(int stage, int lane, bool of_experts, Rings) const;
   PlayedCollective embedding(int replica) const;
   PlayedCollective gradient_norm(int replica) const;

@@ -215,16 +215,15 @@ std::optional<Infeasible> StageFitter::too_full(const ParallelStrategy& strategy
   MemoryVerdict worst = MemoryVerdict::fits;
   const std::vector<const NodeGroup*> groups = groups_of_stages(book_.cluster(), strategy);
   for (std::size_t at = 0; at < memory.size(); ++at) {
-    const GpuSpec& gpu = groups[at]->gpu;
     const Bytes usable = usable_memory(*groups[at]);
     if (memory[at].needed() <= usable) continue;
-    const MemoryVerdict verdict = std::max(memory_verdict(memory[at], gpu.memory), MemoryVerdict::risky);
+    const MemoryVerdict verdict = memory_verdict(memory[at], *groups[at]);
     if (verdict <= worst) continue;
     worst = verdict;
     trouble = Infeasible{InfeasibleKind::memory,
                          "stage " + std::to_string(static_cast<int>(at) % strategy.pipeline) + " needs " +
                              gibibytes_text(memory[at].needed()) + " of the " + gibibytes_text(usable) +
-                             " usable on " + gpu.name + ": " + std::string(to_text(verdict))};
+                             " usable on " + groups[at]->gpu.name + ": " + std::string(to_text(verdict))};
   }
   return trouble;
 }

@@ -80,7 +80,7 @@ Json stages_json(const ClusterSpec& cluster, const RatedPlan& plan, const ErrorB
     }
     add_memory(row, plan.memory[at]);
     row["memory_interval_gib"] = memory_interval_json(plan.memory[at], band);
-    row["memory_verdict"] = to_text(memory_verdict(plan.memory[at], groups[at]->gpu.memory));
+    row["memory_verdict"] = to_text(memory_verdict(plan.memory[at], *groups[at]));
     stages.push_back(std::move(row));
   }
   return stages;
@@ -95,7 +95,7 @@ Json memory_json(const ClusterSpec& cluster, const ParallelStrategy& strategy,
               stage = static_cast<int>(at) % strategy.pipeline;
     Json row{{"stage", stage},
              {"kind", kind},
-             {"memory_verdict", to_text(memory_verdict(memory[at], groups[at]->gpu.memory))}};
+             {"memory_verdict", to_text(memory_verdict(memory[at], *groups[at]))}};
     add_memory(row, memory[at]);
     row["memory_interval_gib"] = memory_interval_json(memory[at], band);
     rows.push_back(std::move(row));

@@ -63,10 +63,10 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
   row.logits = memory.logits;
   row.communication = memory.communication;
   row.reserve = memory.total() - memory.allocated() + memory.workspace;
-  const GpuSpec& gpu = group_of_stage(book.cluster(), strategy, stage).gpu;
-  row.capacity = gpu.memory;
-  row.gpu = gpu.name;
-  row.verdict = to_text(memory_verdict(memory, gpu.memory));
+  const NodeGroup& nodes = group_of_stage(book.cluster(), strategy, stage);
+  row.capacity = nodes.gpu.memory;
+  row.gpu = nodes.gpu.name;
+  row.verdict = to_text(memory_verdict(memory, nodes));
   return row;
 }
 

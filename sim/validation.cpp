@@ -83,8 +83,8 @@ MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
   MemoryVerdict worst = MemoryVerdict::fits;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const Bytes card = group_of_stage(cluster, strategy, stage).gpu.memory;
-    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)], card));
+    const NodeGroup& nodes = group_of_stage(cluster, strategy, stage);
+    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)], nodes));
   }
   return worst;
 }
@@ -168,11 +168,11 @@ void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
   const std::vector<StageMemory> least_memory = unsaid ? fitter.memory_of(least) : memory;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const auto at = static_cast<std::size_t>(stage);
-    const Bytes card = group_of_stage(mapped.plan.cluster, strategy, stage).gpu.memory;
+    const NodeGroup& nodes = group_of_stage(mapped.plan.cluster, strategy, stage);
     result.predicted_memory =
         std::max(result.predicted_memory, to_gibibytes(counted(memory[at], result.memory_figure)));
-    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at], card));
-    result.fullness = std::max(result.fullness, fullness(least_memory[at], card));
+    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at], nodes));
+    result.fullness = std::max(result.fullness, fullness(least_memory[at], nodes.gpu.memory));
   }
 }
 

@@ -103,6 +103,12 @@ bool ModelSpec::is_hybrid() const {
                      [](const LayerShape& shape) { return shape.has_state_space(); });
 }
 
+bool ModelSpec::has_second_word_table() const {
+  return vocabulary > 0 &&
+         (tied_embeddings || std::any_of(shapes.begin(), shapes.end(),
+                                         [](const LayerShape& shape) { return shape.joins_embedding; }));
+}
+
 std::int64_t layer_parameters(const LayerShape& shape) {
   return layer_parameters_with(shape, shape.experts);
 }

@@ -121,6 +121,9 @@ struct ModelSpec {
   [[nodiscard]] bool has_experts() const;  // in some layer, and so the next two
   [[nodiscard]] bool has_latent_attention() const;
   [[nodiscard]] bool is_hybrid() const;  // a state space
+  // Whether the first and the last stage of a pipeline each have the word table, whose gradients they sum:
+  // the head's where embeddings are tied, or multi-token prediction's.
+  [[nodiscard]] bool has_second_word_table() const;
 };
 
 // Reads a Hugging Face config.json, a YAML list of blocks, or the name of a built-in model (told apart by the
@@ -148,8 +151,8 @@ std::int64_t total_parameters(const ModelSpec&);
 enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 
-// What the MFU of a plan counts (SEMANTICS 5): 6 x all parameters that a token is passed through x tokens, the
-// input embedding and norms among them, and the attention of model_flops.
+// What the MFU of a plan counts (SEMANTICS 5): 6 x all parameters that a token is passed through x tokens,
+// the input embedding and norms among them, and the attention of model_flops.
 double utilisation_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
 
 }  // namespace orrery

@@ -16,15 +16,17 @@ namespace {
 void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int stage,
                   const StageMemory& needed) {
   const NodeGroup& nodes = group_of_stage(book.cluster(), strategy, stage);
-  const MemoryVerdict verdict = memory_verdict(needed, nodes.gpu.memory);
+  const MemoryVerdict verdict = memory_verdict(needed, nodes);
   if (verdict == MemoryVerdict::fits) return;
   const double chance = out_of_memory_chance(fullness(needed, nodes.gpu.memory));
-  const std::string outcome = verdict == MemoryVerdict::risky
-                                  ? "risky: " + chance_text(chance) + " of published runs as full ran out of memory"
-                                  : "it would run out of memory";
+  const bool card_fits = verdict == MemoryVerdict::risky && chance <= kSafeChance;
+  const std::string outcome =
+      verdict == MemoryVerdict::too_big ? "it would run out of memory"
+      : card_fits                       ? "a search would not take it"
+                  : "risky: " + chance_text(chance) + " of published runs as full ran out of memory";
   std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
-               to_text(needed.needed()).c_str(), to_text(usable_memory(nodes)).c_str(), nodes.gpu.name.c_str(),
-               outcome.c_str());
+               to_text(needed.needed()).c_str(), to_text(usable_memory(nodes)).c_str(),
+               nodes.gpu.name.c_str(), outcome.c_str());
 }
 
 // [kind * P + stage]. A profile's own memory is what the warning goes by, where it has it.

@@ -18,6 +18,12 @@ ClusterSpec nodes_of(const std::string& instance, int count) {
       "c");
 }
 
+NodeGroup with_card(Bytes memory) {
+  NodeGroup group;
+  group.gpu.memory = memory;
+  return group;
+}
+
 Bytes communicators(const ParallelStrategy& strategy, int stage, const ClusterSpec& cluster,
                     const char* stack) {
   return communicator_bytes(gpt_layers(8), strategy, stage, cluster, read_stack(stack));
@@ -157,7 +163,7 @@ TEST_CASE("on AMP's 16 T4 the data-parallel GPT-2 trains with one sequence a GPU
   strategy.type = DataType::fp16;
   const auto verdict = [&](int micro_batch) {
     strategy.micro_batch = micro_batch;
-    return memory_verdict(stage_memory(model, strategy, 0, {1}, read_stack("amp")), gibibytes(16));
+    return memory_verdict(stage_memory(model, strategy, 0, {1}, read_stack("amp")), with_card(gibibytes(16)));
   };
   CHECK(verdict(1) == MemoryVerdict::fits);
   CHECK(verdict(2) != MemoryVerdict::fits);
@@ -171,8 +177,7 @@ TEST_CASE("larger cards are usable to a larger share") {
 }
 
 TEST_CASE("a group may say that less of its cards is usable, never more") {
-  NodeGroup group;
-  group.gpu.memory = gibibytes(80);
+  NodeGroup group = with_card(gibibytes(80));
   CHECK(usable_memory(group) == usable_memory(gibibytes(80)));
   group.usable_memory = gibibytes(60);
   CHECK(usable_memory(group) == gibibytes(60));
@@ -181,9 +186,9 @@ TEST_CASE("a group may say that less of its cards is usable, never more") {
 }
 
 TEST_CASE("what fits is usable with its cached blocks, and at most one run of twenty as full ran out") {
-  const Bytes card = gibibytes(80);
+  NodeGroup group = with_card(gibibytes(80));
   const auto verdict = [&](double tensors, double cached) {
-    return memory_verdict({.activations = gibibytes(tensors), .cached = gibibytes(cached)}, card);
+    return memory_verdict({.activations = gibibytes(tensors), .cached = gibibytes(cached)}, group);
   };
   const OutOfMemoryModel& outcomes = built_in_residuals().out_of_memory;
   const double safe = 80 * outcomes.fullness_at(kSafeChance), lost = 80 * outcomes.fullness_at(kLostChance);
@@ -194,9 +199,10 @@ TEST_CASE("what fits is usable with its cached blocks, and at most one run of tw
   CHECK(verdict(60, 60) == MemoryVerdict::risky);  // cached blocks are given back
   CHECK(verdict(lost - 0.01, 0) == MemoryVerdict::risky);
   CHECK(verdict(lost + 0.01, 0) == MemoryVerdict::too_big);
-  CHECK(memory_verdict(gibibytes(safe - 0.01), card) == MemoryVerdict::fits);
-  CHECK(memory_verdict(gibibytes(lost + 0.01), card) == MemoryVerdict::too_big);
-  CHECK(to_text(memory_verdict(gibibytes(80), card)) == "risky");
+  CHECK(to_text(verdict(80, 0)) == "risky");
+  group.usable_memory = gibibytes(60);
+  CHECK(verdict(60, 0) == MemoryVerdict::fits);
+  CHECK(verdict(60.1, 0) == MemoryVerdict::risky);
 }
 
 }  // namespace orrery

@@ -95,7 +95,8 @@ TEST_CASE("full recomputation keeps one input a group (uniform) or of the first 
   CHECK(stage_memory(model, strategy, 0, {1}).activations.value() == Approx((4 * 2 + 6 * 34 + 34 - 2) * sbh));
 }
 
-TEST_CASE("stages together hold the published number of parameters, and padding and tied copies") {
+// Untied, multi-token prediction starts from a word table of its own.
+TEST_CASE("stages together hold the published number of parameters, padding and second word tables") {
   for (const std::string& name : builtin_model_names()) {
     INFO(name);
     const ModelSpec model = read_model(name);
@@ -106,7 +107,7 @@ TEST_CASE("stages together hold the published number of parameters, and padding 
     const double tables = model.vocabulary == 0 ? 0 : model.tied_embeddings ? 1 : 2;
     CHECK(parameters_of_all_stages(model, spread(model, {})) ==
           Approx(total + tables * padding).epsilon(1e-12));
-    const double copy = model.tied_embeddings ? table : 0;
+    const double copy = model.has_second_word_table() ? table : 0;
     CHECK(parameters_of_all_stages(model, spread(model, {.pipeline = 4})) ==
           Approx(total + tables * padding + copy).epsilon(1e-12));
   }
@@ -170,8 +171,7 @@ TEST_CASE("fp16 and fp32 take the same bytes of a parameter under every preset")
       strategy.type = type;
       const StageMemory memory = stage_memory(model, strategy, 0, {64}, stack);
       const Bytes states = memory.weights + memory.gradients + memory.optimizer;
-      if (stack.gradient_copy == 0)
-        CHECK(std::pair(name, states.value()) == std::pair(name, bytes * parameters));
+      CHECK(std::pair(name, states.value()) == std::pair(name, bytes * parameters));
       CHECK(gradient_kept(stack, type) == gradient_bytes(type));
     }
     CHECK(gradient_sent(stack, DataType::fp32) == 4);
@@ -383,8 +383,9 @@ TEST_CASE("a copy of all gradients to reduce is held beside what activations lea
   const ModelSpec model = gpt_layers(8);
   const ParallelStrategy strategy = spread(model, {.data = 16});
   SoftwareStack stack;
-  const StageMemory without = stage_memory(model, strategy, 0, {4}, stack);
   stack.gradient_copy = 2;
+  const StageMemory without = stage_memory(model, strategy, 0, {4}, stack);  // sent as they are kept
+  stack.reduced_gradient = 2;
   const StageMemory with = stage_memory(model, strategy, 0, {4}, stack);
   const double copy = 2 * stage_parameters(model, strategy, 0);
   REQUIRE(copy < (without.activations + without.logits).value());
@@ -427,6 +428,87 @@ TEST_CASE("the optimizer's fp32 copy of fp16 gradients takes the place of activa
   const StageMemory few = memory(DataType::bf16, 0);
   CHECK((memory(DataType::fp16, 0).allocated() - few.allocated()).value() ==
         Approx(copy - (few.activations + few.workspace + few.logits).value()));
+}
+
+TEST_CASE("a program without dropout keeps no masks and no second copy of the scores") {
+  const double sbh = kSequence * kMicroBatch * kHidden;
+  ModelSpec model = gpt_layers(1);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.flash_attention = false;
+  SoftwareStack stack;
+  const auto kept = [&](Dropout dropout) {
+    stack.dropout = dropout;
+    return stage_memory(model, strategy, 0, {1}, stack).activations.value();
+  };
+  // Two masks of a byte; of each score the dropped-out copy and a mask (arXiv 2205.05198, section 4.1).
+  const double masks = 2 * sbh, scores = 3 * kMicroBatch * kHeads * kSequence * kSequence;
+  CHECK(kept(Dropout::of_model) - kept(Dropout::off) == Approx(masks + scores));
+  model.vocabulary = 51'200;
+  model.learned_positions = 2048;
+  model.hidden = 6144;
+  CHECK(kept(Dropout::of_model) - kept(Dropout::off) == Approx(masks + scores + sbh));
+}
+
+// 2 + 4 + 4 + 4 B of a 16-bit logit; in fp32 there is no copy in fp32.
+TEST_CASE("logits in fp32 need no copy of themselves") {
+  ModelSpec model = gpt_layers(1);
+  model.vocabulary = 51'200;
+  model.hidden = 6144;
+  ParallelStrategy strategy = spread(model, {});
+  const double logits = kSequence * kMicroBatch * 51'200;
+  const auto bytes = [&](DataType type, CrossEntropyKernel loss) {
+    strategy.type = type;
+    SoftwareStack stack;
+    stack.cross_entropy = loss;
+    return stage_memory(model, strategy, 0, {1}, stack).logits.value() / logits;
+  };
+  CHECK(bytes(DataType::bf16, CrossEntropyKernel::separate) == 14);
+  CHECK(bytes(DataType::bf16, CrossEntropyKernel::fused) == 6);
+  CHECK(bytes(DataType::fp32, CrossEntropyKernel::separate) == 12);
+  CHECK(bytes(DataType::fp32, CrossEntropyKernel::fused) == 8);
+}
+
+TEST_CASE("what must fit is the most of any state") {
+  ModelSpec model = gpt_layers(32);
+  model.vocabulary = 512'000;
+  model.hidden = 6144;
+  const ParallelStrategy strategy = spread(model, {});
+  SoftwareStack stack;
+  stack.cross_entropy = CrossEntropyKernel::separate;
+  const AliveState loss{{1}, {0}}, waiting{{0}, {2}};
+  const auto of = [&](const std::vector<AliveState>& states) {
+    return peak_memory(model, strategy, 0, states, stack);
+  };
+  const StageMemory both = of({loss, waiting});
+  REQUIRE(of({loss}).total() < of({waiting}).total());
+  REQUIRE(of({loss}).must_fit() > of({waiting}).must_fit());
+  CHECK(both.total() == of({waiting}).total());
+  CHECK(both.must_fit().value() == Approx(of({loss}).must_fit().value()));
+}
+
+// Four gathered tensors, and two messages of its share.
+TEST_CASE("a last stage without layers has the buffers of what it gathers and receives") {
+  ModelSpec model = gpt_layers(2);
+  model.vocabulary = 51'200;
+  model.hidden = 6144;
+  ParallelStrategy strategy = spread(model, {.tensor = 4, .pipeline = 2});
+  strategy.sequence_parallel = true;
+  strategy.parts = {{0, 2}, {2, 0}};
+  const double tensor = 2 * kSequence * kMicroBatch * kHidden;
+  CHECK(stage_memory(model, strategy, 1, {1}).communication.value() == Approx(4 * tensor + 2 * tensor / 4));
+}
+
+TEST_CASE("in a pipeline sharded gradients are whole until they are reduced, and weights as they compute") {
+  const ModelSpec model = gpt_layers(4);
+  ParallelStrategy strategy = spread(model, {.pipeline = 2, .data = 8});
+  strategy.distributed_optimizer = strategy.fully_sharded = true;
+  const double count = stage_parameters(model, strategy, 0);
+  SoftwareStack stack;
+  stack.whole_weights = true;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).gradients.value() == Approx(4 * count));
+  stack.whole_weights = false;
+  strategy.type = DataType::fp32;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).weights.value() == Approx(4 * count + 4 * count / 8));
 }
 
 TEST_CASE("activations are those of each chunk times its microbatches alive") {

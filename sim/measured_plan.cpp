@@ -100,10 +100,7 @@ constexpr std::array kSchedules{
 std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const MeasuredRun& run, int pipeline,
                                                                   std::vector<std::string>& assumptions) {
   const std::string text = pipeline > 1 ? run.text("schedule") : "";
-  std::string name;
-  for (const char c : lower_case(text)) {
-    if (c != ' ' && c != '-') name += c;
-  }
+  const std::string name = letters_and_digits(text);
   if (name.empty()) return std::nullopt;
   const NamedSchedule* found = row_starting(kSchedules, name);
   if (found == nullptr) return Unmapped{"schedule " + text};
@@ -122,22 +119,24 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
   if (pipeline == 1) return {1};
   if (schedule == ScheduleKind::zb_v) return {2};
   if (const auto given = run.integer("vpp", layers)) return {static_cast<int>(*given)};
-  if (!plan.stack.may_interleave) {
+  const bool said = schedule == ScheduleKind::interleaved;
+  if (!plan.stack.may_interleave && !said) {
     assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
     return {1};
   }
-  const bool interleaves = !schedule || schedule == ScheduleKind::interleaved;
-  if (!interleaves || !run.text("layer_partition").empty()) return {1};
+  if ((schedule && !said) || !run.text("layer_partition").empty()) return {1};
   const int most = std::max(1, (layers + 2) / pipeline);
-  std::vector<int> possible{1};
-  for (int chunks = 2; chunks <= most; ++chunks) {
+  const int least = said && most > 1 ? 2 : 1;
+  std::vector<int> possible{least};
+  for (int chunks = least + 1; chunks <= most; ++chunks) {
     const bool divides = layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0;
     if (!divides) continue;
     if (possible.size() > 1 && possible.back() < 2 * *std::prev(possible.end(), 2)) possible.pop_back();
     possible.push_back(chunks);
   }
   if (possible.size() > 1)
-    assumptions.push_back("virtual stages: 1 to " + std::to_string(possible.back()) + kOfFastest);
+    assumptions.push_back("virtual stages: " + std::to_string(least) + " to " +
+                          std::to_string(possible.back()) + kOfFastest);
   return possible;
 }
 
@@ -151,10 +150,10 @@ std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::in
   return sizes;
 }
 
-// Weights, gradients and optimizer.
+// Weights, gradients and optimizer: what the row says, else what its program does.
 bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
-  return stack.fully_sharded || words.sharding == Sharding::weights ||
-         words.sharding == Sharding::weights_in_node;
+  if (!words.sharding) return stack.fully_sharded;
+  return words.sharding == Sharding::weights || words.sharding == Sharding::weights_in_node;
 }
 
 struct Degrees {
@@ -227,7 +226,9 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const Said
                   ParallelStrategy& strategy) {
   strategy.sequence_parallel =
       strategy.tensor(0) > 1 && words.sequence_parallel.value_or(stack.sequence_parallel);
-  const bool sharded = shards_weights(stack, words) || stack.whole_weights || bridge_shards_weights(run);
+  const bool kept = words.sharding == Sharding::none || words.sharding == Sharding::optimizer;
+  const bool sharded =
+      !kept && (shards_weights(stack, words) || stack.whole_weights || bridge_shards_weights(run));
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer =
       sharded || (words.sharding ? *words.sharding != Sharding::none : stack.distributed_optimizer);

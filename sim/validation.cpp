@@ -108,6 +108,18 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   plan.assumptions.emplace_back("recomputation: as little as makes it fit");
 }
 
+// Of what a row leaves open a run that ran had something that fits.
+void drop_what_cannot_have_run(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
+  if (run.has_failed() || plan.strategies.size() == 1) return;
+  StageFitter fitter(book);
+  std::vector<ParallelStrategy> fitting;
+  for (const ParallelStrategy& strategy : plan.strategies) {
+    if (fullest_verdict(fitter, plan.cluster, strategy) != MemoryVerdict::too_big)
+      fitting.push_back(strategy);
+  }
+  if (!fitting.empty()) plan.strategies = std::move(fitting);
+}
+
 // The least and the most it can be. Replicas that share network cards are in lockstep on paper only: of n
 // flows that share a card evenly, one that starts before the others is done (n - 1) times as long before
 // them. With 0.1 % of noise on all durations the replay of AMP's plan of 4 x 4 stages and replicas takes 1.48
@@ -129,8 +141,11 @@ std::vector<Seconds> iterations_of(const PriceBook& book, const ParallelStrategy
 // Over the strategies that a row leaves open, but for those that cost a tenth more than the fastest: what is
 // published was tuned. Later: the tenth was chosen when eleven runs of Megatron-LM's README were seen, of
 // whose microbatches the largest take up to 2.6 times as long.
-std::pair<double, double> range_on(const PriceBook& book, const std::vector<ParallelStrategy>& strategies,
-                                   bool replayed) {
+struct OpenTimes {
+  double low, high;          // s
+  std::size_t least_memory;  // of those worth running: the first, as possible_strategies orders them
+};
+OpenTimes times_on(const PriceBook& book, const std::vector<ParallelStrategy>& strategies, bool replayed) {
   constexpr double kWorthRunning = 1.1;
   std::vector<std::pair<double, double>> ranges;
   for (const ParallelStrategy& strategy : strategies) {
@@ -138,26 +153,29 @@ std::pair<double, double> range_on(const PriceBook& book, const std::vector<Para
     const auto [least, most] = std::minmax_element(times.begin(), times.end());
     ranges.emplace_back(least->value(), most->value());
   }
-  std::pair<double, double> range = *std::min_element(ranges.begin(), ranges.end());
-  const double slowest = kWorthRunning * range.first;
-  for (const auto& [low, high] : ranges)
-    if (low <= slowest) range.second = std::max(range.second, high);
-  return range;
+  const auto least = std::min_element(ranges.begin(), ranges.end());
+  OpenTimes times{least->first, least->second, static_cast<std::size_t>(least - ranges.begin())};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].first > kWorthRunning * times.low) continue;
+    times.high = std::max(times.high, ranges[i].second);
+    times.least_memory = std::min(times.least_memory, i);
+  }
+  return times;
 }
 
-// And over the networks that it leaves open.
-std::pair<double, double> range_of(const MappedRun& mapped, bool replayed) {
-  auto range = range_on(mapped.book(), mapped.plan.strategies, replayed);
+// And over the networks that it leaves open, of which the first says what is worth running.
+OpenTimes times_of(const MappedRun& mapped, bool replayed) {
+  OpenTimes times = times_on(mapped.book(), mapped.plan.strategies, replayed);
   for (std::size_t i = 1; i < mapped.books.size(); ++i) {
-    const auto [low, high] = range_on(*mapped.books[i], mapped.plan.strategies, replayed);
-    range = {std::min(range.first, low), std::max(range.second, high)};
+    const OpenTimes other = times_on(*mapped.books[i], mapped.plan.strategies, replayed);
+    times.low = std::min(times.low, other.low);
+    times.high = std::max(times.high, other.high);
   }
-  return range;
+  return times;
 }
 
 // Bytes of the fullest stage, and the verdict of the one that fits its card least.
-void judge_memory(const MappedRun& mapped, ValidatedRun& result) {
-  const ParallelStrategy& strategy = mapped.plan.strategies.front();
+void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, ValidatedRun& result) {
   result.memory_figure = measured_figure(*mapped.run, mapped.plan.stack);
   StageFitter fitter(mapped.book());
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
@@ -206,9 +224,13 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.failed = run.has_failed();
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
   result.measured_memory = run.number("peak_mem_gb");
-  std::tie(result.low, result.high) = range_of(mapped, replayed);
+  const OpenTimes times = times_of(mapped, replayed);
+  result.low = times.low;
+  result.high = times.high;
   result.predicted = std::sqrt(result.low * result.high);
-  judge_memory(mapped, result);
+  // Of a run that failed what needs the least: the first.
+  const std::size_t judged = result.failed ? 0 : times.least_memory;
+  judge_memory(mapped, mapped.plan.strategies[judged], result);
   return result;
 }
 
@@ -275,6 +297,7 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       one.books.push_back(
           book_for(books, one.plan, on_network(one.plan.cluster, network), layers).book.get());
     recompute_what_must_have_been(run, one.book(), one.plan);
+    drop_what_cannot_have_run(run, one.book(), one.plan);
     for (PriceBook* book : one.books)
       for (const ParallelStrategy& strategy : one.plan.strategies) book->need(strategy);
     mapped.push_back(std::move(one));

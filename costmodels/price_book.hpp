@@ -62,6 +62,7 @@ struct JobPrecision {
   bool flash_attention = true;  // false: in no plan
   std::int64_t sequence = 0;    // tokens
   SoftwareStack stack = {};     // bare kernels: no host, no overlap of tensor collectives
+  bool operator==(const JobPrecision&) const = default;
 };
 
 class PriceBatch;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
@@ -62,13 +63,13 @@ struct Posterior {
 };
 template <std::size_t N>
 Posterior<N> posterior(const std::vector<Factors<N>>& slopes, const std::vector<double>& values,
-                       double scatter, const Factors<N>& prior) {
+                       const std::vector<double>& weights, const Factors<N>& prior) {
   Matrix<N> precision{};
   Factors<N> right{};
-  const double weight = 1 / (scatter * scatter);
   for (std::size_t i = 0; i < N; ++i) {
     precision[i][i] = 1 / (prior[i] * prior[i]);
     for (std::size_t run = 0; run < slopes.size(); ++run) {
+      const double weight = weights[run];
       right[i] += weight * slopes[run][i] * values[run];
       for (std::size_t j = 0; j < N; ++j) precision[i][j] += weight * slopes[run][i] * slopes[run][j];
     }
@@ -87,19 +88,24 @@ struct Observations {
   double scatter;  // of published runs
   std::vector<std::string> names;
   std::vector<double> measured;
+  std::vector<double> weights;  // one over the runs of its plan: a run that is repeated tells no more
   std::function<double(std::size_t run, const Factors<N>&)> predicted;
   std::function<Factors<N>(std::size_t run, const Factors<N>&)> slopes;
 };
 
-// Runs left over by the fit, with the published scatter as a prior.
-double scatter_of(const std::vector<double>& measured, const std::vector<double>& predicted,
-                  double published) {
-  double sum = kScatterFreedom * published * published;
-  for (std::size_t i = 0; i < measured.size(); ++i) {
-    const double left = std::log(measured[i] / predicted[i]);
-    sum += left * left;
+double plans_in(const std::vector<double>& weights) {
+  return std::accumulate(weights.begin(), weights.end(), 0.0);
+}
+
+// What the fit leaves over of runs, with the published scatter as a prior.
+template <std::size_t N>
+double scatter_of(const Observations<N>& runs, const std::vector<double>& predicted) {
+  double sum = kScatterFreedom * runs.scatter * runs.scatter;
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    const double left = std::log(runs.measured[i] / predicted[i]);
+    sum += runs.weights[i] * left * left;
   }
-  return std::sqrt(sum / (kScatterFreedom + static_cast<double>(measured.size())));
+  return std::sqrt(sum / (kScatterFreedom + plans_in(runs.weights)));
 }
 
 template <std::size_t N>
@@ -109,7 +115,7 @@ FactorFit<N> fitted(const Observations<N>& runs, Calibrated<N>& known) {
   fit.names = runs.names;
   fit.measured = runs.measured;
   Posterior<N> state;
-  known.runs = static_cast<int>(runs.measured.size());
+  known.runs = static_cast<int>(std::lround(plans_in(runs.weights)));
   known.scatter = runs.scatter;
   const auto predictions = [&] {
     std::vector<double> all;
@@ -126,9 +132,11 @@ FactorFit<N> fitted(const Observations<N>& runs, Calibrated<N>& known) {
       values.push_back(std::log(runs.measured[i] / fit.predicted_after[i]));
       for (std::size_t k = 0; k < N; ++k) values.back() += slopes.back()[k] * state.mean[k];
     }
-    state = posterior(slopes, values, known.scatter, runs.priors);
+    std::vector<double> weights = runs.weights;
+    for (double& weight : weights) weight /= known.scatter * known.scatter;
+    state = posterior(slopes, values, weights, runs.priors);
     fit.predicted_after = predictions();
-    known.scatter = scatter_of(runs.measured, fit.predicted_after, runs.scatter);
+    known.scatter = scatter_of(runs, fit.predicted_after);
   }
   fit.factors = exponentials(state.mean);
   for (std::size_t i = 0; i < N; ++i) fit.after[i] = std::sqrt(state.covariance[i][i]);
@@ -136,28 +144,58 @@ FactorFit<N> fitted(const Observations<N>& runs, Calibrated<N>& known) {
   return fit;
 }
 
-FactorFit<kMachineFacts> fitted_times(const std::vector<OwnRun>& runs, const CostModels& costs,
+bool same_plan(const OwnRun& a, const OwnRun& b) {
+  return a.strategy == b.strategy && a.book.model() == b.book.model() &&
+         a.book.cluster() == b.book.cluster() && a.book.precision() == b.book.precision();
+}
+
+std::vector<double> weights_of(const std::vector<const OwnRun*>& runs) {
+  std::vector<double> weights;
+  for (const OwnRun* run : runs) {
+    const auto alike = std::count_if(runs.begin(), runs.end(),
+                                     [run](const OwnRun* other) { return same_plan(*run, *other); });
+    weights.push_back(1.0 / static_cast<double>(alike));
+  }
+  return weights;
+}
+
+// Bias and scatter of published runs of the kinds of these.
+ErrorBand band_of_all(const std::vector<const OwnRun*>& runs, Predicted what) {
+  ErrorBand all;
+  all.bias = all.scatter = 0;
+  for (const OwnRun* run : runs) {
+    const ErrorBand one = band_of(kind_of(run->book, run->strategy), what);
+    all.bias += one.bias * one.bias / static_cast<double>(runs.size());
+    all.scatter += one.scatter * one.scatter / static_cast<double>(runs.size());
+  }
+  all.bias = std::sqrt(all.bias);
+  all.scatter = std::sqrt(all.scatter);
+  return all;
+}
+
+FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, const CostModels& costs,
                                       Calibrated<kMachineFacts>& known) {
-  const ErrorBand band = band_of(kind_of(runs.front().book, runs.front().strategy), Predicted::time);
+  const ErrorBand band = band_of_all(runs, Predicted::time);
   Observations<kMachineFacts> times{{band.bias, kHostPrior, kInsidePrior, kBetweenPrior}, band.scatter};
-  for (const OwnRun& run : runs) {
-    times.names.push_back(run.name);
-    times.measured.push_back(run.measured);
+  times.weights = weights_of(runs);
+  for (const OwnRun* run : runs) {
+    times.names.push_back(run->name);
+    times.measured.push_back(run->measured);
   }
   times.predicted = [&](std::size_t i, const MachineFactors& factors) {
-    const OwnRun& run = runs[i];
+    const OwnRun& run = *runs[i];
     return seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), factors));
   };
   times.slopes = [&](std::size_t i, const MachineFactors& factors) {
-    return sensitivities(runs[i].book, runs[i].strategy, costs, factors);
+    return sensitivities(runs[i]->book, runs[i]->strategy, costs, factors);
   };
   return fitted(times, known);
 }
 
 FactorFit<kMemoryFacts> fitted_peaks(const std::vector<const OwnRun*>& runs,
                                      Calibrated<kMemoryFacts>& known) {
-  const ErrorBand band = band_of(kind_of(runs.front()->book, runs.front()->strategy), Predicted::memory);
-  Observations<kMemoryFacts> peaks{kMemoryPriors, band.scatter};
+  Observations<kMemoryFacts> peaks{kMemoryPriors, band_of_all(runs, Predicted::memory).scatter};
+  peaks.weights = weights_of(runs);
   for (const OwnRun* run : runs) {
     peaks.names.push_back(run->name);
     peaks.measured.push_back(run->peak->gib);
@@ -186,7 +224,9 @@ Calibration calibrate(const std::vector<OwnRun>& runs, const CostModels& costs) 
                      "a preset of `orrery catalog stacks`: the file that is written is like it");
   Calibration result;
   Calibrated<kMachineFacts> time;
-  result.time = fitted_times(runs, costs, time);
+  std::vector<const OwnRun*> all;
+  for (const OwnRun& run : runs) all.push_back(&run);
+  result.time = fitted_times(all, costs, time);
   result.stack = with_factors(stack, result.time.factors);
   result.stack.calibrated = time;
   std::vector<const OwnRun*> with_peak;

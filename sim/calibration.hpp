@@ -42,8 +42,8 @@ struct Calibration {
 // The factors most likely by the runs and the priors: normal in logarithms, Gauss-Newton steps on the
 // estimate. The prior of the compute level is the bias that groups of the runs' kind have; those of host,
 // network and memory are assumptions. The scatter of a run around its group is that of published runs of its
-// kind, corrected by what the fit leaves over. Weights, gradients and optimizer are counted, not fitted.
-// Throws InputError without runs, or under a calibrated stack.
+// kind, corrected by what the fit leaves over. Runs of one plan count as one. Weights, gradients and
+// optimizer are counted, not fitted. Throws InputError without runs, or under a calibrated stack.
 Calibration calibrate(const std::vector<OwnRun>&, const CostModels&);
 
 // "determined", "partly", "not determined": the standard deviation left is under half, under 0.9 of the

@@ -192,6 +192,15 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
   return memory;
 }
 
+MemoryVerdict StageFitter::worst_verdict(const ParallelStrategy& strategy) {
+  const std::vector<StageMemory> memory = memory_of(strategy);
+  const std::vector<const NodeGroup*> groups = groups_of_stages(book_.cluster(), strategy);
+  MemoryVerdict worst = MemoryVerdict::fits;
+  for (std::size_t at = 0; at < memory.size(); ++at)
+    worst = std::max(worst, memory_verdict(memory[at], *groups[at]));
+  return worst;
+}
+
 std::optional<Infeasible> StageFitter::host_too_full(const ParallelStrategy& strategy,
                                                      const std::vector<StageMemory>& memory) const {
   if (strategy.optimizer_offload <= 0) return std::nullopt;

@@ -12,7 +12,7 @@
 namespace orrery {
 namespace {
 
-// Runs of one's own do not make a plan less certain than published ones leave it.
+// Runs of one's own do not make a plan less certain than published ones leave it, unless they scatter more.
 template <std::size_t N>
 ErrorBand calibrated_band(const Calibrated<N>& known, const Factors<N>& slopes, const ErrorBand& published) {
   double variance = known.scatter * known.scatter;
@@ -20,8 +20,8 @@ ErrorBand calibrated_band(const Calibrated<N>& known, const Factors<N>& slopes, 
     for (std::size_t j = 0; j < N; ++j) variance += slopes[i] * slopes[j] * known.covariance[i][j];
   }
   constexpr double kNormal95 = 1.6449;
-  const double half =
-      std::min(kNormal95 * std::sqrt(std::max(0.0, variance)), std::log(published.high / published.low) / 2);
+  const double most = std::max(std::log(published.high / published.low) / 2, kNormal95 * known.scatter);
+  const double half = std::min(kNormal95 * std::sqrt(std::max(0.0, variance)), most);
   char text[96];
   std::snprintf(text, sizeof text, "calibrated on %d of your runs: %+.0f %% %+.0f %%", known.runs,
                 100 * (std::exp(-half) - 1), 100 * (std::exp(half) - 1));

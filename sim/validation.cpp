@@ -78,17 +78,6 @@ struct MappedRun {
   [[nodiscard]] const PriceBook& book() const { return *books.front(); }
 };
 
-MemoryVerdict fullest_verdict(StageFitter& fitter, const ClusterSpec& cluster,
-                              const ParallelStrategy& strategy) {
-  const std::vector<StageMemory> memory = fitter.memory_of(strategy);
-  MemoryVerdict worst = MemoryVerdict::fits;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const NodeGroup& nodes = group_of_stage(cluster, strategy, stage);
-    worst = std::max(worst, memory_verdict(memory[static_cast<std::size_t>(stage)], nodes));
-  }
-  return worst;
-}
-
 // A run that ran did fit: where its source is silent and its plan is far too big as it stands, as little is
 // recomputed as makes it fit.
 void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
@@ -98,7 +87,7 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   for (ParallelStrategy& strategy : plan.strategies) {
     const RecomputeGranularity said = strategy.recompute.granularity;
     for (const auto granularity : {RecomputeGranularity::selective, RecomputeGranularity::full}) {
-      if (fullest_verdict(fitter, plan.cluster, strategy) != MemoryVerdict::too_big) break;
+      if (fitter.worst_verdict(strategy) != MemoryVerdict::too_big) break;
       strategy.recompute.granularity = granularity;
     }
     recomputes |= strategy.recompute.granularity != said;
@@ -114,8 +103,7 @@ void drop_what_cannot_have_run(const MeasuredRun& run, const PriceBook& book, Me
   StageFitter fitter(book);
   std::vector<ParallelStrategy> fitting;
   for (const ParallelStrategy& strategy : plan.strategies) {
-    if (fullest_verdict(fitter, plan.cluster, strategy) != MemoryVerdict::too_big)
-      fitting.push_back(strategy);
+    if (fitter.worst_verdict(strategy) != MemoryVerdict::too_big) fitting.push_back(strategy);
   }
   if (!fitting.empty()) plan.strategies = std::move(fitting);
 }

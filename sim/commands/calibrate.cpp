@@ -1,13 +1,17 @@
 #include <cstdio>
 #include <iostream>
+#include <set>
 
+#include "costmodels/card_memory.hpp"
 #include "platforms/errors.hpp"
 #include "sim/calibration.hpp"
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"
+#include "sim/feasibility.hpp"
 #include "sim/measured_plan.hpp"
+#include "strategies/placement.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -46,11 +50,35 @@ void warn_of_misfits(const FactorFit<N>& fit, const char* unit) {
   }
 }
 
+// What keeps a row from telling how fast its plan is; empty: nothing.
+std::string unfit_to_calibrate(const MeasuredRun& row, const MeasuredPlan& plan, bool has_time) {
+  if (row.has_failed()) return "it failed";
+  if (!has_time) return "no time";
+  if (plan.strategies.size() != 1) return "its microbatch or virtual stages are open";
+  if (plan.networks.size() != 1) return "its network is open (interconnect)";
+  return {};
+}
+
+void require_on_card(const OwnRun& run, const std::string& place) {
+  if (!run.peak) return;
+  Bytes largest;
+  for (int stage = 0; stage < run.strategy.pipeline; ++stage)
+    largest = std::max(largest, group_of_stage(run.book.cluster(), run.strategy, stage).gpu.memory);
+  if (run.peak->gib > to_gibibytes(largest))
+    throw InputError(place, to_text(gibibytes(run.peak->gib)) + " in " + run.name,
+                     "a peak of one GPU, of at most the " + to_text(largest) + " of its card");
+}
+
 std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& costs) {
   std::vector<OwnRun> runs;
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
+  std::set<std::string> ids;
   for (const MeasuredRun& row : read_measured_runs(line.required("measured"))) {
+    if (!ids.insert(row.group() + " " + row.id()).second) {
+      leave_out(row.id(), "a second row of this id");
+      continue;
+    }
     const auto mapped = map_run(row, given);
     if (const auto* trouble = std::get_if<Unmapped>(&mapped)) {
       leave_out(row.id(), trouble->reason);
@@ -58,16 +86,23 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
     }
     const auto& plan = std::get<MeasuredPlan>(mapped);
     const auto seconds = measured_seconds(row, plan);
-    if (!seconds || plan.strategies.size() != 1) {
-      leave_out(row.id(), seconds ? "its microbatch or virtual stages are open" : "no time");
+    if (const auto why = unfit_to_calibrate(row, plan, seconds.has_value()); !why.empty()) {
+      leave_out(row.id(), why);
       continue;
     }
     const ParallelStrategy& s = plan.strategies.front();
     runs.push_back(own_run(row.id(), plan.model, plan.cluster,
                            {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
+    if (StageFitter(runs.back().book).worst_verdict(s) == MemoryVerdict::too_big) {
+      leave_out(row.id(),
+                "its plan is far too big for its card as it stands: what did it recompute or shard?");
+      runs.pop_back();
+      continue;
+    }
     runs.back().measured = *seconds;
     if (const auto peak = row.number("peak_mem_gb"))
       runs.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
+    require_on_card(runs.back(), line.place("measured"));
     require_one_stack(runs, line.place("measured"));
   }
   return runs;
@@ -109,6 +144,7 @@ std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& cos
     if (peaks.empty()) continue;
     const auto bytes = above_zero<Bytes>(peaks[i], "--measured-memory", "a size");
     runs.back().peak = OwnPeak{to_gibibytes(bytes), figure_given(line, runs.back().book.stack())};
+    require_on_card(runs.back(), "--measured-memory");
   }
   return runs;
 }

@@ -1,4 +1,7 @@
 // `orrery calibrate`: what it takes and refuses, and what the stack it writes does to the next prediction.
+#include <cstring>
+#include <initializer_list>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
@@ -182,6 +185,35 @@ TEST_CASE("calibrate leaves out rows of a table that say too little, by name") {
   REQUIRE(fitted.at("runs").size() == 1);
   CHECK(fitted.at("runs")[0].at("name") == "first");
   CHECK(fitted.at("runs")[0].at("measured_s") == 0.5);
+}
+
+TEST_CASE("calibrate takes no run that failed, that cannot have run, whose network is open, or twice") {
+  const Workplace place;
+  std::string rows = table("0.5");
+  const std::string first = rows.substr(rows.find("first"), rows.find("untimed") - rows.find("first"));
+  const auto like_first = [&](const std::string& id,
+                              std::initializer_list<std::pair<const char*, const char*>> changes) {
+    std::string row = id + first.substr(5);
+    for (const auto& [from, to] : changes) row.replace(row.find(from), std::strlen(from), to);
+    return row;
+  };
+  rows += first + like_first("failed", {{",ok", ",OOM"}}) +
+          like_first("open", {{",8,8,NVLink; 8x200 Gbps,", ",8,16,,"}, {",1,1,1,8,no", ",1,1,1,16,no"}}) +
+          like_first("huge", {{",24,1024,16", ",96,12288,96"}});
+  place.write("runs.csv", rows);
+  const ProgramResult result = place.run({"calibrate", "--measured", "runs.csv", "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  for (const char* said : {"first left out: a second row of this id", "failed left out: it failed",
+                           "open left out: its network is open", "huge left out: its plan is far too big"})
+    CHECK(result.err.find(said) != std::string::npos);
+  CHECK(Json::parse(result.out).at("runs").size() == 1);
+}
+
+TEST_CASE("calibrate refuses a peak that no card holds") {
+  const PlanPlace place;
+  check_refused(place.run(one_run({"--measured-memory", "500GiB"})),
+                {"--measured-memory", "500 GiB", "80 GiB"});
 }
 
 }  // namespace orrery

@@ -57,12 +57,12 @@ void measure_peak(OwnRun& run, const MemoryFactors& truth, double noise = 0) {
 }
 
 // Compute-bound on one GPU a replica; host-bound; tensor ways in a node; small batches over the network.
-std::vector<OwnRun> varied_runs(const CostModels& costs) {
+std::vector<OwnRun> varied_runs(const CostModels& costs, int batches = 1) {
   std::vector<OwnRun> runs;
-  runs.push_back(run_of(costs, "gpt2-1.5b", 1, 1, 256, 8));
-  runs.push_back(run_of(costs, "gpt2-345m", 1, 1, 64, 1));
-  runs.push_back(run_of(costs, "llama2-13b", 8, 1, 32, 8));
-  runs.push_back(run_of(costs, "gpt2-1.5b", 1, 4, 256, 8));
+  runs.push_back(run_of(costs, "gpt2-1.5b", 1, 1, 256 * batches, 8));
+  runs.push_back(run_of(costs, "gpt2-345m", 1, 1, 64 * batches, 1));
+  runs.push_back(run_of(costs, "llama2-13b", 8, 1, 32 * batches, 8));
+  runs.push_back(run_of(costs, "gpt2-1.5b", 1, 4, 256 * batches, 8));
   return runs;
 }
 
@@ -70,14 +70,13 @@ std::vector<OwnRun> varied_runs(const CostModels& costs) {
 
 TEST_CASE("runs of known factors give them back, as far as the runs determine them") {
   const CostModels costs = CostModels::built_in();
-  std::vector<OwnRun> runs = varied_runs(costs);
   const MachineFactors truth{1.08, 1.3, 0.9, 0.8};
-  // Each run many times, so that the priors weigh little.
+  // Of many batches, so that the priors weigh little.
   std::vector<OwnRun> all;
-  for (int repeat = 0; repeat < 12; ++repeat) {
-    for (OwnRun& run : runs) {
+  for (int batches = 1; batches <= 12; ++batches) {
+    for (OwnRun& run : varied_runs(costs, batches)) {
       measure(run, costs, truth);
-      all.push_back(run);
+      all.push_back(std::move(run));
     }
   }
   const Calibration result = calibrate(all, costs);
@@ -88,8 +87,32 @@ TEST_CASE("runs of known factors give them back, as far as the runs determine th
   }
   CHECK(result.time.factors[0] == Approx(1.08).epsilon(0.03));
   CHECK(result.time.factors[1] == Approx(1.3).epsilon(0.08));
-  for (std::size_t i = 0; i < runs.size(); ++i)
+  for (std::size_t i = 0; i < all.size(); ++i)
     CHECK(result.time.predicted_after[i] == Approx(result.time.measured[i]).epsilon(0.02));
+}
+
+TEST_CASE("runs count in any order, and repeats of one plan as one run, but for what they scatter") {
+  const CostModels costs = CostModels::built_in();
+  OwnRun gpt = run_of(costs, "gpt2-1.5b", 1, 1, 256, 8), llama = run_of(costs, "llama2-13b", 8, 1, 32, 8);
+  measure(gpt, costs, {1.1, 1, 1, 1});
+  measure(llama, costs, {0.9, 1, 1, 1});
+  const Calibration one = calibrate({gpt}, costs), thrice = calibrate({gpt, gpt, gpt}, costs),
+                    there = calibrate({gpt, llama}, costs), back = calibrate({llama, gpt}, costs);
+  for (std::size_t i = 0; i < kMachineFacts; ++i) {
+    CHECK(there.time.factors[i] == Approx(back.time.factors[i]));
+    CHECK(there.time.after[i] == Approx(back.time.after[i]));
+    CHECK(thrice.time.factors[i] == Approx(one.time.factors[i]));
+    CHECK(thrice.time.after[i] == Approx(one.time.after[i]));
+  }
+  CHECK(thrice.stack.calibrated->runs == 1);
+  CHECK(there.stack.calibrated->runs == 2);
+  OwnRun slower = gpt;
+  slower.measured = 8 * gpt.measured;
+  const Calibration contradicted = calibrate({gpt, slower}, costs);
+  const double scatter = contradicted.stack.calibrated->scatter;
+  CHECK(scatter > 2 * one.stack.calibrated->scatter);
+  const ErrorBand band = plan_band(priced_under(contradicted.stack, gpt, costs), gpt.strategy, costs);
+  CHECK(band.high >= std::exp(1.6449 * scatter) * (1 - 1e-9));
 }
 
 TEST_CASE("one compute-bound run determines no network and no host") {

@@ -100,11 +100,25 @@ void write_model(Trained& one, const fs::path& folder, FitReport& report) {
                            .column_share = set.options.column_share});
 }
 
+// Says why, if no row of any table could be used.
+void require_some_row(const std::vector<FitInput>& inputs) {
+  std::string reasons;
+  for (const FitInput& input : inputs) {
+    if (input.used > 0) return;
+    for (const auto& [reason, rows] : input.skipped)
+      reasons += "; " + std::to_string(rows) + " of " + input.file + ": " + reason;
+  }
+  if (!reasons.empty())
+    throw InputError("profiles", "no usable row" + reasons,
+                     "measured operators of GPUs that the catalog has");
+}
+
 }  // namespace
 
 FitReport fit(const FitOptions& options) {
   FitReport report{.xgboost = xgboost_version(), .seed = options.seed};
   const Profiles profiles = read_all(options, report);
+  require_some_row(report.inputs);
   const AttentionTable bars = AttentionTable::published();
   auto [sets, left_out] = training_sets(profiles, bars, options.seed);
   report.left_out = std::move(left_out);

@@ -85,6 +85,10 @@ std::string to_table(const FitReport& report) {
         error.model.c_str(), error.held_out.c_str(), error.rows.c_str(), static_cast<long long>(error.count),
         100 * error.mape, 100 * error.median, 100 * error.p95, 100 * error.worst, 100 * error.bias));
   }
+  for (const FitInput& input : report.inputs) {
+    for (const auto& [reason, rows] : input.skipped)
+      text += "left out, " + std::to_string(rows) + " rows of " + input.file + ": " + reason + "\n";
+  }
   for (const auto& [reason, rows] : report.left_out)
     text += "left out, " + std::to_string(rows) + " rows: " + reason + "\n";
   return text;

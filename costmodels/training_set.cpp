@@ -218,8 +218,12 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
   std::vector<std::string> labels;
   SourceCheck check(network ? "collectives over nodes" : "collectives", left_out);
   for (const auto& row : profiles.collectives) {
+    if ((row.ranks > row.ranks_per_node) != network) continue;
     const auto kind = collective_named(row.op);
-    if (!kind || (row.ranks > row.ranks_per_node) != network) continue;
+    if (!kind) {
+      ++left_out["collective without a model here"];
+      continue;
+    }
     const Collective op{.kind = *kind,
                         .bytes = row.bytes,
                         .ranks = row.ranks,

@@ -1,5 +1,6 @@
 // The table that `orrery profile` writes (costmodels/profile/orrery_profile.py lists its columns).
 #include <algorithm>
+#include <cmath>
 
 #include "platforms/errors.hpp"
 #include "traces/profile_tables.hpp"
@@ -43,8 +44,15 @@ struct OwnColumns {
 
 std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
   const auto value = positive_field(rows, column);
-  if (!value || *value > 1e15) return std::nullopt;
+  if (!value || *value > 1e15 || *value != std::floor(*value)) return std::nullopt;
   return static_cast<std::int64_t>(*value);
+}
+
+// Absent: neither pass.
+std::optional<bool> is_backward(const CsvStream& rows, const OwnColumns& at) {
+  const std::string_view pass = text_field(rows, at.pass);
+  if (pass != "forward" && pass != "backward") return std::nullopt;
+  return pass == "backward";
 }
 
 // Why a row taught nothing; empty when it was taken.
@@ -82,8 +90,9 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::st
 std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                         Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
-  if (!bytes || !time) return kUnreadable;
   const std::string op(text_field(rows, at.op));
+  const auto backward = is_backward(rows, at);
+  if (!bytes || !time || !backward) return kUnreadable;
   // Norm and activation are the training kernels, timed here without what a framework adds.
   const bool training = op == "norm" || op == "activation";
   profiles.kernels.push_back({.source = kSource,
@@ -93,7 +102,7 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
                               .bytes = Bytes(*bytes),
                               .timed = training ? TimedAs::framework : TimedAs::kernel,
                               .time = microseconds(*time),
-                              .backward = text_field(rows, at.pass) == "backward"});
+                              .backward = *backward});
   return {};
 }
 
@@ -103,7 +112,10 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
              kv_heads = extent(rows, at.kv_heads), dim = extent(rows, at.head_dim),
              query = extent(rows, at.query), keys = extent(rows, at.keys);
   const auto time = positive_field(rows, at.time);
-  if (!batch || !heads || !kv_heads || !dim || !query || !keys || !time) return kUnreadable;
+  const auto backward = is_backward(rows, at);
+  const std::string_view causal = text_field(rows, at.causal);
+  if (!batch || !heads || !kv_heads || !dim || !query || !keys || !time || !backward) return kUnreadable;
+  if (*heads % *kv_heads != 0 || (causal != "0" && causal != "1")) return kUnreadable;
   if (text_field(rows, at.op) != "flash" && text_field(rows, at.op) != "unfused") return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu,
@@ -114,8 +126,8 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
                                  .query_tokens = *query,
                                  .kv_tokens = *keys,
                                  .head_dim = *dim,
-                                 .causal = text_field(rows, at.causal) == "1",
-                                 .backward = text_field(rows, at.pass) == "backward",
+                                 .causal = causal == "1",
+                                 .backward = *backward,
                                  .time = microseconds(*time)});
   return {};
 }
@@ -174,7 +186,8 @@ void read_own_table(CsvStream& rows, const std::string& name, InventedTimes inve
       continue;
     }
     const std::string* gpu = gpus.find(text_field(rows, at.gpu));
-    const std::string reason = gpu == nullptr          ? "GPU not in the catalog"
+    const std::string reason = gpu == nullptr ? "GPU " + quote_for_message(text_field(rows, at.gpu)) +
+                                                    " is not in the catalog (`orrery catalog gpus`)"
                                : duplicates.seen(rows) ? kDuplicate
                                                        : take(rows, at, *gpu, profiles);
     ++(reason.empty() ? file.used : file.skipped[reason]);

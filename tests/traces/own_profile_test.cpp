@@ -83,10 +83,34 @@ TEST_CASE("failed, repeated and foreign rows of one's own table are counted by r
                        gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
                        gemm_row("forward", "77").substr(21));
   CHECK(profiles.files[0].used == 60);
-  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{{"status out of memory", 1},
-                                                                         {"duplicate of an earlier row", 1},
-                                                                         {"unreadable", 2},
-                                                                         {"GPU not in the catalog", 1}});
+  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{
+                                         {"status out of memory", 1},
+                                         {"duplicate of an earlier row", 1},
+                                         {"unreadable", 2},
+                                         {"GPU 'Abacus' is not in the catalog (`orrery catalog gpus`)", 1}});
+}
+
+TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known, or the row is unreadable") {
+  const ScratchFolder folder;
+  const auto attention = [](const char* pass, const char* heads, const char* causal) {
+    return std::string("NVIDIA A100-SXM4-80GB,bf16,attention,flash,") + pass + ",,16,,,," + heads +
+           ",128,1024,1024," + causal + ",,,,900,890,910,20,events,ok,1\n";
+  };
+  const auto kernel = [](const char* pass) {
+    return std::string("NVIDIA A100-SXM4-80GB,bf16,kernel,copy,") + pass +
+           ",width 2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n";
+  };
+  const auto gather = [](const char* ranks) {
+    return std::string("NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,") + ranks +
+           ",8,40,39,41,20,events,ok,1\n";
+  };
+  std::string rows = attention("forward", "16,4", "0") + kernel("forward") + gather("8");
+  for (int i = 0; i < 160; ++i) rows += gemm_row("forward", std::to_string(50 + i));
+  const Profiles profiles =
+      read(folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
+                       attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5"));
+  CHECK(profiles.files[0].used == 163);
+  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{{"unreadable", 5}});
 }
 
 TEST_CASE("invented times and rows of another script are refused") {

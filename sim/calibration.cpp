@@ -149,11 +149,17 @@ bool same_plan(const OwnRun& a, const OwnRun& b) {
          a.book.cluster() == b.book.cluster() && a.book.precision() == b.book.precision();
 }
 
-std::vector<double> weights_of(const std::vector<const OwnRun*>& runs) {
+// Two figures of a peak tell two things.
+bool same_peak(const OwnRun& a, const OwnRun& b) {
+  return same_plan(a, b) && a.peak->figure == b.peak->figure;
+}
+
+template <class Same>
+std::vector<double> weights_of(const std::vector<const OwnRun*>& runs, Same same) {
   std::vector<double> weights;
   for (const OwnRun* run : runs) {
-    const auto alike = std::count_if(runs.begin(), runs.end(),
-                                     [run](const OwnRun* other) { return same_plan(*run, *other); });
+    const auto alike =
+        std::count_if(runs.begin(), runs.end(), [&](const OwnRun* other) { return same(*run, *other); });
     weights.push_back(1.0 / static_cast<double>(alike));
   }
   return weights;
@@ -177,7 +183,7 @@ FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, co
                                       Calibrated<kMachineFacts>& known) {
   const ErrorBand band = band_of_all(runs, Predicted::time);
   Observations<kMachineFacts> times{{band.bias, kHostPrior, kInsidePrior, kBetweenPrior}, band.scatter};
-  times.weights = weights_of(runs);
+  times.weights = weights_of(runs, same_plan);
   for (const OwnRun* run : runs) {
     times.names.push_back(run->name);
     times.measured.push_back(run->measured);
@@ -195,7 +201,7 @@ FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, co
 FactorFit<kMemoryFacts> fitted_peaks(const std::vector<const OwnRun*>& runs,
                                      Calibrated<kMemoryFacts>& known) {
   Observations<kMemoryFacts> peaks{kMemoryPriors, band_of_all(runs, Predicted::memory).scatter};
-  peaks.weights = weights_of(runs);
+  peaks.weights = weights_of(runs, same_peak);
   for (const OwnRun* run : runs) {
     peaks.names.push_back(run->name);
     peaks.measured.push_back(run->peak->gib);

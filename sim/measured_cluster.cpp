@@ -93,6 +93,7 @@ ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
 std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
                                                        std::vector<std::string>& assumptions) {
   constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
+  constexpr double kOtherCard = 0.12, kMostMemory = 4096;  // of the catalog's memory; GB
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
   const double memory = run.number("gpu_mem_gb").value_or(0);
@@ -101,6 +102,11 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
   group.gpu = *gpu;
+  if (memory > 0 && std::abs(memory / to_gibibytes(gpu->memory) - 1) > kOtherCard) {
+    if (memory > kMostMemory) return Unmapped{"a GPU of " + run.text("gpu_mem_gb") + " GB"};
+    group.gpu.memory = gibibytes(memory);
+    assumptions.push_back(gpu->name + " with " + run.text("gpu_mem_gb") + " GB");
+  }
   group.name = "gpus";
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");

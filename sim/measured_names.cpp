@@ -170,8 +170,9 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (like != kLikenesses.end()) return {like->stack, like->start};
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;
-  if (!says(low, "megatron") && (date >= kOwnPrograms || multiplies_in_fp8(run)))
-    return {"pytorch", framework};
+  const bool recent =
+      date >= kOwnPrograms || multiplies_in_fp8(run) || (date <= 0 && !says(low, "deepspeed"));
+  if (!says(low, "megatron") && recent) return {"pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};

@@ -354,6 +354,7 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   auto possible = possible_strategies(run, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
+  if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
   return plan;
 }
 

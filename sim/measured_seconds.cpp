@@ -77,6 +77,18 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
   return flops_of(run, plan, rate->counted) / (rate->of_gpu.value() * gpus);
 }
 
+std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const MeasuredPlan& plan) {
+  const GpuSpec& gpu = plan.cluster.groups.front().gpu;
+  constexpr double kGigabytes = 1.1;  // where 1e9 bytes are meant
+  if (const auto gib = run.number("peak_mem_gb"); gib && *gib > kGigabytes * to_gibibytes(gpu.memory))
+    return "a peak of " + run.text("peak_mem_gb") + " GB on a card of " + to_text(gpu.memory);
+  const auto rate = rate_of(run, plan);
+  const auto best = peak(gpu, plan.strategies.front().type);
+  if (rate && best && rate->of_gpu > *best)
+    return "a rate of " + to_text(rate->of_gpu) + " on a GPU of at most " + to_text(*best);
+  return std::nullopt;
+}
+
 MemoryFigure measured_figure(const MeasuredRun& run, const SoftwareStack& stack) {
   const std::string said = run.text("peak_mem_figure");
   return said.empty() ? stack.memory_figure

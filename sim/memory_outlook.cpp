@@ -24,8 +24,10 @@ std::string chance_text(double chance) {
 }
 
 std::string outlook_text(const MemoryOutlook& outlook) {
-  char share[64];
-  std::snprintf(share, sizeof share, "%.0f %% of the fullest card; ", 100 * outlook.fullness);
+  char share[96];
+  std::snprintf(share, sizeof share,
+                "%.0f %% of the fullest card, without what the allocator can give back; ",
+                100 * outlook.fullness);
   return share + chance_text(outlook.out_of_memory) + " of published runs as full ran out of memory (" +
          outlook.band.basis + ")";
 }

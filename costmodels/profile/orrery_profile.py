@@ -287,7 +287,7 @@ def chosen_machine(options, machine):
         missing = [one for one in wanted if one not in machine["types"]]
         if missing:
             stop("--types " + options.types, "some of " + ",".join(machine["types"]))
-        machine["types"] = wanted
+        machine["types"] = list(dict.fromkeys(wanted))
     return machine
 
 

@@ -232,6 +232,7 @@ int run_validate(const Arguments& arguments) {
   const RunRows rows = line.has("runs") ? RunRows::listed : RunRows::left_out;
   std::cout << (line.json() ? validation_json(validation, coverage)
                             : validation_text(validation, rows, coverage));
+  if (const auto path = line.text("output")) write_file(*path, validation_json(validation, coverage));
   return validation.runs.empty() ? 1 : 0;
 }
 

@@ -242,6 +242,50 @@ TEST_CASE(
   CHECK(contains(text, "Memory of the fullest GPU"));
 }
 
+TEST_CASE("what no card can do is left out, and a card of another memory is taken as it is") {
+  const auto row_with = [](const std::string& peak, const std::string& mfu, const char* card) {
+    std::string row = gpt("a", "1,1,1,1,16", "none,1.5," + peak + ",ok," + mfu);
+    return runs_of(row.replace(row.find("A100,80,"), 8, card), ",mfu_pct").front();
+  };
+  const auto reason = [&](const std::string& peak, const std::string& mfu) {
+    return test::unmapped(row_with(peak, mfu, "A100,80,"));
+  };
+  CHECK(reason("", "100").empty());
+  CHECK(contains(reason("", "101"), "at most 312"));
+  CHECK(reason("85", "").empty());  // GB
+  CHECK(contains(reason("500", ""), "500 GB on a card of 80 GiB"));
+  const MeasuredPlan small = mapped(row_with("", "", "A100,24,"));
+  CHECK(small.cluster.groups.front().gpu.memory == gibibytes(24));
+  const auto said = [](const std::string& assumption) { return contains(assumption, " with 24 GB"); };
+  CHECK(std::any_of(small.assumptions.begin(), small.assumptions.end(), said));
+  CHECK(mapped(row_with("", "", "A100,40,")).cluster.groups.front().gpu.name == "A100-SXM4-40GB");
+}
+
+TEST_CASE("a row's own words go before its program's: no sharding, and virtual stages") {
+  const auto with = [](const char* framework, const char* columns, const char* values, const char* ways) {
+    std::string row = gpt("a", ways, "none,1.5,,ok");
+    row.replace(row.find("Megatron-LM"), 11, framework);
+    row.insert(row.find('\n'), std::string(",") + values);
+    return mapped(runs_of(row, std::string(",") + columns).front());
+  };
+  const auto sharded = [&](const char* words) {
+    return with("torchtitan", "optimizer_sharding", words, "1,1,1,1,16").strategies.front();
+  };
+  CHECK(sharded("").fully_sharded);
+  CHECK(sharded("FSDP").fully_sharded);
+  CHECK_FALSE(sharded("DDP").fully_sharded);
+  CHECK_FALSE(sharded("DDP").distributed_optimizer);
+  CHECK_FALSE(sharded("ZeRO-1").fully_sharded);
+  CHECK(sharded("ZeRO-1").distributed_optimizer);
+  for (const char* name : {"interleaved", "1F1B (interleaved)", "interleaved 1f1b"}) {
+    const MeasuredPlan plan = with("Megatron-LM", "schedule", name, "2,4,2,,2");
+    for (const ParallelStrategy& strategy : plan.strategies) {
+      CHECK(strategy.schedule == ScheduleKind::interleaved);
+      CHECK(strategy.chunks > 1);
+    }
+  }
+}
+
 TEST_CASE("a status in any case, an unknown one, an unknown precision and a second row are what they say") {
   const auto ended = [](const char* status) {
     return runs_of(gpt("a", "1,1,1,1,16", std::string("none,1.5,,") + status)).front();

@@ -59,7 +59,9 @@ Bytes communicator_bytes(const ModelSpec& model, const ParallelStrategy& strateg
     all.add(members, tensor * (members - 1));
     all.add(strategy.optimizer_instances, tensor * (copies - members));
   }
-  all.add(strategy.expert, tensor * (strategy.expert - 1));
+  // Experts without tensor ways of their own lie on neighbours.
+  const int step = strategy.expert_tensor.value_or(tensor) == tensor ? tensor : 1;
+  all.add(strategy.expert, step * (strategy.expert - 1));
   all.add(tensor * strategy.pipeline, last * of_stage + tensor - 1);
   if (stage > 0) all.add(2, of_stage);
   if (stage < last) all.add(2, of_stage);

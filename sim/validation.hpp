@@ -37,7 +37,9 @@ struct ValidatedRun {
   std::string kind;
   RunKind trust;
   ErrorBand band;   // by the table that comes with Orrery, or of the calibrated stack
-  std::string set;  // equal for runs of the same group, model, GPU count and batch: their plans compete
+  // Equal for runs of one group, program, GPU, model, number of GPUs, batch, sequence, type and recomputation:
+  // their plans compete.
+  std::string set;
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
   double predicted = 0, low = 0, high = 0;          // s
   std::optional<double> measured_memory;            // GiB, of the fullest GPU

@@ -86,6 +86,18 @@ TEST_CASE("every group of ranks has a communicator, of as many channels as its l
   const ClusterSpec two = nodes_of("p3.16xlarge", 2);
   CHECK(communicators(wide, 1, two, "megatron-core").value() == Approx((2 * 12 + 3 * 2) * kConnection));
   CHECK(communicators(spread(model, {}), 0, one, "megatron-core") == Bytes(0));
+  // Eight ways of experts: over the tensor ranks of a node, or, each split over these, over eight nodes.
+  const ClusterSpec nodes = nodes_of("p5.48xlarge", 8);
+  ParallelStrategy experts = spread(model, {.tensor = 8, .data = 8});
+  const auto channels = [&] {
+    return communicators(experts, 0, nodes, "megatron-core").value() / kConnection;
+  };
+  const double without = channels();
+  experts.expert = 8;
+  const double across = channels();
+  experts.expert_tensor = 1;
+  CHECK(channels() - without == Approx(24));  // the most, over eighteen NVLinks
+  CHECK(across - without == Approx(2 * 8));   // two for each network card
 }
 
 // nvidia-smi of the same plan on one GPU and on several. Oneflow-Inc/DLPerf, Megatron-LM/README.md: V100,

@@ -300,8 +300,13 @@ TEST_CASE("sharded weights cost nothing while they hide, and their time on the l
   // Every GPU receives the 15/16 of all weights that it lacks, in 16 bits, at no more than the NVLink speed.
   const double bytes = 2.0 * static_cast<double>(total_parameters(model())) * 15 / 16;
   const auto link = test::two_priced_kinds().groups[0].gpu_link.bandwidth.value();
+  CHECK((gathered.forward - bare.forward).value() < bytes / link / 8);  // of 32 layers' most are hidden
   SoftwareStack slow = stack;
-  CHECK(times_under(slow, sharded).backward.value() > bytes / link);
+  slow.network.inside = slow.network.between = 0.01;
+  const double least = bytes / (0.01 * link);
+  REQUIRE(times_under(slow).backward.value() < least / 10);
+  CHECK(times_under(slow, sharded).forward.value() > least);
+  CHECK(times_under(slow, sharded).backward.value() > 2 * least);  // gathered again, and scattered
 }
 
 // Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.

@@ -122,14 +122,14 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
                                         const SaidNetwork& reference) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
   static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
-  static const std::regex kRate(R"((\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
+  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
   const std::string text = with_plain_crosses(given.substr(0, kLongestSaid));
   for (std::sregex_iterator found(text.begin(), text.end(), kRate), end; found != end; ++found) {
     const std::string after = found->suffix();
     if (std::regex_search(after, kInside)) continue;
-    const double rate = std::stod((*found)[1]) * ((*found)[2] == "T" ? 1000 : 1);
+    const double rate = std::stod((*found)[2]) * ((*found)[3] == "T" ? 1000 : 1);
     if (!(rate > 0 && rate <= kMostGigabits)) continue;
-    if (const auto nics = cards_before(found->prefix())) {
+    if (const auto nics = cards_before(found->prefix().str() + (*found)[1].str())) {
       if (!(*nics >= 1 && *nics <= kMostNics)) continue;
       return SaidNetwork{static_cast<int>(*nics), rate};
     }
@@ -141,7 +141,9 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
       case Of::node:
         return rate >= kOneCard ? SaidNetwork{gpus_per_node, rate / gpus_per_node} : SaidNetwork{1, rate};
       case Of::nothing:
-        return rate == reference.gigabits && says_remote_memory(text) ? reference : SaidNetwork{1, rate};
+        if (rate == reference.gigabits && says_remote_memory(text)) return reference;
+        if (rate <= kOneCard || gpus_per_node == 1) return SaidNetwork{1, rate};
+        return SaidNetwork{gpus_per_node, rate / gpus_per_node};  // no card of its own: all of the node's
     }
   }
   return std::nullopt;

@@ -15,6 +15,27 @@ namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // /dev/zero, and what a little gzip holds of it
 
+// Whether what was read of a row ends inside a quoted field: one that begins with a quote.
+class OpenQuote {
+ public:
+  void read(std::string_view text) {
+    if (!open_ && text.find('"') == std::string_view::npos) return;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (open_ && c == '"' && text.substr(i + 1).starts_with('"')) {
+        ++i;
+      } else if (c == '"' && (open_ || begins_)) {
+        open_ = !open_;
+      }
+      begins_ = !open_ && c == ',';
+    }
+  }
+  [[nodiscard]] bool is_open() const { return open_; }
+
+ private:
+  bool open_ = false, begins_ = true;
+};
+
 }  // namespace
 
 CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::move(name)) {
@@ -90,26 +111,37 @@ bool CsvStream::fill() {
   return !ended_;
 }
 
+// A row ends with its line, but for line breaks inside quotes.
 bool CsvStream::next_line() {
-  std::size_t scanned = begin_;
-  std::size_t end = buffer_.find('\n', scanned);
-  while (end == std::string::npos) {
-    const std::size_t length = buffer_.size() - begin_;
-    if (length > kLongestLine) throw InputError(name_, "a line of more than 16 MiB", "a CSV table");
-    if (!fill()) break;
-    end = buffer_.find('\n', begin_ + length);
+  OpenQuote quote;
+  std::size_t length = 0, read = 0;  // of the row; of what was found of it
+  for (std::size_t from = 0;;) {
+    const std::size_t end = buffer_.find('\n', begin_ + from);
+    const std::size_t found = std::min(end, buffer_.size()) - begin_;
+    if (end == std::string::npos) {
+      if (found > kLongestLine) throw InputError(name_, "a line of more than 16 MiB", "a CSV table");
+      if (fill()) {
+        from = found;
+        continue;
+      }
+      if (found == 0) return false;
+    }
+    quote.read(std::string_view(buffer_).substr(begin_ + read, found - read));
+    length = found;
+    if (!quote.is_open()) break;
+    if (end == std::string::npos)
+      throw InputError(name_ + ":" + std::to_string(row_line_ + 1), "a quote that is not closed",
+                       "a quote at the end of the field, and two for one inside");
+    read = from = found + 1;
   }
-  if (end == std::string::npos) {
-    if (begin_ == buffer_.size()) return false;
-    end = buffer_.size();
-  }
-  line_ = std::string_view(buffer_).substr(begin_, end - begin_);
+  line_ = std::string_view(buffer_).substr(begin_, length);
+  row_line_ += 1 + static_cast<std::size_t>(std::count(line_.begin(), line_.end(), '\n'));
   if (!line_.empty() && line_.back() == '\r') line_.remove_suffix(1);
-  begin_ = std::min(end + 1, buffer_.size());
+  begin_ = std::min(begin_ + length + 1, buffer_.size());
   return true;
 }
 
-// RFC 4180, but for line breaks inside quotes: a quoted field holds commas, and two quotes for one.
+// RFC 4180: a quoted field holds commas, line breaks, and two quotes for one.
 void CsvStream::split() {
   fields_.clear();
   unescaped_.clear();

@@ -29,8 +29,8 @@ class CsvStream {
   [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
   [[nodiscard]] std::size_t columns() const { return header_.size(); }
 
-  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip and for a
-  // line of more than 16 MiB.
+  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip, a quote
+  // that is not closed, and a row of more than 16 MiB.
   bool next();
   // Fields of the row, without quotes; valid until the next call of `next`.
   [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }
@@ -47,6 +47,7 @@ class CsvStream {
   std::string buffer_;
   std::size_t begin_ = 0;
   bool ended_ = false;
+  std::size_t row_line_ = 0;  // the last line of the row
   std::string_view line_;
   std::vector<std::string_view> fields_;
   std::deque<std::string> unescaped_;  // what fields_ shows in place of what the line says

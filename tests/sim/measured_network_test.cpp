@@ -64,7 +64,11 @@ TEST_CASE("a network is read however people write it") {
   CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
   CHECK(read("100GbE") == "1 x 100");
   CHECK(read("InfiniBand 200 Gb/s") == "1 x 200");  // not what the reference machine has
+  // No card has so much: of all of a node.
+  CHECK(read("3200 Gbps") == "8 x 400");
+  CHECK(read("1.6 Tb/s InfiniBand") == "8 x 200");
   CHECK(read("0 x 400 Gb/s") == "none");
+  CHECK(read("1e9 Gb/s") == "none");
   CHECK(read("NVSwitch 450 GB/s") == "none");
   for (const char* remote :
        {"RDMA", "8x400 RoCE", "IB", "EFAv2", "HDR", "Slingshot-11", "CX-7", "ConnectX-6"})

@@ -9,7 +9,7 @@ namespace orrery {
 namespace {
 
 // Bytes of one parameter (Megatron Core user guide, distributed optimizer: 18 B in all for bf16 with fp32
-// gradients, 16 for fp32, which needs no master copy, and for fp16 but for kStepCopy).
+// gradients, 16 for fp32, which needs no master copy, and for fp16, whose other 4 are kStepCopy).
 struct StateBytes {
   double weight, gradient, optimizer;
 };
@@ -57,7 +57,7 @@ constexpr double kSplitShare = 0.5;
 struct StageAtRest {
   StageMemory memory;                  // all but activations, logits and what is cached of them
   Bytes gradient_copy;                 // of all gradients, when the activations are gone
-  bool one_block = false;              // it is
+  bool one_block = false;              // of memory, all of it
   std::vector<PartActivations> parts;  // [chunk]: from its forward to its backward
   std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
 };
@@ -105,9 +105,9 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   rest.memory.communication = communication_bytes(model, strategy, stage, stack);
   if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
-  const bool sent_as_copy = gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type);
-  if (sent_as_copy) rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
-  rest.one_block = sent_as_copy || stack.flat_gradients;
+  if (gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type))
+    rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  rest.one_block = rest.gradient_copy > Bytes(0) || stack.flat_gradients;
   if (strategy.type == DataType::fp16 && !shards_weights(strategy, stack))
     rest.gradient_copy +=
         Bytes(kStepCopy * (1 - strategy.optimizer_offload) * optimizer_shard(strategy, parameters));

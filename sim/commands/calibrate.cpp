@@ -60,7 +60,6 @@ std::string unfit_to_calibrate(const MeasuredRun& row, const MeasuredPlan& plan,
 }
 
 void require_on_card(const OwnRun& run, const std::string& place) {
-  if (!run.peak) return;
   Bytes largest;
   for (int stage = 0; stage < run.strategy.pipeline; ++stage)
     largest = std::max(largest, group_of_stage(run.book.cluster(), run.strategy, stage).gpu.memory);
@@ -102,7 +101,6 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
     runs.back().measured = *seconds;
     if (const auto peak = row.number("peak_mem_gb"))
       runs.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
-    require_on_card(runs.back(), line.place("measured"));
     require_one_stack(runs, line.place("measured"));
   }
   return runs;

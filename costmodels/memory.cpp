@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodels/price_book.hpp"
 #include "costmodels/stage_parts.hpp"
 #include "platforms/errors.hpp"
 
@@ -62,10 +63,6 @@ struct StageAtRest {
   std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
 };
 
-bool shards_weights(const ParallelStrategy& strategy, const SoftwareStack& stack) {
-  return strategy.fully_sharded && !stack.whole_weights;
-}
-
 // Weights, gradients and optimizer. With fully sharded weights two layers are whole at a time, the one at
 // work and the next, and the gradients of one.
 StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
@@ -77,11 +74,11 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   StageMemory memory;
   memory.weights = Bytes(state.weight * (sharded ? shard : count));
   // In a pipeline they are reduced once, after the last microbatch.
-  const bool reduced_in_passes = strategy.fully_sharded && (sharded || strategy.pipeline == 1);
+  const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   memory.gradients = Bytes(state.gradient * (reduced_in_passes ? shard : count));
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
-  if (sharded && strategy.pipeline > 1) {
+  if (sharded && !gathered_in_passes(strategy)) {
     // Whole weights, as they compute, and fp32 gradients stay beside their shards.
     memory.weights += Bytes(stored_bytes(strategy.type) * count);
     memory.gradients += Bytes(4 * count);
@@ -153,6 +150,10 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
 }
 
 }  // namespace
+
+bool shards_weights(const ParallelStrategy& strategy, const SoftwareStack& stack) {
+  return strategy.fully_sharded && !stack.whole_weights;
+}
 
 Bytes counted(const StageMemory& memory, MemoryFigure figure) {
   switch (figure) {

@@ -70,6 +70,9 @@ Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage
 // the optimizer's instances; of the experts' one of those that have them. What optimizer_operators works on.
 double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
+// Whether weights are sharded too, not gradients and optimizer alone.
+bool shards_weights(const ParallelStrategy&, const SoftwareStack&);
+
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits
 // in their loss: these are gone before the first layer is recomputed, and before gradients of its tensors are

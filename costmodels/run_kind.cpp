@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "costmodels/memory.hpp"
+
 namespace orrery {
 
 RunKind telling(Predicted what, RunKind kind) {
@@ -34,7 +36,7 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
     return one.has_state_space() || one.latent.kv_rank > 0;
   });
   kind.four_bits = strategy.type == DataType::fp4;
-  kind.sharded_weights = strategy.fully_sharded && !book.stack().whole_weights;
+  kind.sharded_weights = shards_weights(strategy, book.stack());
   int host_bound = 0, parts = 0;
   for (int replica = 0; replica < strategy.kinds(); ++replica) {
     const ParallelStrategy alike = strategy.of_kind(replica);

@@ -192,8 +192,8 @@ std::vector<StageMemory> StageFitter::memory_of(const ParallelStrategy& strategy
   return memory;
 }
 
-MemoryVerdict StageFitter::worst_verdict(const ParallelStrategy& strategy) {
-  const std::vector<StageMemory> memory = memory_of(strategy);
+MemoryVerdict StageFitter::worst_verdict(const ParallelStrategy& strategy,
+                                         const std::vector<StageMemory>& memory) const {
   const std::vector<const NodeGroup*> groups = groups_of_stages(book_.cluster(), strategy);
   MemoryVerdict worst = MemoryVerdict::fits;
   for (std::size_t at = 0; at < memory.size(); ++at)

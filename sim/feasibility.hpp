@@ -42,7 +42,7 @@ class StageFitter {
   // The same of these programs.
   std::vector<StageMemory> memory_of(const ParallelStrategy&, const PlanPrograms&) const;
   // Of the stage that fits its card least.
-  MemoryVerdict worst_verdict(const ParallelStrategy&);
+  MemoryVerdict worst_verdict(const ParallelStrategy&, const std::vector<StageMemory>&) const;
   // Whether what is offloaded does not fit the memory of a node; else the first of the stages that fit worst,
   // where a stage needs more than its GPU has for it; the reason ends in its verdict.
   std::optional<Infeasible> too_full(const ParallelStrategy&, const std::vector<StageMemory>&) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,17 @@ class MeasuredRun {
  private:
   std::map<std::string, std::string> cells_;  // no blank ones
 };
+
+// The runs of a table, each of which counts once.
+class SeenRuns {
+ public:
+  // Whether an earlier one had its group and id.
+  bool is_again(const MeasuredRun& run) { return !names_.insert(run.group() + " " + run.id()).second; }
+
+ private:
+  std::set<std::string> names_;
+};
+inline constexpr const char* kSecondRow = "a second row of this id";  // why it is left out
 
 // Needs the columns id, gpu, n_gpus and source_key, and a run at least. Throws InputError.
 std::vector<MeasuredRun> read_measured_runs(const std::string& path);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "costmodels/card_memory.hpp"
 #include "costmodels/estimate.hpp"
@@ -78,6 +77,10 @@ struct MappedRun {
   [[nodiscard]] const PriceBook& book() const { return *books.front(); }
 };
 
+bool is_too_big(StageFitter& fitter, const ParallelStrategy& strategy) {
+  return fitter.worst_verdict(strategy, fitter.memory_of(strategy)) == MemoryVerdict::too_big;
+}
+
 // A run that ran did fit: where its source is silent and its plan is far too big as it stands, as little is
 // recomputed as makes it fit.
 void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
@@ -87,7 +90,7 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   for (ParallelStrategy& strategy : plan.strategies) {
     const RecomputeGranularity said = strategy.recompute.granularity;
     for (const auto granularity : {RecomputeGranularity::selective, RecomputeGranularity::full}) {
-      if (fitter.worst_verdict(strategy) != MemoryVerdict::too_big) break;
+      if (!is_too_big(fitter, strategy)) break;
       strategy.recompute.granularity = granularity;
     }
     recomputes |= strategy.recompute.granularity != said;
@@ -103,7 +106,7 @@ void drop_what_cannot_have_run(const MeasuredRun& run, const PriceBook& book, Me
   StageFitter fitter(book);
   std::vector<ParallelStrategy> fitting;
   for (const ParallelStrategy& strategy : plan.strategies) {
-    if (fitter.worst_verdict(strategy) != MemoryVerdict::too_big) fitting.push_back(strategy);
+    if (!is_too_big(fitter, strategy)) fitting.push_back(strategy);
   }
   if (!fitting.empty()) plan.strategies = std::move(fitting);
 }
@@ -172,14 +175,12 @@ void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, Val
   const bool unsaid = mapped.plan.stack.may_drop_activations && mapped.run->text("recompute").empty();
   if (unsaid) least.recompute.granularity = RecomputeGranularity::full;
   const std::vector<StageMemory> least_memory = unsaid ? fitter.memory_of(least) : memory;
-  for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    const auto at = static_cast<std::size_t>(stage);
-    const NodeGroup& nodes = group_of_stage(mapped.plan.cluster, strategy, stage);
+  for (const StageMemory& stage : memory) {
     result.predicted_memory =
-        std::max(result.predicted_memory, to_gibibytes(counted(memory[at], result.memory_figure)));
-    result.verdict = std::max(result.verdict, memory_verdict(least_memory[at], nodes));
-    result.fullness = std::max(result.fullness, fullness(least_memory[at], nodes.gpu.memory));
+        std::max(result.predicted_memory, to_gibibytes(counted(stage, result.memory_figure)));
   }
+  result.verdict = fitter.worst_verdict(least, least_memory);
+  result.fullness = fullness(mapped.book().cluster(), least, least_memory);
 }
 
 std::string set_of(const MappedRun& mapped) {
@@ -258,10 +259,10 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   validation.computed = computed_times(runs);
   std::vector<MappedRun> mapped;
   std::vector<SharedBook> books;
-  std::set<std::string> ids;
+  SeenRuns seen;
   for (const MeasuredRun& run : runs) {
-    if (!ids.insert(run.group() + " " + run.id()).second) {
-      validation.skipped.push_back({run.id(), run.group(), "a second row of this id"});
+    if (seen.is_again(run)) {
+      validation.skipped.push_back({run.id(), run.group(), kSecondRow});
       continue;
     }
     auto plan = map_run(run, options.stack);

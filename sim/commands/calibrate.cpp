@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <iostream>
-#include <set>
 
 #include "costmodels/card_memory.hpp"
 #include "platforms/errors.hpp"
@@ -72,10 +71,10 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
   std::vector<OwnRun> runs;
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
-  std::set<std::string> ids;
+  SeenRuns seen;
   for (const MeasuredRun& row : read_measured_runs(line.required("measured"))) {
-    if (!ids.insert(row.group() + " " + row.id()).second) {
-      leave_out(row.id(), "a second row of this id");
+    if (seen.is_again(row)) {
+      leave_out(row.id(), kSecondRow);
       continue;
     }
     const auto mapped = map_run(row, given);
@@ -92,7 +91,8 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
     const ParallelStrategy& s = plan.strategies.front();
     runs.push_back(own_run(row.id(), plan.model, plan.cluster,
                            {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
-    if (StageFitter(runs.back().book).worst_verdict(s) == MemoryVerdict::too_big) {
+    StageFitter fitter(runs.back().book);
+    if (fitter.worst_verdict(s, fitter.memory_of(s)) == MemoryVerdict::too_big) {
       leave_out(row.id(),
                 "its plan is far too big for its card as it stands: what did it recompute or shard?");
       runs.pop_back();

@@ -19,11 +19,9 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
   const MemoryVerdict verdict = memory_verdict(needed, nodes);
   if (verdict == MemoryVerdict::fits) return;
   const double chance = out_of_memory_chance(fullness(needed, nodes.gpu.memory));
-  const bool card_fits = verdict == MemoryVerdict::risky && chance <= kSafeChance;
-  const std::string outcome =
-      verdict == MemoryVerdict::too_big ? "it would run out of memory"
-      : card_fits                       ? "a search would not take it"
-                  : "risky: " + chance_text(chance) + " of published runs as full ran out of memory";
+  std::string outcome = "risky: " + chance_text(chance) + " of published runs as full ran out of memory";
+  if (verdict == MemoryVerdict::too_big) outcome = "it would run out of memory";
+  if (chance <= kSafeChance) outcome = "a search would not take it";  // by what is usable of the card
   std::fprintf(stderr, "orrery: stage %d needs %s of the %s usable on %s: %s\n", stage,
                to_text(needed.needed()).c_str(), to_text(usable_memory(nodes)).c_str(),
                nodes.gpu.name.c_str(), outcome.c_str());

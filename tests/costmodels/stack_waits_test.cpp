@@ -1,0 +1,220 @@
+// What a GPU waits for under a stack: its host, and what of collectives does not hide.
+#include "costmodels/price_book.hpp"
+#include "costmodels/stack_effects.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/stack_times.hpp"
+
+namespace orrery {
+namespace {
+
+using test::llama_7b, test::times_under;
+
+constexpr Recompute kFull{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+
+// What the host cannot hide: the head after a forward's layers, the embedding after a backward's.
+struct LastTimes {
+  double head, embedding;
+};
+LastTimes last_times(const SoftwareStack& stack, const ShardKey& key = {}) {
+  PriceBook book(llama_7b(), test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+  book.need(key);
+  book.predict(test::cost_models());
+  const ShardCost& cost = book.shard(key);
+  const auto total = [](const PassCost& pass) { return (pass.compute + pass.communication).value(); };
+  return {total(cost.head.forward), total(cost.embedding.backward)};
+}
+
+}  // namespace
+
+TEST_CASE("collectives split in chunks leave the first chunk, and what the GEMMs are too short for") {
+  SoftwareStack stack;
+  stack.overlap_slowdown = 1.25;
+  const Seconds comm(8), gemms(100);
+  CHECK(exposed_collectives(comm, gemms, 4, stack) == comm);  // no overlap
+  stack.tensor_overlap = 1;
+  // 8 / 4 comes first; the other 6 hide and slow the GEMMs by a quarter of 6.
+  CHECK(exposed_collectives(comm, gemms, 4, stack).value() == Approx(2 + 0.25 * 6));
+  // GEMMs of 3: 2 first, 6 - 3 after them, and 3 slowed by a quarter.
+  CHECK(exposed_collectives(comm, Seconds(3), 4, stack).value() == Approx(2 + 3 + 0.25 * 3));
+  CHECK(exposed_collectives(comm, gemms, 1, stack) == comm);
+}
+
+TEST_CASE("the GPU waits for the host between the kernels of experts where these are shorter") {
+  PassOperators pass;
+  pass.compute = {MemoryBound{}, Gemm{}, Gemm{}};
+  pass.experts = {.first = 1, .end = 3, .count = 4};
+  const PassTimes times{{Seconds(1), Seconds(2), Seconds(3)}, {}};
+  Sharding sharding;
+  ExpertCost& experts = sharding.stack.experts;
+  const auto compute = [&](PassOrder order) {
+    return cost_under(pass, times, order, sharding).compute.value();
+  };
+  experts.forward = Seconds(1);  // 4 for all, beside 2 + 3
+  experts.backward = Seconds(2);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 8));
+  experts.forward_casts = Seconds(0.5);
+  CHECK(compute(PassOrder::forward) == Approx(6));
+  sharding.type = DataType::fp8;
+  CHECK(compute(PassOrder::forward) == Approx(1 + 6));
+  experts.layer_forward = Seconds(2);  // once, however many experts
+  experts.layer_forward_casts = Seconds(1);
+  experts.layer_backward = Seconds(3);
+  CHECK(compute(PassOrder::forward) == Approx(1 + 6 + 3));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 8 + 3));
+  pass.experts = {};
+  CHECK(compute(PassOrder::forward) == Approx(1 + 2 + 3));
+}
+
+TEST_CASE("a share of the exchange with experts hides under another microbatch, as far as it computes") {
+  PassOperators pass;
+  pass.compute = {Gemm{}};
+  pass.communication = {Collective{.kind = CollectiveKind::all_to_all, .ranks = 2}};
+  pass.places = {{RankGroup::expert, 1}};
+  Sharding sharding;
+  sharding.stack.experts.overlap = 0.25;
+  const auto exposed = [&](Seconds compute) {
+    const PassTimes times{{compute}, {Seconds(8)}};
+    const auto pieces = pieces_under(pass, times, PassOrder::forward, sharding);
+    REQUIRE(pieces.size() == 1);
+    const Seconds beside = pieces[0].beside.time;
+    CHECK((pieces[0].compute.time + beside).value() == Approx(compute.value()));
+    const Seconds left = cost_under(pass, times, PassOrder::forward, sharding).communication;
+    CHECK((left + beside).value() == Approx(8));
+    return left.value();
+  };
+  CHECK(exposed(Seconds(10)) == Approx(8 - 2));
+  CHECK(exposed(Seconds(1)) == Approx(8 - 1));
+}
+
+TEST_CASE("compute beside gradient collectives slows as the stack says") {
+  ClusterSpec cluster = test::two_priced_kinds();
+  ParallelStrategy strategy;
+  strategy.data = 2;
+  strategy.global_batch = 2;
+  strategy.sequence = 4096;
+  strategy.stages = {{.group = 0, .tensor = 1}};
+  strategy.parts = {{0, llama_7b().layer_count()}};
+  strategy.nodes = {1, 0};
+  strategy.overlap_grad_reduce = true;
+  SoftwareStack stack;
+  stack.overlap_slowdown = 1.5;
+  PriceBook book(llama_7b(), cluster, {DataType::bf16, true, 4096, stack});
+  book.need(strategy);
+  book.predict(test::cost_models());
+  CHECK(book.price(strategy, Topology(cluster, strategy.nodes)).overlap_slowdown == 1.5);
+}
+
+TEST_CASE("a part takes what its host takes where that is longer, and what comes last, and says so") {
+  SoftwareStack stack;
+  const LastTimes last = last_times(stack);
+  const PartTimes bare = times_under(stack);
+  CHECK_FALSE(bare.host_bound);
+  stack.host = {milliseconds(1000), milliseconds(2000), Seconds(0)};
+  const PartTimes bound = times_under(stack);
+  CHECK(bound.host_bound);
+  CHECK(bound.forward.value() == Approx(32 * 1.0 + last.head));  // 32 layers
+  CHECK(bound.backward.value() == Approx(32 * 2.0 + last.embedding));
+  // The forward is launched again.
+  CHECK(times_under(stack, {}, kFull).backward.value() == Approx(32 * 3.0 + last.embedding));
+  stack.host = {Seconds(1e-9), Seconds(1e-9), Seconds(0)};
+  CHECK(times_under(stack).forward == bare.forward);
+}
+
+TEST_CASE("the host pays for each collective of a layer") {
+  SoftwareStack stack;
+  stack.host.collective = Seconds(1);
+  // Two all-reduces a layer, one of the embedding, which is not the layers', forward.
+  const LastTimes last = last_times(stack, {.tensor = 2});
+  CHECK(times_under(stack, {.tensor = 2}).forward.value() == Approx(32 * 2 * 1.0 + last.head));
+}
+
+TEST_CASE("sharded weights cost nothing while they hide, and their time on the links where they do not") {
+  const SoftwareStack stack;
+  const PartTimes bare = times_under(stack);
+  const ShardKey sharded{.sharded = 16};
+  const PartTimes gathered = times_under(stack, sharded);
+  CHECK(gathered.forward > bare.forward);  // the first layer's gather has nothing to hide under
+  // Every GPU receives the 15/16 of all weights that it lacks, in 16 bits, at no more than the NVLink speed.
+  const double bytes = 2.0 * static_cast<double>(total_parameters(llama_7b())) * 15 / 16;
+  const auto link = test::two_priced_kinds().groups[0].gpu_link.bandwidth.value();
+  CHECK((gathered.forward - bare.forward).value() < bytes / link / 8);  // of 32 layers' most are hidden
+  SoftwareStack slow = stack;
+  slow.network.inside = slow.network.between = 0.01;
+  const double least = bytes / (0.01 * link);
+  REQUIRE(times_under(slow).backward.value() < least / 10);
+  CHECK(times_under(slow, sharded).forward.value() > least);
+  CHECK(times_under(slow, sharded).backward.value() > 2 * least);  // gathered again, and scattered
+}
+
+// Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.
+TEST_CASE("weights sharded within a node stay off the network, but for a share of the gradients") {
+  Sharding sharding;
+  sharding.sharded = 8;
+  sharding.instances = 2;
+  sharding.type = DataType::bf16;
+  const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+  REQUIRE(traffic.gather.size() == 1);
+  REQUIRE(traffic.reduce.size() == 2);
+  const auto& gather = std::get<Collective>(traffic.gather[0]);
+  const auto& within = std::get<Collective>(traffic.reduce[0]);
+  const auto& across = std::get<Collective>(traffic.reduce[1]);
+  CHECK((gather.ranks == 8 && gather.ranks_per_node == 8));
+  CHECK((within.kind == CollectiveKind::reduce_scatter && within.ranks == 8 && within.ranks_per_node == 8));
+  CHECK((across.kind == CollectiveKind::all_reduce && across.ranks == 2 && across.ranks_per_node == 1));
+  CHECK(across.bytes.value() == within.bytes.value() / 8);
+  const PartTimes over_all = times_under({}, {.sharded = 16});
+  const PartTimes within_nodes = times_under({}, {.sharded = 8, .instances = 2});
+  CHECK(within_nodes.forward < over_all.forward);
+  CHECK(times_under({}, {.sharded = 8}).backward <= within_nodes.backward);
+}
+
+TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a list of all ranks each") {
+  Sharding sharding;
+  sharding.sharded = 16;
+  sharding.type = DataType::fp16;
+  PassOperators forward;
+  forward.compute = {Gemm{.m = 64, .n = 30, .k = 10}, MemoryBound{}, Gemm{.m = 64, .n = 10, .k = 40}};
+  const PassCost layer{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
+  // As one, norms and biases too: 720 parameters of 2 bytes. Half of the time beside the layers before.
+  const WeightTraffic whole = weight_traffic(sharding, 720, forward);
+  REQUIRE(whole.gather.size() == 1);
+  CHECK(std::get<Collective>(whole.gather[0]).bytes.value() == 1440);
+  CHECK(gathering_host(sharding, 1) == Seconds(0));
+  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2 / 2));
+  sharding.stack = parse_stack("matrix_gathers: {host: 100us, host_per_rank: 5us}", "s.yaml");
+  const WeightTraffic each = weight_traffic(sharding, 720, forward);
+  REQUIRE(each.gather.size() == 2);
+  CHECK(std::get<Collective>(each.gather[0]).bytes.value() == 600);
+  CHECK(std::get<Collective>(each.gather[1]).bytes.value() == 800);
+  CHECK(each.reduce.size() == 2);
+  CHECK(gathering_host(sharding, 2).value() == Approx(2 * (100e-6 + 16 * 5e-6)));
+  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
+}
+
+TEST_CASE("whole weights are not gathered in passes; gradients are reduced beside the backward or alone") {
+  Sharding sharding;
+  sharding.sharded = 16;
+  sharding.type = DataType::bf16;
+  sharding.stack = parse_stack("{whole_weights: true, reduced_gradient: 2}", "s.yaml");
+  const auto reduce = [&] {
+    const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+    CHECK(traffic.gather.empty());
+    REQUIRE(traffic.reduce.size() == 1);
+    return std::get<Collective>(traffic.reduce[0]);
+  };
+  CHECK(reduce().bytes.value() == 1440);
+  CHECK(reduce().kind == CollectiveKind::reduce_scatter);
+  sharding.stack.all_reduces_gradients = true;
+  CHECK(reduce().kind == CollectiveKind::all_reduce);
+
+  const PassCost backward{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
+  const auto time = [&] { return time_under({backward, Seconds(0), {}, 2}, sharding.stack).time; };
+  sharding.stack.overlap_slowdown = 1;
+  sharding.stack.overlap_grad_reduce = false;
+  CHECK(time() == Seconds(3 + 1 + 2));
+  sharding.stack.overlap_grad_reduce = true;
+  CHECK(time() == Seconds(3 + 1 + 2 / 2));  // of the last of two layers nothing is left to hide under
+}
+
+}  // namespace orrery

@@ -1,0 +1,241 @@
+// Parameters, and what is kept of each: weights, gradients, optimizer states.
+#include "costmodels/memory.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/gpt_plans.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr double kHidden = 6144;
+
+double parameters_of_all_stages(const ModelSpec& model, const ParallelStrategy& strategy) {
+  double sum = 0.0;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) sum += stage_parameters(model, strategy, stage);
+  return sum;
+}
+
+}  // namespace
+
+// Untied, multi-token prediction starts from a word table of its own.
+TEST_CASE("stages together hold the published number of parameters, padding and second word tables") {
+  for (const std::string& name : builtin_model_names()) {
+    INFO(name);
+    const ModelSpec model = read_model(name);
+    const double padding =
+        static_cast<double>((padded_vocabulary(model.vocabulary, 1) - model.vocabulary) * model.hidden);
+    const double table = static_cast<double>(model.vocabulary * model.hidden) + padding;
+    const double total = static_cast<double>(total_parameters(model));
+    const double tables = model.vocabulary == 0 ? 0 : model.tied_embeddings ? 1 : 2;
+    CHECK(parameters_of_all_stages(model, spread(model, {})) ==
+          Approx(total + tables * padding).epsilon(1e-12));
+    const double copy = model.has_second_word_table() ? table : 0;
+    CHECK(parameters_of_all_stages(model, spread(model, {.pipeline = 4})) ==
+          Approx(total + tables * padding + copy).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("norms over all heads and a bias of the logits are held, a share on each tensor rank") {
+  const ModelSpec plain = read_model("llama2-7b");
+  ModelSpec more = plain;
+  more.shapes[0].qk_norm = more.shapes[0].wide_qk_norm = more.head_bias = true;
+  const double norms = 32 * 2 * 4096;  // 32 layers of 4096 queries and keys
+  CHECK(static_cast<double>(total_parameters(more) - total_parameters(plain)) == norms + 32'000);
+  // Rows of the head are a multiple of 128 on every tensor rank.
+  const std::pair<int, int> padded[]{{1, 32'000}, {8, 32 * 1024}};
+  for (const auto& [tensor, rows] : padded)
+    CHECK(stage_parameters(more, spread(more, {.tensor = tensor}), 0) -
+              stage_parameters(plain, spread(plain, {.tensor = tensor}), 0) ==
+          (norms + rows) / tensor);
+}
+
+TEST_CASE("tensor parallelism divides matrices and keeps norms and output biases whole") {
+  const ModelSpec model = gpt_layers(1);
+  // Two LayerNorms (weight and bias), the biases of projection and down matrix.
+  const double replicated = 6 * kHidden;
+  const double whole = stage_parameters(model, spread(model, {}), 0);
+  CHECK(whole == 12 * kHidden * kHidden + 13 * kHidden);
+  CHECK(stage_parameters(model, spread(model, {.tensor = 8}), 0) == replicated + (whole - replicated) / 8);
+}
+
+TEST_CASE(
+    "a parameter takes 18 bytes in bf16, 16 in fp16 and fp32; the distributed optimizer shards the "
+    "states") {
+  // Megatron Core user guide, distributed optimizer: 6 + 12/d, 4 + 16/d, 8 + 8/d, where fp16 has 4 of the 16
+  // in the step alone.
+  const auto [type, fixed, sharded] = GENERATE(table<DataType, double, double>(
+      {{DataType::bf16, 6, 12}, {DataType::fp16, 4, 12}, {DataType::fp32, 8, 8}}));
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.type = type;
+  const double parameters = stage_parameters(model, strategy, 0);
+  const auto states = [&] {
+    const StageMemory memory = stage_memory(model, strategy, 0, {64});
+    return (memory.weights + memory.gradients + memory.optimizer).value() / parameters;
+  };
+  CHECK(states() == Approx(fixed + sharded));
+  strategy.distributed_optimizer = true;
+  CHECK(states() == Approx(fixed + sharded / 4));
+  strategy.context = 2;  // context ranks hold the same weights
+  CHECK(states() == Approx(fixed + sharded / 8));
+  strategy.optimizer_instances = 4;  // each over two of the eight copies
+  CHECK(states() == Approx(fixed + sharded / 2));
+}
+
+// What programs choose of gradients they choose for bf16.
+TEST_CASE("fp16 and fp32 take the same bytes of a parameter under every preset") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  const double parameters = stage_parameters(model, strategy, 0);
+  for (const std::string& name : builtin_stack_names()) {
+    const SoftwareStack stack = read_stack(name);
+    for (const auto& [type, bytes] : {std::pair(DataType::fp16, 16.0), std::pair(DataType::fp32, 16.0)}) {
+      strategy.type = type;
+      const StageMemory memory = stage_memory(model, strategy, 0, {64}, stack);
+      const Bytes states = memory.weights + memory.gradients + memory.optimizer;
+      CHECK(std::pair(name, states.value()) == std::pair(name, bytes * parameters));
+      CHECK(gradient_kept(stack, type) == gradient_bytes(type));
+    }
+    CHECK(gradient_sent(stack, DataType::fp32) == 4);
+  }
+}
+
+// 12 B of a bf16 parameter leave the GPU; 16 B of it are on the host (weight, gradient, two moments in fp32).
+TEST_CASE("an offloaded optimizer leaves the GPU and fills the host") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.distributed_optimizer = true;
+  const double shard = stage_parameters(model, strategy, 0) / 4;
+  const StageMemory plain = stage_memory(model, strategy, 0, {1});
+  strategy.optimizer_offload = 0.25;
+  const StageMemory quarter = stage_memory(model, strategy, 0, {1});
+  CHECK(plain.host == Bytes(0));
+  CHECK(quarter.host.value() == Approx(16 * shard / 4));
+  CHECK((plain.total() - quarter.total()).value() == Approx(12 * shard / 4));
+}
+
+TEST_CASE("experts are spread over the expert group and their states over the replicas left") {
+  ModelSpec model = gpt_layers(1);
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  ParallelStrategy strategy = spread(model, {.data = 8});
+  const double all = stage_parameters(model, strategy, 0);
+  const double expert = 8 * (8 * kHidden * kHidden + 5 * kHidden);
+  strategy.expert = 4;
+  CHECK(stage_parameters(model, strategy, 0) == Approx(all - expert * 3 / 4));
+  strategy.distributed_optimizer = true;
+  CHECK(optimizer_shard_parameters(model, strategy, 0) == Approx((all - expert) / 8 + expert / 4 / 2));
+}
+
+TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.fully_sharded = true;
+  strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  stack.reduced_gradient = 4;
+  const double all = stage_parameters(model, strategy, 0), layer = all / 8;
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  CHECK(memory.weights.value() == Approx(4 * all / 16 + 2 * 2 * layer));
+  CHECK(memory.gradients.value() == Approx(4 * all / 16 + (2 + 4) * layer));
+  CHECK(memory.optimizer.value() == Approx(8 * all / 16));
+}
+
+TEST_CASE("ZeRO-2 shards gradients and states and keeps weights whole, beside buffers to reduce by") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.fully_sharded = strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  const Bytes without = stage_memory(model, strategy, 0, {1}, stack).communication;
+  stack.whole_weights = true;
+  stack.gradient = 2;
+  stack.reduce_buffers = Bytes(3e6);
+  const double all = stage_parameters(model, strategy, 0);
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  // Rajbhandari et al. 2020 (arXiv 1910.02054, figure 1): 2 + (2 + 12) / 16 bytes of a parameter.
+  CHECK((memory.weights + memory.gradients + memory.optimizer).value() == Approx((2 + 14.0 / 16) * all));
+  CHECK(memory.weights.value() == Approx(2 * all));
+  CHECK((memory.communication - without).value() == 3e6);
+}
+
+TEST_CASE("a program says what it keeps of a parameter: all in 16 bits, or fp32 beside its casts") {
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  const double all = stage_parameters(model, strategy, 0);
+  const auto states = [&](const char* stack) {
+    const StageMemory memory = stage_memory(model, strategy, 0, {1}, parse_stack(stack, "s.yaml"));
+    return (memory.weights + memory.gradients + memory.optimizer).value() / all;
+  };
+  CHECK(states("{gradient: 2, states: {weight: 2, optimizer: 4}}") == Approx(2 + 2 + 4));
+  CHECK(states("{states: {weight: 6, optimizer: 8}}") == Approx(6 + 4 + 8));
+  strategy.distributed_optimizer = true;
+  CHECK(states("states: {optimizer: 4}") == Approx(2 + 4 + 4.0 / 4));
+  strategy.fully_sharded = true;  // and two layers are whole at a time, the gradients of one
+  const double layers = (2 * 2 + (2 + 2)) / 2.0;
+  CHECK(states("{gradient: 2, states: {weight: 2, optimizer: 12}}") == Approx((2 + 2 + 12) / 4.0 + layers));
+}
+
+TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {
+  const ModelSpec model = gpt_layers(8);
+  const ParallelStrategy strategy = spread(model, {.data = 16});
+  SoftwareStack stack;
+  stack.gradient_copy = 2;
+  const StageMemory without = stage_memory(model, strategy, 0, {4}, stack);  // sent as they are kept
+  stack.reduced_gradient = 2;
+  const StageMemory with = stage_memory(model, strategy, 0, {4}, stack);
+  const double copy = 2 * stage_parameters(model, strategy, 0);
+  REQUIRE(copy < (without.activations + without.logits).value());
+  CHECK(with.allocated() == without.allocated());
+  CHECK((with.reserved() - without.reserved()).value() == Approx(copy));
+  // With next to no activations it is what tensors take the most.
+  const StageMemory few = stage_memory(model, strategy, 0, {0}, stack);
+  const double rest = (few.weights + few.optimizer + few.communication).value();
+  CHECK(few.allocated().value() == Approx(rest + gradient_bytes(strategy.type) * copy / 2 + copy));
+}
+
+TEST_CASE("the optimizer's fp32 copy of fp16 gradients takes the place of activations") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.type = DataType::bf16;
+  strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  stack.gradient = 2;  // all states as those of fp16
+  const auto memory = [&](DataType type, int microbatches) {
+    strategy.type = type;
+    return stage_memory(model, strategy, 0, {microbatches}, stack);
+  };
+  const double copy = 4 * stage_parameters(model, strategy, 0) / 4;
+  const auto more = [&](int microbatches) {
+    return (memory(DataType::fp16, microbatches).reserved() - memory(DataType::bf16, microbatches).reserved())
+        .value();
+  };
+  const StageMemory bf16 = memory(DataType::bf16, 4);
+  REQUIRE(copy < (bf16.activations + bf16.workspace).value());
+  CHECK(memory(DataType::fp16, 4).allocated() == bf16.allocated());
+  // Tensor by tensor, it leaves blocks that activations use in place of those they would leave.
+  REQUIRE(bf16.cached.value() < copy);
+  CHECK(more(4) == Approx(copy - bf16.cached.value()));
+  stack.flat_gradients = true;  // one tensor
+  CHECK(more(4) == Approx(copy));
+  stack.flat_gradients = false;
+  stack.cached_share = 0;  // segments that grow and shrink
+  CHECK(more(4) == 0);
+  // With next to no activations it is what tensors take the most.
+  const StageMemory few = memory(DataType::bf16, 0);
+  CHECK((memory(DataType::fp16, 0).allocated() - few.allocated()).value() ==
+        Approx(copy - (few.activations + few.workspace + few.logits).value()));
+}
+
+TEST_CASE("in a pipeline sharded gradients are whole until they are reduced, and weights as they compute") {
+  const ModelSpec model = gpt_layers(4);
+  ParallelStrategy strategy = spread(model, {.pipeline = 2, .data = 8});
+  strategy.distributed_optimizer = strategy.fully_sharded = true;
+  const double count = stage_parameters(model, strategy, 0);
+  SoftwareStack stack;
+  stack.whole_weights = true;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).gradients.value() == Approx(4 * count));
+  stack.whole_weights = false;
+  strategy.type = DataType::fp32;
+  CHECK(stage_memory(model, strategy, 0, {1}, stack).weights.value() == Approx(4 * count + 4 * count / 8));
+}
+
+}  // namespace orrery

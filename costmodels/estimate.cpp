@@ -1,16 +1,14 @@
 #include "costmodels/estimate.hpp"
 
 #include <algorithm>
-#include <limits>
 
+#include "costmodels/launched_collectives.hpp"
 #include "costmodels/plan_transfers.hpp"
 #include "costmodels/work_left.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
 // Where a rank stands in a part that is played in pieces.
 struct PieceState {
@@ -23,35 +21,17 @@ struct PieceState {
 struct RankState {
   PieceState piece;
   std::size_t step = 0;
-  int iteration = 0;          // of its last compute step: what follows the pipeline belongs to it
-  double now = 0;             // s
-  bool entered = false;       // the exchange or collective of its step
-  int last_collective = -1;   // that it entered: the next one runs after it
-  std::vector<int> launched;  // collectives that may still slow its compute down
-  double reminder = -1;       // s, when it may have computed beside them
-};
-
-// Phases that are played one after another.
-struct PhaseState {
-  const std::vector<FlowPhase>* all = nullptr;
-  std::size_t next = 0;  // to be over
-};
-
-struct CollectiveState {
-  bool entered = false;     // by any member
-  std::size_t missing = 0;  // members that have not entered, and collectives that run before it
-  double start = 0;
-  double end = kUnknown;
-  PhaseState phases;
-  std::vector<int> then;     // collectives that run after it
-  std::vector<int> waiting;  // ranks
+  int iteration = 0;     // of its last compute step: what follows the pipeline belongs to it
+  double now = 0;        // s
+  bool entered = false;  // the exchange or collective of its step
+  double reminder = -1;  // s, when it may have computed beside collectives
 };
 
 // A call that its members have begun to enter. A rank leads at most one of its own and one over replicas.
 struct CallState {
   std::vector<int> entered;  // ranks
   double start = 0;          // s, of the last to enter
-  PhaseState phases;
+  PhaseProgress phases;
 };
 
 // What an event is about.
@@ -67,7 +47,11 @@ class Recurrence {
  public:
   Recurrence(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
              const TrafficFlows& flows, std::optional<Seconds> limit = {})
-      : plan_(plan), programs_(programs), flows_(flows), transfers_(plan, programs, topology, flows) {
+      : plan_(plan),
+        programs_(programs),
+        flows_(flows),
+        transfers_(plan, programs, topology, flows),
+        collectives_(flows) {
     std::size_t messages = 0;
     for (int replica = 0; replica < flows.replicas(); ++replica) {
       first_message_.push_back(messages);
@@ -76,7 +60,6 @@ class Recurrence {
     ranks_.resize(static_cast<std::size_t>(flows.ranks()));
     posted_.assign(messages, kUnknown);
     arrival_.assign(messages, kUnknown);
-    collectives_.resize(static_cast<std::size_t>(flows.instances()));
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     if (!plan.calls.empty()) calls_.resize(2 * ranks_.size());
     if (limit && plan.iterations <= 2) left_.emplace(plan, programs, flows, transfers_, limit->value());
@@ -148,21 +131,22 @@ class Recurrence {
 
   void ended(Subject subject, std::size_t index, double time) {
     if (subject == Subject::message) return message_ended(index, time);
-    PhaseState& at = phases_of(subject, index);
+    PhaseProgress& at = phases_of(subject, index);
     const Seconds tail = (*at.all)[at.next].tail;
     ++at.next;
     next_phase(subject, index, time + tail.value());
   }
 
   // Of a collective or a call.
-  PhaseState& phases_of(Subject subject, std::size_t index) {
-    return subject == Subject::collective ? collectives_[index].phases : calls_[index].phases;
+  PhaseProgress& phases_of(Subject subject, std::size_t index) {
+    return subject == Subject::collective ? collectives_.phases(static_cast<int>(index))
+                                          : calls_[index].phases;
   }
 
   void next_phase(Subject subject, std::size_t index, double time) {
-    const PhaseState& at = phases_of(subject, index);
+    const PhaseProgress& at = phases_of(subject, index);
     if (at.next < at.all->size()) return send(time, transfers_.of_phase((*at.all)[at.next]), subject, index);
-    if (subject == Subject::collective) return collective_over(index, time);
+    if (subject == Subject::collective) return collective_over(static_cast<int>(index), time);
     call_over(index, time);
   }
 
@@ -288,46 +272,15 @@ class Recurrence {
 
   // The end of `work` seconds of compute from `start`: slower while a launched collective is on its way.
   double computed_by(int rank, double start, double work) {
+    if (plan_.overlap_slowdown <= 1.0 || !collectives_.has_launched(rank)) return start + work;
+    const auto [end, is_known] = collectives_.compute(rank, start, work, plan_.overlap_slowdown);
+    if (is_known) return end;
+    if (!links_) return kUnknown;
+    if (end <= links_->now()) return end;
     RankState& at = state(rank);
-    if (plan_.overlap_slowdown <= 1.0 || at.launched.empty()) return start + work;
-    bool all_known = true;
-    std::vector<std::pair<double, double>> busy;
-    for (const int id : at.launched) {
-      CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-      if (collective.end == kUnknown) {
-        all_known = false;
-        wake_after(collective, rank);
-        if (collective.missing > 0) continue;
-      }
-      if (collective.end > start) busy.emplace_back(collective.start, collective.end);
-    }
-    if (!all_known && !links_) return kUnknown;
-    if (all_known && busy.empty()) at.launched.clear();
-    std::sort(busy.begin(), busy.end());
-    const double end = slowed_by(busy, start, work);
-    if (all_known || end <= links_->now()) return end;
     if (at.reminder != end) links_->remind(end, tag_of(Subject::rank, static_cast<std::size_t>(rank)));
     at.reminder = end;
     return kUnknown;
-  }
-
-  static void wake_after(CollectiveState& collective, int rank) {
-    std::vector<int>& waiting = collective.waiting;
-    if (std::find(waiting.begin(), waiting.end(), rank) == waiting.end()) waiting.push_back(rank);
-  }
-
-  double slowed_by(const std::vector<std::pair<double, double>>& busy, double now, double work) const {
-    for (const auto& [begin, end] : busy) {
-      const double free = std::max(0.0, begin - now);
-      if (work <= free) return now + work;
-      work -= free;
-      now = std::max(now, begin);
-      const double slowed = std::max(0.0, end - now) / plan_.overlap_slowdown;
-      if (work <= slowed) return now + work * plan_.overlap_slowdown;
-      work -= slowed;
-      now = std::max(now, end);
-    }
-    return now + work;
   }
 
   bool optimizer(int rank) {
@@ -386,54 +339,31 @@ class Recurrence {
   }
 
   void enter(int rank, int id) {
-    RankState& at = state(rank);
-    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    if (!collective.entered) {
-      collective.entered = true;
-      collective.missing = flows_.members(id).size();
-    }
-    if (at.last_collective >= 0) {
-      CollectiveState& before = collectives_[static_cast<std::size_t>(at.last_collective)];
-      if (before.end == kUnknown) {
-        before.then.push_back(id);
-        ++collective.missing;
-      } else {
-        collective.start = std::max(collective.start, before.end);
-      }
-    }
-    at.last_collective = id;
-    at.launched.push_back(id);
-    collective.start = std::max(collective.start, at.now);
-    if (--collective.missing == 0) start_collective(id);
+    if (collectives_.enter(rank, id, state(rank).now)) start_collective(id);
   }
 
   void start_collective(int id) {
-    const auto index = static_cast<std::size_t>(id);
-    collectives_[index].phases.all = &flows_.collective(id).phases;
-    next_phase(Subject::collective, index, collectives_[index].start);
+    collectives_.phases(id).all = &flows_.collective(id).phases;
+    next_phase(Subject::collective, static_cast<std::size_t>(id), collectives_.start(id));
   }
 
-  void collective_over(std::size_t index, double end) {
-    CollectiveState& collective = collectives_[index];
-    collective.end = end;
-    for (const int rank : collective.waiting) ready_.push_back(rank);
-    const std::vector<int> then = std::move(collective.then);
-    for (const int next : then) {
-      CollectiveState& after = collectives_[static_cast<std::size_t>(next)];
-      after.start = std::max(after.start, end);
-      if (--after.missing == 0) start_collective(next);
+  void collective_over(int id, double end) {
+    const auto followers = collectives_.over(id, end);
+    ready_.insert(ready_.end(), followers.ranks.begin(), followers.ranks.end());
+    for (const int next : followers.collectives) {
+      if (collectives_.follow(next, end)) start_collective(next);
     }
   }
 
   bool wait_for(int rank, const Step& step) {
     const int id = flows_.instance(step.slot, replica_of(rank));
-    CollectiveState& collective = collectives_[static_cast<std::size_t>(id)];
-    if (collective.end == kUnknown) {
-      wake_after(collective, rank);
+    const double end = collectives_.end(id);
+    if (end == kUnknown) {
+      collectives_.wake_after(id, rank);
       return false;
     }
     RankState& at = state(rank);
-    at.now = std::max(at.now, collective.end);
+    at.now = std::max(at.now, end);
     if (ends_iteration(plan_, schedule(rank).collectives[static_cast<std::size_t>(step.slot)].role)) {
       note_end(rank, at.now);
     }
@@ -448,7 +378,7 @@ class Recurrence {
   std::vector<RankState> ranks_;            // [replica * P + stage]
   std::vector<std::size_t> first_message_;  // [replica]
   std::vector<double> posted_, arrival_;    // [message], s
-  std::vector<CollectiveState> collectives_;
+  LaunchedCollectives collectives_;
   std::vector<CallState> calls_;  // [leader * 2 + over replicas]
   std::vector<double> ends_;      // [iteration], s
   std::vector<int> ready_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "sim/cell_text.hpp"
+
 namespace orrery {
 namespace {
 
@@ -99,15 +101,16 @@ bool is_word_in(std::string_view words, std::string_view word) {
 
 constexpr std::string_view kName = "Megatron-Bridge ";
 
-// The first row of a table that fits a run; null: none.
+// The first row of a table that fits a run, however it spells its model; null: none.
 template <class Row, std::size_t Count>
 const Row* row_of(const std::array<Row, Count>& rows, const MeasuredRun& run) {
-  const std::string framework = run.text("framework"), model = run.text("model"), gpu = run.text("gpu"),
-                    precision = run.text("precision");
+  const std::string framework = run.text("framework"), model = letters_and_digits(run.text("model")),
+                    gpu = run.text("gpu"), precision = run.text("precision");
   if (framework.size() <= kName.size()) return nullptr;
   const std::string_view release = std::string_view(framework).substr(kName.size());
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
-    return release.starts_with(row.release) && model.starts_with(row.model) &&
+    return release.starts_with(row.release) &&
+           model.starts_with(letters_and_digits(std::string(row.model))) &&
            precision.starts_with(row.precision) && (row.gpus.empty() || is_word_in(row.gpus, gpu));
   });
   return found == rows.end() ? nullptr : &*found;
@@ -131,9 +134,9 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
 
 // All recipes of Llama 3 70B and 3.1 405B without pipeline stages, v0.2.0 to v0.5.0.
 bool bridge_shards_weights(const MeasuredRun& run) {
-  const std::string model = run.text("model");
+  const std::string model = letters_and_digits(run.text("model"));
   return is_bridge(run) && run.integer("pp") == 1 &&
-         (model.starts_with("LLAMA3_70B") || model.starts_with("LLAMA3.1_405B"));
+         (model.starts_with("llama370b") || model.starts_with("llama31405b"));
 }
 
 std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun& run) {
@@ -146,7 +149,7 @@ std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun& run) {
 // state of experts, in 16 bits too, and the state space's last matrix, in 8, are not told apart.
 void keep_sixteen_bits(const MeasuredRun& run, ModelSpec& model) {
   if (!is_bridge(run) || run.text("precision") != "NVFP4") return;
-  if (!run.text("model").starts_with("Nemotron_3_Super")) return;
+  if (!letters_and_digits(run.text("model")).starts_with("nemotron3super")) return;
   constexpr int kAtEnd = 14;
   const auto predicts = [&](int shape) {
     return model.shapes[static_cast<std::size_t>(shape)].predicts_more();

@@ -32,6 +32,23 @@ bool shares_card(const NodeGroup& group) {
   return group.nics_per_node == 1 && group.gpus_per_node > 1;
 }
 
+// Cards that draw less where a node has so many of them.
+struct CrowdedCard {
+  const char* alone;  // catalog names
+  int gpus_per_node;
+  const char* crowded;
+};
+constexpr std::array kCrowdedCards{CrowdedCard{"GH200-96GB", 4, "GH200-96GB-quad"}};
+
+const GpuSpec& card_of_node(const GpuSpec& gpu, int gpus_per_node, std::vector<std::string>& assumptions) {
+  const auto found = std::find_if(kCrowdedCards.begin(), kCrowdedCards.end(), [&](const CrowdedCard& card) {
+    return gpu.name == card.alone && gpus_per_node == card.gpus_per_node;
+  });
+  if (found == kCrowdedCards.end()) return gpu;
+  assumptions.push_back("the power limit of " + std::string(found->crowded));
+  return find_gpu(found->crowded, "");
+}
+
 // What NCCL gets through a card over sockets: 0.92 of it on 1 Gb/s and 25 Gb/s Ethernet (the maxima that
 // Sailor measured, network_coeffs_all_homo.json: 0.926 on RTX 3090 nodes, 0.914 on RTX 2080 and Titan RTX
 // nodes), as long as processors can copy that much: 4 to 6 GB/s through 100 Gb/s cards of nodes of eight V100
@@ -67,7 +84,9 @@ std::vector<SaidNetwork> networks_of(const MeasuredRun& run, const NodeGroup& gr
 
 // What sockets get through where a node has one card.
 void limit_sockets(SaidNetwork& network, const std::string& text, std::vector<std::string>& assumptions) {
-  if (network.nics > 1 || says_remote_memory(text)) return;
+  // Of 200 Gb/s and more all are RDMA's: InfiniBand HDR, or RoCE.
+  constexpr double kRemoteMemory = 200;
+  if (network.nics > 1 || network.gigabits >= kRemoteMemory || says_remote_memory(text)) return;
   const double share = socket_share(network.gigabits);
   network.gigabits *= share / kUsualShare;
   char said[64];
@@ -101,14 +120,14 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
-  group.gpu = *gpu;
+  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
+  group.gpu = card_of_node(*gpu, group.gpus_per_node, assumptions);
   if (memory > 0 && std::abs(memory / to_gibibytes(gpu->memory) - 1) > kOtherCard) {
     if (memory > kMostMemory) return Unmapped{"a GPU of " + run.text("gpu_mem_gb") + " GB"};
     group.gpu.memory = gibibytes(memory);
     assumptions.push_back(gpu->name + " with " + run.text("gpu_mem_gb") + " GB");
   }
   group.name = "gpus";
-  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
   const std::string text = run.text("interconnect");
   const bool rack = says(group.gpu.link, "72-GPU");
   const bool one_node = *gpus <= (rack ? kDomain : group.gpus_per_node);
@@ -149,10 +168,12 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
 double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
                         std::vector<std::string>& assumptions) {
   constexpr BytesPerSecond kThroughOneSwitch{6e9}, kOmniPathNode{40.6e9 / 8};
+  constexpr double kOldCard = 100;  // Gb/s: of faster ones nobody measured that
   const NodeGroup& group = cluster.groups.front();
   const std::string text = run.text("interconnect");
   const bool omni_path = says(text, "Omni-Path");
-  if (!omni_path && !(shares_card(group) && says(text, "InfiniBand"))) return 1.0;
+  const bool one_old_card = shares_card(group) && group.nic.bandwidth <= gigabits_per_second(kOldCard);
+  if (!omni_path && !(one_old_card && says(text, "InfiniBand"))) return 1.0;
   const BytesPerSecond cards = group.nic.bandwidth * kUsualShare * group.nics_per_node;
   const double share = (omni_path ? kOmniPathNode : kThroughOneSwitch) / cards;
   if (share >= 1) return 1.0;

@@ -118,6 +118,9 @@ bool multiplies_in_fp8(const MeasuredRun& run) {
   return gpu && gpu->fp8.has_value();
 }
 
+constexpr double kOverlapsByArgument =
+    2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
+
 // A row that says neither year nor a later feature is taken for one of the first.
 const char* megatron_of(const MeasuredRun& run) {
   constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
@@ -127,7 +130,7 @@ const char* megatron_of(const MeasuredRun& run) {
   constexpr double kOverlaps = 2024.2;
   const double date = date_of_program(run);
   const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
-  if (date >= kOverlaps) return "megatron-core";
+  if (date >= kOverlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core";
   if (date >= kFlash) return "megatron-lm-2023";
   if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core";
   const bool selective = run.text("recompute").rfind("selective", 0) == 0;
@@ -170,8 +173,8 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (like != kLikenesses.end()) return {like->stack, like->start};
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;
-  const bool recent =
-      date >= kOwnPrograms || multiplies_in_fp8(run) || (date <= 0 && !says(low, "deepspeed"));
+  const bool recent = date >= kOwnPrograms || multiplies_in_fp8(run) || says(low, "pytorch") ||
+                      (date <= 0 && !says(low, "deepspeed"));
   if (!says(low, "megatron") && recent) return {"pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};
@@ -237,8 +240,6 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   constexpr int kCompiledLoss = 2025;  // of torchtitan
   if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
     return read_stack("torchtitan-2025");
-  constexpr double kOverlapsByArgument =
-      2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
   const double date = date_of_program(run);
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");

@@ -86,6 +86,13 @@ std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const Measu
   const auto best = peak(gpu, plan.strategies.front().type);
   if (rate && best && rate->of_gpu > *best)
     return "a rate of " + to_text(rate->of_gpu) + " on a GPU of at most " + to_text(*best);
+  // Whatever else it prints: at least these FLOPs it computed in its time.
+  const auto seconds = measured_seconds(run, plan);
+  if (!seconds || !best) return std::nullopt;
+  const double gpus = static_cast<double>(*run.integer("n_gpus"));
+  const FlopsPerSecond reached(flops_of(run, plan, Counted::causal_model) / (*seconds * gpus));
+  if (reached > *best)
+    return "a time in which a GPU would compute " + to_text(reached) + ", of at most " + to_text(*best);
   return std::nullopt;
 }
 

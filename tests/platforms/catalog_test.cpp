@@ -33,7 +33,7 @@ TEST_CASE("no GPU name or alias stands twice in the catalog") {
       CHECK(seen.insert(lower(alias)).second);
     }
   }
-  CHECK(gpu_catalog().size() == 45);
+  CHECK(gpu_catalog().size() == 46);
 }
 
 TEST_CASE("no instance name or alias stands twice in the catalog") {
@@ -98,6 +98,13 @@ TEST_CASE("every GPU is whole: speeds in order, numbers within what has been bui
     CHECK_FALSE(spec.architecture.empty());
     const bool says_evidence = contains(spec.source, "(seen)") || contains(spec.source, "(recalled)");
     CHECK(says_evidence);
+  }
+}
+
+TEST_CASE("all cards of the chips that throttle say how far") {
+  for (const GpuSpec& spec : gpu_catalog()) {
+    INFO(spec.name);
+    if (spec.bf16 && *spec.bf16 >= teraflops(900)) CHECK(spec.sustained != 1.0);
   }
 }
 

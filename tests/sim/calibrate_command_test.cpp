@@ -199,13 +199,15 @@ TEST_CASE("calibrate takes no run that failed, that cannot have run, whose netwo
   };
   rows += first + like_first("failed", {{",ok", ",OOM"}}) +
           like_first("open", {{",8,8,NVLink; 8x200 Gbps,", ",8,16,,"}, {",1,1,1,8,no", ",1,1,1,16,no"}}) +
-          like_first("huge", {{",24,1024,16", ",96,12288,96"}});
+          like_first("huge", {{",24,1024,16", ",96,12288,96"}, {",0.5,", ",50,"}}) +
+          like_first("fast", {{",0.5,", ",0.005,"}});
   place.write("runs.csv", rows);
   const ProgramResult result = place.run({"calibrate", "--measured", "runs.csv", "--json"});
   CAPTURE(result.err);
   REQUIRE(result.code == 0);
   for (const char* said : {"first left out: a second row of this id", "failed left out: it failed",
-                           "open left out: its network is open", "huge left out: its plan is far too big"})
+                           "open left out: its network is open", "huge left out: its plan is far too big",
+                           "fast left out: a time in which"})
     CHECK(result.err.find(said) != std::string::npos);
   CHECK(Json::parse(result.out).at("runs").size() == 1);
 }

@@ -76,10 +76,11 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(of({{"source", "arXiv 2205.05198"}}) == "megatron-lm-2022");
   CHECK(of({{"recompute", "selective"}}) == "megatron-lm-2022");
   CHECK(of({{"sequence_parallel", "yes"}}) == "megatron-lm-2022");
-  CHECK(of({{"source", "a blog of 2024"}}) == "megatron-core");
+  CHECK(of({{"source", "a blog of 2024"}}) == "megatron-core-2024");
+  CHECK(of({{"source", "a blog of 2025"}}) == "megatron-core");
   CHECK(of({{"source", "a blog of 2023"}}) == "megatron-lm-2023");
   CHECK(of({{"source", "arXiv 2402.15627"}}) == "megatron-lm-2023");  // of February
-  CHECK(of({{"source", "arXiv 2407.00001"}}) == "megatron-core");
+  CHECK(of({{"source", "arXiv 2407.00001"}}) == "megatron-core-2024");
   CHECK(of({{"framework", "Megatron-LM 2023"}, {"source", "arXiv 2407.00001"}}) == "megatron-lm-2023");
   CHECK(of({{"flash_attn", "yes"}}) == "megatron-core");
   CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
@@ -118,6 +119,8 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "Unheard of"}, {"gpu", "A100"}, {"source", "README (2025)"}}) == "pytorch");
   CHECK(stack({{"framework", "Unheard of"}, {"gpu", "A100"}, {"source", "arXiv 2104.00001"}}) ==
         "megatron-lm-2021");
+  CHECK(stack({{"framework", "Unheard of (PyTorch)"}, {"gpu", "A100"}, {"source", "README (2022)"}}) ==
+        "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");

@@ -30,7 +30,8 @@ TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the
   CHECK(shared.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
   // 6 GB/s, where the cost models expect 0.85 of 12.5 GB/s.
   CHECK(shared.stack.network.collectives == Approx(6 / (0.85 * 12.5)));
-  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);  // 0.85 of 5 GB/s
+  CHECK(plan_over("InfiniBand 40 Gb/s").stack.network.collectives == 1.0);            // 0.85 of 5 GB/s
+  CHECK(plan_over("InfiniBand 200 Gb/s per node").stack.network.collectives == 1.0);  // measured by nobody
   // 40.6 Gb/s of a node, where the cost models expect 0.85 of its four cards.
   const MeasuredPlan omni_path = plan_over("4x100 Gbps Omni-Path per node");
   CHECK(omni_path.cluster.groups.front().nic.bandwidth == gigabits_per_second(100));
@@ -45,6 +46,19 @@ TEST_CASE("one InfiniBand card a node and Omni-Path slow collectives and not the
         Approx(5e9 / 0.85));  // what sockets get through
   CHECK(plan_over("10 Gbps Ethernet").cluster.groups.front().nic.bandwidth.value() ==
         Approx(10e9 / 8 * 0.92 / 0.85));
+  CHECK(plan_over("1x200 Gbps").cluster.groups.front().nic.bandwidth == gigabits_per_second(200));  // RDMA
+}
+
+TEST_CASE("superchips draw less where four share a node") {
+  const auto card = [](const char* per_node) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,seq,gbs,tp,pp,model,iter_time_s\na,g,GH200," +
+            std::string(per_node) + ",4,Megatron-LM,2048,64,1,1,llama2-7b,100\n",
+        "t.csv");
+    return mapped(runs.front()).cluster.groups.front().gpu;
+  };
+  CHECK(card("4").power_limit == Watts(680));
+  CHECK_FALSE(card("1").power_limit.has_value());
 }
 
 TEST_CASE("a network is read however people write it") {

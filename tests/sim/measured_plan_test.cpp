@@ -213,6 +213,8 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
       {"26.06.01", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-26.06"},
       {"26.06", "Nemotron_3_Nano", "GB200", "MXFP8", "megatron-bridge"},
       {"26.08", "GPT OSS 120B", "GB300", "MXFP8", "megatron-bridge-26.06"},
+      {"26.08", "gpt-oss-120b", "GB300", "MXFP8", "megatron-bridge-26.06"},
+      {"26.04", "DeepSeek-V3", "H100", "BF16", "megatron-bridge-eager"},
   }));
   const auto runs = parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,precision\na,g," +
                                             std::string(row.gpu) + ",8,Megatron-Bridge " + row.release + "," +
@@ -271,7 +273,7 @@ TEST_CASE("equal pieces count embedding, final norm and head, and the first stag
         "pp,"
         "dp,iter_time_s\n";
     const std::string row = "a,layouts,A100,8,32,Aleph Alpha,Llama," + layers +
-                            ",5120,40,13824,128000,2048,64,1,1," + stages + ",,1\n";
+                            ",5120,40,13824,128000,2048,64,1,1," + stages + ",,10\n";
     std::vector<int> found;
     const auto run = parse_measured_runs(header + row, "made-up.csv").front();
     const MeasuredPlan plan = mapped(run);

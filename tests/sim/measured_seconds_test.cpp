@@ -2,6 +2,7 @@
 #include "sim/measured_plan.hpp"
 
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
@@ -56,6 +57,23 @@ TEST_CASE("published rates become times") {
   const auto [llama, of_llama] = plan_and_seconds("llama2-70b", hardware, "100,hardware FLOPs,full");
   const double head = 6.0 * tokens * static_cast<double>(llama.model.vocabulary * llama.model.hidden);
   CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
+}
+
+TEST_CASE("a time in which no GPU could compute the model leaves its row out") {
+  // Six FLOPs for each parameter of the layers and the head, attention aside, of 64 sequences on 8 GPUs.
+  const double flops = 6.0 * 64 * 2048 * (12.0 * 24 * 2048 * 2048 + 51200.0 * 2048);
+  const double least = flops / (8 * 312e12);
+  const auto reason = [](double seconds) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,n_gpus,framework,seq,gbs,mbs,tp,pp,model,layers,hidden,heads,vocab,iter_time_s\n"
+        "a,g,A100,8,Megatron-LM,2048,64,1,8,1,GPT,24,2048,16,51200," +
+            std::to_string(seconds) + "\n",
+        "t.csv");
+    return test::unmapped(runs.front());
+  };
+  CHECK(contains(reason(0.9 * least), "a time in which a GPU would compute"));
+  CHECK(contains(reason(0.9 * least), "at most 312 TFLOPS"));
+  CHECK(reason(1.2 * least).empty());
 }
 
 }  // namespace orrery

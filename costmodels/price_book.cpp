@@ -115,18 +115,17 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
-    const double table =
-        static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden);
-    const auto block = [&](BlockOperators operators, double parameters) {
+    const LocalParameters table{
+        static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden)};
+    const auto block = [&](BlockOperators operators, const LocalParameters& parameters) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
       return AskedBlock{std::move(operators), split, std::move(weights)};
     };
     asked.push_back(
         {{}, block(embedding_operators(model_, split), table), block(head_operators(model_, split), table)});
     for (const LayerShape& shape : model_.shapes) {
-      const LocalParameters parameters = local_parameters(shape, local_layer(shape, split_of(split)));
-      asked.back().shapes.push_back(
-          block(layer_operators(shape, model_.causal, split), parameters.dense + parameters.expert));
+      asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
+                                          local_parameters(shape, local_layer(shape, split_of(split)))));
       if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
     for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);

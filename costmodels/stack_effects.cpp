@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "costmodels/local_layer.hpp"
+#include "strategies/strategy.hpp"
 
 namespace orrery {
 namespace {
@@ -80,15 +80,49 @@ std::vector<double> matrix_parameters(const PassOperators& forward) {
   return matrices;
 }
 
+// Copies of some weights that share them, every `stride` GPUs.
+struct WeightCopies {
+  int ranks = 1, stride = 1;
+};
+
+WeightCopies copies_of_dense(const Sharding& sharding) {
+  return {sharding.sharded, sharding.tensor};
+}
+WeightCopies copies_of_experts(const Sharding& sharding) {
+  const int sharing = copies_sharing_experts(sharding.expert, sharding.tensor,
+                                             sharding.expert_tensor.value_or(sharding.tensor));
+  return {std::max(1, sharding.sharded / sharing), sharding.tensor * sharing};
+}
+
 // Each shard of what the sets reduced apart, summed over them.
-Collective across_instances(const Collective& reduce, const Sharding& sharding) {
+Collective across_instances(const Collective& reduce, const WeightCopies& copies, const Sharding& sharding) {
   Collective sum = reduce;
   sum.kind = CollectiveKind::all_reduce;
-  sum.bytes = reduce.bytes / sharding.sharded;
+  sum.bytes = reduce.bytes / copies.ranks;
   sum.ranks = sharding.instances;
   sum.ranks_per_node =
-      std::clamp(sharding.gpus_per_node / (sharding.tensor * sharding.sharded), 1, sharding.instances);
+      std::clamp(sharding.gpus_per_node / (copies.stride * copies.ranks), 1, sharding.instances);
   return sum;
+}
+
+void add_traffic(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
+                 const Sharding& sharding) {
+  const SoftwareStack& stack = sharding.stack;
+  if (parameters <= 0) return;
+  Collective gather;
+  gather.kind = CollectiveKind::all_gather;
+  gather.bytes = Bytes(parameters * stored_bytes(sharding.type));
+  gather.ranks = copies.ranks;
+  gather.ranks_per_node = std::clamp(sharding.gpus_per_node / copies.stride, 1, copies.ranks);
+  gather.gpu_link = sharding.gpu_link;
+  gather.network = sharding.network;
+  Collective reduce = gather;
+  const bool for_all = stack.whole_weights && stack.all_reduces_gradients;
+  reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
+  reduce.bytes = Bytes(parameters * gradient_sent(stack, sharding.type));
+  if (copies.ranks > 1 && !stack.whole_weights) traffic.gather.emplace_back(gather);
+  if (copies.ranks > 1) traffic.reduce.emplace_back(reduce);
+  if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, copies, sharding));
 }
 
 }  // namespace
@@ -204,29 +238,17 @@ TransferEfficiency under_network(const TransferEfficiency& efficiency, const Net
           std::min(1.0, efficiency.between * network.between)};
 }
 
-WeightTraffic weight_traffic(const Sharding& sharding, double parameters, const PassOperators& forward) {
+WeightTraffic weight_traffic(const Sharding& sharding, const LocalParameters& parameters,
+                             const PassOperators& forward) {
   if (sharding.sharded < 2) return {};
-  const SoftwareStack& stack = sharding.stack;
+  const WeightCopies dense = copies_of_dense(sharding), experts = copies_of_experts(sharding);
+  const bool apart = experts.ranks < dense.ranks;
   std::vector<double> parts;
-  if (stack.matrix_gathers) parts = matrix_parameters(forward);
-  if (parts.empty()) parts.push_back(parameters);
+  if (sharding.stack.matrix_gathers && !apart) parts = matrix_parameters(forward);
+  if (parts.empty()) parts.push_back(parameters.dense + (apart ? 0 : parameters.expert));
   WeightTraffic traffic;
-  for (const double part : parts) {
-    Collective gather;
-    gather.kind = CollectiveKind::all_gather;
-    gather.bytes = Bytes(part * stored_bytes(sharding.type));
-    gather.ranks = sharding.sharded;
-    gather.ranks_per_node = std::clamp(sharding.gpus_per_node / sharding.tensor, 1, sharding.sharded);
-    gather.gpu_link = sharding.gpu_link;
-    gather.network = sharding.network;
-    Collective reduce = gather;
-    const bool for_all = stack.whole_weights && stack.all_reduces_gradients;
-    reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
-    reduce.bytes = Bytes(part * gradient_sent(stack, sharding.type));
-    if (!stack.whole_weights) traffic.gather.emplace_back(gather);
-    traffic.reduce.emplace_back(reduce);
-    if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, sharding));
-  }
+  for (const double part : parts) add_traffic(traffic, part, dense, sharding);
+  if (apart) add_traffic(traffic, parameters.expert, experts, sharding);
   return traffic;
 }
 

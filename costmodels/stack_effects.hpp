@@ -4,6 +4,7 @@
 #include "costmodels/block_cost.hpp"
 #include "costmodels/flow.hpp"
 #include "costmodels/layer_operators.hpp"
+#include "costmodels/local_layer.hpp"
 #include "costmodels/pass_pieces.hpp"
 
 namespace orrery {
@@ -46,7 +47,9 @@ struct WeightTraffic {
 };
 // As one, or each matrix of a forward for itself where the stack gathers so; what those leave of `parameters`
 // (norms, biases) stays on every GPU (DeepSpeed's stage3_param_persistence_threshold), a table is one matrix.
-WeightTraffic weight_traffic(const Sharding&, double parameters, const PassOperators& forward);
+// Experts that are spread over copies have fewer of them, which gather and reduce for themselves; where each
+// has one, nothing (torchtitan, distributed/fsdp.py: edp_mesh; Megatron-FSDP: expt_dp_group).
+WeightTraffic weight_traffic(const Sharding&, const LocalParameters&, const PassOperators& forward);
 // What the host adds to collectives of matrices.
 Seconds gathering_host(const Sharding&, std::size_t collectives);
 

@@ -153,7 +153,7 @@ TEST_CASE("weights sharded within a node stay off the network, but for a share o
   sharding.sharded = 8;
   sharding.instances = 2;
   sharding.type = DataType::bf16;
-  const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+  const WeightTraffic traffic = weight_traffic(sharding, {720}, {});
   REQUIRE(traffic.gather.size() == 1);
   REQUIRE(traffic.reduce.size() == 2);
   const auto& gather = std::get<Collective>(traffic.gather[0]);
@@ -169,6 +169,32 @@ TEST_CASE("weights sharded within a node stay off the network, but for a share o
   CHECK(times_under({}, {.sharded = 8}).backward <= within_nodes.backward);
 }
 
+// Eight nodes of 8 GPUs: of the experts, spread over each node, there is one copy a node.
+TEST_CASE("sharded experts are gathered from their own copies alone, and not where each has one") {
+  Sharding sharding;
+  sharding.sharded = 64;
+  sharding.expert = 8;
+  sharding.type = DataType::bf16;
+  const auto traffic = [&] { return weight_traffic(sharding, {.dense = 100, .expert = 7000}, {}); };
+  REQUIRE(traffic().gather.size() == 2);
+  REQUIRE(traffic().reduce.size() == 2);
+  const Collective dense = std::get<Collective>(traffic().gather[0]);
+  CHECK((dense.ranks == 64 && dense.ranks_per_node == 8 && dense.bytes == Bytes(200)));
+  const Collective experts = std::get<Collective>(traffic().gather[1]);
+  CHECK((experts.ranks == 8 && experts.ranks_per_node == 1 && experts.bytes == Bytes(14000)));
+  CHECK(std::get<Collective>(traffic().reduce[1]).ranks == 8);
+  sharding.expert = 64;
+  CHECK(traffic().gather.size() == 1);
+  CHECK(traffic().reduce.size() == 1);
+  sharding.expert = 1;
+  REQUIRE(traffic().gather.size() == 1);
+  CHECK(std::get<Collective>(traffic().gather[0]).bytes == Bytes(14200));
+  sharding.expert = 4;  // over the four tensor ranks, each with experts of its own
+  sharding.tensor = 4;
+  sharding.expert_tensor = 1;
+  CHECK(traffic().gather.size() == 1);
+}
+
 TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a list of all ranks each") {
   Sharding sharding;
   sharding.sharded = 16;
@@ -177,13 +203,13 @@ TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a 
   forward.compute = {Gemm{.m = 64, .n = 30, .k = 10}, MemoryBound{}, Gemm{.m = 64, .n = 10, .k = 40}};
   const PassCost layer{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
   // As one, norms and biases too: 720 parameters of 2 bytes. Half of the time beside the layers before.
-  const WeightTraffic whole = weight_traffic(sharding, 720, forward);
+  const WeightTraffic whole = weight_traffic(sharding, {720}, forward);
   REQUIRE(whole.gather.size() == 1);
   CHECK(std::get<Collective>(whole.gather[0]).bytes.value() == 1440);
   CHECK(gathering_host(sharding, 1) == Seconds(0));
   CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2 / 2));
   sharding.stack = parse_stack("matrix_gathers: {host: 100us, host_per_rank: 5us}", "s.yaml");
-  const WeightTraffic each = weight_traffic(sharding, 720, forward);
+  const WeightTraffic each = weight_traffic(sharding, {720}, forward);
   REQUIRE(each.gather.size() == 2);
   CHECK(std::get<Collective>(each.gather[0]).bytes.value() == 600);
   CHECK(std::get<Collective>(each.gather[1]).bytes.value() == 800);
@@ -198,7 +224,7 @@ TEST_CASE("whole weights are not gathered in passes; gradients are reduced besid
   sharding.type = DataType::bf16;
   sharding.stack = parse_stack("{whole_weights: true, reduced_gradient: 2}", "s.yaml");
   const auto reduce = [&] {
-    const WeightTraffic traffic = weight_traffic(sharding, 720, {});
+    const WeightTraffic traffic = weight_traffic(sharding, {720}, {});
     CHECK(traffic.gather.empty());
     REQUIRE(traffic.reduce.size() == 1);
     return std::get<Collective>(traffic.reduce[0]);

@@ -78,7 +78,7 @@ Bytes usable_memory(Bytes card) {
 
 Bytes usable_memory(const NodeGroup& group) {
   const Bytes usual = usable_memory(group.gpu.memory);
-  return std::min(usual, group.usable_memory.value_or(usual));
+  return std::min({usual, group.usable_memory.value_or(usual), group.memory_limit.value_or(usual)});
 }
 
 Bytes usable_host_memory(Bytes of_node) {
@@ -112,8 +112,13 @@ std::vector<Bytes> fullest_hosts(const ParallelStrategy& strategy, const Cluster
   return most;
 }
 
-double fullness(const StageMemory& memory, Bytes card) {
-  return memory.must_fit() / card;
+Bytes card_left(const NodeGroup& group) {
+  const Bytes usual = usable_memory(group.gpu.memory);
+  return group.gpu.memory * std::min(1.0, group.usable_memory.value_or(usual) / usual);
+}
+
+double fullness(const StageMemory& memory, const NodeGroup& group) {
+  return memory.must_fit() / card_left(group);
 }
 
 double fullness(const ClusterSpec& cluster, const ParallelStrategy& strategy,
@@ -121,12 +126,12 @@ double fullness(const ClusterSpec& cluster, const ParallelStrategy& strategy,
   const std::vector<const NodeGroup*> groups = groups_of_stages(cluster, strategy);
   double fullest = 0;
   for (std::size_t at = 0; at < memory.size(); ++at)
-    fullest = std::max(fullest, fullness(memory[at], groups[at]->gpu.memory));
+    fullest = std::max(fullest, fullness(memory[at], *groups[at]));
   return fullest;
 }
 
 MemoryVerdict memory_verdict(const StageMemory& memory, const NodeGroup& group) {
-  const double chance = out_of_memory_chance(fullness(memory, group.gpu.memory));
+  const double chance = out_of_memory_chance(fullness(memory, group));
   if (chance <= kSafeChance && memory.needed() <= usable_memory(group)) return MemoryVerdict::fits;
   return chance <= kLostChance ? MemoryVerdict::risky : MemoryVerdict::too_big;
 }

@@ -26,11 +26,14 @@ Bytes usable_host_memory(Bytes of_node);
 // correction), 0.986 of a V100 and 0.99 of an A100 or H100 of 80 GB (capacities in PyTorch's messages); 0.02
 // to 0.03 more are kept free, an assumption. 0.90 up to 16 GiB, 0.96 from 80 GiB on, straight in between.
 Bytes usable_memory(Bytes card);
-// The same, or what the group says where that is less.
+// The same, or what the group says, or the limit of a search, where that is less.
 Bytes usable_memory(const NodeGroup&);
 
-// StageMemory::must_fit over what the card holds.
-double fullness(const StageMemory&, Bytes card);
+// What the card holds; where the group says that other programs need some of it, the smaller card that has as
+// much usable.
+Bytes card_left(const NodeGroup&);
+// StageMemory::must_fit over that.
+double fullness(const StageMemory&, const NodeGroup&);
 // Of the fullest card of a plan; memory [kind * P + stage].
 double fullness(const ClusterSpec&, const ParallelStrategy&, const std::vector<StageMemory>&);
 

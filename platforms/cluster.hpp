@@ -47,6 +47,7 @@ struct NodeGroup {
   HostSpec host = {};     // memory and bandwidth of a whole node; the link of each of its GPUs
   // Of a GPU, that plans may fill, where this is less than they would by themselves.
   std::optional<Bytes> usable_memory = {};
+  std::optional<Bytes> memory_limit = {};  // of a search, below which a plan is to stay
   std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
   std::string price_source;             // "Azure eastus on demand, 2025 list"
   // Mean time until one node is taken away or fails; absent: never. A rate of 1 / this per node.

@@ -71,6 +71,12 @@ std::vector<GpuSpec> read_catalog() {
   return gpus;
 }
 
+// What is drawn is at most `power`.
+Watts up_to_power(const YamlValue& value, Watts drawn, const GpuSpec& gpu) {
+  if (drawn > gpu.power) value.fail("at most the `power` of the GPU, " + to_exact_text(gpu.power));
+  return drawn;
+}
+
 }  // namespace
 
 std::string_view to_text(DataType type) {
@@ -153,8 +159,10 @@ GpuSpec parse_gpu(const YamlValue& map) {
   if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.5);
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
   if (const auto share = map.find("fp4_share")) gpu.fp4_share = share->number(0.1, 1.0);
-  if (const auto idle = map.find("idle_power")) gpu.idle_power = idle->quantity<Watts>();
-  if (const auto limit = map.find("power_limit")) gpu.power_limit = limit->positive_quantity<Watts>();
+  if (const auto idle = map.find("idle_power"))
+    gpu.idle_power = up_to_power(*idle, idle->quantity<Watts>(), gpu);
+  if (const auto limit = map.find("power_limit"))
+    gpu.power_limit = up_to_power(*limit, limit->positive_quantity<Watts>(), gpu);
   gpu.host = read_host(map);
   gpu.source = text_or(map, "source", "given by the user");
   return gpu;

@@ -43,7 +43,7 @@ struct GpuSpec {
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
   double fp8_share = 0.883;
   double fp4_share = 0.88;           // likewise of 4-bit GEMMs: B200's, platforms/catalog/gpus.yaml
-  std::optional<Watts> power_limit;  // set by the owner, below `power`
+  std::optional<Watts> power_limit;  // set by the owner, at most `power`
   std::optional<Watts>
       idle_power;      // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)
   HostSpec host = {};  // of the nodes it is usually sold in: one GPU's share of their memory

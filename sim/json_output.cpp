@@ -50,6 +50,8 @@ Json memory_interval_json(const StageMemory& memory, const ErrorBand& band) {
 void add_outlook(Json& json, const MemoryOutlook& outlook) {
   json["out_of_memory_chance"] = outlook.out_of_memory;
   json["memory_interval_basis"] = outlook.band.basis;
+  if (outlook.hosts_fit)
+    json["host_memory_verdict"] = to_text(*outlook.hosts_fit ? MemoryVerdict::fits : MemoryVerdict::too_big);
 }
 
 // A row a stage; of unlike replicas, those of the first kind, then those of the next.

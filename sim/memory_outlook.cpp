@@ -4,6 +4,7 @@
 
 #include "costmodels/card_memory.hpp"
 #include "costmodels/residuals.hpp"
+#include "sim/feasibility.hpp"
 #include "sim/plan_band.hpp"
 
 namespace orrery {
@@ -14,6 +15,8 @@ MemoryOutlook memory_outlook(const PriceBook& book, const ParallelStrategy& stra
   outlook.band = memory_band(book, strategy);
   outlook.fullness = fullness(book.cluster(), strategy, memory);
   outlook.out_of_memory = out_of_memory_chance(outlook.fullness);
+  if (strategy.optimizer_offload > 0)
+    outlook.hosts_fit = !StageFitter(book).host_too_full(strategy, memory).has_value();
   return outlook;
 }
 

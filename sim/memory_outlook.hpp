@@ -1,6 +1,7 @@
 // What can be said of a plan's memory before it runs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct MemoryOutlook {
   ErrorBand band;  // of what is counted on a card: published peaks of its kind lie there nine times in ten
   double fullness = 0;       // of the fullest card, as counted (costmodels/card_memory.hpp)
   double out_of_memory = 0;  // the share of published runs counted so full that ran out
+  std::optional<bool> hosts_fit;  // the offloaded optimizer in its nodes' memory; absent: none is
 };
 
 // `memory`: [kind * P + stage], of a plan whose prices are in the book.

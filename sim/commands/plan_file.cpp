@@ -18,7 +18,7 @@ void warn_if_full(const PriceBook& book, const ParallelStrategy& strategy, int s
   const NodeGroup& nodes = group_of_stage(book.cluster(), strategy, stage);
   const MemoryVerdict verdict = memory_verdict(needed, nodes);
   if (verdict == MemoryVerdict::fits) return;
-  const double chance = out_of_memory_chance(fullness(needed, nodes.gpu.memory));
+  const double chance = out_of_memory_chance(fullness(needed, nodes));
   std::string outcome = "risky: " + chance_text(chance) + " of published runs as full ran out of memory";
   if (verdict == MemoryVerdict::too_big) outcome = "it would run out of memory";
   if (chance <= kSafeChance) outcome = "a search would not take it";  // by what is usable of the card

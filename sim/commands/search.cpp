@@ -7,6 +7,7 @@
 
 #include "analysis/gantt.hpp"
 #include "analysis/report.hpp"
+#include "costmodels/card_memory.hpp"
 #include "costmodels/residuals.hpp"
 #include "platforms/yaml.hpp"
 #include "sim/commands/commands.hpp"
@@ -106,10 +107,7 @@ std::int64_t read_most_gpus(const CommandLine& line, const ClusterSpec& cluster)
 // Cards are filled no further than where such a share of published runs ran out.
 void limit_memory(ClusterSpec& cluster, double risk) {
   const double fullest = built_in_residuals().out_of_memory.fullness_at(risk);
-  for (NodeGroup& group : cluster.groups) {
-    const Bytes limit = group.gpu.memory * fullest;
-    group.usable_memory = std::min(limit, group.usable_memory.value_or(limit));
-  }
+  for (NodeGroup& group : cluster.groups) group.memory_limit = card_left(group) * fullest;
 }
 
 SearchJob read_job(const CommandLine& line) {

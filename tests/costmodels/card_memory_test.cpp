@@ -150,9 +150,18 @@ TEST_CASE("blocks of logits leave half of themselves split, unless segments grow
   REQUIRE(memory.logits > Bytes(0));
   CHECK(memory.split.value() == Approx(0.5 * memory.logits.value()));
   CHECK(memory.reserved() == memory.allocated() + memory.cached);  // no reading shows it
-  const Bytes card = gibibytes(80);
+  NodeGroup group;
+  group.gpu.memory = gibibytes(80);
   const Bytes beside = memory.communicators + memory.context;
-  CHECK(fullness(memory, card) == Approx((memory.allocated() + beside + memory.split) / card));
+  const Bytes fits = memory.allocated() + beside + memory.split;
+  CHECK(fullness(memory, group) == Approx(fits / gibibytes(80)));
+  // Of 0.96 x 80 usable GiB the group leaves 10.
+  group.usable_memory = gibibytes(10);
+  CHECK(fullness(memory, group) == Approx(fits / gibibytes(10 / 0.96)));
+  group.usable_memory.reset();
+  group.memory_limit = gibibytes(10);  // of a search: the card is as full as it was
+  CHECK(fullness(memory, group) == Approx(fits / gibibytes(80)));
+  CHECK(usable_memory(group) == gibibytes(10));
   CHECK(memory.needed().value() ==
         Approx((memory.allocated() + beside + std::max(memory.cached, memory.split)).value()));
   stack.cached_share = 0;
@@ -212,9 +221,13 @@ TEST_CASE("what fits is usable with its cached blocks, and at most one run of tw
   CHECK(verdict(lost - 0.01, 0) == MemoryVerdict::risky);
   CHECK(verdict(lost + 0.01, 0) == MemoryVerdict::too_big);
   CHECK(to_text(verdict(80, 0)) == "risky");
-  group.usable_memory = gibibytes(60);
+  group.memory_limit = gibibytes(60);
   CHECK(verdict(60, 0) == MemoryVerdict::fits);
   CHECK(verdict(60.1, 0) == MemoryVerdict::risky);
+  group.usable_memory = gibibytes(48);  // as of a card of 50
+  CHECK(verdict(safe * 50 / 80 - 0.01, 0) == MemoryVerdict::fits);
+  CHECK(verdict(safe * 50 / 80 + 0.01, 0) == MemoryVerdict::risky);
+  CHECK(verdict(lost * 50 / 80 + 0.01, 0) == MemoryVerdict::too_big);
 }
 
 }  // namespace orrery

@@ -81,6 +81,17 @@ TEST_CASE("a GPU map without a speed is refused") {
                  "at least one of fp32"));
 }
 
+TEST_CASE("a GPU draws no more than its power, limited or idle") {
+  for (const char* drawn : {"power_limit: 800W", "idle_power: 701W"}) {
+    const std::string found = trouble(with_group(
+        "count: 1, gpus_per_node: 1, nic_bandwidth: 1Gbps, gpu: {name: X, memory: 1GiB, memory_bandwidth: "
+        "1GBps, bf16: 1TFLOPS, link_bandwidth: 1GBps, multiprocessors: 9, l2_cache: 1MiB, power: 700W, " +
+        std::string(drawn) + "}"));
+    INFO(found);
+    CHECK(contains(found, "at most the `power` of the GPU, 700W"));
+  }
+}
+
 TEST_CASE("a cluster that cannot be is refused with its reason") {
   const std::string g = "{name: g, " + kGood + "count: 1}";
   const std::string two =

@@ -54,7 +54,7 @@ GpuSpec random_gpu(Draw& draw) {
   gpu.aliases = {draw.text(3)};
   gpu.memory = Bytes(draw.real(1e9, 1e12));
   gpu.fp8 = draw.coin() ? std::optional(FlopsPerSecond(draw.real(1e12, 1e16))) : std::nullopt;
-  gpu.power = Watts(draw.real(0, 2000));
+  gpu.power = Watts(draw.real(gpu.power_limit.value_or(Watts(0)).value(), 2000));
   gpu.source = draw.text(20);
   return gpu;
 }

@@ -354,6 +354,30 @@ TEST_CASE("replicas on unlike GPUs get shares that sum to the batch, and the rep
   CHECK(text.find(" mb | 1 x (2 h) " + std::to_string(on_h100) + " mb") != std::string::npos);
 }
 
+// 12 B of a parameter leave the GPU, 16 of it are on the host: 6 GB of 8 GiB less what the system needs.
+TEST_CASE("a replay says when an offloaded optimizer overflows its host, and a GPU what others leave of it") {
+  const Workplace place;
+  const auto verdicts = [&](const std::string& of_group) {
+    place.write("small.yaml",
+                "name: small\ngroups:\n  - {name: a, gpu: A100-SXM4-80GB, gpus_per_node: 2, count: 1, "
+                "nic_bandwidth: 200Gbps, " +
+                    of_group + "}\n");
+    place.write(
+        "plan.yaml",
+        "model: gpt2-345m\ncluster: small.yaml\ndata: 2\nglobal_batch: 8\nsequence: 1024\nnodes: [1]\n"
+        "distributed_optimizer: true\noptimizer_offload: 1\nstages: [{tensor: 1}]\nparts: [[0, 24]]\n");
+    const ProgramResult result = place.run({"replay", "--plan", "plan.yaml", "--json"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    const Json json = Json::parse(result.out);
+    return std::pair(json.at("host_memory_verdict").get<std::string>(),
+                     json.at("memory")[0].at("memory_verdict").get<std::string>());
+  };
+  CHECK(verdicts("host_memory: 64GiB") == std::pair<std::string, std::string>("fits", "fits"));
+  CHECK(verdicts("host_memory: 4GiB").first == "too big");
+  CHECK(verdicts("usable_memory: 1GiB").second == "too big");
+}
+
 TEST_CASE("catalog --json lists rows whose numbers are numbers") {
   const Workplace place;
   const std::string list = GENERATE("gpus", "instances", "models", "clusters", "estimators", "schedules");

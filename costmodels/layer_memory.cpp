@@ -14,25 +14,38 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
 }
 
-// Outputs of what activates in the experts, and all that the expert which every token visits keeps.
-double expert_activation(const LocalLayer& local, double element) {
-  return element * static_cast<double>(local.routed_tokens * local.experts * local.ffn);
+// Bytes of an element that is kept; of a matrix's input, which Transformer Engine keeps in 8 or 4 bits where
+// it multiplies in these.
+struct KeptElement {
+  double any, of_matrix;
+};
+KeptElement kept_element(DataType type) {
+  return {stored_bytes(type), outside_fp8(type) == type ? stored_bytes(type) : size_of(type).value()};
 }
-double shared_expert(const LocalLayer& local, double element) {
-  return element * static_cast<double>(local.tokens * (local.shared_up_width + local.shared_ffn));
+
+double widths(const KeptElement& kept, std::int64_t any, std::int64_t of_matrix) {
+  return kept.any * static_cast<double>(any) + kept.of_matrix * static_cast<double>(of_matrix);
+}
+
+// Outputs of what activates in the experts, and all that the expert which every token visits keeps.
+double expert_activation(const LocalLayer& local, const KeptElement& kept) {
+  return kept.of_matrix * static_cast<double>(local.routed_tokens * local.experts * local.ffn);
+}
+double shared_expert(const LocalLayer& local, const KeptElement& kept) {
+  return static_cast<double>(local.tokens) * widths(kept, local.shared_up_width, local.shared_ffn);
 }
 
 // What the MLP keeps between its norm's output and its result.
-double mlp_activations(const LayerShape& shape, const LocalLayer& local, double element) {
-  const auto tokens = static_cast<double>(local.tokens);
-  if (shape.experts == 1) return element * tokens * static_cast<double>(local.up_width + local.ffn);
-  // Permuted tokens, MLP and output of each routed copy; the shared expert sees every token.
+double mlp_activations(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
+                       const SoftwareStack& stack) {
+  if (shape.experts == 1) return static_cast<double>(local.tokens) * widths(kept, local.up_width, local.ffn);
+  // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.
   const auto routed = static_cast<double>(local.routed_tokens * local.experts);
-  double bytes =
-      element * routed * static_cast<double>(2 * shape.routed_hidden() + local.up_width + local.ffn);
+  const std::int64_t outputs = stack.experts.keeps_outputs ? shape.routed_hidden() : 0;
+  double bytes = routed * widths(kept, local.up_width + outputs, shape.routed_hidden() + local.ffn);
   // What is projected down before the experts, and what they give before it is projected up.
-  bytes += 2 * element * static_cast<double>(local.owned_tokens * shape.expert_hidden);
-  return bytes + shared_expert(local, element);
+  bytes += 2 * kept.any * static_cast<double>(local.owned_tokens * shape.expert_hidden);
+  return bytes + shared_expert(local, kept);
 }
 
 // What autograd keeps between kernels that others fuse: of a gated MLP the activated half, and where queries
@@ -96,26 +109,21 @@ double mixer_matrices(const LayerShape& shape, const LocalLayer& local) {
 // Each keeps its input; norms, activations and projections up whose output is discarded are made again before
 // the matrix or the attention behind them (Megatron-LM core/tensor_parallel/random.py,
 // CheckpointWithoutOutput).
-void set_modules(LayerActivations& bytes, const LayerShape& shape, const LocalLayer& local, DataType type) {
-  const double element = stored_bytes(type);
+void set_modules(LayerActivations& bytes, const LayerShape& shape, const LocalLayer& local,
+                 const KeptElement& kept, const SoftwareStack& stack) {
   const auto drop = [&](RecomputeModule module) -> double& { return bytes.modules[index_of(module)]; };
   drop(RecomputeModule::core_attn) = bytes.scores;
   const bool latent = shape.latent.kv_rank > 0, experts = shape.experts > 1;
-  // Of GEMM inputs that are kept in 8 or 4 bits no more than that is dropped.
-  const double kept = outside_fp8(type) == type ? element : size_of(type).value();
-  drop(RecomputeModule::layernorm) =
-      kept * ((latent ? 1 : 0) + (experts ? 1 : 0)) * static_cast<double>(local.owned_tokens * shape.hidden);
+  // The router reads its norm's output in 16 bits.
+  drop(RecomputeModule::layernorm) = ((latent ? kept.of_matrix : 0) + (experts ? kept.any : 0)) *
+                                     static_cast<double>(local.owned_tokens * shape.hidden);
   if (latent)
-    drop(RecomputeModule::mla_up_proj) = element * static_cast<double>(local.tokens * local.qkv_width());
+    drop(RecomputeModule::mla_up_proj) = kept.any * static_cast<double>(local.tokens * local.qkv_width());
   if (!shape.has_mlp()) return;
-  const double mlp = mlp_activations(shape, local, element);
-  if (!experts) {
-    drop(RecomputeModule::mlp) = mlp - (element - kept) * static_cast<double>(local.tokens * local.ffn);
-    return;
-  }
-  drop(RecomputeModule::moe) = mlp;
-  drop(RecomputeModule::moe_act) = expert_activation(local, element);
-  drop(RecomputeModule::shared_experts) = shared_expert(local, element);
+  drop(experts ? RecomputeModule::moe : RecomputeModule::mlp) = mlp_activations(shape, local, kept, stack);
+  if (!experts) return;
+  drop(RecomputeModule::moe_act) = expert_activation(local, kept);
+  drop(RecomputeModule::shared_experts) = shared_expert(local, kept);
 }
 
 }  // namespace
@@ -141,28 +149,28 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   const int tensors = shape.parallel_residual || one_part ? shape.norms : shape.norms + 1;
   bytes.rest = tensors * element * hidden + (drops_out(shape, stack) ? 2 * hidden : 0.0);
   bytes.rest += element * mixer_elements(shape, local);
-  bytes.rest += mlp_activations(shape, local, element);
+  const KeptElement kept = kept_element(type);
+  bytes.rest += mlp_activations(shape, local, kept, stack);
   bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
   if (stack.kernels.eager_kernels) bytes.rest += eager_activations(shape, local, element);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;
   const std::int64_t logits = divide_up(shape.predicted_vocabulary * local.joined_width, shape.hidden);
-  if (logits > 0)
-    bytes.rest += 2 * element * hidden + logit_kept(strategy.type) * tokens * static_cast<double>(logits);
-  if (outside_fp8(type) != type) {
-    // Transformer Engine keeps inputs of GEMMs in 8 or 4 bits: outputs of norms and of the activation
-    // function.
-    const double saved = element - size_of(type).value();
-    bytes.rest -= saved * shape.norms * hidden;
-    if (shape.experts == 1) bytes.rest -= saved * tokens * static_cast<double>(local.ffn);
-  }
+  if (logits > 0) bytes.rest += 2 * element * hidden + kLogitKept * tokens * static_cast<double>(logits);
+  // Of the norms' outputs, those that only matrices read.
+  bytes.rest -= (kept.any - kept.of_matrix) * (shape.norms - (shape.experts > 1 ? 1 : 0)) * hidden;
+  // Scaled by the last iterations' largest values the projection's input has a copy in 8 bits, else its
+  // matrix keeps the attention's output itself (Megatron-LM, transformer/attention.py,
+  // set_save_original_input).
+  if (type == DataType::fp8 && stack.fp8_recipe == Fp8Recipe::delayed)
+    bytes.rest += kept.of_matrix * tokens * static_cast<double>(local.output_width);
   bytes.second_outputs =
       element * tokens * static_cast<double>(local.output_width) +
       element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
   bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy);
-  set_modules(bytes, shape, local, type);
+  set_modules(bytes, shape, local, kept, stack);
   return bytes;
 }
 

@@ -8,10 +8,9 @@
 
 namespace orrery {
 
-// Bytes that stay of a logit until its backward: softmax in fp32 and the logit.
-inline double logit_kept(DataType type) {
-  return 4.0 + stored_bytes(type);
-}
+// Bytes that stay of a logit until its backward: its softmax in fp32 (Megatron-LM, fused_cross_entropy.py and
+// tensor_parallel/cross_entropy.py, save_for_backward).
+inline constexpr double kLogitKept = 4.0;
 
 // Bytes one layer keeps for its backward, by what recomputation can drop.
 struct LayerActivations {

@@ -57,7 +57,8 @@ LocalParameters part_parameters(const ModelSpec&, const ParallelStrategy&, int s
 // Korthikanti et al. 2022 (arXiv 2205.05198, equations 1, 2 and 4, table 2), tensor by tensor, so that
 // grouped queries, gated MLPs, flash attention, experts and models without dropout are counted too. Logits
 // are not in it.
-Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk,
+                       const SoftwareStack& = {});
 
 // Of those, and what the backward for the input adds: bytes held until the weight gradient where the schedule
 // splits it off. Inputs and output gradients of the matrices, 32 sbh of a GPT layer in 16 bits (arXiv

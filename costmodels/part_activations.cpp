@@ -105,7 +105,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
   const double peak = logit_peak(strategy.type, stack);
   // From its backward to its weight gradient its gradient stays, in its own type.
-  const double waiting = std::max(0, alive - 1) * std::min(logit_kept(strategy.type), peak) +
+  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) +
                          for_weights * stored_bytes(strategy.type);
   return {logits * waiting, alive > 0 ? logits * peak : 0.0};
 }
@@ -158,8 +158,9 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
   return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
 }
 
-Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  return Bytes(part_activations(model, strategy, stage, chunk, {}).kept);
+Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk,
+                       const SoftwareStack& stack) {
+  return Bytes(part_activations(model, strategy, stage, chunk, stack).kept);
 }
 
 Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {

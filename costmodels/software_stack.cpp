@@ -85,6 +85,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_time(map, "layer_forward_casts", experts.layer_forward_casts);
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
   read_switch(map, "fused", experts.fused);
+  read_switch(map, "keeps_outputs", experts.keeps_outputs);
   map.refuse_others();
 }
 

@@ -81,6 +81,9 @@ struct ExpertCost {
   // The same once a layer, however many experts a GPU has.
   Seconds layer_forward, layer_backward, layer_forward_casts, layer_backward_casts;
   bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
+  // Probabilities weigh what experts give, which stays for their gradient; else what they activate
+  // (Megatron-LM since 26596307 of April 2025: permute and unpermute keep maps alone).
+  bool keeps_outputs = true;
   bool operator==(const ExpertCost&) const = default;
 };
 

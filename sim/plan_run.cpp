@@ -71,14 +71,13 @@ MemoryRow memory_row(const PriceBook& book, const ParallelStrategy& strategy, in
 }
 
 // [stage][chunk]
-using BytesOfPart = Bytes (*)(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
-std::vector<std::vector<Bytes>> by_part(const PriceBook& book, const ParallelStrategy& strategy,
-                                        BytesOfPart of_part) {
+template <class BytesOfPart>
+std::vector<std::vector<Bytes>> by_part(const ParallelStrategy& strategy, const BytesOfPart& of_part) {
   std::vector<std::vector<Bytes>> bytes;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     bytes.emplace_back();
     for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-      bytes.back().push_back(of_part(book.model(), strategy, stage, chunk));
+      bytes.back().push_back(of_part(stage, chunk));
     }
   }
   return bytes;
@@ -187,8 +186,13 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
       trace.memory.back().kind = kind;
     }
   }
-  trace.activations = activation_curve(trace.timeline, by_part(book, strategy, activation_bytes),
-                                       by_part(book, strategy, weight_gradient_bytes));
+  const auto kept = [&](int stage, int chunk) {
+    return activation_bytes(book.model(), strategy, stage, chunk, book.stack());
+  };
+  const auto waiting = [&](int stage, int chunk) {
+    return weight_gradient_bytes(book.model(), strategy, stage, chunk);
+  };
+  trace.activations = activation_curve(trace.timeline, by_part(strategy, kept), by_part(strategy, waiting));
   trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);
   if (run.cost) {
     trace.cost.gpu_hours = run.cost->gpu_hours;

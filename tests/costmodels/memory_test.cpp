@@ -119,10 +119,10 @@ TEST_CASE("only the last stage holds logits, and those of one microbatch are at 
   stack.cross_entropy = CrossEntropyKernel::separate;
   CHECK(stage_memory(model, strategy, 0, {2}, stack).logits == Bytes());
   CHECK(stage_memory(model, strategy, 1, {1}, stack).logits.value() == Approx(14 * logits));
-  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx((14 + 2 * 6) * logits));
-  // A fused loss holds the logits in 16 bits and their softmax in 32, all the time.
+  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx((14 + 2 * 4) * logits));
+  // A fused loss holds the logits in 16 bits beside their softmax in 32, which alone stays.
   stack.cross_entropy = CrossEntropyKernel::fused;
-  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx(3 * 6 * logits));
+  CHECK(stage_memory(model, strategy, 1, {3}, stack).logits.value() == Approx((6 + 2 * 4) * logits));
 }
 
 TEST_CASE("keys and values that a context group gathers are all there, for every query head if repeated") {
@@ -304,6 +304,21 @@ TEST_CASE(
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
   strategy.expert = 4;  // as many tokens come as go
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(expected));
+  // Weighed before the last matrix, a copy is not kept behind it: 2 h bytes less of each.
+  SoftwareStack since_2025;
+  since_2025.experts.keeps_outputs = false;
+  CHECK(activation_bytes(model, strategy, 0, 0, since_2025).value() ==
+        Approx(expected - tokens * 2 * 2 * kHidden));
+  // In 8 bits what matrices alone read: of the layer's two norms the first's output (h), of each copy itself
+  // (h) and what was activated (4 h), a byte of each; the router reads the second's.
+  since_2025.fp8_recipe = Fp8Recipe::mxfp8;
+  strategy.type = DataType::fp8;
+  CHECK(activation_bytes(model, strategy, 0, 0, since_2025).value() ==
+        Approx(expected - tokens * 2 * 2 * kHidden - tokens * (1 + 2 * (1 + 4)) * kHidden));
+  // Scales of the past: the projection's input (h) once more.
+  since_2025.fp8_recipe = Fp8Recipe::delayed;
+  CHECK(activation_bytes(model, strategy, 0, 0, since_2025).value() ==
+        Approx(expected - tokens * 2 * 2 * kHidden - tokens * 2 * (1 + 4) * kHidden));
 }
 
 TEST_CASE("recomputation never needs more memory, nor does sequence parallelism keep more activations") {

@@ -90,6 +90,7 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
   if (!input_first) return;
   push(out_.backward, async_gradient_->kind, tensor_group(1.0), async_gradient_->bytes);
   out_.backward.compute.push_back(input);
+  push(out_.backward, CollectiveKind::all_gather, tensor_group(1.0), async_gradient_->gathered);
   async_gradient_.reset();
 }
 
@@ -186,25 +187,33 @@ void BlockBuilder::gathered_exchange(double key_value_elements, double query_ele
        ranks * (kQueryGradient * query_elements + kKeyGradient * key_value_elements));
 }
 
+double BlockBuilder::gathered_element(TensorInput input) const {
+  const DataType type = sharding_.type;
+  if (input != TensorInput::of_matrix || outside_fp8(type) == type) return element_;
+  return narrow_bytes(type, sharding_.stack.fp8_recipe);
+}
+
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
-// of the input gradient (LinearWithGradAccumulationAndAsyncCommunication): hidden, so not listed.
+// of the input gradient (LinearWithGradAccumulationAndAsyncCommunication; Transformer Engine,
+// module/linear.py, waits for it before the weights' gradient).
 void BlockBuilder::enter_tensor_region(double elements, TensorInput input) {
   const double bytes = elements * element_;
   const bool shared = sharding_.sequence_parallel;
-  if (shared) push(out_.forward, CollectiveKind::all_gather, tensor_group(), bytes);
+  if (shared)
+    push(out_.forward, CollectiveKind::all_gather, tensor_group(), elements * gathered_element(input));
   const CollectiveKind gradient = shared ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-  if (input == TensorInput::of_matrix && sharding_.stack.async_tensor_gradients) {
-    async_gradient_ = AsyncGradient{gradient, bytes};
+  if (input != TensorInput::of_experts && sharding_.stack.async_tensor_gradients) {
+    async_gradient_ = AsyncGradient{gradient, bytes, shared ? elements * gathered_element(input) : 0.0};
   } else {
     push(out_.backward, gradient, tensor_group(), bytes);
   }
 }
 
-void BlockBuilder::leave_tensor_region(double elements) {
+void BlockBuilder::leave_tensor_region(double elements, TensorInput gradient) {
   const double bytes = elements * element_;
   if (sharding_.sequence_parallel) {
     push(out_.forward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
-    push(out_.backward, CollectiveKind::all_gather, tensor_group(), bytes);
+    push(out_.backward, CollectiveKind::all_gather, tensor_group(), elements * gathered_element(gradient));
   } else {
     push(out_.forward, CollectiveKind::all_reduce, tensor_group(), bytes);
   }

@@ -12,9 +12,11 @@ namespace orrery {
 // the tensor group gathers them, or of tokens that are not gathered. A kernel of its own on all tokens, or on
 // the rank's own. None: the GEMM before it writes 8 bits.
 enum class InputCast { after_norm, ungathered_after_norm, separate, own_tokens, none };
-// Who enters a tensor region: the input of the next matrix, whose gradient a stack may reduce under that of
-// the weights, or tokens on their way to experts.
-enum class TensorInput { of_matrix, of_experts };
+// What a tensor region is gathered for, forward where it begins and backward where it ends: a matrix, by
+// which a stack may reduce the gradient under that of the weights and which reads 8 or 4 bits where it
+// multiplies in them (Transformer Engine, module/layernorm_linear.py, base.py, grad_output_preprocess;
+// torchao, float8_tensor_parallel.py), one that multiplies in 16 bits, or experts.
+enum class TensorInput { of_matrix, of_wide_matrix, of_experts };
 // Whether the backward makes the result of the forward again.
 enum class Recomputed { no, yes };
 
@@ -37,7 +39,7 @@ class BlockBuilder {
   // Around tensor-parallel matrices: tokens enter replicated and leave reduced. `elements` is the whole
   // tensor.
   void enter_tensor_region(double elements, TensorInput);
-  void leave_tensor_region(double elements);
+  void leave_tensor_region(double elements, TensorInput gradient);
   // Each tensor rank has `elements` of a matrix's output, gathers all and joins them along their last
   // dimension; backward it keeps its own.
   void gather_outputs(double elements);
@@ -75,13 +77,16 @@ class BlockBuilder {
   // Elements of one rank's keys and values, and of its queries.
   void ring_exchange(double key_value_elements, double query_elements);
   void gathered_exchange(double key_value_elements, double query_elements);
+  [[nodiscard]] double gathered_element(TensorInput) const;  // bytes
   [[nodiscard]] Group tensor_group(double beside = 0.0) const {
     return {RankGroup::tensor, sharding_.tensor, 1, beside};
   }
-  // Waits for the matrix whose weight gradient it runs beside.
+  // Waits for the matrix whose weight gradient it runs beside; what that gradient is of is gathered beside
+  // the input's gradient before.
   struct AsyncGradient {
     CollectiveKind kind;
     double bytes;
+    double gathered;
   };
 
   Sharding sharding_;

@@ -47,7 +47,7 @@ void add_prediction(BlockBuilder& block, const Layer& layer, std::int64_t vocabu
   const Sharding& sharding = layer.sharding;
   const std::int64_t logits = head_rows(vocabulary, sharding);
   add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
-  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+  block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_wide_matrix);
   block.linear(
       {.m = layer.local.tokens, .n = logits, .k = layer.shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
@@ -74,7 +74,7 @@ void add_joined_embedding(BlockBuilder& block, const Layer& layer) {
                 .k = 2 * shape.hidden,
                 .type = layer.sharding.type},
                InputCast::after_norm);
-  block.leave_tensor_region(layer.hidden_elements());
+  block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
 }
 
 Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
@@ -111,7 +111,7 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   if (mixes) {
     if (shape.has_attention()) add_attention(block, layer, causal);
     if (shape.has_state_space()) add_state_space(block, layer);
-    if (!together) block.leave_tensor_region(layer.hidden_elements());
+    if (!together) block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     add_residual(block, layer, bias_if(has_projection_bias(shape)));
   }
   if (!dense) block.enter(RecomputeModule::layernorm);
@@ -122,7 +122,7 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
       block.enter(RecomputeModule::mlp);
       if (!together) block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
       add_mlp(block, layer, {.up_width = local.up_width, .ffn = local.ffn});
-      block.leave_tensor_region(layer.hidden_elements());
+      block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
       block.enter(std::nullopt);
     } else {
       add_experts(block, layer);
@@ -152,7 +152,7 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
     block.forward(MemoryKernel::embedding, 6.0 * bytes);  // read the token, read the position, write
     block.weight_gradient(MemoryKernel::embedding, 4.0 * bytes);
   }
-  block.leave_tensor_region(layer.hidden_elements());
+  block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_wide_matrix);
   if (model.embedding_norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
   const std::int64_t rows = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
   const double per_parameter = gradient_bytes(sharding.type) == 4.0 ? kTableGradientFp32 : kTableGradientFp16;

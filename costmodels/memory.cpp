@@ -72,7 +72,8 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   const bool sharded = shards_weights(strategy, stack);
   const StateBytes state = state_bytes(strategy.type, sharded, stack);
   StageMemory memory;
-  memory.weights = Bytes(state.weight * (sharded ? shard : count));
+  memory.weights =
+      Bytes(state.weight * (sharded ? shard : count)) + cast_weights(model, strategy, stage, stack);
   // In a pipeline they are reduced once, after the last microbatch.
   const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   memory.gradients = Bytes(state.gradient * (reduced_in_passes ? shard : count));

@@ -49,6 +49,11 @@ Bytes counted(const StageMemory&, MemoryFigure);
 // does.
 double stage_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 
+// Bytes of what a stage keeps in 8 or 4 bits of its layers' weights beside them, in rows and in columns for
+// the backward, where the stack casts them once an iteration (Transformer Engine, module/linear.py,
+// _fp8_workspaces; without Megatron-LM's --fp8-param-gather). Weights that are gathered are cast each time.
+Bytes cast_weights(const ModelSpec&, const ParallelStrategy&, int stage, const SoftwareStack&);
+
 // The same of one of its chunks; embedding and head count with the chunk that holds them, the head's where
 // one rank holds both.
 LocalParameters part_parameters(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);

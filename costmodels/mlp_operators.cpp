@@ -118,7 +118,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   add_expert_mlp(block, layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
-  if (split) block.leave_tensor_region(gathered);
+  if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
   block.expert_exchange(routed, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
@@ -126,7 +126,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
     block.enter(RecomputeModule::shared_experts);
     block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
-    block.leave_tensor_region(layer.hidden_elements());
+    block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
   }
   block.enter(std::nullopt);
 }

@@ -105,8 +105,8 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
   const double peak = logit_peak(strategy.type, stack);
   // From its backward to its weight gradient its gradient stays, in its own type.
-  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept, peak) +
-                         for_weights * stored_bytes(strategy.type);
+  const double waiting =
+      std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * stored_bytes(strategy.type);
   return {logits * waiting, alive > 0 ? logits * peak : 0.0};
 }
 

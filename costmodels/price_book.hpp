@@ -97,6 +97,8 @@ class PriceBook {
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   // The same where the share `offload` of them is stepped by the host, while the GPU steps the rest.
   [[nodiscard]] Seconds optimizer(int group, double parameters, double offload) const;
+  // Reading weights in 16 bits and writing `copies` of them.
+  [[nodiscard]] Seconds casting_weights(int group, Bytes copies) const;
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 

@@ -145,6 +145,14 @@ Seconds PriceBook::optimizer(int group, double parameters, double offload) const
   return offload < 1 ? std::max(host, optimizer(group, parameters * (1 - offload))) : host;
 }
 
+Seconds PriceBook::casting_weights(int group, Bytes copies) const {
+  if (copies == Bytes(0)) return Seconds(0);
+  constexpr double kCastShare = 0.7;  // of the bandwidth, as the optimizer's kernels
+  const double parameters = copies.value() / (2 * narrow_bytes(precision_.type, precision_.stack.fp8_recipe));
+  const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
+  return (copies + Bytes(2 * parameters)) / (gpu.memory_bandwidth * kCastShare);
+}
+
 Seconds PriceBook::optimizer(int group, double parameters) const {
   if (const auto& own = precision_.stack.optimizer) {
     const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;

@@ -23,9 +23,10 @@ KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy) const {
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) prices.boundaries.push_back(boundary(strategy, b));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
-    prices.optimizer.push_back(optimizer(strategy.stages[static_cast<std::size_t>(stage)].group,
-                                         optimizer_shard_parameters(model_, strategy, stage),
-                                         strategy.optimizer_offload));
+    const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+    prices.optimizer.push_back(
+        optimizer(group, optimizer_shard_parameters(model_, strategy, stage), strategy.optimizer_offload) +
+        casting_weights(group, cast_weights(model_, strategy, stage, precision_.stack)));
   }
   return prices;
 }

@@ -224,6 +224,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
   read_switch(map, "flat_gradients", stack.flat_gradients);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_switch(map, "casts_weights_once", stack.casts_weights_once);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
   read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
@@ -285,6 +286,12 @@ bool is_file(const std::string& path_or_name) {
 }
 
 }  // namespace
+
+double narrow_bytes(DataType type, Fp8Recipe recipe) {
+  // Those of NVFP4 are in its size.
+  const bool blocks = type == DataType::fp8 && recipe == Fp8Recipe::mxfp8;
+  return size_of(type).value() + (blocks ? 1.0 / 32 : 0.0);
+}
 
 std::string_view to_text(MemoryFigure figure) {
   switch (figure) {

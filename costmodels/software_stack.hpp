@@ -22,6 +22,9 @@ enum class CrossEntropyKernel { fused, separate };
 // element of the tensor itself, which that kernel can find but not scale by. Mxfp8: by blocks of 32, of rows
 // and of columns, from 16 bits.
 enum class Fp8Recipe { delayed, tensorwise, mxfp8 };
+// Bytes of an element in 8 or 4 bits with its share of the scales: of NVFP4 a byte for 16 elements, of MXFP8
+// for 32.
+double narrow_bytes(DataType, Fp8Recipe);
 
 // Whether GPT-like models (biases everywhere) train with dropout; Llama and later never do.
 enum class Dropout { of_model, off };
@@ -156,12 +159,13 @@ struct SoftwareStack {
   Bytes reduce_buffers;  // through which it reduces them then
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  double gradient_copy = 0;     // of the copy of all gradients that is sent in a type of its own, when the
-                                // activations are gone
+  double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
+                             // activations are gone
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
   std::optional<double> gradient_bucket;
-  bool flat_gradients = false;  // its optimizer copies fp16 gradients to fp32 as one tensor
+  bool flat_gradients = false;         // its optimizer copies fp16 gradients to fp32 as one tensor
   std::optional<double> accumulation;  // moved by each microbatch for each parameter
+  bool casts_weights_once = false;     // an iteration, to 8 or 4 bits, and keeps the copies (memory.hpp)
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
                                        // to their sum, not the weight-gradient GEMM
   std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators

@@ -85,6 +85,21 @@ double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& 
   return parameters.dense / copies + parameters.expert / expert_copies;
 }
 
+Bytes cast_weights(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                   const SoftwareStack& stack) {
+  const DataType type = strategy.type;
+  if (!stack.casts_weights_once || outside_fp8(type) == type || strategy.fully_sharded) return Bytes(0);
+  double parameters = 0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    const LayerSplit split = layer_split(model, strategy, stage);
+    for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
+      const LocalParameters one = local_parameters(shape, local_layer(shape, split));
+      if (!shape.sixteen_bit) parameters += layers * (one.dense + one.expert);
+    });
+  }
+  return Bytes(2 * narrow_bytes(type, stack.fp8_recipe) * parameters);
+}
+
 double stage_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
   return parameters.dense + parameters.expert;

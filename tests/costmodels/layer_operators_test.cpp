@@ -1,6 +1,7 @@
 #include "costmodels/layer_operators.hpp"
 
 #include <random>
+#include <set>
 
 #include "costmodels/local_layer.hpp"
 #include "tests/catch.hpp"
@@ -234,11 +235,20 @@ TEST_CASE(
   CHECK(times(layer.backward.communication, reduction) == times(same.backward.communication, reduction));
   CHECK(layer.backward.compute.size() == same.backward.compute.size());
   std::vector<Gemm> beside;
+  int gathers = 0;
   for (std::size_t i = 0; i < layer.backward.places.size(); ++i) {
     const CallPlace& place = layer.backward.places[i];
     if (place.beside == 0.0) continue;
-    CHECK(std::get<Collective>(layer.backward.communication[i]).kind == reduction);
     CHECK(place.beside == 1.0);
+    const CollectiveKind kind = std::get<Collective>(layer.backward.communication[i]).kind;
+    if (kind == CollectiveKind::all_gather) {  // what the weight gradient is of, beside the input's
+      const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after - 1]);
+      const Gemm& weights = std::get<Gemm>(layer.backward.compute[place.after - 2]);
+      CHECK((input.m == weights.k && input.k == weights.n && input.n == weights.m));
+      ++gathers;
+      continue;
+    }
+    CHECK(kind == reduction);
     beside.push_back(std::get<Gemm>(layer.backward.compute[place.after - 1]));
     // A backward runs from its end: the gradient that is reduced was computed just before.
     const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after]);
@@ -247,6 +257,33 @@ TEST_CASE(
   // Of the QKV and the up projection: [h, width / 4, tokens].
   CHECK(beside ==
         std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
+  CHECK(gathers == (sharding.sequence_parallel ? 2 : 0));
+}
+
+// [s b h] before the matrices QKV and up, and the gradients behind projection and down; their sums in 16
+// bits.
+TEST_CASE("sequence-parallel ranks gather in 8 or 4 bits what matrices read in them") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.sequence_parallel = true;
+  const double elements = 2.0 * 2048 * 12288;
+  const auto each = [&](DataType type, Fp8Recipe recipe) {
+    sharding.type = type;
+    sharding.stack.fp8_recipe = recipe;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    std::set<double> gathered, reduced;
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      for (const Collective& op : all_of<Collective>(pass->communication))
+        (op.kind == CollectiveKind::all_gather ? gathered : reduced).insert(op.bytes.value() / elements);
+    }
+    CHECK(reduced == std::set<double>{2.0});
+    REQUIRE(gathered.size() == 1);
+    return *gathered.begin();
+  };
+  CHECK(each(DataType::bf16, Fp8Recipe::delayed) == 2.0);
+  CHECK(each(DataType::fp8, Fp8Recipe::tensorwise) == 1.0);
+  CHECK(each(DataType::fp8, Fp8Recipe::mxfp8) == 1.0 + 1.0 / 32);
+  CHECK(each(DataType::fp4, Fp8Recipe::mxfp8) == 0.5 + 1.0 / 16);
 }
 
 TEST_CASE(

@@ -121,6 +121,28 @@ TEST_CASE("a part takes what its host takes where that is longer, and what comes
   CHECK(times_under(stack).forward == bare.forward);
 }
 
+// 4 B of each of 6.5e9 parameters of the layers: read in 16 bits, written twice in 8.
+TEST_CASE("casting weights once an iteration is part of the optimizer's step") {
+  ParallelStrategy strategy;
+  strategy.sequence = 4096;
+  strategy.type = DataType::fp8;
+  strategy.stages = {{.group = 0, .tensor = 1}};
+  strategy.parts = {{0, llama_7b().layer_count()}};
+  strategy.nodes = {1, 0};
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const auto step = [&](bool once) {
+    SoftwareStack stack;
+    stack.casts_weights_once = once;
+    PriceBook book(llama_7b(), cluster, {DataType::fp8, true, 4096, stack});
+    book.need(strategy);
+    book.predict(test::cost_models());
+    return book.price(strategy, Topology(cluster, strategy.nodes)).optimizer_step(0, 0);
+  };
+  const double layers = static_cast<double>(total_parameters(llama_7b())) - (2 * 32000 + 1) * 4096.0;
+  CHECK((step(true) - step(false)).value() ==
+        Approx(4 * layers / (0.7 * cluster.groups[0].gpu.memory_bandwidth.value())));
+}
+
 TEST_CASE("the host pays for each collective of a layer") {
   SoftwareStack stack;
   stack.host.collective = Seconds(1);

@@ -81,6 +81,31 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 2));
 }
 
+// Rows and columns of a byte each for a weight of the layers, the head's in 16 bits.
+TEST_CASE("weights cast once an iteration are kept in 8 or 4 bits too, and their casting takes time") {
+  ModelSpec model = gpt_layers(2);
+  model.vocabulary = 51200;
+  ParallelStrategy strategy = spread(model, {.data = 2});
+  SoftwareStack stack;
+  const double layers = stage_parameters(gpt_layers(2), spread(gpt_layers(2), {}), 0);
+  const auto more = [&](DataType type, Fp8Recipe recipe) {
+    strategy.type = type;
+    stack.fp8_recipe = recipe;
+    stack.casts_weights_once = false;
+    const Bytes without = stage_memory(model, strategy, 0, {1}, stack).weights;
+    stack.casts_weights_once = true;
+    CHECK(stage_memory(model, strategy, 0, {1}, stack).weights - without ==
+          cast_weights(model, strategy, 0, stack));
+    return cast_weights(model, strategy, 0, stack).value() / layers;
+  };
+  CHECK(more(DataType::bf16, Fp8Recipe::delayed) == 0);
+  CHECK(more(DataType::fp8, Fp8Recipe::tensorwise) == Approx(2));
+  CHECK(more(DataType::fp8, Fp8Recipe::mxfp8) == Approx(2 + 2.0 / 32));
+  CHECK(more(DataType::fp4, Fp8Recipe::mxfp8) == Approx(1 + 2.0 / 16));
+  strategy.fully_sharded = strategy.distributed_optimizer = true;  // cast when they are gathered
+  CHECK(cast_weights(model, strategy, 0, stack) == Bytes(0));
+}
+
 // What programs choose of gradients they choose for bf16.
 TEST_CASE("fp16 and fp32 take the same bytes of a parameter under every preset") {
   const ModelSpec model = gpt_layers(2);

@@ -151,6 +151,9 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.rest += element * mixer_elements(shape, local);
   const KeptElement kept = kept_element(type);
   bytes.rest += mlp_activations(shape, local, kept, stack);
+  if (stack.keeps_gathered)  // of the norms' outputs
+    bytes.rest +=
+        element * shape.norms * static_cast<double>((local.tokens - local.owned_tokens) * shape.hidden);
   bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
   if (stack.kernels.eager_kernels) bytes.rest += eager_activations(shape, local, element);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
@@ -165,9 +168,12 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   // set_save_original_input).
   if (type == DataType::fp8 && stack.fp8_recipe == Fp8Recipe::delayed)
     bytes.rest += kept.of_matrix * tokens * static_cast<double>(local.output_width);
+  // Of one matrix for queries, keys and values, and of one for gate and up, those of the first and third.
+  const std::int64_t key_width = std::min(local.key_width, local.qkv_width() / 2);
   bytes.second_outputs =
-      element * tokens * static_cast<double>(local.output_width) +
-      element / 2 * (tokens * static_cast<double>(local.qkv_width() + local.up_width) + 2 * hidden);
+      element * tokens *
+          static_cast<double>(local.output_width + local.qkv_width() - key_width + local.up_width / 2) +
+      element * hidden;
   bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy);
   set_modules(bytes, shape, local, kept, stack);

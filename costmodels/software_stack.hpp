@@ -165,6 +165,7 @@ struct SoftwareStack {
   std::optional<double> gradient_bucket;
   bool flat_gradients = false;         // its optimizer copies fp16 gradients to fp32 as one tensor
   std::optional<double> accumulation;  // moved by each microbatch for each parameter
+  bool keeps_gathered = false;  // what sequence-parallel ranks gathered for a matrix stays for its gradient
   bool casts_weights_once = false;     // an iteration, to 8 or 4 bits, and keeps the copies (memory.hpp)
   bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
                                        // to their sum, not the weight-gradient GEMM

@@ -180,16 +180,42 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
 
 namespace {
 
-// torchtitan's policy: half of the matrices and every kernel between, the attention's output is kept.
-PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward) {
+// Of each matrix of a forward, what torchtitan's policy repeats: every second one, where queries, keys,
+// values, gate and up count for themselves: of the two or three of an MLP, projection and keys, the second.
+std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms) {
+  std::vector<double> shares(gemms.size(), 0.5);
+  if (gemms.size() != 4) return shares;  // experts, latent attention
+  const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
+  const bool gated = gemms[2]->n == 2 * gemms[3]->k;
+  return {keys_and_values / 2 / static_cast<double>(gemms[0]->n), 1.0, gated ? 0.5 : 0.0, gated ? 0.0 : 1.0};
+}
+
+// torchtitan's policy: half of the matrices, every kernel between and what is gathered for them; the
+// attention's output and reduced sums are kept (distributed/activation_checkpoint.py).
+PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward, const Sharding& sharding) {
+  std::vector<const Gemm*> gemms;
+  for (const Operator& op : block.forward.compute)
+    if (const auto* gemm = std::get_if<Gemm>(&op)) gemms.push_back(gemm);
+  const std::vector<double> shares = repeated_shares(gemms);
   PassCost cost;
+  Seconds beside, gathered;
+  auto next = shares.begin();
   for (std::size_t i = 0; i < block.forward.compute.size(); ++i) {
     const Operator& op = block.forward.compute[i];
     if (std::holds_alternative<Attention>(op)) continue;
-    const double share = std::holds_alternative<Gemm>(op) ? 0.5 : 1.0;
+    const bool matrix = std::holds_alternative<Gemm>(op);
+    const double share = matrix ? *next++ : 1.0;
     cost.compute += forward.compute[i] * share;
     cost.flops += flops_of(op) * share;
+    if (matrix) beside += forward.compute[i] * share;
   }
+  for (std::size_t i = 0; i < block.forward.communication.size(); ++i) {
+    const bool gathers =
+        std::get<Collective>(block.forward.communication[i]).kind == CollectiveKind::all_gather;
+    if (gathers && block.forward.places[i].group == RankGroup::tensor) gathered += forward.communication[i];
+  }
+  // Inside a node, where nothing else meets it: no call of its own.
+  cost.compute += exposed_collectives(gathered, beside, sharding.tensor, sharding.stack);
   return cost;
 }
 
@@ -199,7 +225,7 @@ OfModules<PassCost> module_costs(const BlockOperators& block, const PassTimes& f
                                  const Sharding& sharding) {
   OfModules<PassCost> costs;
   if (sharding.stack.selective == SelectiveRecompute::every_second_gemm) {
-    costs[index_of(RecomputeModule::core_attn)] = every_second_gemm(block, forward);
+    costs[index_of(RecomputeModule::core_attn)] = every_second_gemm(block, forward, sharding);
     return costs;
   }
   for (const RecomputeModule module : kRecomputeModules) {

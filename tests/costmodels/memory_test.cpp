@@ -66,6 +66,18 @@ TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP k
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(2 * width * kSequence * kMicroBatch));
 }
 
+// Of two norms' outputs of 2 sbh bytes, three quarters are other ranks'.
+TEST_CASE("a program that does not gather again keeps what sequence-parallel ranks gathered") {
+  const ModelSpec model = gpt_layers(1);
+  ParallelStrategy strategy = spread(model, {.tensor = 4});
+  strategy.sequence_parallel = true;
+  SoftwareStack stack;
+  const double own = activation_bytes(model, strategy, 0, 0, stack).value();
+  stack.keeps_gathered = true;
+  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() - own ==
+        Approx(2 * 2 * kSequence * kMicroBatch * kHidden * 3 / 4));
+}
+
 TEST_CASE("context parallelism divides what a microbatch keeps") {
   const ModelSpec model = gpt_layers(4);
   ParallelStrategy strategy = spread(model, {.tensor = 2});

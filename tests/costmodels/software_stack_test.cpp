@@ -226,6 +226,22 @@ TEST_CASE(
   const PartTimes half = times_under(stack, {}, kSelective);
   CHECK(half.backward > attention.backward);
   CHECK(half.backward < times_under(stack, {}, kFull).backward);
+  // Of Llama 2 7B's seven matrices the second, fourth and sixth: keys, projection and up. Sequence-parallel
+  // ranks gather what they read again.
+  Sharding sharding{.sequence = 4096};
+  sharding.stack = stack;
+  const auto repeated = [&](int tensor) {
+    sharding.tensor = tensor;
+    sharding.sequence_parallel = tensor > 1;
+    const BlockOperators layer = layer_operators(llama_7b().layer(0), true, sharding);
+    PassTimes times;
+    times.compute.assign(layer.forward.compute.size(), Seconds(0));
+    times.communication.assign(layer.forward.communication.size(), Seconds(1));
+    return module_costs(layer, times, sharding)[index_of(RecomputeModule::core_attn)];
+  };
+  CHECK(repeated(1).flops.value() == Approx(2.0 * 4096 * 4096 * (2 * 4096 + 11008)));
+  CHECK(repeated(1).compute == Seconds(0));
+  CHECK(repeated(2).compute == Seconds(2));
 }
 
 TEST_CASE(

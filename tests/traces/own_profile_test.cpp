@@ -128,9 +128,9 @@ namespace {
 std::string nccl_text(const std::string& hosts, const std::string& remark = "") {
   std::string text = "# Collective test starting: reduce_scatter_perf\n# nThread 1 nGpus 1\n" + remark +
                      "#\n# Using devices\n";
-  for (int rank = 0; rank < 4; ++rank) {
-    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid  1 on " + "node" +
-            hosts[static_cast<std::size_t>(rank)] + " device  0 [0x07] NVIDIA H100 80GB HBM3\n";
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid  1 on " + "node" + hosts[rank] +
+            " device  0 [0x07] NVIDIA H100 80GB HBM3\n";
   }
   return text +
          "#                                                              out-of-place                       "
@@ -176,4 +176,44 @@ TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
   CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
   std::ofstream(folder.file("run.txt")) << nccl_text("aaab", "# network_GBps 50\n");
   CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
+}
+
+TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and operations") {
+  const ScratchFolder folder;
+  const std::string first = nccl_text("aaaa");
+  std::string second = nccl_text("abab");
+  // Versions before 2.15 do not say which test starts: the file's name does.
+  second.erase(0, second.find('\n') + 1);
+  // Without a first remark of its own the third run begins at its rank 0.
+  std::string third = nccl_text("bb");
+  third.erase(0, third.find("#  Rank"));
+  std::ofstream(folder.file("all_gather.log")) << "# network_GBps 25\n" + first + second + third;
+  const Profiles profiles = read_profiles(folder.file(""));
+  REQUIRE(profiles.collectives.size() == 3);
+  const auto shape = [&](std::size_t i) {
+    const auto& row = profiles.collectives[i];
+    return std::tuple(row.op, row.ranks, row.ranks_per_node);
+  };
+  CHECK(shape(0) == std::tuple("reduce_scatter", 4, 4));
+  CHECK(shape(1) == std::tuple("all_gather", 4, 2));
+  CHECK(shape(2) == std::tuple("all_gather", 2, 2));
+  CHECK(profiles.collectives[1].network.bandwidth.value() == 25e9);
+}
+
+TEST_CASE("rows of nccl-tests that received wrong values are left out") {
+  const ScratchFolder folder;
+  const std::string good = nccl_text("aaaa");
+  const auto with = [&](const std::string& out_of_place, const std::string& in_place) {
+    std::string text = good;
+    const std::size_t row = text.find("    67108864");
+    const std::size_t first = text.find(" 0 ", row), second = text.find(" 0\n", row);
+    text.replace(second, 2, " " + in_place).replace(first, 2, " " + out_of_place);
+    std::ofstream(folder.file("run.log")) << text;
+    return read_profiles(folder.file("")).files[0];
+  };
+  CHECK(with("N/A", "N/A").used == 1);
+  for (const auto& file : {with("7", "0"), with("0", "7")}) {
+    CHECK(file.used == 0);
+    CHECK(file.skipped.at("wrong values were received (#wrong)") == 1);
+  }
 }

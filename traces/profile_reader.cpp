@@ -46,10 +46,11 @@ const Reader* reader_of(const std::string& name) {
 }
 
 void refuse_unreadable(const ProfileFile& file) {
-  const auto found = file.skipped.find(kUnreadable);
-  const auto unreadable = found == file.skipped.end() ? 0 : found->second;
-  std::int64_t all = file.used;
-  for (const auto& [reason, count] : file.skipped) all += count;
+  std::int64_t unreadable = 0, all = file.used;
+  for (const auto& [reason, count] : file.skipped) {
+    all += count;
+    if (reason.starts_with(kUnreadable)) unreadable += count;
+  }
   if (static_cast<double>(unreadable) > kWorstUnreadableShare * static_cast<double>(all)) {
     throw InputError(file.name,
                      std::to_string(unreadable) + " unreadable of " + std::to_string(all) + " measurements",

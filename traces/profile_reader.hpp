@@ -96,8 +96,12 @@ struct Profiles {
   std::vector<ProfileFile> files;  // in order of their names
 };
 
+// Adds what `more` holds, in its order.
+void append(Profiles& all, Profiles&& more);
+
 // A file is refused when more than this share of its measurements cannot be read (not a number, not above
-// zero, too few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
+// zero, no whole number where one belongs, more or fewer fields than the header). Rows that are left out by
+// rule (a failed status, an unknown GPU) do not count.
 inline constexpr double kWorstUnreadableShare = 0.05;
 
 // Times that `orrery profile --dry-run` invented are for tests of the way from a profile to a plan.

@@ -39,7 +39,9 @@ TEST_CASE("one bad row of a table is left out and counted by its reason, and the
       {"own,A100,bf16,up,a,1,1,64,4096,4096,0\n", "unreadable", false},
       {"own,A100,bf16,up,a,1,1,64,4096,4096,-5\n", "unreadable", false},
       {"own,A100,bf16,up,a,1,1,many,4096,4096,5\n", "unreadable", false},
-      {"own,A100,bf16\n", "unreadable", false},
+      {"own,A100,bf16\n", "unreadable: more or fewer fields than the header", false},
+      {"own,A100,bf16,up,a,1,1,0.5,4096,4096,5\n", "unreadable: a size that is no whole number up to 1e9",
+       false},
       {"own,Abacus,bf16,up,a,1,1,64,4096,4096,5\n", "GPU not in the catalog", false},
       {"own,A100,int4,up,a,1,1,64,4096,4096,5\n", "data type int4", false},
       // 2 x 4096^3 FLOPs take 440 us at the peak: 0.7 is milliseconds, 700,000 nanoseconds.

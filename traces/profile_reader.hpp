@@ -93,7 +93,8 @@ struct Profiles {
   std::vector<MeasuredKernel> kernels;
   std::vector<MeasuredAttention> attentions;
   std::vector<MeasuredCollective> collectives;
-  std::vector<ProfileFile> files;  // in order of their names
+  std::vector<ProfileFile> files;     // in order of their names
+  std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
 };
 
 // Adds what `more` holds, in its order.
@@ -110,6 +111,10 @@ enum class InventedTimes { refused, taken };
 // Reads every known table below `folder`. Throws InputError for a folder without one, a missing column
 // (named), a broken gzip, a file with too many unreadable rows, invented times that were not asked for.
 Profiles read_profiles(const std::string& folder, InventedTimes = InventedTimes::refused);
+
+// Likewise, without what `known` has from earlier tables, of this folder or of others.
+class MeasuredOnce;
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes);
 
 // Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
 // table.

@@ -80,6 +80,7 @@ void append(Profiles& all, Profiles&& more) {
   move(all.attentions, more.attentions);
   move(all.collectives, more.collectives);
   move(all.files, more.files);
+  move(all.not_read, more.not_read);
 }
 
 bool Duplicates::seen(const CsvStream& rows) {

@@ -18,6 +18,7 @@ inline const std::string kOtherFields = "unreadable: more or fewer fields than t
 inline const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
 
 inline const std::string kDuplicate = "duplicate of an earlier row";
+inline const std::string kInEarlierTable = "measured alike in an earlier table";
 
 void read_gemm_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_kernel_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);

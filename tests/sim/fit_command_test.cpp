@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
 
 using namespace orrery;
@@ -110,4 +111,42 @@ TEST_CASE("a model that cannot get its name leaves no temporary file") {
                 {"costs/gemm-ampere-108.ubj", "Is a directory"});
   for (const auto& entry : std::filesystem::directory_iterator(place.file("costs")))
     CHECK(entry.path().filename() == "gemm-ampere-108.ubj");
+}
+
+TEST_CASE("the report says what was read, and which files were not") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms(1, 180));
+  place.write("measured/gemm_long (1).csv", gemms(1, 180));
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  CHECK(contains(result.out, "took 180 measurements of 180 rows of gemm_long.csv\n"));
+  CHECK(contains(result.out, "not read, since no table has such a name: 'gemm_long (1).csv'\n"));
+}
+
+TEST_CASE("the same folder given twice teaches once") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms());
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "once"}).code == 0);
+  const ProgramResult result =
+      place.run({"fit", "--profiles", "measured", "--profiles", "measured", "--json", "-o", "twice"});
+  REQUIRE(result.code == 0);
+  const Json report = Json::parse(result.out);
+  CHECK(report.at("inputs").at(1).at("skipped").at("measured alike in an earlier table") == 200);
+  CHECK(place.read("once/gemm-any.ubj") == place.read("twice/gemm-any.ubj"));
+}
+
+TEST_CASE("a fit into the folder of an earlier one leaves no model of that behind") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms());
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "costs"}).code == 0);
+  REQUIRE(std::filesystem::exists(place.file("costs/gemm-ampere-108.ubj")));
+  place.write("costs/notes.ubj", "of someone else");
+  place.write("measured/gemm_long.csv", gemms(1, 190));  // too few for a model of the chip's own
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "costs"}).code == 0);
+  CHECK_FALSE(std::filesystem::exists(place.file("costs/gemm-ampere-108.ubj")));
+  CHECK(std::filesystem::exists(place.file("costs/gemm-any.ubj")));
+  CHECK(std::filesystem::exists(place.file("costs/notes.ubj")));
 }

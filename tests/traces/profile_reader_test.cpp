@@ -7,6 +7,7 @@
 
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "traces/measured_once.hpp"
 
 using namespace orrery;
 
@@ -122,7 +123,7 @@ TEST_CASE("a missing column and a truncated gzip are named") {
 TEST_CASE("a folder without a known table is refused") {
   const Folder folder;
   folder.write("notes.txt", "nothing");
-  CHECK_THROWS_AS(read_profiles(folder.name()), InputError);
+  CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("no known table beside 'notes.txt'"));
   CHECK_THROWS_AS(read_profiles(folder.name() + "/none"), InputError);
 }
 
@@ -292,4 +293,36 @@ TEST_CASE("a row that no one can read is no duplicate, however often it stands t
   for (int i = 0; i < 10; ++i) nothing += "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n";
   folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + nothing);
   CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("10 unreadable of 100"));
+}
+
+TEST_CASE("what an earlier table holds is not taken again, of the same folder or another one") {
+  const Folder folder;
+  const std::string table = kGemmHeader + good_gemms(50);
+  folder.write("a/gemm_long.csv", table);
+  folder.write_gzip("a/gemm_long.csv.gz", table);
+  folder.write("b/gemm_long.csv", kGemmHeader + good_gemms(60));
+  const Profiles profiles = read_profiles(folder.name());
+  CHECK(profiles.gemms.size() == 60);
+  const std::string reason = "measured alike in an earlier table";
+  REQUIRE(profiles.files.size() == 3);
+  CHECK(profiles.files[0].used == 50);
+  CHECK(profiles.files[1].used == 0);
+  CHECK(profiles.files[1].skipped.at(reason) == 50);
+  CHECK(profiles.files[2].used == 10);
+
+  MeasuredOnce known;
+  CHECK(read_profiles(folder.name(), known, InventedTimes::refused).gemms.size() == 60);
+  const Profiles again = read_profiles(folder.name(), known, InventedTimes::refused);
+  CHECK(again.gemms.empty());
+  CHECK(again.files[2].skipped.at(reason) == 60);
+}
+
+TEST_CASE("files that are no known table are named, but for those that `orrery profile` leaves") {
+  const Folder folder;
+  folder.write("gemm_long.csv", kGemmHeader + kGoodGemm);
+  for (const char* name : {"gemm_long (1).csv", "orrery_profile (1).csv", "all_reduce.stdout", "machine.json",
+                           "orrery_profile.py", "orrery_timing.py"})
+    folder.write(name, "whatever\n");
+  CHECK(read_profiles(folder.name()).not_read ==
+        std::vector<std::string>{"all_reduce.stdout", "gemm_long (1).csv", "orrery_profile (1).csv"});
 }

@@ -155,22 +155,22 @@ std::optional<MemoryKernel> kernel_named(std::string_view name) {
 }
 
 TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
-  const bool framework = model == ModelKind::training_kernel;
-  TrainingSet set{.name = framework ? "training-kernels" : "kernels",
+  const bool training = model == ModelKind::training_kernel;
+  TrainingSet set{.name = training ? "training-kernels" : "kernels",
                   .card = {.kind = model},
                   .options = {.trees = 100, .leaves = 12, .learning_rate = 0.14},
                   .features = FeatureMatrix(kernel_feature_names().size())};
-  if (framework) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
+  if (training) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
   SourceCheck check("kernels", left_out);
   for (const auto& row : profiles.kernels) {
-    if ((row.timed == TimedAs::framework) != framework) continue;
+    if ((row.program == KernelProgram::training) != training) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
       ++left_out["kernel without a model here"];
-    } else if (framework && reference < kShortestFrameworkTime) {
+    } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
     } else if (check.believes(row.source, least_kernel_time(row.bytes, gpu) * kBelievableEfficiency,
                               row.time)) {

@@ -44,7 +44,7 @@ std::string key_of(const MeasuredGemm& row) {
 std::string key_of(const MeasuredKernel& row) {
   return std::move(Key('k') << row.source << row.model << row.gpu << row.op << row.bytes.value()
                             << static_cast<int>(row.timed) << row.time.value()
-                            << static_cast<int>(row.backward))
+                            << static_cast<int>(row.backward) << static_cast<int>(row.program))
       .text();
 }
 

@@ -47,6 +47,9 @@ struct MeasuredGemm {
   std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
 };
 
+// Inference engines have other norms and activations than training has: each has its own model.
+enum class KernelProgram { inference, training };
+
 struct MeasuredKernel {
   std::string source, model;
   std::string gpu;  // catalog name
@@ -55,12 +58,14 @@ struct MeasuredKernel {
   TimedAs timed = TimedAs::kernel;
   Seconds time;
   bool backward = false;  // the gradient of that kernel, timed alone
+  KernelProgram program = KernelProgram::inference;
 };
 
 // softmax(Q K^T) V of `batch` sequences, one GPU.
 struct MeasuredAttention {
   std::string source, gpu;
-  std::string kernel;  // "flash", "flash2" or "unfused", as AttentionKernel means them
+  std::string kernel;  // "flash", "flash2" or "unfused", as AttentionKernel means them; "eager": unfused,
+                       // with scale, mask, softmax and dropout by PyTorch's kernels (SoftmaxKernel::eager)
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
   bool causal = false, backward = false;
   Seconds time;

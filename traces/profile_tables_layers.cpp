@@ -198,7 +198,8 @@ void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoCol
                               .op = norm ? "norm" : "activation",
                               .bytes = Bytes(2 * *size * kMebi),  // one tensor in, one of the same size out
                               .timed = TimedAs::framework,
-                              .time = microseconds(*forward)});
+                              .time = microseconds(*forward),
+                              .program = KernelProgram::training});
   ++file.used;
 }
 

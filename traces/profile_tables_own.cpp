@@ -85,16 +85,18 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
   const std::string op(text_field(rows, at.op));
   const auto backward = is_backward(rows, at);
   if (!bytes || !time || !backward) return kUnreadable;
-  // Norm and activation are the training kernels, timed here without what a framework adds.
+  // PyTorch's norm and activation are the training kernels; queued ahead, they hold nothing of the host's
+  // time.
   const bool training = op == "norm" || op == "activation";
   profiles.kernels.push_back({.source = kSource,
                               .model = std::string(text_field(rows, at.model)),
                               .gpu = gpu,
                               .op = op,
                               .bytes = Bytes(*bytes),
-                              .timed = training ? TimedAs::framework : TimedAs::kernel,
+                              .timed = TimedAs::kernel,
                               .time = microseconds(*time),
-                              .backward = *backward});
+                              .backward = *backward,
+                              .program = training ? KernelProgram::training : KernelProgram::inference});
   return {};
 }
 
@@ -114,7 +116,7 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
   if (op != "flash" && op != "unfused") return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu,
-                                 .kernel = std::string(op),
+                                 .kernel = op == "unfused" ? "eager" : "flash",
                                  .batch = *extent(rows, at.batch),
                                  .heads = *heads,
                                  .kv_heads = *kv_heads,

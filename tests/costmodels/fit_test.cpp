@@ -213,7 +213,9 @@ constexpr const char* kOwnHeader =
     "ranks_per_node,time_us,p10_us,p90_us,repetitions,clock,status,script\n";
 
 // Attention of one's own profile that takes `factor` times what the bars say, all passes and head sizes.
-void write_attention(const fs::path& file, const std::string& gpu, double factor) {
+// `like` says which kernel; the table's name of it is `name`.
+void write_attention(const fs::path& file, const std::string& gpu, double factor, const Attention& like = {},
+                     const std::string& name = "flash") {
   std::ofstream table(file);
   table << kOwnHeader;
   const auto bars = AttentionTable::published();
@@ -222,18 +224,16 @@ void write_attention(const fs::path& file, const std::string& gpu, double factor
       for (int sequence = 512; sequence <= 16384; sequence *= 2) {
         for (const int causal : {0, 1}) {
           for (const int batch : {16, 32}) {
-            const Attention op{
-                .batch = batch,
-                .heads = 16,
-                .kv_heads = 16,
-                .query_tokens = sequence,
-                .kv_tokens = sequence,
-                .head_dim = dim,
-                .causal = causal == 1,
-                .direction = pass == std::string("forward") ? Direction::forward : Direction::backward};
+            Attention op = like;
+            op.batch = batch;
+            op.heads = op.kv_heads = 16;
+            op.query_tokens = op.kv_tokens = sequence;
+            op.head_dim = dim;
+            op.causal = causal == 1;
+            op.direction = pass == std::string("forward") ? Direction::forward : Direction::backward;
             const double time = attention_time(bars, op, find_gpu(gpu, "test")).time.value() * factor;
-            table << gpu << ",bf16,attention,flash," << pass << ",," << batch << ",,,,16,16," << dim << ','
-                  << sequence << ',' << sequence << ',' << causal << ",,,," << time * 1e6
+            table << gpu << ",bf16,attention," << name << "," << pass << ",," << batch << ",,,,16,16," << dim
+                  << ',' << sequence << ',' << sequence << ',' << causal << ",,,," << time * 1e6
                   << ",1,1,20,events,ok,1\n";
           }
         }
@@ -325,4 +325,41 @@ TEST_CASE("the gradient of a kernel is taught and asked apart from its forward")
   forward.direction = Direction::forward;
   const auto both = built_in.predict(gpus, std::vector<OperatorQuery>{{0, norm}, {0, forward}});
   CHECK(both[0].time == both[1].time);
+}
+
+TEST_CASE("one's own unfused attention is held against PyTorch's kernels, and corrects those") {
+  const InventedProfiles profiles("eager");
+  const Attention eager{.kernel = AttentionKernel::unfused, .softmax = SoftmaxKernel::eager};
+  write_attention(profiles.folder / "in/orrery_profile.csv", "A100-SXM4-80GB", 1.25, eager, "unfused");
+  const FitReport report = fit(profiles.options("out"));
+  const auto bars = std::find_if(report.errors.begin(), report.errors.end(),
+                                 [](const FitError& error) { return error.held_out == "bars"; });
+  REQUIRE(bars != report.errors.end());
+  CHECK(bars->mape == Approx(0.2).epsilon(0.01));  // 1 / 1.25 - 1
+  const auto models = CostModels::from_folder((profiles.folder / "out").string());
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
+  Attention op = eager;
+  op.batch = 20, op.heads = op.kv_heads = 16, op.query_tokens = op.kv_tokens = 2048, op.head_dim = 128;
+  const auto answer = models.predict(gpus, std::vector<OperatorQuery>{{0, op}}).front();
+  CHECK(answer.time / attention_time(AttentionTable::published(), op, gpus[0]).time ==
+        Approx(1.25).epsilon(0.03));
+}
+
+TEST_CASE("short norms of one's own profile teach training's kernels, on GPUs where all are short") {
+  const InventedProfiles profiles("short");
+  fs::remove(profiles.folder / "in/transformer_ops_fwd_bwd_long.csv");
+  std::ofstream table(profiles.folder / "in/orrery_profile.csv");
+  table << kOwnHeader;
+  for (int i = 0; i < 100; ++i) {
+    const double bytes = 1e5 * std::pow(1.08, i);  // up to 200 MB, which B200 streams in 25 us
+    table << "B200-SXM,bf16,kernel,norm,forward,m" << i % 3 << ",,64,2048,,,,,,,," << bytes << ",,,"
+          << 3 + bytes / 8000e3 / 0.5 << ",1,1,20,events,ok,1\n";
+  }
+  table.close();
+  const FitReport report = fit(profiles.options("out"));
+  const auto model = std::find_if(report.models.begin(), report.models.end(),
+                                  [](const FittedModel& one) { return one.file == "training-kernels.ubj"; });
+  REQUIRE(model != report.models.end());
+  CHECK(model->rows == 100);
+  CHECK(report.left_out.count("short operator timed through a framework") == 0);
 }

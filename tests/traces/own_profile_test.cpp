@@ -63,7 +63,11 @@ TEST_CASE("kernels, attention and collectives of one's own table") {
   REQUIRE(profiles.kernels.size() == 2);
   CHECK(profiles.kernels[0].bytes.value() == 524288);
   CHECK_FALSE(profiles.kernels[0].backward);
+  CHECK(profiles.kernels[0].program == KernelProgram::inference);
   CHECK(profiles.kernels[1].op == "norm");
+  // PyTorch's norm is training's, but no host's time is in it: short ones teach as well.
+  CHECK(profiles.kernels[1].program == KernelProgram::training);
+  CHECK(profiles.kernels[1].timed == TimedAs::kernel);
   CHECK(profiles.kernels[1].backward);
   REQUIRE(profiles.attentions.size() == 1);
   CHECK(profiles.attentions[0].causal);

@@ -9,6 +9,7 @@
 #include "costmodels/attention_table.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/cross_validation.hpp"
+#include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 
@@ -362,4 +363,54 @@ TEST_CASE("short norms of one's own profile teach training's kernels, on GPUs wh
   REQUIRE(model != report.models.end());
   CHECK(model->rows == 100);
   CHECK(report.left_out.count("short operator timed through a framework") == 0);
+}
+
+namespace {
+
+// `layers` linear layers of one A100 at 0.6 of its peak; with their gradients, as a script goes from pass to
+// pass.
+Profiles sweep(int layers, const std::vector<GemmPass>& passes) {
+  Profiles profiles;
+  for (int i = 1; i <= layers; ++i) {
+    for (const GemmPass pass : passes) {
+      MeasuredGemm gemm{.source = "own",
+                        .model = "m" + std::to_string(i % 4),
+                        .gpu = "A100-SXM4-80GB",
+                        .m = 64 * i,
+                        .n = 4096,
+                        .k = 2048,
+                        .time = Seconds(2.0 * 64 * i * 4096 * 2048 / 312e12 / 0.6 + 3e-6),
+                        .pass = pass};
+      if (pass == GemmPass::input_gradient) std::swap(gemm.n, gemm.k);
+      if (pass == GemmPass::weight_gradient) std::swap(gemm.m, gemm.k);
+      profiles.gemms.push_back(gemm);
+    }
+  }
+  return profiles;
+}
+
+TrainingSet any_gpu_set(const Profiles& profiles) {
+  std::map<std::string, std::int64_t> left_out;
+  const auto sets = gemm_sets(profiles, left_out);
+  const auto set =
+      std::find_if(sets.begin(), sets.end(), [](const TrainingSet& one) { return one.name == "gemm-any"; });
+  REQUIRE(set != sets.end());
+  return *set;
+}
+
+}  // namespace
+
+TEST_CASE("the model of any GPU learns all passes of a third of a large sweep, and all of a small one") {
+  constexpr GemmPass kForward = GemmPass::forward;
+  CHECK(any_gpu_set(sweep(60, {kForward})).targets.size() == 60);
+  // Tables without gradients: every third row.
+  CHECK(any_gpu_set(sweep(12'000, {kForward})).targets.size() == 4'000);
+  const TrainingSet set =
+      any_gpu_set(sweep(4'000, {kForward, GemmPass::input_gradient, GemmPass::weight_gradient}));
+  CHECK(set.gradients);
+  const auto forward = std::count(set.shapes.begin(), set.shapes.end(), "4096x2048");
+  const auto input = std::count(set.shapes.begin(), set.shapes.end(), "2048x4096");
+  CHECK(forward == Approx(4'000 / 3.0).epsilon(0.1));
+  CHECK(input == forward);
+  CHECK(static_cast<std::int64_t>(set.shapes.size()) == 3 * forward);
 }

@@ -61,7 +61,8 @@ void refuse_unreadable(const ProfileFile& file) {
 
 // What `orrery profile` leaves beside its table.
 bool belongs_to_profile(const std::string& name) {
-  constexpr std::array<std::string_view, 3> kFiles{"machine.json", "orrery_profile.py", "orrery_timing.py"};
+  constexpr std::array<std::string_view, 4> kFiles{"machine.json", "orrery_gpus.json", "orrery_profile.py",
+                                                   "orrery_timing.py"};
   const std::string file = fs::path(name).filename().string();
   return std::find(kFiles.begin(), kFiles.end(), file) != kFiles.end() || file.ends_with(".pyc");
 }

@@ -105,6 +105,14 @@ struct Profiles {
 // Adds what `more` holds, in its order.
 void append(Profiles& all, Profiles&& more);
 
+// How a table may name a GPU of the catalog.
+struct KnownGpuNames {
+  std::vector<std::string> catalog;  // names and aliases, in capitals or not
+  std::vector<std::string> makers;   // which may stand in front of those, each once, in this order
+  std::vector<std::string> sources;  // names as sources and drivers write them, to the letter
+};
+KnownGpuNames known_gpu_names();
+
 // A file is refused when more than this share of its measurements cannot be read (not a number, not above
 // zero, no whole number where one belongs, more or fewer fields than the header). Rows that are left out by
 // rule (a failed status, an unknown GPU) do not count.

@@ -13,7 +13,7 @@ namespace {
 
 // Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80
 // GB SXM card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
-constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSourceNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kSourceNames{{
     {"A100-40", "A100-SXM4-40GB"},
     {"A100-80", "A100-SXM4-80GB"},
     {"GH-96", "GH200-96GB"},
@@ -28,13 +28,20 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSourceN
     {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},
     {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"},
     {"NVIDIA L4", "L4"},
-    // As drivers name them.
+    // As drivers name them. Not here: the driver's two devices of an MI250 or MI250X, each half of the
+    // catalog's card; H200 NVL and V100-SXM3, whose clocks and power the catalog's cards do not have.
     {"NVIDIA H100 PCIe", "H100-PCIe-80GB"},
     {"NVIDIA H100 NVL", "H100-NVL-94GB"},
     {"NVIDIA H200", "H200-SXM-141GB"},
-    {"NVIDIA GH200 480GB", "GH200-96GB"},
+    {"NVIDIA GH200 480GB", "GH200-96GB"},  // 480 and 120 GB are the CPU's memory
+    {"NVIDIA GH200 120GB", "GH200-96GB"},
     {"NVIDIA B200", "B200-SXM"},
     {"NVIDIA H20", "H20-96GB"},
+    {"NVIDIA B300 SXM6 AC", "B300-SXM"},
+    {"NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"},
+    {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"},
+    {"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000"},
+    {"AMD Instinct MI300X VF", "MI300X"},  // a virtual function of the whole card
 }};
 
 bool same_text(std::string_view a, std::string_view b) {
@@ -43,11 +50,13 @@ bool same_text(std::string_view a, std::string_view b) {
   });
 }
 
+constexpr std::array<std::string_view, 4> kMakers{"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "};
+
 std::string catalog_name(std::string_view name) {
   for (const auto& [source, catalog] : kSourceNames) {
     if (source == name) name = catalog;
   }
-  for (const std::string_view maker : {"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "}) {
+  for (const std::string_view maker : kMakers) {
     if (name.starts_with(maker)) name.remove_prefix(maker.size());
   }
   for (const auto& gpu : gpu_catalog()) {
@@ -60,6 +69,16 @@ std::string catalog_name(std::string_view name) {
 }
 
 }  // namespace
+
+KnownGpuNames known_gpu_names() {
+  KnownGpuNames names{.catalog = {}, .makers = {kMakers.begin(), kMakers.end()}, .sources = {}};
+  for (const auto& gpu : gpu_catalog()) {
+    names.catalog.push_back(gpu.name);
+    names.catalog.insert(names.catalog.end(), gpu.aliases.begin(), gpu.aliases.end());
+  }
+  for (const auto& [source, catalog] : kSourceNames) names.sources.emplace_back(source);
+  return names;
+}
 
 // The data types of GEMM tables. DeepBench's "Mixed math" multiplies fp16 on the tensor cores.
 std::optional<DataType> data_type(std::string_view text) {

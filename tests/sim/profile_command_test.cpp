@@ -73,6 +73,16 @@ TEST_CASE("--json says where the script and what it measures lie, and nothing el
     CHECK(fs::exists(files.at(file).get<std::string>()));
 }
 
+TEST_CASE("--script writes what another machine needs, and names no file that is not there") {
+  const ScratchFolder scratch;
+  const ProgramResult run = run_orrery({"profile", "--script", "--json", "-o", scratch.file("m")});
+  REQUIRE(run.code == 0);
+  const auto files = nlohmann::json::parse(run.out);
+  CHECK(files.size() == 1);
+  CHECK(fs::exists(files.at("script").get<std::string>()));
+  CHECK(fs::exists(scratch.file("m") + "/orrery_gpus.json"));
+}
+
 TEST_CASE("a table cut anywhere is completed to the bytes of a run without interruption") {
   const ScratchFolder scratch;
   REQUIRE(dry_run(scratch.file("whole")).code == 0);
@@ -140,6 +150,8 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
     CHECK(lines(result.err) == 1);
   };
   refused({"--gpu-name=H100"}, "another folder");
+  refused({"--gpu-name=H100-SMX5-80GB"}, "(H100-SXM5-80GB, ");
+  refused({"--gpu-name=Abacus"}, "--unknown-gpu");
   refused({"--types=fp4"}, "--types fp4");
   refused({"--pause=soon"}, "--pause: found 'soon'; expected a number");
   refused({"--pause=--"}, "--pause: found '--'");
@@ -153,6 +165,16 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({}, "other columns");
   fs::remove(folder + "/machine.json");
   refused({}, "without machine.json");
+}
+
+TEST_CASE("layers of one part are measured each: attention without an MLP, an MLP without attention") {
+  const ScratchFolder scratch;
+  REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=nemotron-h-8b"}).code == 0);
+  const std::string rows = table(scratch.file("m"));
+  // 32 heads of 128 with 8 of keys and values, hidden 4096; two matrices of 21504.
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,6144,4096,") != std::string::npos);
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,21504,4096,") != std::string::npos);
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,4096,21504,") != std::string::npos);
 }
 
 TEST_CASE("a model of the catalog becomes the layer that is measured") {

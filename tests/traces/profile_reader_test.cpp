@@ -321,8 +321,26 @@ TEST_CASE("files that are no known table are named, but for those that `orrery p
   const Folder folder;
   folder.write("gemm_long.csv", kGemmHeader + kGoodGemm);
   for (const char* name : {"gemm_long (1).csv", "orrery_profile (1).csv", "all_reduce.stdout", "machine.json",
-                           "orrery_profile.py", "orrery_timing.py"})
+                           "orrery_profile.py", "orrery_timing.py", "orrery_gpus.json"})
     folder.write(name, "whatever\n");
   CHECK(read_profiles(folder.name()).not_read ==
         std::vector<std::string>{"all_reduce.stdout", "gemm_long (1).csv", "orrery_profile (1).csv"});
+}
+
+TEST_CASE("cards are told by the names that drivers give them, where they are the catalog's") {
+  const Folder folder;
+  const auto gpu = [&](const std::string& name) {
+    folder.write("gemm_long.csv", kGemmHeader + "own," + name + ",fp16,x,m,1,1,4096,24576,8192,7306,fwd,1\n");
+    const Profiles profiles = read_profiles(folder.name());
+    return profiles.gemms.empty() ? "none" : profiles.gemms[0].gpu;
+  };
+  CHECK(gpu("NVIDIA B300 SXM6 AC") == "B300-SXM");
+  CHECK(gpu("NVIDIA GH200 120GB") == "GH200-96GB");
+  CHECK(gpu("NVIDIA RTX 6000 Ada Generation") == "RTX 6000 Ada");
+  CHECK(gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition") == "RTX PRO 6000");
+  CHECK(gpu("AMD Instinct MI300X VF") == "MI300X");
+  // Half of a card, and cards of other clocks and links.
+  CHECK(gpu("AMD Instinct MI250X/MI250") == "none");
+  CHECK(gpu("NVIDIA H200 NVL") == "none");
+  CHECK(gpu("Tesla V100-SXM3-32GB") == "none");
 }

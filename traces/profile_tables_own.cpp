@@ -9,7 +9,7 @@ namespace orrery {
 namespace {
 
 // The version of the script whose columns are read here.
-constexpr std::string_view kScriptVersion = "1";
+constexpr std::string_view kScriptVersion = "2";
 const std::string kSource = "orrery profile";
 
 struct OwnColumns {

@@ -17,7 +17,7 @@ import sys
 import time
 import zlib
 
-VERSION = "1"  # of the columns and of what is timed; another version does not continue a folder
+VERSION = "2"  # of the columns and of what is timed; another version does not continue a folder
 COLUMNS = ("gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,ranks_per_node,"
            "time_us,p10_us,p90_us,repetitions,clock,status,script").split(",")
 KEY = COLUMNS[:COLUMNS.index("time_us")]

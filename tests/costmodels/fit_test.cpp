@@ -235,7 +235,7 @@ void write_attention(const fs::path& file, const std::string& gpu, double factor
             const double time = attention_time(bars, op, find_gpu(gpu, "test")).time.value() * factor;
             table << gpu << ",bf16,attention," << name << "," << pass << ",," << batch << ",,,,16,16," << dim
                   << ',' << sequence << ',' << sequence << ',' << causal << ",,,," << time * 1e6
-                  << ",1,1,20,events,ok,1\n";
+                  << ",1,1,20,events,ok,2\n";
           }
         }
       }
@@ -305,7 +305,7 @@ TEST_CASE("the gradient of a kernel is taught and asked apart from its forward")
     // Forward at half of the bandwidth, backward at a quarter.
     for (const double share : {0.5, 0.25}) {
       table << "A100-SXM4-80GB,bf16,kernel,norm," << (share < 0.5 ? "backward" : "forward") << ",m" << i % 3
-            << ",,64,2048,,,,,,,," << bytes << ",,," << 3 + bytes / 2039e3 / share << ",1,1,20,events,ok,1\n";
+            << ",,64,2048,,,,,,,," << bytes << ",,," << 3 + bytes / 2039e3 / share << ",1,1,20,events,ok,2\n";
     }
   }
   table.close();
@@ -354,7 +354,7 @@ TEST_CASE("short norms of one's own profile teach training's kernels, on GPUs wh
   for (int i = 0; i < 100; ++i) {
     const double bytes = 1e5 * std::pow(1.08, i);  // up to 200 MB, which B200 streams in 25 us
     table << "B200-SXM,bf16,kernel,norm,forward,m" << i % 3 << ",,64,2048,,,,,,,," << bytes << ",,,"
-          << 3 + bytes / 8000e3 / 0.5 << ",1,1,20,events,ok,1\n";
+          << 3 + bytes / 8000e3 / 0.5 << ",1,1,20,events,ok,2\n";
   }
   table.close();
   const FitReport report = fit(profiles.options("out"));

@@ -18,7 +18,7 @@ const std::string kHeader =
     "p10_us,p90_us,repetitions,clock,status,script\n";
 
 std::string gemm_row(const std::string& pass, const std::string& time,
-                     const std::string& rest = "events,ok,1") {
+                     const std::string& rest = "events,ok,2") {
   return "NVIDIA H100 80GB HBM3,bf16,gemm,linear," + pass + ",llama,1,1024,6144,2048,,,,,,,,,," + time +
          ",1,2,20," + rest + "\n";
 }
@@ -53,13 +53,13 @@ TEST_CASE("kernels, attention and collectives of one's own table") {
   const Profiles profiles = read(
       folder,
       "NVIDIA A100-SXM4-80GB,bf16,kernel,copy,forward,width "
-      "2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n"
+      "2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,2\n"
       "NVIDIA A100-SXM4-80GB,bf16,kernel,norm,backward,width "
-      "2048,,64,2048,,,,,,,,786432,,,6,4,7,20,events,ok,1\n"
+      "2048,,64,2048,,,,,,,,786432,,,6,4,7,20,events,ok,2\n"
       "NVIDIA "
       "A100-SXM4-80GB,bf16,attention,flash,backward,,16,,,,16,4,128,1024,1024,1,,,,900,890,910,20,events,ok,"
-      "1\n"
-      "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,1\n");
+      "2\n"
+      "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,2\n");
   REQUIRE(profiles.kernels.size() == 2);
   CHECK(profiles.kernels[0].bytes.value() == 524288);
   CHECK_FALSE(profiles.kernels[0].backward);
@@ -83,7 +83,7 @@ TEST_CASE("failed, repeated and foreign rows of one's own table are counted by r
   std::string good;
   for (int i = 0; i < 60; ++i) good += gemm_row("forward", std::to_string(50 + i));
   const Profiles profiles =
-      read(folder, good + gemm_row("forward", "", "events,out of memory,1") + gemm_row("forward", "50") +
+      read(folder, good + gemm_row("forward", "", "events,out of memory,2") + gemm_row("forward", "50") +
                        gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
                        gemm_row("forward", "77").substr(21));
   CHECK(profiles.files[0].used == 60);
@@ -98,15 +98,15 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
   const ScratchFolder folder;
   const auto attention = [](const char* pass, const char* heads, const char* causal) {
     return std::string("NVIDIA A100-SXM4-80GB,bf16,attention,flash,") + pass + ",,16,,,," + heads +
-           ",128,1024,1024," + causal + ",,,,900,890,910,20,events,ok,1\n";
+           ",128,1024,1024," + causal + ",,,,900,890,910,20,events,ok,2\n";
   };
   const auto kernel = [](const char* pass) {
     return std::string("NVIDIA A100-SXM4-80GB,bf16,kernel,copy,") + pass +
-           ",width 2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n";
+           ",width 2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,2\n";
   };
   const auto gather = [](const char* ranks) {
     return std::string("NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,") + ranks +
-           ",8,40,39,41,20,events,ok,1\n";
+           ",8,40,39,41,20,events,ok,2\n";
   };
   std::string rows = attention("forward", "16,4", "0") + kernel("forward") + gather("8");
   for (int i = 0; i < 160; ++i) rows += gemm_row("forward", std::to_string(50 + i));
@@ -121,7 +121,7 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
 
 TEST_CASE("invented times and rows of another script are refused") {
   const ScratchFolder folder;
-  const std::string invented = gemm_row("forward", "50", "invented,ok,1");
+  const std::string invented = gemm_row("forward", "50", "invented,ok,2");
   CHECK_THROWS_WITH(read(folder, invented), contains_text("--dry-run"));
   CHECK(read(folder, invented, InventedTimes::taken).gemms.size() == 1);
   CHECK_THROWS_WITH(read(folder, gemm_row("forward", "50", "events,ok,99")),

@@ -121,7 +121,8 @@ void remove_models_of_earlier_fit(const fs::path& folder, const FitReport& repor
   const fs::path provenance = folder / kProvenanceFile;
   std::error_code error;
   if (!fs::is_regular_file(provenance, error)) return;
-  for (const auto& [name, digest] : models_of_provenance(read_text_file(provenance.string()))) {
+  for (const auto& listed : models_of_provenance(read_text_file(provenance.string()))) {
+    const std::string &name = listed.first, &digest = listed.second;
     const fs::path file = folder / name;
     const auto made_now = [&](const FittedModel& model) { return model.file == name; };
     if (std::any_of(report.models.begin(), report.models.end(), made_now)) continue;

@@ -62,7 +62,8 @@ std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gp
       .kv_tokens = *extent(rows, at.keys),
       .head_dim = dim,
       .causal = causal == "yes",
-      .backward = direction == "bwd"};
+      .backward = direction == "bwd",
+      .time = {}};
   row.time = Seconds(counted_flops(row) / (*speed * 1e12));
   profiles.attentions.push_back(std::move(row));
   return {};

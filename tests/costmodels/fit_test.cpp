@@ -376,7 +376,7 @@ Profiles sweep(int layers, const std::vector<GemmPass>& passes) {
       MeasuredGemm gemm{.source = "own",
                         .model = "m" + std::to_string(i % 4),
                         .gpu = "A100-SXM4-80GB",
-                        .m = 64 * i,
+                        .m = std::int64_t{64} * i,
                         .n = 4096,
                         .k = 2048,
                         .time = Seconds(2.0 * 64 * i * 4096 * 2048 / 312e12 / 0.6 + 3e-6),

@@ -228,7 +228,7 @@ class FakeTorch {
 };
 
 const std::vector<std::string> kKernels{"--only=kernel", "--types=bf16"};
-constexpr std::size_t kKernelRows = (8 + 3) * 12 * 2;
+constexpr std::size_t kKernelRows = std::size_t{8 + 3} * 12 * 2;
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
@@ -265,7 +265,7 @@ TEST_CASE("a row that failed once is tried once more; --retry tries again") {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("m");
   const auto message = GENERATE(as<std::string>{}, "CUDA error: out of memory",
-                                "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul");
+                                "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling cublasLtMatmul");
   for (const std::size_t failed : {1, 2, 2}) {
     const FakeTorch once{{"FAKE_FAIL_FROM", "1"}, {"FAKE_FAIL_TO", "1"}, {"FAKE_MESSAGE", message}};
     CHECK(once.run(folder, kKernels).code == 0);
@@ -286,6 +286,23 @@ TEST_CASE("a run most of whose rows failed says so and does not end well") {
   CHECK(contains(run.err, "264 of 264 kernel rows failed, 264 of them with 'out of memory'"));
 }
 
+TEST_CASE(
+    "an older PyTorch leaves out the kernels that it lacks, or gets repeated keys and values beforehand") {
+  const ScratchFolder scratch;
+  const std::vector<std::string> attention{"--only=attention", "--types=bf16"};
+  {
+    const FakeTorch old{{"FAKE_AGE", "old"}};
+    CHECK(old.run(scratch.file("old"), attention).code == 0);
+    CHECK(count(table(scratch.file("old")), ",unfused,") == 64);
+    CHECK(count(table(scratch.file("old")), ",events,ok,") == 64);
+    CHECK(count(table(scratch.file("old")), ",unsupported: ") == 96);
+  }
+  const FakeTorch middle{{"FAKE_AGE", "middle"}, {"FAKE_LOG", scratch.file("log")}};
+  CHECK(middle.run(scratch.file("middle"), attention).code == 0);
+  CHECK(count(table(scratch.file("middle")), ",events,ok,") == 160);
+  CHECK_FALSE(contains(content(scratch.file("log")), "repeat_interleave"));
+}
+
 TEST_CASE("collectives are timed while NCCL writes to standard output, and --json stays one document") {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("m");
@@ -295,7 +312,7 @@ TEST_CASE("collectives are timed while NCCL writes to standard output, and --jso
   CHECK(run.code == 0);
   CHECK(nlohmann::json::parse(run.out).at("table") == folder + "/orrery_profile.csv");
   CHECK(contains(run.err, "NCCL INFO"));
-  CHECK(count(table(folder), ",events,ok,") == 5 * 19);
+  CHECK(count(table(folder), ",events,ok,") == std::size_t{5} * 19);
 }
 
 TEST_CASE("collectives are given up after three process groups that ended one after another") {

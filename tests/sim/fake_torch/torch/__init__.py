@@ -2,7 +2,7 @@
 
 FAKE_FAIL_FROM=N and FAKE_FAIL_TO=M make the N-th to the M-th kernel raise an error that says FAKE_MESSAGE; FAKE_NAME and
 FAKE_GPUS say which GPUs there are. With NCCL_DEBUG set rank 0 prints as NCCL does. FAKE_LOG names a file that gets a line for
-each kernel between two events: its name, and the bytes that it moves.
+each kernel between two events: its name, and the bytes that it moves. FAKE_AGE is "old" or "middle" for what PyTorch lacked.
 """
 import math
 import os
@@ -240,6 +240,11 @@ def init_process_group(_, timeout):
 def two(name):
     return lambda a, b: kernel(name, max(a.nbytes(), b.nbytes()))
 
+
+if os.environ.get("FAKE_AGE") == "old":  # PyTorch 1.13
+    del functional.scaled_dot_product_attention
+if os.environ.get("FAKE_AGE") == "middle":  # 2.0 to 2.4
+    functional.scaled_dot_product_attention = lambda q, k, v, is_causal: attend(q, k, v, is_causal)
 
 distributed = module(
     "distributed", init_process_group=init_process_group, destroy_process_group=lambda: None, barrier=lambda: None,

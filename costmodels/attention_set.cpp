@@ -12,14 +12,20 @@ namespace orrery {
 
 namespace {
 
-std::optional<AttentionKernel> kernel_named(const std::string& name) {
-  if (name == "flash") return AttentionKernel::flash;
-  if (name == "flash2") return AttentionKernel::flash2;
-  if (name == "unfused") return AttentionKernel::unfused;
+struct Kernel {
+  AttentionKernel attention;
+  SoftmaxKernel softmax = SoftmaxKernel::fused;
+};
+
+std::optional<Kernel> kernel_named(const std::string& name) {
+  if (name == "flash") return Kernel{AttentionKernel::flash};
+  if (name == "flash2") return Kernel{AttentionKernel::flash2};
+  if (name == "unfused") return Kernel{AttentionKernel::unfused};
+  if (name == "eager") return Kernel{AttentionKernel::unfused, SoftmaxKernel::eager};
   return std::nullopt;
 }
 
-Attention operator_of(const MeasuredAttention& row, AttentionKernel kernel) {
+Attention operator_of(const MeasuredAttention& row, Kernel kernel) {
   return {.batch = row.batch,
           .heads = row.heads,
           .kv_heads = row.kv_heads,
@@ -27,7 +33,8 @@ Attention operator_of(const MeasuredAttention& row, AttentionKernel kernel) {
           .kv_tokens = row.kv_tokens,
           .head_dim = row.head_dim,
           .causal = row.causal,
-          .kernel = kernel,
+          .kernel = kernel.attention,
+          .softmax = kernel.softmax,
           .direction = row.backward ? Direction::backward : Direction::forward};
 }
 

@@ -1,6 +1,8 @@
 #include "costmodels/fit.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "costmodels/training_rows.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
+#include "traces/measured_once.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -26,8 +29,9 @@ void append(std::vector<Row>& all, std::vector<Row>&& more) {
 
 Profiles read_all(const FitOptions& options, FitReport& report) {
   Profiles all;
+  MeasuredOnce known;
   for (const auto& folder : options.profiles) {
-    Profiles one = read_profiles(folder, options.invented);
+    Profiles one = read_profiles(folder, known, options.invented);
     for (const auto& file : one.files) {
       report.inputs.push_back({.file = file.name,
                                .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string())),
@@ -35,11 +39,9 @@ Profiles read_all(const FitOptions& options, FitReport& report) {
                                .used = file.used,
                                .skipped = file.skipped});
     }
-    append(all.gemms, std::move(one.gemms));
-    append(all.kernels, std::move(one.kernels));
-    append(all.attentions, std::move(one.attentions));
-    append(all.collectives, std::move(one.collectives));
+    append(all, std::move(one));
   }
+  report.not_read = all.not_read;
   return all;
 }
 
@@ -100,6 +102,36 @@ void write_model(Trained& one, const fs::path& folder, FitReport& report) {
                            .column_share = set.options.column_share});
 }
 
+// File name and digest of each model that a provenance.json lists; nothing where it is not one.
+std::vector<std::pair<std::string, std::string>> models_of_provenance(const std::string& content) {
+  std::vector<std::pair<std::string, std::string>> models;
+  const auto json = nlohmann::json::parse(content, nullptr, false);
+  if (!json.is_object() || !json.contains("models") || !json["models"].is_array()) return models;
+  for (const auto& model : json["models"]) {
+    if (model.is_object() && model.value("file", nlohmann::json()).is_string() &&
+        model.value("sha256", nlohmann::json()).is_string())
+      models.emplace_back(model["file"].get<std::string>(), model["sha256"].get<std::string>());
+  }
+  return models;
+}
+
+// A folder of an earlier fit loses the models that this one did not make: they would lie beside a
+// provenance.json that does not know them. Files that no fit wrote stay.
+void remove_models_of_earlier_fit(const fs::path& folder, const FitReport& report) {
+  const fs::path provenance = folder / kProvenanceFile;
+  std::error_code error;
+  if (!fs::is_regular_file(provenance, error)) return;
+  for (const auto& listed : models_of_provenance(read_text_file(provenance.string()))) {
+    const std::string &name = listed.first, &digest = listed.second;
+    const fs::path file = folder / name;
+    const auto made_now = [&](const FittedModel& model) { return model.file == name; };
+    if (std::any_of(report.models.begin(), report.models.end(), made_now)) continue;
+    if (fs::path(name).filename() != name || !name.ends_with(".ubj") || !fs::is_regular_file(file, error))
+      continue;
+    if (sha256_hex(read_text_file(file.string())) == digest) fs::remove(file, error);
+  }
+}
+
 // Says why, if no row of any table could be used.
 void require_some_row(const std::vector<FitInput>& inputs) {
   std::string reasons;
@@ -135,6 +167,7 @@ FitReport fit(const FitOptions& options) {
   append(report.errors, reference_errors(attention_set(profiles, bars, counted_already), "bars"));
   set_passes(profiles, trained, report);
   for (auto& one : trained) write_model(one, options.output, report);
+  remove_models_of_earlier_fit(options.output, report);
   write_file((fs::path(options.output) / kProvenanceFile).string(), to_json(report));
   return report;
 }

@@ -60,6 +60,7 @@ struct FitReport {
   std::vector<FittedModel> models{};
   std::vector<FitError> errors{};
   std::vector<FitInput> inputs{};
+  std::vector<std::string> not_read{};  // files below the folders that are no table of a known name
   PassFactors passes{};
   std::map<std::string, std::int64_t> left_out{};  // measurements read but not taught, by reason
   std::string xgboost{};                           // version

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "costmodels/fit.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 
@@ -58,6 +60,17 @@ Json list_of(const std::vector<Row>& rows) {
   return list;
 }
 
+// The first names are enough to see a table whose name is off by a little.
+std::string not_read_line(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 8;
+  if (names.empty()) return {};
+  std::string text = "not read, since no table has such a name: ";
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += (i == 0 ? "" : ", ") + quote_for_message(names[i]);
+  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string to_json(const FitReport& report) {
@@ -86,12 +99,14 @@ std::string to_table(const FitReport& report) {
         100 * error.mape, 100 * error.median, 100 * error.p95, 100 * error.worst, 100 * error.bias));
   }
   for (const FitInput& input : report.inputs) {
+    text += "took " + std::to_string(input.used) + " measurements of " + std::to_string(input.rows) +
+            " rows of " + input.file + "\n";
     for (const auto& [reason, rows] : input.skipped)
       text += "left out, " + std::to_string(rows) + " rows of " + input.file + ": " + reason + "\n";
   }
   for (const auto& [reason, rows] : report.left_out)
     text += "left out, " + std::to_string(rows) + " rows: " + reason + "\n";
-  return text;
+  return text + not_read_line(report.not_read);
 }
 
 }  // namespace orrery

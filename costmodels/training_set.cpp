@@ -1,10 +1,8 @@
 #include "costmodels/training_set.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "costmodels/features.hpp"
@@ -16,135 +14,6 @@ namespace orrery {
 
 namespace {
 
-// One model a chip: cards with the same multiprocessors differ in memory, which the features say.
-std::string chip_of(const GpuSpec& gpu) {
-  return gpu.architecture + "-" + std::to_string(gpu.multiprocessors);
-}
-
-std::string file_name(std::string text) {
-  for (char& letter : text) {
-    letter = letter == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  }
-  return "gemm-" + text;
-}
-
-constexpr std::size_t kManyRows = 10000;
-
-struct GemmRow {
-  const MeasuredGemm* measured;
-  const GpuSpec* gpu;
-  MatrixPeak peak;
-  Seconds reference;
-};
-
-Gemm shape_of(const MeasuredGemm& row) {
-  return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type, .pass = row.pass};
-}
-
-std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
-  std::vector<GemmRow> rows;
-  SourceCheck check("GEMMs", left_out);
-  for (const auto& gemm : profiles.gemms) {
-    const GpuSpec& gpu = gpu_named(gemm.gpu);
-    const auto peak = matrix_peak(gpu, gemm.type);
-    if (!peak || peak->type != gemm.type) {
-      ++left_out["GPU without a peak for " + std::string(to_text(gemm.type))];
-      continue;
-    }
-    const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
-    if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
-      ++left_out["short operator timed through a framework"];
-    } else if (check.believes(gemm.source, reference, gemm.time)) {
-      rows.push_back({&gemm, &gpu, *peak, reference});
-    }
-  }
-  check.refuse_wrong_sources();
-  return rows;
-}
-
-void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
-  const MeasuredGemm& gemm = *row.measured;
-  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind),
-          row.reference * set.card.passes.of(gemm.pass), gemm.time, gemm.model,
-          std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
-  set.large.back() = gemm.m >= 1024;
-  set.gradients = set.gradients || gemm.pass != GemmPass::forward;
-  add_unique(set.card.configurations, std::string(to_text(gemm.type)));
-  set.card.m = std::max(set.card.m, gemm.m);
-  set.card.n = std::max(set.card.n, gemm.n);
-  set.card.k = std::max(set.card.k, gemm.k);
-  add_unique(set.card.gpus, gemm.gpu);
-}
-
-TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const GemmRow*>& rows) {
-  const auto kind = model == ModelKind::gemm ? GemmModelKind::one_gpu : GemmModelKind::any_gpu;
-  TrainingSet set{.name = std::move(name),
-                  .card = {.kind = model},
-                  .features = FeatureMatrix(gemm_feature_names(kind).size())};
-  if (model == ModelKind::gemm_fp32) set.card.passes = {1, 1};  // the factors were measured in 16 bits
-  std::size_t framework = 0;
-  for (const GemmRow* row : rows) {
-    add_gemm(set, *row, kind);
-    framework += row->measured->timed == TimedAs::framework ? 1 : 0;
-  }
-  set.card.framework = 2 * framework > rows.size();
-  // Sampling and the sizes of trees were chosen on A40 alone (transformers held out), so the errors of A100
-  // and H100 are of models that were not chosen by them. Every leaf costs 80 bytes in the repository; what is
-  // used less gets fewer.
-  set.options.row_share = 0.5;
-  set.options.column_share = 0.35;
-  if (model == ModelKind::gemm && rows.size() >= kManyRows) {
-    set.options.trees = 100;
-    set.options.leaves = 45;
-    set.options.learning_rate = 0.18;
-  }
-  if (model == ModelKind::gemm_any) set.options.trees = 160;
-  if (model == ModelKind::gemm_fp32) set.options.trees = 60;
-  if (rows.size() < 1000)
-    set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
-  finish(set);
-  return set;
-}
-
-// Rows without which the sweeps of one GPU would drown all others in the model for any GPU: every third of a
-// sweep.
-constexpr std::size_t kPooledStride = 3;
-
-// A sweep of a chip's kernels gains nothing from a few operators that another machine timed through its
-// framework: 35 rows of GH200 cost 0.2 points of error on H100.
-void drop_framework_rows(std::vector<const GemmRow*>& rows) {
-  const auto alone = [](const GemmRow* row) { return row->measured->timed == TimedAs::kernel; };
-  if (static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), alone)) < kManyRows) return;
-  std::erase_if(rows, [&](const GemmRow* row) { return !alone(row); });
-}
-
-std::vector<TrainingSet> gemm_sets(const Profiles& profiles, Reasons& left_out) {
-  const auto rows = usable_gemms(profiles, left_out);
-  std::map<std::string, std::vector<const GemmRow*>> chips;
-  std::vector<const GemmRow*> pooled, fp32;
-  for (const GemmRow& row : rows) {
-    if (row.peak.type == DataType::fp32) {
-      fp32.push_back(&row);
-      continue;
-    }
-    auto& chip = chips[chip_of(*row.gpu)];
-    if (row.measured->timed == TimedAs::framework || chip.size() % kPooledStride == 0) pooled.push_back(&row);
-    chip.push_back(&row);
-  }
-  std::vector<TrainingSet> sets;
-  for (auto& [chip, members] : chips) {
-    drop_framework_rows(members);
-    if (static_cast<std::int64_t>(members.size()) < kLeastRowsOfGpu) continue;
-    sets.push_back(gemm_set(file_name(chip), ModelKind::gemm, members));
-  }
-  if (!pooled.empty()) {
-    sets.push_back(gemm_set("gemm-any", ModelKind::gemm_any, pooled));
-    balance(sets.back(), sets.back().gpus, 0.5F);
-  }
-  if (!fp32.empty()) sets.push_back(gemm_set("gemm-fp32", ModelKind::gemm_fp32, fp32));
-  return sets;
-}
-
 std::optional<MemoryKernel> kernel_named(std::string_view name) {
   for (const auto kernel :
        {MemoryKernel::norm, MemoryKernel::rope, MemoryKernel::activation, MemoryKernel::residual,
@@ -155,22 +24,22 @@ std::optional<MemoryKernel> kernel_named(std::string_view name) {
 }
 
 TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
-  const bool framework = model == ModelKind::training_kernel;
-  TrainingSet set{.name = framework ? "training-kernels" : "kernels",
+  const bool training = model == ModelKind::training_kernel;
+  TrainingSet set{.name = training ? "training-kernels" : "kernels",
                   .card = {.kind = model},
                   .options = {.trees = 100, .leaves = 12, .learning_rate = 0.14},
                   .features = FeatureMatrix(kernel_feature_names().size())};
-  if (framework) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
+  if (training) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
   SourceCheck check("kernels", left_out);
   for (const auto& row : profiles.kernels) {
-    if ((row.timed == TimedAs::framework) != framework) continue;
+    if ((row.program == KernelProgram::training) != training) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
       ++left_out["kernel without a model here"];
-    } else if (framework && reference < kShortestFrameworkTime) {
+    } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       ++left_out["short operator timed through a framework"];
     } else if (check.believes(row.source, least_kernel_time(row.bytes, gpu) * kBelievableEfficiency,
                               row.time)) {

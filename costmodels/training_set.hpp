@@ -45,6 +45,9 @@ struct TrainingSets {
 // that its data sheet rules out. What attention learns is relative to the table's answers.
 TrainingSets training_sets(const Profiles&, const AttentionTable&, std::uint64_t seed);
 
+// GEMMs of each chip with kLeastRowsOfGpu rows, of any GPU, and in fp32.
+std::vector<TrainingSet> gemm_sets(const Profiles&, std::map<std::string, std::int64_t>& left_out);
+
 // All measured attention, however few rows: what the published bars say of it can be judged all the same.
 TrainingSet attention_set(const Profiles&, const AttentionTable&,
                           std::map<std::string, std::int64_t>& left_out);

@@ -8,6 +8,7 @@
 
 #include "platforms/errors.hpp"
 #include "traces/csv_stream.hpp"
+#include "traces/measured_once.hpp"
 #include "traces/profile_tables.hpp"
 
 namespace orrery {
@@ -46,10 +47,11 @@ const Reader* reader_of(const std::string& name) {
 }
 
 void refuse_unreadable(const ProfileFile& file) {
-  const auto found = file.skipped.find(kUnreadable);
-  const auto unreadable = found == file.skipped.end() ? 0 : found->second;
-  std::int64_t all = file.used;
-  for (const auto& [reason, count] : file.skipped) all += count;
+  std::int64_t unreadable = 0, all = file.used;
+  for (const auto& [reason, count] : file.skipped) {
+    all += count;
+    if (reason.starts_with(kUnreadable)) unreadable += count;
+  }
   if (static_cast<double>(unreadable) > kWorstUnreadableShare * static_cast<double>(all)) {
     throw InputError(file.name,
                      std::to_string(unreadable) + " unreadable of " + std::to_string(all) + " measurements",
@@ -57,29 +59,15 @@ void refuse_unreadable(const ProfileFile& file) {
   }
 }
 
-}  // namespace
-
-bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
-                       InventedTimes invented) {
-  const std::string path = (fs::path(folder) / name).string();
-  ProfileFile file{.name = name};
-  if (const Reader* reader = reader_of(name)) {
-    CsvStream stream(path, name);
-    reader->read(stream, name, profiles, file);
-  } else if (has_name(name, "orrery_profile.csv")) {
-    CsvStream stream(path, name);
-    read_own_table(stream, name, invented, profiles, file);
-  } else if (is_nccl_text(path)) {
-    read_nccl_text(path, name, profiles, file);
-  } else {
-    return false;
-  }
-  refuse_unreadable(file);
-  profiles.files.push_back(std::move(file));
-  return true;
+// What `orrery profile` leaves beside its table.
+bool belongs_to_profile(const std::string& name) {
+  constexpr std::array<std::string_view, 4> kFiles{"machine.json", "orrery_gpus.json", "orrery_profile.py",
+                                                   "orrery_timing.py"};
+  const std::string file = fs::path(name).filename().string();
+  return std::find(kFiles.begin(), kFiles.end(), file) != kFiles.end() || file.ends_with(".pyc");
 }
 
-Profiles read_profiles(const std::string& folder, InventedTimes invented) {
+std::vector<std::string> files_below(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::recursive_directory_iterator it(folder, error), end; it != end && !error; it.increment(error)) {
@@ -88,14 +76,64 @@ Profiles read_profiles(const std::string& folder, InventedTimes invented) {
   }
   if (error) throw InputError(folder, "no readable folder", "a folder of measured operator tables");
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+// False for an unknown table. `table` holds what it measured, and the file.
+bool read_table(const std::string& path, const std::string& name, InventedTimes invented, Profiles& table) {
+  ProfileFile file{.name = name};
+  if (const Reader* reader = reader_of(name)) {
+    CsvStream stream(path, name);
+    reader->read(stream, name, table, file);
+  } else if (has_name(name, "orrery_profile.csv")) {
+    CsvStream stream(path, name);
+    read_own_table(stream, name, invented, table, file);
+  } else if (is_nccl_text(path)) {
+    read_nccl_text(path, name, table, file);
+  } else {
+    return false;
+  }
+  refuse_unreadable(file);
+  table.files.push_back(std::move(file));
+  return true;
+}
+
+}  // namespace
+
+bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
+                       InventedTimes invented) {
+  Profiles table;
+  if (!read_table((fs::path(folder) / name).string(), name, invented, table)) return false;
+  append(profiles, std::move(table));
+  return true;
+}
+
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes invented) {
   Profiles profiles;
-  for (const auto& name : names) read_profile_file(folder, name, profiles, invented);
+  for (const auto& name : files_below(folder)) {
+    Profiles table;
+    if (!read_table((fs::path(folder) / name).string(), name, invented, table)) {
+      if (!belongs_to_profile(name)) profiles.not_read.push_back(name);
+      continue;
+    }
+    if (const std::int64_t repeated = known.drop_known(table); repeated > 0) {
+      table.files.back().used -= repeated;
+      table.files.back().skipped[kInEarlierTable] += repeated;
+    }
+    append(profiles, std::move(table));
+  }
   if (profiles.files.empty()) {
-    throw InputError(folder, "no known table",
+    const std::string other = profiles.not_read.empty() ? "" : profiles.not_read.front();
+    throw InputError(folder, "no known table" + (other.empty() ? "" : " beside " + quote_for_message(other)),
                      "orrery_profile.csv, gemm_long.csv, kernels_long.csv, collectives_long.csv, mlp.csv or "
                      "nccl-tests' output");
   }
   return profiles;
+}
+
+Profiles read_profiles(const std::string& folder, InventedTimes invented) {
+  MeasuredOnce known;
+  return read_profiles(folder, known, invented);
 }
 
 }  // namespace orrery

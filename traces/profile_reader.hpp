@@ -47,6 +47,9 @@ struct MeasuredGemm {
   std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
 };
 
+// Inference engines have other norms and activations than training has: each has its own model.
+enum class KernelProgram { inference, training };
+
 struct MeasuredKernel {
   std::string source, model;
   std::string gpu;  // catalog name
@@ -55,12 +58,14 @@ struct MeasuredKernel {
   TimedAs timed = TimedAs::kernel;
   Seconds time;
   bool backward = false;  // the gradient of that kernel, timed alone
+  KernelProgram program = KernelProgram::inference;
 };
 
 // softmax(Q K^T) V of `batch` sequences, one GPU.
 struct MeasuredAttention {
   std::string source, gpu;
-  std::string kernel;  // "flash", "flash2" or "unfused", as AttentionKernel means them
+  std::string kernel;  // "flash", "flash2" or "unfused", as AttentionKernel means them; "eager": unfused,
+                       // with scale, mask, softmax and dropout by PyTorch's kernels (SoftmaxKernel::eager)
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
   bool causal = false, backward = false;
   Seconds time;
@@ -93,11 +98,24 @@ struct Profiles {
   std::vector<MeasuredKernel> kernels;
   std::vector<MeasuredAttention> attentions;
   std::vector<MeasuredCollective> collectives;
-  std::vector<ProfileFile> files;  // in order of their names
+  std::vector<ProfileFile> files;     // in order of their names
+  std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
 };
 
+// Adds what `more` holds, in its order.
+void append(Profiles& all, Profiles&& more);
+
+// How a table may name a GPU of the catalog.
+struct KnownGpuNames {
+  std::vector<std::string> catalog;  // names and aliases, in capitals or not
+  std::vector<std::string> makers;   // which may stand in front of those, each once, in this order
+  std::vector<std::string> sources;  // names as sources and drivers write them, to the letter
+};
+KnownGpuNames known_gpu_names();
+
 // A file is refused when more than this share of its measurements cannot be read (not a number, not above
-// zero, too few fields). Rows that are left out by rule (a failed status, an unknown GPU) do not count.
+// zero, no whole number where one belongs, more or fewer fields than the header). Rows that are left out by
+// rule (a failed status, an unknown GPU) do not count.
 inline constexpr double kWorstUnreadableShare = 0.05;
 
 // Times that `orrery profile --dry-run` invented are for tests of the way from a profile to a plan.
@@ -106,6 +124,10 @@ enum class InventedTimes { refused, taken };
 // Reads every known table below `folder`. Throws InputError for a folder without one, a missing column
 // (named), a broken gzip, a file with too many unreadable rows, invented times that were not asked for.
 Profiles read_profiles(const std::string& folder, InventedTimes = InventedTimes::refused);
+
+// Likewise, without what `known` has from earlier tables, of this folder or of others.
+class MeasuredOnce;
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes);
 
 // Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
 // table.

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
+#include <iterator>
 #include <utility>
-#include <variant>
 
 namespace orrery {
 
@@ -12,7 +13,7 @@ namespace {
 
 // Names that sources use and that are not aliases of the catalog (profiles' own notes; vidur's A100 is the 80
 // GB SXM card, its H100 a DGX; sailor's RTX-2080 does not say Ti, and its times fit no smaller card).
-constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSourceNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 26> kSourceNames{{
     {"A100-40", "A100-SXM4-40GB"},
     {"A100-80", "A100-SXM4-80GB"},
     {"GH-96", "GH200-96GB"},
@@ -27,13 +28,20 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kSourceN
     {"NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"},
     {"NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"},
     {"NVIDIA L4", "L4"},
-    // As drivers name them.
+    // As drivers name them. Not here: the driver's two devices of an MI250 or MI250X, each half of the
+    // catalog's card; H200 NVL and V100-SXM3, whose clocks and power the catalog's cards do not have.
     {"NVIDIA H100 PCIe", "H100-PCIe-80GB"},
     {"NVIDIA H100 NVL", "H100-NVL-94GB"},
     {"NVIDIA H200", "H200-SXM-141GB"},
-    {"NVIDIA GH200 480GB", "GH200-96GB"},
+    {"NVIDIA GH200 480GB", "GH200-96GB"},  // 480 and 120 GB are the CPU's memory
+    {"NVIDIA GH200 120GB", "GH200-96GB"},
     {"NVIDIA B200", "B200-SXM"},
     {"NVIDIA H20", "H20-96GB"},
+    {"NVIDIA B300 SXM6 AC", "B300-SXM"},
+    {"NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"},
+    {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"},
+    {"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000"},
+    {"AMD Instinct MI300X VF", "MI300X"},  // a virtual function of the whole card
 }};
 
 bool same_text(std::string_view a, std::string_view b) {
@@ -42,11 +50,13 @@ bool same_text(std::string_view a, std::string_view b) {
   });
 }
 
+constexpr std::array<std::string_view, 4> kMakers{"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "};
+
 std::string catalog_name(std::string_view name) {
   for (const auto& [source, catalog] : kSourceNames) {
     if (source == name) name = catalog;
   }
-  for (const std::string_view maker : {"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "}) {
+  for (const std::string_view maker : kMakers) {
     if (name.starts_with(maker)) name.remove_prefix(maker.size());
   }
   for (const auto& gpu : gpu_catalog()) {
@@ -60,6 +70,16 @@ std::string catalog_name(std::string_view name) {
 
 }  // namespace
 
+KnownGpuNames known_gpu_names() {
+  KnownGpuNames names{.catalog = {}, .makers = {kMakers.begin(), kMakers.end()}, .sources = {}};
+  for (const auto& gpu : gpu_catalog()) {
+    names.catalog.push_back(gpu.name);
+    names.catalog.insert(names.catalog.end(), gpu.aliases.begin(), gpu.aliases.end());
+  }
+  for (const auto& [source, catalog] : kSourceNames) names.sources.emplace_back(source);
+  return names;
+}
+
 // The data types of GEMM tables. DeepBench's "Mixed math" multiplies fp16 on the tensor cores.
 std::optional<DataType> data_type(std::string_view text) {
   if (text == "fp16" || text == "FP16_ip_Mixed_math") return DataType::fp16;
@@ -68,6 +88,18 @@ std::optional<DataType> data_type(std::string_view text) {
   if (text == "fp8") return DataType::fp8;
   if (text == "fp32" || text == "FP32") return DataType::fp32;
   return std::nullopt;
+}
+
+void append(Profiles& all, Profiles&& more) {
+  const auto move = [](auto& to, auto& from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  move(all.gemms, more.gemms);
+  move(all.kernels, more.kernels);
+  move(all.attentions, more.attentions);
+  move(all.collectives, more.collectives);
+  move(all.files, more.files);
+  move(all.not_read, more.not_read);
 }
 
 bool Duplicates::seen(const CsvStream& rows) {
@@ -92,13 +124,11 @@ struct GemmColumns {
   std::size_t source, gpu, type, model, batch, m, n, k, time;
 };
 
-// A measured GEMM, or the reason why the row is none.
-std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const GemmColumns& at,
-                                                GpuNames& gpus) {
-  const auto batch = positive_field(rows, at.batch), m = positive_field(rows, at.m),
-             n = positive_field(rows, at.n), k = positive_field(rows, at.k),
-             time = positive_field(rows, at.time);
-  if (!batch || !m || !n || !k || !time) return kUnreadable;
+// Why a row taught nothing; empty when it was taken.
+std::string take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gpus, Profiles& profiles) {
+  if (std::string fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
+  const auto time = positive_field(rows, at.time);
+  if (!time) return kUnreadable;
   const auto type = data_type(text_field(rows, at.type));
   if (!type) return "data type " + std::string(text_field(rows, at.type));
   const std::string* gpu = gpus.find(text_field(rows, at.gpu));
@@ -107,15 +137,16 @@ std::variant<MeasuredGemm, std::string> gemm_of(const CsvStream& rows, const Gem
                     .model = std::string(text_field(rows, at.model)),
                     .gpu = *gpu,
                     .type = *type,
-                    .m = static_cast<std::int64_t>(*m),
-                    .n = static_cast<std::int64_t>(*n),
-                    .k = static_cast<std::int64_t>(*k),
-                    .batch = static_cast<std::int64_t>(*batch),
+                    .m = *extent(rows, at.m),
+                    .n = *extent(rows, at.n),
+                    .k = *extent(rows, at.k),
+                    .batch = *extent(rows, at.batch),
                     .timed = TimedAs::kernel,
                     .time = microseconds(*time)};
   // DeepBench gives no model; its matrices count as one, NeuSight's likewise.
   if (gemm.model.empty()) gemm.model = gemm.source;
-  return gemm;
+  profiles.gemms.push_back(std::move(gemm));
+  return {};
 }
 
 }  // namespace
@@ -128,6 +159,15 @@ const std::string* GpuNames::find(std::string_view source_name) {
   return known->second.empty() ? nullptr : &known->second;
 }
 
+bool next_row(CsvStream& rows, ProfileFile& file) {
+  while (rows.next()) {
+    ++file.rows;
+    if (rows.fields().size() == rows.columns()) return true;
+    ++file.skipped[kOtherFields];
+  }
+  return false;
+}
+
 std::string_view text_field(const CsvStream& rows, std::size_t column) {
   return column < rows.fields().size() ? rows.fields()[column] : std::string_view{};
 }
@@ -137,50 +177,58 @@ std::optional<double> positive_field(const CsvStream& rows, std::size_t column) 
   return number && *number > 0 ? number : std::nullopt;
 }
 
+std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
+  const auto value = positive_field(rows, column);
+  if (!value || *value > kMostExtent || *value != std::floor(*value)) return std::nullopt;
+  return static_cast<std::int64_t>(*value);
+}
+
+std::string extent_fault(const CsvStream& rows, std::initializer_list<std::size_t> columns) {
+  for (const std::size_t column : columns) {
+    if (!positive_field(rows, column)) return kUnreadable;
+    if (!extent(rows, column)) return kNoWholeSize;
+  }
+  return {};
+}
+
+void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& take, Profiles& profiles,
+               ProfileFile& file) {
+  Duplicates duplicates;
+  while (next_row(rows, file)) {
+    Profiles row;
+    std::string reason = take(row);
+    if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
+    if (reason.empty()) append(profiles, std::move(row));
+    ++(reason.empty() ? file.used : file.skipped[reason]);
+  }
+}
+
 void read_gemm_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const GemmColumns at(rows);
   GpuNames gpus;
-  Duplicates duplicates;
-  while (rows.next()) {
-    ++file.rows;
-    auto row = gemm_of(rows, at, gpus);
-    if (duplicates.seen(rows)) {
-      ++file.skipped[kDuplicate];
-    } else if (auto* gemm = std::get_if<MeasuredGemm>(&row)) {
-      profiles.gemms.push_back(std::move(*gemm));
-      ++file.used;
-    } else {
-      ++file.skipped[std::get<std::string>(row)];
-    }
-  }
+  read_rows(
+      rows, [&](Profiles& row) { return take_gemm(rows, at, gpus, row); }, profiles, file);
 }
 
 void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const std::size_t source = rows.column("source"), gpu = rows.column("gpu"), model = rows.column("model"),
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
   GpuNames gpus;
-  Duplicates duplicates;
-  while (rows.next()) {
-    ++file.rows;
+  const auto take = [&](Profiles& row) -> std::string {
     const auto size = positive_field(rows, bytes), duration = positive_field(rows, time);
     const std::string* name = gpus.find(text_field(rows, gpu));
-    if (!size || !duration) {
-      ++file.skipped[kUnreadable];
-    } else if (duplicates.seen(rows)) {
-      ++file.skipped[kDuplicate];
-    } else if (name == nullptr) {
-      ++file.skipped["GPU not in the catalog"];
-    } else {
-      profiles.kernels.push_back({.source = std::string(text_field(rows, source)),
-                                  .model = std::string(text_field(rows, model)),
-                                  .gpu = *name,
-                                  .op = std::string(text_field(rows, op)),
-                                  .bytes = Bytes(*size),
-                                  .timed = TimedAs::kernel,
-                                  .time = microseconds(*duration)});
-      ++file.used;
-    }
-  }
+    if (!size || !duration) return kUnreadable;
+    if (name == nullptr) return "GPU not in the catalog";
+    row.kernels.push_back({.source = std::string(text_field(rows, source)),
+                           .model = std::string(text_field(rows, model)),
+                           .gpu = *name,
+                           .op = std::string(text_field(rows, op)),
+                           .bytes = Bytes(*size),
+                           .timed = TimedAs::kernel,
+                           .time = microseconds(*duration)});
+    return {};
+  };
+  read_rows(rows, take, profiles, file);
 }
 
 }  // namespace orrery

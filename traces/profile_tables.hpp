@@ -1,6 +1,8 @@
 // One function a table format of profile_reader.hpp; included by its sources only.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <set>
 #include <string>
 
@@ -9,9 +11,14 @@
 
 namespace orrery {
 
-inline const std::string kUnreadable = "unreadable";  // not a number, not above zero, or too few fields
+// Rows that cannot be read: every reason begins with the first of these, and all count towards
+// kWorstUnreadableShare.
+inline const std::string kUnreadable = "unreadable";  // not a number, or not above zero
+inline const std::string kOtherFields = "unreadable: more or fewer fields than the header";  // `1,024`
+inline const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
 
 inline const std::string kDuplicate = "duplicate of an earlier row";
+inline const std::string kInEarlierTable = "measured alike in an earlier table";
 
 void read_gemm_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_kernel_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
@@ -51,8 +58,25 @@ class GpuNames {
   std::map<std::string, std::string, std::less<>> known_;  // empty: not in the catalog
 };
 
-// The number of a field that must be above zero; absent when it is not, or when the row is too short.
+// Moves to the next row with as many fields as the header, for in others the columns are shifted; counts all
+// of them.
+bool next_row(CsvStream&, ProfileFile&);
+
+// Takes each row that `take` can read and that repeats no earlier one. `take` adds what the row at hand
+// measured, or says why it teaches nothing.
+void read_rows(CsvStream&, const std::function<std::string(Profiles&)>& take, Profiles&, ProfileFile&);
+
+// The number of a field that must be above zero; absent when it is not.
 std::optional<double> positive_field(const CsvStream&, std::size_t column);
-std::string_view text_field(const CsvStream&, std::size_t column);  // empty when the row is too short
+std::string_view text_field(const CsvStream&, std::size_t column);
+
+// More is a mistake; products of two stay whole numbers.
+inline constexpr double kMostExtent = 1e9;
+inline constexpr std::int64_t kMostRanks = 1'000'000;
+
+// A count of rows, heads, tokens, ranks, ...: whole, above zero and at most kMostExtent.
+std::optional<std::int64_t> extent(const CsvStream&, std::size_t column);
+// Why one of these fields is no such count; empty when all are.
+std::string extent_fault(const CsvStream&, std::initializer_list<std::size_t> columns);
 
 }  // namespace orrery

@@ -9,7 +9,7 @@ namespace {
 
 // Where a source states no batch and heads: 16k tokens in a batch and a hidden size of 2048, as the benchmark
 // of the FlashAttention papers that such tables run. At these sizes speed hardly depends on either.
-constexpr double kUsualTokens = 16384, kUsualHidden = 2048;
+constexpr std::int64_t kUsualTokens = 16384, kUsualHidden = 2048;
 
 struct AttentionColumns {
   explicit AttentionColumns(const CsvStream& rows)
@@ -30,33 +30,40 @@ struct AttentionColumns {
 
 // FLOPs as these tables count them: two GEMMs forward, five backward, half of it under a causal mask.
 double counted_flops(const MeasuredAttention& row) {
-  const double scores = static_cast<double>(row.batch * row.heads) * static_cast<double>(row.query_tokens) *
-                        static_cast<double>(row.kv_tokens);
+  const double scores = static_cast<double>(row.batch) * static_cast<double>(row.heads) *
+                        static_cast<double>(row.query_tokens) * static_cast<double>(row.kv_tokens);
   return 4 * scores * static_cast<double>(row.head_dim) * (row.backward ? 2.5 : 1) * (row.causal ? 0.5 : 1);
 }
 
+// Why a row taught nothing; empty when it was taken.
 std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gpus, Profiles& profiles) {
-  const auto query = positive_field(rows, at.query), keys = positive_field(rows, at.keys),
-             dim = positive_field(rows, at.head_dim), speed = positive_field(rows, at.speed);
-  if (!query || !keys || !dim || !speed) return kUnreadable;
+  std::string fault = extent_fault(rows, {at.query, at.keys, at.head_dim});
+  for (const std::size_t column : {at.batch, at.heads, at.kv_heads})  // which some sources do not state
+    if (fault.empty() && !text_field(rows, column).empty()) fault = extent_fault(rows, {column});
+  if (!fault.empty()) return fault;
+  const auto speed = positive_field(rows, at.speed);
+  const std::string_view causal = text_field(rows, at.causal), direction = text_field(rows, at.direction);
+  if (!speed || (causal != "yes" && causal != "no") || (direction != "fwd" && direction != "bwd"))
+    return kUnreadable;
   const std::string* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
   if (text_field(rows, at.kernel) != "FlashAttention-2")
     return "attention kernel " + std::string(text_field(rows, at.kernel));
-  const double heads = positive_field(rows, at.heads).value_or(std::max(kUsualHidden / *dim, 1.0));
-  const double batch = positive_field(rows, at.batch).value_or(std::max(kUsualTokens / *query, 1.0));
+  const std::int64_t query = *extent(rows, at.query), dim = *extent(rows, at.head_dim);
+  const std::int64_t heads = extent(rows, at.heads).value_or(std::max<std::int64_t>(kUsualHidden / dim, 1));
   MeasuredAttention row{
       .source = std::string(text_field(rows, at.source)),
       .gpu = *gpu,
       .kernel = "flash2",
-      .batch = static_cast<std::int64_t>(batch),
-      .heads = static_cast<std::int64_t>(heads),
-      .kv_heads = static_cast<std::int64_t>(positive_field(rows, at.kv_heads).value_or(heads)),
-      .query_tokens = static_cast<std::int64_t>(*query),
-      .kv_tokens = static_cast<std::int64_t>(*keys),
-      .head_dim = static_cast<std::int64_t>(*dim),
-      .causal = text_field(rows, at.causal) == "yes",
-      .backward = text_field(rows, at.direction) == "bwd"};
+      .batch = extent(rows, at.batch).value_or(std::max<std::int64_t>(kUsualTokens / query, 1)),
+      .heads = heads,
+      .kv_heads = extent(rows, at.kv_heads).value_or(heads),
+      .query_tokens = query,
+      .kv_tokens = *extent(rows, at.keys),
+      .head_dim = dim,
+      .causal = causal == "yes",
+      .backward = direction == "bwd",
+      .time = {}};
   row.time = Seconds(counted_flops(row) / (*speed * 1e12));
   profiles.attentions.push_back(std::move(row));
   return {};
@@ -67,12 +74,8 @@ std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gp
 void read_attention_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const AttentionColumns at(rows);
   GpuNames gpus;
-  Duplicates duplicates;
-  while (rows.next()) {
-    ++file.rows;
-    const std::string reason = duplicates.seen(rows) ? kDuplicate : take(rows, at, gpus, profiles);
-    ++(reason.empty() ? file.used : file.skipped[reason]);
-  }
+  read_rows(
+      rows, [&](Profiles& row) { return take(rows, at, gpus, row); }, profiles, file);
 }
 
 }  // namespace orrery

@@ -69,19 +69,31 @@ struct VidurColumns {
   std::vector<std::optional<std::size_t>> times;  // parallel blocks (phi-2) have no second norm
 };
 
-std::optional<VidurModel> vidur_model(const CsvStream& rows, const VidurColumns& at) {
-  const auto tokens = positive_field(rows, at.tokens), ways = positive_field(rows, at.ways),
-             hidden = positive_field(rows, at.hidden), ffn = positive_field(rows, at.ffn),
-             heads = positive_field(rows, at.heads), kv_heads = positive_field(rows, at.kv_heads);
-  if (!tokens || !ways || !hidden || !ffn || !heads || !kv_heads) return std::nullopt;
-  return VidurModel{*tokens,
-                    *ways,
-                    *hidden,
-                    *ffn,
-                    *heads,
-                    *kv_heads,
-                    text_field(rows, at.gated) == "True",
-                    !at.times[kSecondNorm]};
+// As Python prints and as people write them; absent for anything else.
+std::optional<bool> boolean(std::string_view text) {
+  if (text == "True" || text == "true" || text == "TRUE" || text == "1") return true;
+  if (text == "False" || text == "false" || text == "FALSE" || text == "0") return false;
+  return std::nullopt;
+}
+
+// Why a row has no model; empty when it has one.
+std::string model_fault(const CsvStream& rows, const VidurColumns& at) {
+  std::string fault = extent_fault(rows, {at.tokens, at.ways, at.hidden, at.ffn, at.heads, at.kv_heads});
+  if (fault.empty() && !boolean(text_field(rows, at.gated)))
+    fault = "unreadable: use_gated_mlp is neither True nor False";
+  return fault;
+}
+
+VidurModel vidur_model(const CsvStream& rows, const VidurColumns& at) {
+  const auto number = [&](std::size_t column) { return positive_field(rows, column).value_or(1); };
+  return {number(at.tokens),
+          number(at.ways),
+          number(at.hidden),
+          number(at.ffn),
+          number(at.heads),
+          number(at.kv_heads),
+          boolean(text_field(rows, at.gated)).value_or(false),
+          !at.times[kSecondNorm]};
 }
 
 // compute/<gpu>/<organisation>/<model>/mlp.csv
@@ -135,25 +147,31 @@ struct AcesoGemm {
 };
 constexpr std::array kAcesoGemms{AcesoGemm{"enc-attention-qkv", 3, 1}, AcesoGemm{"enc-attention-dense", 1, 1},
                                  AcesoGemm{"enc-MLP-GEMM-1", 4, 1}, AcesoGemm{"enc-MLP-GEMM-2", 1, 4}};
-constexpr double kAcesoSequence = 2048;  // of every GPT and OPT profile
+constexpr std::int64_t kAcesoSequence = 2048;  // of every GPT and OPT profile
+constexpr double kMostWeights = 1e9;           // MiB of one matrix: more is a mistake
 
 void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
                     const std::string& gpu, Profiles& profiles, ProfileFile& file) {
-  const auto weights = positive_field(rows, at.weights), batch = positive_field(rows, at.batch),
-             forward = positive_field(rows, at.forward), backward = positive_field(rows, at.backward);
-  if (!weights || !batch || !forward) {
-    ++file.skipped[kUnreadable];
+  const auto weights = positive_field(rows, at.weights), forward = positive_field(rows, at.forward),
+             backward = positive_field(rows, at.backward);
+  const std::string fault = extent_fault(rows, {at.batch});
+  if (!weights || !forward || !fault.empty() || *weights > kMostWeights) {
+    ++file.skipped[fault.empty() ? kUnreadable : fault];
     return;
   }
   // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed
   // decimals.
   const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
+  if (hidden <= 0) {
+    ++file.skipped[kUnreadable];
+    return;
+  }
   const std::string source(text_field(rows, at.source));
   MeasuredGemm gemm{.source = source,
                     .model = std::string(text_field(rows, at.model)),
                     .gpu = gpu,
                     .type = DataType::fp16,
-                    .m = static_cast<std::int64_t>(*batch * kAcesoSequence),
+                    .m = *extent(rows, at.batch) * kAcesoSequence,
                     .n = static_cast<std::int64_t>(shape.n * hidden),
                     .k = static_cast<std::int64_t>(shape.k * hidden),
                     .batch = 1,
@@ -180,7 +198,8 @@ void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoCol
                               .op = norm ? "norm" : "activation",
                               .bytes = Bytes(2 * *size * kMebi),  // one tensor in, one of the same size out
                               .timed = TimedAs::framework,
-                              .time = microseconds(*forward)});
+                              .time = microseconds(*forward),
+                              .program = KernelProgram::training});
   ++file.used;
 }
 
@@ -191,25 +210,25 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
   const VidurPlace place = vidur_place(name);
   GpuNames gpus;
   const std::string* gpu = gpus.find(place.gpu);
-  while (rows.next()) {
-    ++file.rows;
-    const auto model = vidur_model(rows, at);
+  while (next_row(rows, file)) {
+    const std::string fault = model_fault(rows, at);
+    const VidurModel model = vidur_model(rows, at);
     for (std::size_t i = 0; i < kVidurKernels.size(); ++i) {
       const auto& kernel = kVidurKernels[i];
       if (!at.times[i]) continue;
       const auto time = positive_field(rows, *at.times[i]);
-      if (!model || !time) {
-        ++file.skipped[kUnreadable];
+      if (!fault.empty() || !time) {
+        ++file.skipped[fault.empty() ? kUnreadable : fault];
       } else if (gpu == nullptr) {
         ++file.skipped["GPU not in the catalog"];
-      } else if (!kernel.sharded && model->ways > 1) {
+      } else if (!kernel.sharded && model.ways > 1) {
         ++file.skipped["the same kernel for more tensor ways"];
       } else {
         profiles.kernels.push_back({.source = "vidur",
                                     .model = place.model,
                                     .gpu = *gpu,
                                     .op = kernel.op,
-                                    .bytes = Bytes(kernel.bytes(*model)),
+                                    .bytes = Bytes(kernel.bytes(model)),
                                     .timed = TimedAs::kernel,
                                     .time = milliseconds(*time)});
         ++file.used;
@@ -221,12 +240,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
 void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const AcesoColumns at(rows);
   GpuNames gpus;
-  while (rows.next()) {
-    ++file.rows;
-    if (rows.fields().size() < rows.columns()) {
-      ++file.skipped[kUnreadable];
-      continue;
-    }
+  while (next_row(rows, file)) {
     const std::string reason = left_out(rows, at);
     const std::string* gpu = gpus.find(text_field(rows, at.gpu));
     if (!reason.empty() || gpu == nullptr) {

@@ -1,6 +1,7 @@
-// What nccl-tests print (github NVIDIA/nccl-tests: all_reduce_perf and its sisters). Sizes are the whole
-// vector of a rank, times microseconds, out of place first. A line "# network_GBps 50" that the user adds
-// says what one rank gets of its node's NICs.
+// What nccl-tests print (github NVIDIA/nccl-tests: all_reduce_perf and its sisters, and AMD's rccl-tests).
+// Sizes are the whole vector of a rank, times microseconds, out of place first. A file may hold several runs,
+// one after another. A line "# network_GBps 50" that the user adds says what one rank gets of its node's
+// NICs, from there to the next such line.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -22,11 +23,12 @@ std::vector<std::string> words_of(const std::string& line) {
 }
 
 struct NcclRun {
-  std::string op, gpu;  // `gpu` as the driver names it
+  std::string op, gpu{};  // `gpu` as the driver names it
   int ranks = 0;
-  std::map<std::string, int> hosts;  // ranks of each
-  double network = 0;                // GB/s of one rank, 0: not said
+  std::map<std::string, int> hosts{};  // ranks of each
+  double network = 0;                  // GB/s of one rank, 0: not said
   std::size_t time_column = 0;
+  std::vector<std::size_t> wrong_columns{};  // out of place, in place
 };
 
 // Our name of the operation that a program's or a file's name contains.
@@ -56,16 +58,39 @@ void read_rank(const std::vector<std::string>& words, NcclRun& run) {
   }
 }
 
-void read_remark(const std::string& line, NcclRun& run) {
+// Whether this remark stands ahead of the ranks of a run, or is the first of them. Versions differ in which
+// of these they print; a second one before any rank belongs to the same run.
+bool begins_run(const std::string& line, const std::vector<std::string>& words, const NcclRun& run) {
+  if (words[1] == "Rank") return run.time_column != 0 || (words.size() > 2 && words[2] == "0");
+  return words[1] == "nThread" || line.find("test starting:") != std::string::npos ||
+         line.find("Using devices") != std::string::npos || line.find("-tests version") != std::string::npos;
+}
+
+// "#       size         count      type   redop    root     time   algbw   busbw #wrong     time ..."
+void read_titles(const std::vector<std::string>& words, NcclRun& run) {
+  run.time_column = 0;
+  run.wrong_columns.clear();
+  for (std::size_t i = 1; i < words.size(); ++i) {  // the first word is '#', which rows do not have
+    if (words[i] == "time" && run.time_column == 0) run.time_column = i - 1;
+    if (words[i] == "#wrong") run.wrong_columns.push_back(i - 1);
+  }
+}
+
+void read_remark(const std::string& line, const std::string& file_op, NcclRun& run) {
   const auto words = words_of(line);
   if (words.size() < 2) return;
+  if (run.ranks > 0 && begins_run(line, words, run)) run = NcclRun{.op = file_op, .network = run.network};
   if (words[1] == "Rank") read_rank(words, run);
   if (line.find("test starting:") != std::string::npos) run.op = operation_in(line);
   if (words[1] == "network_GBps" && words.size() > 2) run.network = parse_number(words[2]).value_or(0);
-  const auto time = std::find(words.begin(), words.end(), "time");
-  // The first word is '#', which rows do not have.
-  if (words[1] == "size" && time != words.end())
-    run.time_column = static_cast<std::size_t>(time - words.begin()) - 1;
+  if (words[1] == "size") read_titles(words, run);
+}
+
+// "N/A" where the program was told not to check.
+bool has_wrong_values(const std::vector<std::string>& words, const NcclRun& run) {
+  return std::any_of(run.wrong_columns.begin(), run.wrong_columns.end(), [&](std::size_t column) {
+    return column < words.size() && parse_number(words[column]).value_or(0) > 0;
+  });
 }
 
 std::string take_row(const std::vector<std::string>& words, const NcclRun& run, const std::string* gpu,
@@ -74,12 +99,14 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   const auto bytes = parse_number(words[0]), time = parse_number(words[run.time_column]);
   if (!bytes || !time || *time <= 0 || *bytes < 0) return kUnreadable;
   if (*bytes <= 0) return "empty message";
+  if (has_wrong_values(words, run)) return "wrong values were received (#wrong)";
   if (run.op.empty()) return "operation not named, neither by the text nor by the file's name";
   if (gpu == nullptr) return "GPU not in the catalog";
   const int hosts = static_cast<int>(run.hosts.size());
   const bool even = std::all_of(run.hosts.begin(), run.hosts.end(),
                                 [&](const auto& host) { return host.second * hosts == run.ranks; });
-  if (run.ranks < 2 || hosts < 1 || !even) return "ranks not spread evenly over their hosts";
+  if (run.ranks < 2) return "a run of one rank (nccl-tests built without MPI?)";
+  if (hosts < 1 || !even) return "ranks not spread evenly over their hosts";
   if (hosts > 1 && run.network <= 0) return "network not known: add a line '# network_GBps N'";
   profiles.collectives.push_back({.source = "nccl-tests",
                                   .system = *gpu,
@@ -102,14 +129,15 @@ bool is_nccl_text(const std::string& path) {
 }
 
 void read_nccl_text(const std::string& path, const std::string& name, Profiles& profiles, ProfileFile& file) {
-  NcclRun run{.op = operation_in(name)};
+  const std::string file_op = operation_in(name);
+  NcclRun run{.op = file_op};
   GpuNames gpus;
   std::istringstream stream(read_text_file(path));
   for (std::string line; std::getline(stream, line);) {
     const auto words = words_of(line);
     if (words.empty()) continue;
     if (words.front().front() == '#') {
-      read_remark(line, run);
+      read_remark(line, file_op, run);
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
       const std::string reason = take_row(words, run, gpus.find(run.gpu), profiles);

@@ -1,4 +1,5 @@
 // Collectives and transfers, and the links of the systems they were measured on.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -88,6 +89,32 @@ MeasuredCollective collective_of(std::string_view source, std::string_view syste
           .time = {}};
 }
 
+// Why a row taught nothing; empty when it was taken.
+std::string take(const CsvStream& rows, const CollectiveColumns& at, Profiles& profiles) {
+  const std::string_view status = text_field(rows, at.status);
+  if (status != "ok") return "status " + std::string(status);
+  std::string fault = extent_fault(rows, {at.ranks});
+  if (fault.empty() && !text_field(rows, at.per_node).empty()) fault = extent_fault(rows, {at.per_node});
+  if (!fault.empty()) return fault;
+  const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
+  const std::int64_t ranks = *extent(rows, at.ranks);
+  if (!bytes || !time || ranks > kMostRanks) return kUnreadable;
+  const int count = static_cast<int>(ranks);
+  const int per_node = static_cast<int>(std::min(extent(rows, at.per_node).value_or(ranks), kMostRanks));
+  const auto links = links_of(rows, at, count);
+  if (!links || (per_node < count && links->network <= 0)) return "links of the system not known";
+  const std::string_view source = text_field(rows, at.source), op = text_field(rows, at.op);
+  MeasuredCollective row = collective_of(source, text_field(rows, at.system), op, *links);
+  row.bytes = Bytes(whole_bytes(source, op, *bytes, count));
+  row.ranks = count;
+  row.ranks_per_node = per_node;
+  row.time = microseconds(*time);
+  if (const auto latency = at.latency ? positive_field(rows, *at.latency) : std::nullopt)
+    row.network.latency = microseconds(*latency);
+  profiles.collectives.push_back(std::move(row));
+  return {};
+}
+
 // SimAI's shares of the NICs' 50 GB/s per GPU on nodes of eight (astra-sim-alibabacloud/inputs/ratio):
 // nic_ratio of all-gather and reduce-scatter, ata_ratio of what an all-to-all sends to other nodes
 // (astra-sim/system/calbusbw.cc).
@@ -97,8 +124,7 @@ constexpr Links kSimaiLinks{450, 50};
 
 void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, ProfileFile& file) {
   const std::size_t size = rows.column("Size"), first = rows.column("2Node-16GPU(NIC )");
-  while (rows.next()) {
-    ++file.rows;
+  while (next_row(rows, file)) {
     const auto bytes = positive_field(rows, size);
     for (std::size_t i = 0; i < kSimaiNodes.size(); ++i) {
       if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
@@ -134,42 +160,8 @@ LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
 
 void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const CollectiveColumns at(rows);
-  Duplicates duplicates;
-  while (rows.next()) {
-    ++file.rows;
-    if (duplicates.seen(rows)) {
-      ++file.skipped[kDuplicate];
-      continue;
-    }
-    const std::string_view status = text_field(rows, at.status);
-    const auto ranks = positive_field(rows, at.ranks), bytes = positive_field(rows, at.bytes),
-               time = positive_field(rows, at.time);
-    if (rows.fields().size() > at.status && status != "ok") {
-      ++file.skipped["status " + std::string(status)];
-      continue;
-    }
-    if (!ranks || !bytes || !time) {
-      ++file.skipped[kUnreadable];
-      continue;
-    }
-    const int count = static_cast<int>(*ranks);
-    const auto links = links_of(rows, at, count);
-    const int per_node = static_cast<int>(positive_field(rows, at.per_node).value_or(*ranks));
-    if (!links || (per_node < count && links->network <= 0)) {
-      ++file.skipped["links of the system not known"];
-      continue;
-    }
-    const std::string_view source = text_field(rows, at.source), op = text_field(rows, at.op);
-    MeasuredCollective row = collective_of(source, text_field(rows, at.system), op, *links);
-    row.bytes = Bytes(whole_bytes(source, op, *bytes, count));
-    row.ranks = count;
-    row.ranks_per_node = per_node;
-    row.time = microseconds(*time);
-    if (const auto latency = at.latency ? positive_field(rows, *at.latency) : std::nullopt)
-      row.network.latency = microseconds(*latency);
-    profiles.collectives.push_back(std::move(row));
-    ++file.used;
-  }
+  read_rows(
+      rows, [&](Profiles& row) { return take(rows, at, row); }, profiles, file);
 }
 
 void read_simai_ring_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {

@@ -1,6 +1,5 @@
 // The table that `orrery profile` writes (costmodels/profile/orrery_profile.py lists its columns).
 #include <algorithm>
-#include <cmath>
 
 #include "platforms/errors.hpp"
 #include "traces/profile_tables.hpp"
@@ -10,7 +9,7 @@ namespace orrery {
 namespace {
 
 // The version of the script whose columns are read here.
-constexpr std::string_view kScriptVersion = "1";
+constexpr std::string_view kScriptVersion = "2";
 const std::string kSource = "orrery profile";
 
 struct OwnColumns {
@@ -42,12 +41,6 @@ struct OwnColumns {
       causal, bytes, ranks, per_node, time, clock, status, script;
 };
 
-std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
-  const auto value = positive_field(rows, column);
-  if (!value || *value > 1e15 || *value != std::floor(*value)) return std::nullopt;
-  return static_cast<std::int64_t>(*value);
-}
-
 // Absent: neither pass.
 std::optional<bool> is_backward(const CsvStream& rows, const OwnColumns& at) {
   const std::string_view pass = text_field(rows, at.pass);
@@ -58,20 +51,19 @@ std::optional<bool> is_backward(const CsvStream& rows, const OwnColumns& at) {
 // Why a row taught nothing; empty when it was taken.
 std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                       Profiles& profiles) {
-  const auto batch = extent(rows, at.batch), m = extent(rows, at.m), n = extent(rows, at.n),
-             k = extent(rows, at.k);
+  if (std::string fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
   const auto time = positive_field(rows, at.time);
   const auto type = data_type(text_field(rows, at.type));
   const std::string_view pass = text_field(rows, at.pass);
-  if (!batch || !m || !n || !k || !time || !type) return kUnreadable;
+  if (!time || !type) return kUnreadable;
   MeasuredGemm gemm{.source = kSource,
                     .model = std::string(text_field(rows, at.model)),
                     .gpu = gpu,
                     .type = *type,
-                    .m = *m,
-                    .n = *n,
-                    .k = *k,
-                    .batch = *batch,
+                    .m = *extent(rows, at.m),
+                    .n = *extent(rows, at.n),
+                    .k = *extent(rows, at.k),
+                    .batch = *extent(rows, at.batch),
                     .timed = TimedAs::kernel,
                     .time = microseconds(*time)};
   if (pass == "dgrad") {
@@ -93,39 +85,44 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
   const std::string op(text_field(rows, at.op));
   const auto backward = is_backward(rows, at);
   if (!bytes || !time || !backward) return kUnreadable;
-  // Norm and activation are the training kernels, timed here without what a framework adds.
+  // PyTorch's norm and activation are the training kernels; queued ahead, they hold nothing of the host's
+  // time.
   const bool training = op == "norm" || op == "activation";
   profiles.kernels.push_back({.source = kSource,
                               .model = std::string(text_field(rows, at.model)),
                               .gpu = gpu,
                               .op = op,
                               .bytes = Bytes(*bytes),
-                              .timed = training ? TimedAs::framework : TimedAs::kernel,
+                              .timed = TimedAs::kernel,
                               .time = microseconds(*time),
-                              .backward = *backward});
+                              .backward = *backward,
+                              .program = training ? KernelProgram::training : KernelProgram::inference});
   return {};
 }
 
 std::string take_attention(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                            Profiles& profiles) {
-  const auto batch = extent(rows, at.batch), heads = extent(rows, at.heads),
-             kv_heads = extent(rows, at.kv_heads), dim = extent(rows, at.head_dim),
-             query = extent(rows, at.query), keys = extent(rows, at.keys);
+  if (std::string fault =
+          extent_fault(rows, {at.batch, at.heads, at.kv_heads, at.head_dim, at.query, at.keys});
+      !fault.empty())
+    return fault;
+  const auto heads = extent(rows, at.heads), kv_heads = extent(rows, at.kv_heads);
   const auto time = positive_field(rows, at.time);
   const auto backward = is_backward(rows, at);
   const std::string_view causal = text_field(rows, at.causal);
-  if (!batch || !heads || !kv_heads || !dim || !query || !keys || !time || !backward) return kUnreadable;
+  if (!time || !backward) return kUnreadable;
   if (*heads % *kv_heads != 0 || (causal != "0" && causal != "1")) return kUnreadable;
-  if (text_field(rows, at.op) != "flash" && text_field(rows, at.op) != "unfused") return kUnreadable;
+  const std::string_view op = text_field(rows, at.op);
+  if (op != "flash" && op != "unfused") return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu,
-                                 .kernel = std::string(text_field(rows, at.op)),
-                                 .batch = *batch,
+                                 .kernel = op == "unfused" ? "eager" : "flash",
+                                 .batch = *extent(rows, at.batch),
                                  .heads = *heads,
                                  .kv_heads = *kv_heads,
-                                 .query_tokens = *query,
-                                 .kv_tokens = *keys,
-                                 .head_dim = *dim,
+                                 .query_tokens = *extent(rows, at.query),
+                                 .kv_tokens = *extent(rows, at.keys),
+                                 .head_dim = *extent(rows, at.head_dim),
                                  .causal = causal == "1",
                                  .backward = *backward,
                                  .time = microseconds(*time)});
@@ -135,15 +132,16 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
 std::string take_collective(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                             Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
+  if (std::string fault = extent_fault(rows, {at.ranks, at.per_node}); !fault.empty()) return fault;
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
-  if (!bytes || !time || !ranks || !per_node || *ranks > 1'000'000 || *per_node < *ranks) return kUnreadable;
+  if (!bytes || !time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
   const GpuSpec& spec = find_gpu(gpu, kSource);
   profiles.collectives.push_back({.source = kSource,
                                   .system = gpu,
                                   .op = std::string(text_field(rows, at.op)),
                                   .bytes = Bytes(*bytes),
                                   .ranks = static_cast<int>(*ranks),
-                                  .ranks_per_node = static_cast<int>(*per_node),
+                                  .ranks_per_node = static_cast<int>(std::min(*per_node, kMostRanks)),
                                   .gpu_link = gpu_link_of(spec.link_bandwidth),
                                   .network = {},
                                   .time = microseconds(*time)});
@@ -159,39 +157,35 @@ std::string take(const CsvStream& rows, const OwnColumns& at, const std::string&
   return kUnreadable;
 }
 
+// Rows of another script, and times that were not measured.
+void refuse_foreign(const CsvStream& rows, const OwnColumns& at, const std::string& name,
+                    InventedTimes invented) {
+  if (text_field(rows, at.script) != kScriptVersion) {
+    throw InputError(name, "rows of script version " + std::string(text_field(rows, at.script)),
+                     "version " + std::string(kScriptVersion) +
+                         "; run `orrery profile` of this version into a new folder");
+  }
+  if (text_field(rows, at.clock) == "invented" && invented == InventedTimes::refused) {
+    throw InputError(name, "times that `orrery profile --dry-run` invented",
+                     "measured times; --invented takes these, for tests");
+  }
+}
+
 }  // namespace
 
 void read_own_table(CsvStream& rows, const std::string& name, InventedTimes invented, Profiles& profiles,
                     ProfileFile& file) {
   const OwnColumns at(rows);
   GpuNames gpus;
-  Duplicates duplicates;
-  while (rows.next()) {
-    ++file.rows;
-    if (rows.fields().size() != rows.columns()) {
-      ++file.skipped[kUnreadable];
-      continue;
-    }
-    if (text_field(rows, at.script) != kScriptVersion) {
-      throw InputError(name, "rows of script version " + std::string(text_field(rows, at.script)),
-                       "version " + std::string(kScriptVersion) +
-                           "; run `orrery profile` of this version into a new folder");
-    }
-    if (text_field(rows, at.clock) == "invented" && invented == InventedTimes::refused) {
-      throw InputError(name, "times that `orrery profile --dry-run` invented",
-                       "measured times; --invented takes these, for tests");
-    }
-    if (text_field(rows, at.status) != "ok") {
-      ++file.skipped["status " + std::string(text_field(rows, at.status))];
-      continue;
-    }
-    const std::string* gpu = gpus.find(text_field(rows, at.gpu));
-    const std::string reason = gpu == nullptr ? "GPU " + quote_for_message(text_field(rows, at.gpu)) +
-                                                    " is not in the catalog (`orrery catalog gpus`)"
-                               : duplicates.seen(rows) ? kDuplicate
-                                                       : take(rows, at, *gpu, profiles);
-    ++(reason.empty() ? file.used : file.skipped[reason]);
-  }
+  const auto take_row = [&](Profiles& row) -> std::string {
+    refuse_foreign(rows, at, name, invented);
+    const std::string_view status = text_field(rows, at.status);
+    if (status != "ok") return "status " + std::string(status);
+    if (const std::string* gpu = gpus.find(text_field(rows, at.gpu))) return take(rows, at, *gpu, row);
+    return "GPU " + quote_for_message(text_field(rows, at.gpu)) +
+           " is not in the catalog (`orrery catalog gpus`)";
+  };
+  read_rows(rows, take_row, profiles, file);
 }
 
 }  // namespace orrery

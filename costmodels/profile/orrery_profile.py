@@ -3,10 +3,13 @@
 
 Needs PyTorch and nothing else; `--dry-run` needs Python alone. Writes two files into a folder: orrery_profile.csv, a row an
 operator (times in microseconds, sizes in elements or bytes), and machine.json, what it was measured on. Run it again with the
-same folder after an interruption: rows that are there are not measured again. README of costmodels/ lists the columns.
+same folder after an interruption: rows that are there are not measured again, and rows that failed get one more try. Ends
+with 1 where most rows failed, with 2 where it could not go on.
 """
 import argparse
+import collections
 import datetime
+import difflib
 import json
 import math
 import os
@@ -14,7 +17,7 @@ import sys
 import time
 import zlib
 
-VERSION = "1"  # of the columns and of what is timed; another version does not continue a folder
+VERSION = "2"  # of the columns and of what is timed; another version does not continue a folder
 COLUMNS = ("gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,ranks_per_node,"
            "time_us,p10_us,p90_us,repetitions,clock,status,script").split(",")
 KEY = COLUMNS[:COLUMNS.index("time_us")]
@@ -39,6 +42,7 @@ GRID = [512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192]  # extents of M, N a
 SEQUENCES = [512, 1024, 2048, 4096, 8192, 16384]
 KERNEL_MIB = [0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512]  # of one 16-bit activation
 COLLECTIVE_BYTES = [2 ** n for n in range(12, 31)]
+MOST_TRIES = 2  # of a row that fails
 
 
 def stop(found, expected):
@@ -51,22 +55,27 @@ def stop(found, expected):
 
 def layer_gemms(layers):
     """(model, M, N, K) of the forward GEMMs, y = x W^T with x [M, K] and W [N, K]."""
-    for model, (hidden, ffn, heads, kv_heads, dim, vocabulary, gated) in layers.items():
+    for model, (hidden, ffn, heads, kv_heads, dim, vocabulary, gated) in layers:
         for ways in WAYS:
             if heads % ways or ffn % ways:
                 continue
             kv = max(kv_heads // ways, 1)
-            matrices = [(((heads // ways) + 2 * kv) * dim, hidden), (hidden, heads * dim // ways),
-                        ((2 if gated else 1) * ffn // ways, hidden), (hidden, ffn // ways),
-                        (128 * math.ceil(vocabulary / 128 / ways), hidden)]
+            matrices = []
+            if heads:
+                matrices += [(((heads // ways) + 2 * kv) * dim, hidden), (hidden, heads * dim // ways)]
+            if ffn:
+                matrices += [((2 if gated else 1) * ffn // ways, hidden), (hidden, ffn // ways)]
+            matrices.append((128 * math.ceil(vocabulary / 128 / ways), hidden))
             for n, k in dict.fromkeys(matrices):
                 for m in TOKENS:
                     yield model, m, n, k
 
 
 def gemm_rows(layers, types):
-    # Every third of the grid's cube: shapes that no layer has, so that tiles and waves are seen apart.
-    cube = [("grid", m, n, k) for m in GRID for n in GRID for k in GRID][::3]
+    # A third of the grid's cube, with all pairs of two extents: shapes that no layer has, so that tiles and waves are seen
+    # apart.
+    places = range(len(GRID))
+    cube = [("grid", GRID[a], GRID[b], GRID[c]) for a in places for b in places for c in places if (a + b + c) % 3 == 0]
     for dtype in types:
         # The layers themselves run in 16 or 8 bits.
         for model, m, n, k in cube if BITS[dtype] == 32 else list(dict.fromkeys(layer_gemms(layers))) + cube:
@@ -147,10 +156,10 @@ class Table:
         os.makedirs(folder, exist_ok=True)
         self.path = os.path.join(folder, "orrery_profile.csv")
         self.check_machine(os.path.join(folder, "machine.json"), machine)
-        self.done = set()
+        self.status, self.failures = {}, {}  # of each key: the last status, "ok" once it was; how often it failed
         if os.path.exists(self.path):
             self.read()
-        self.file = open(self.path, "a", newline="")
+        self.file = open(self.path, "a", newline="", encoding="utf-8")
         if self.file.tell() == 0:
             self.append(",".join(COLUMNS))
 
@@ -187,7 +196,20 @@ class Table:
         if lines and lines[0].split(",") != COLUMNS:
             stop(self.path + " with other columns", "a table of this script, or another folder (-o)")
         for line in lines[1:]:
-            self.done.add(tuple(line.split(",")[:len(KEY)]))
+            fields = line.split(",")
+            if len(fields) == len(COLUMNS):
+                self.note(tuple(fields[:len(KEY)]), fields[COLUMNS.index("status")])
+
+    def note(self, key, status):
+        if status != "ok":
+            self.failures[key] = self.failures.get(key, 0) + 1
+        if self.status.get(key) != "ok":
+            self.status[key] = status
+
+    def wants(self, row, tries):
+        """Whether the row is still to be measured: a neighbour's memory or a lost GPU may have failed it once."""
+        key = self.key(row)
+        return self.status.get(key) != "ok" and self.failures.get(key, 0) < tries
 
     def append(self, line):
         self.file.write(line + "\n")
@@ -198,7 +220,7 @@ class Table:
         return tuple(str(row[column]) for column in KEY)
 
     def add(self, row):
-        self.done.add(self.key(row))
+        self.note(self.key(row), row["status"])
         self.append(",".join(str(row[column]) for column in COLUMNS))
 
 
@@ -241,14 +263,16 @@ INVENTED_MACHINE = {"gpu": "A100-SXM4-80GB", "gpus": 8, "driver": "none", "torch
 # ---- The run ------------------------------------------------------------------------------------------------------------
 
 def parse_layer(text):
-    """NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated"""
+    """NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated, without attention where heads is 0, without MLP where ffn is"""
     name, _, numbers = text.rpartition("=")
     try:
         values = tuple(int(one) for one in numbers.split(","))
     except ValueError:
         values = ()
-    if not name or "," in name or len(values) != 7 or min(values[:6]) < 1 or values[6] not in (0, 1):
-        stop("--layer " + text, "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated with gated 0 or 1")
+    whole = len(values) == 7 and min(values) >= 0 and min(values[0], values[5]) >= 1 and values[6] <= 1
+    if not name or "," in name or not whole or not (values[1] or values[2]) or values[2] and min(values[3:5]) < 1:
+        stop("--layer " + text, "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated with gated 0 or 1, all others above 0; "
+             "heads,kv_heads,head_dim may be 0,0,0 (no attention) or ffn 0 (no MLP)")
     return name, values
 
 
@@ -265,21 +289,46 @@ def parse(arguments):
                         "hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated; may be repeated")
     parser.add_argument("--types", help="of GEMMs, attention and kernels, as fp16,bf16 (all that the GPU has)")
     parser.add_argument("--gpu-name", help="the catalog's name of the GPU, where the driver's is not known to orrery")
+    parser.add_argument("--unknown-gpu", action="store_true", help="measure a GPU that the catalog does not have: `orrery fit` "
+                        "takes its rows once the catalog has it")
+    parser.add_argument("--retry", action="store_true", help="measure all rows that failed once more, however often they did")
+    parser.add_argument("--json", action="store_true", help="print where script, table and machine lie, once they do")
     parser.add_argument("--pause", type=float, default=0, metavar="S", help="seconds between rows, to keep the GPU cool (0)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--dry-run", action="store_true", help="no GPU and no PyTorch: invented times, marked as such")
     options = parser.parse_args(arguments)
     options.only = options.only or FAMILIES
-    options.layers = dict(parse_layer(one) for one in options.layer) or LAYERS
+    options.layers = [parse_layer(one) for one in options.layer] or list(LAYERS.items())
     if not 0 <= options.pause <= 60:
         stop("--pause %g" % options.pause, "0 to 60 seconds")
     return options
+
+
+def check_gpu_name(options, name):
+    """Hours of measuring are for nothing where `orrery fit` cannot tell the GPU: orrery writes the names that it can tell
+    beside this script. Without that file any name will do."""
+    try:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "orrery_gpus.json"), encoding="utf-8") as file:
+            known = json.load(file)
+    except FileNotFoundError:
+        return
+    bare = name
+    for maker in known["makers"]:
+        bare = bare[len(maker):] if bare.startswith(maker) else bare
+    if options.unknown_gpu or name in known["sources"] or bare.lower() in [one.lower() for one in known["catalog"]]:
+        return
+    by_name = {one.lower(): one for one in known["catalog"]}
+    near = [by_name[one] for one in difflib.get_close_matches(bare.lower(), by_name, 3, 0.4)]
+    stop("the GPU %r, which the catalog does not have" % name,
+         "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it all the same" % (
+             " (%s?)" % ", ".join(near) if near else ""))
 
 
 def chosen_machine(options, machine):
     machine = dict(machine)
     if options.gpu_name:
         machine["gpu"] = options.gpu_name
+    check_gpu_name(options, machine["gpu"])
     if "," in machine["gpu"]:
         stop("the GPU name " + machine["gpu"], "a name without a comma (--gpu-name)")
     if options.types:
@@ -312,7 +361,19 @@ def run(options):
         clock = orrery_timing.Clock(torch, machine)
     machine["started"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     table = Table(options.output, machine)
-    rows = [row for row in all_rows(options, machine) if Table.key(row) not in table.done]
+    wanted = list(all_rows(options, machine))
+    measure(options, table, clock, wanted)
+    failed = mostly_failed(wanted, table)
+    for line in failed:
+        sys.stderr.write("orrery profile: " + line + "; --retry measures them again, once the cause is gone\n")
+    if options.json:
+        print(json.dumps({"script": os.path.abspath(__file__), "table": table.path,
+                          "machine": os.path.join(options.output, "machine.json")}, indent=2))
+    return 1 if failed else 0
+
+
+def measure(options, table, clock, wanted):
+    rows = [row for row in wanted if table.wants(row, sys.maxsize if options.retry else MOST_TRIES)]
     begun, failed = time.time(), 0
     for i, row in enumerate(rows):
         left = (time.time() - begun) / i * (len(rows) - i) if i else 0
@@ -320,17 +381,36 @@ def run(options):
         row = filled(row, clock(row))
         failed += row["status"] != "ok"
         table.add(row)
+        lost = getattr(clock, "lost", None)
+        if lost:
+            stop("%s, after which nothing more can be measured; %d rows are in %s" % (lost, i + 1, table.path),
+                 "a GPU that works: run this again, it goes on where it was")
         time.sleep(options.pause)
     progress(options, "", last=True)
     if not options.quiet:
         print("measured %d rows, %d of them failed, %d were there; %s" % (
-            len(rows), failed, len(table.done) - len(rows), table.path), file=sys.stderr)
+            len(rows), failed, len(wanted) - len(rows), table.path), file=sys.stderr)
+
+
+def mostly_failed(wanted, table):
+    """A sentence for each family most of whose rows failed. Single ones always do, as types and head sizes that a kernel does
+    not have; those count where little else is left."""
+    sentences = []
+    for family in FAMILIES:
+        statuses = [table.status.get(table.key(row), "not measured") for row in wanted if row["family"] == family]
+        failed = [one for one in statuses if one != "ok"]
+        broken = [one for one in failed if not one.startswith("unsupported")]
+        if 2 * len(broken) > len(statuses) or 10 * len(failed) > 9 * len(statuses):
+            usual, count = collections.Counter(failed).most_common(1)[0]
+            sentences.append("%d of %d %s rows failed, %d of them with %r" % (
+                len(failed), len(statuses), family, count, usual))
+    return sentences
 
 
 if __name__ == "__main__":
     options = parse(sys.argv[1:])
     try:
-        run(options)
+        sys.exit(run(options))
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:

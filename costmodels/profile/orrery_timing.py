@@ -1,7 +1,21 @@
 """How orrery_profile.py times an operator: PyTorch, CUDA events, and a process a GPU for collectives.
 
 Every repetition lies between two events of its own, and the GPU is kept busy while the host queues them, so that short kernels
-do not wait for Python. Inputs rotate over several copies, so that a kernel finds them in memory and not in the L2 cache.
+and collectives do not wait for Python. Before each repetition of a kernel the GPU reads more than twice its L2 cache of other
+data, so that the kernel finds its inputs in memory.
+
+What is timed is what orrery prices:
+- GEMMs: the three of a linear layer. fp8: torch._scaled_mm with one scale a tensor, without the casts.
+- attention "flash": PyTorch's fused kernels alone, with grouped heads as they are (enable_gqa), or, where PyTorch has no such
+  kernel, with keys and values that were repeated beforehand.
+- attention "unfused": Megatron-LM's core without fusions: the scale inside the first GEMM, then masked_fill_, softmax and
+  dropout as kernels of their own. Keys and values of grouped heads were repeated beforehand; the mask is applied whether it is
+  causal or empty.
+- norm: layer norm; backward gives the gradients of input, weight and bias.
+- rope: one kernel that multiplies pairs by complex factors, so that each byte is read once and written once, as a fused kernel
+  does. PyTorch's own five kernels move ten tensors instead of two.
+- optimizer: fused Adam on fp32. embedding, residual, activation, cross entropy, copy: PyTorch's kernels.
+- collectives: the slowest rank of each repetition; the first of each queue, in which ranks find each other, is not counted.
 """
 import json
 import os
@@ -13,9 +27,18 @@ WARM_UP = 5
 LEAST, MOST = 10, 100  # repetitions of a row
 BUDGET_MS = 300  # of all repetitions of a row, once LEAST are done
 QUEUE = 10  # repetitions queued behind one delay
-MOST_COPIES = 16
+DELAY_CYCLES = 2000000  # about a millisecond, in which the host queues what follows
+COLLECTIVE_DELAY_CYCLES = 3 * DELAY_CYCLES  # a collective takes the host longer to launch than a kernel
+COLLECTIVE_QUEUES = 2
+LEAST_FLUSH = 2 ** 28  # bytes; caches that PyTorch does not know of (AMD's) hold as much
 GROUP_LIMIT_S = 900  # a collective that takes longer ends its process group
+MOST_LOST_GROUPS = 3  # process groups that end one after another before collectives are given up
+ANSWER = "ORRERY_ANSWER"  # environment: the pipe on which rank 0 answers; standard output is NCCL's to write to
 SIZES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}  # bytes of an element
+
+NO_ROOM = ("CUDA error: out of memory", "HIP error: out of memory", "STATUS_ALLOC_FAILED")
+FAILED = "STATUS_EXECUTION_FAILED"  # of cuBLAS, cuDNN and AMD's libraries
+LOST = ("CUDA error", "HIP error", FAILED, "device-side", "illegal memory")  # after these every later call fails as well
 
 
 def describe(torch, version):
@@ -53,60 +76,100 @@ def describe(torch, version):
 
 
 class Clock:
-    """Times of one row in microseconds, or the reason why there are none."""
+    """Times of one row in microseconds, or the reason why there are none. `lost` says why no later row can be timed."""
 
     def __init__(self, torch, machine):
-        self.torch, self.machine, self.group = torch, machine, None
+        self.torch, self.machine, self.group, self.lost = torch, machine, None, None
+        self.lost_groups, self.other_data = 0, None
 
     def __call__(self, row):
-        torch = self.torch
         if row["family"] == "collective":
             return self.collective(row)
         try:
-            torch.backends.cuda.matmul.allow_tf32 = row["dtype"] == "tf32"
-            return timed(torch, operator(torch, row))
-        except torch.cuda.OutOfMemoryError:
+            self.torch.backends.cuda.matmul.allow_tf32 = row["dtype"] == "tf32"
+            return timed(self.torch, operator(self.torch, row), self.flush)
+        except self.torch.cuda.OutOfMemoryError:
             return "out of memory"
-        except (RuntimeError, ValueError, NotImplementedError) as error:
-            if "device-side" in str(error) or "illegal memory" in str(error):
-                raise  # nothing on this GPU works any more
-            return "unsupported: " + " ".join(str(error).replace(",", ";").split())[:80]
+        except (RuntimeError, ValueError, NotImplementedError, AttributeError, TypeError) as error:
+            return self.reason(error)  # the last two: a PyTorch that has no such function yet
         finally:
-            torch.cuda.empty_cache()
+            if not self.lost:
+                self.torch.cuda.empty_cache()
+
+    def reason(self, error):
+        text = " ".join(str(error).replace(",", ";").split())
+        if any(one in text for one in NO_ROOM):
+            return "out of memory"
+        # A library's other errors say "CUDA error" too, but leave the GPU as it was, mostly.
+        of_library = "_STATUS_" in text and FAILED not in text
+        gone = type(error).__name__ == "AcceleratorError" or any(one in text for one in LOST)
+        if (gone and not of_library) or not self.works():
+            self.lost = "the GPU failing with '%s'" % text[:80]
+            return "GPU lost: " + text[:80]
+        return "unsupported: " + text[:80]
+
+    def works(self):
+        """Whether the GPU still computes: an error that ends a process shows again in all that follows."""
+        try:
+            self.torch.ones(1, device="cuda")
+            self.torch.cuda.synchronize()
+            return True
+        except self.torch.cuda.OutOfMemoryError:
+            return True
+        except RuntimeError:
+            return False
+
+    def flush(self):
+        """Fills the L2 cache with what no operator uses. Reading leaves nothing to be written back later."""
+        if self.other_data is None:
+            self.other_data = self.torch.ones(flush_bytes(self.torch) // 4, device="cuda")
+        self.other_data.sum()
 
     def collective(self, row):
+        if self.other_data is not None:  # the ranks need the memory
+            self.other_data = None
+            self.torch.cuda.empty_cache()
         if self.group is None or self.group.ranks != row["ranks"] or self.group.broken:
             if self.group:
                 self.group.close()
             self.group = Group(row["ranks"])
-        return self.group.time(row)
+        times = self.group.time(row)
+        self.lost_groups = self.lost_groups + 1 if self.group.broken else 0
+        if self.lost_groups == MOST_LOST_GROUPS:
+            self.lost = "%d process groups of %d GPUs ending one after another (NCCL_DEBUG=INFO says more)" % (
+                MOST_LOST_GROUPS, row["ranks"])
+        return times
 
 
-def timed(torch, calls):
-    """Microseconds of each repetition; `calls` do the same on different data."""
-    for i in range(WARM_UP):
-        calls[i % len(calls)]()
+def flush_bytes(torch):
+    cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+    return max(2 * cache + 2 ** 20, 2 * LEAST_FLUSH if torch.version.hip else LEAST_FLUSH)
+
+
+def timed(torch, call, flush):
+    """Microseconds of each repetition."""
+    for _ in range(WARM_UP):
+        call()
+    flush()
     torch.cuda.synchronize()
     times = []
     while len(times) < LEAST or (sum(times) < BUDGET_MS * 1e3 and len(times) < MOST):
-        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(QUEUE)]
-        if hasattr(torch.cuda, "_sleep"):
-            torch.cuda._sleep(2000000)  # about a millisecond, in which the host queues what follows
-        for i, (begin, end) in enumerate(events):
-            begin.record()
-            calls[(len(times) + i) % len(calls)]()
-            end.record()
-        torch.cuda.synchronize()
-        times += [begin.elapsed_time(end) * 1e3 for begin, end in events]
+        times += queued(torch, call, flush, QUEUE, DELAY_CYCLES)
     return times
 
 
-def copies(torch, bytes_of_one):
-    """How many sets of inputs pass twice the L2 cache, within a quarter of the memory."""
-    properties = torch.cuda.get_device_properties(0)
-    cache = getattr(properties, "L2_cache_size", 0) or 64 * 2 ** 20
-    fitting = int(properties.total_memory / 4 // max(bytes_of_one, 1))
-    return max(1, min(MOST_COPIES, fitting, 1 + int(2 * cache // max(bytes_of_one, 1))))
+def queued(torch, call, before, repetitions, delay_cycles):
+    """Microseconds of each of these repetitions, which the host queues while the GPU is busy."""
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repetitions)]
+    if hasattr(torch.cuda, "_sleep"):
+        torch.cuda._sleep(delay_cycles)
+    for begin, end in events:
+        before()
+        begin.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) * 1e3 for begin, end in events]
 
 
 def operator(torch, row):
@@ -121,19 +184,15 @@ def gemm(torch, row):
     """The three GEMMs of a linear layer: y = x W^T, dx = dy W, dW = dy^T x."""
     m, n, k = row["M"], row["N"], row["K"]
     left, right = {"forward": ((m, k), (n, k)), "dgrad": ((m, n), (n, k)), "wgrad": ((m, n), (m, k))}[row["pass"]]
-    sets = copies(torch, SIZES[row["dtype"]] * (left[0] * left[1] + right[0] * right[1]))
     if row["dtype"] == "fp8":
-        return [fp8_gemm(torch, m, n, k, row["pass"]) for _ in range(min(sets, 4))]
+        return fp8_gemm(torch, m, n, k, row["pass"])
     kind = dtype_of(torch, row["dtype"])
-
-    def one():
-        a, b = torch.randn(left, device="cuda", dtype=kind), torch.randn(right, device="cuda", dtype=kind)
-        if row["pass"] == "forward":
-            return lambda: torch.matmul(a, b.t())
-        if row["pass"] == "dgrad":
-            return lambda: torch.matmul(a, b)
-        return lambda: torch.matmul(a.t(), b)
-    return [one() for _ in range(sets)]
+    a, b = torch.randn(left, device="cuda", dtype=kind), torch.randn(right, device="cuda", dtype=kind)
+    if row["pass"] == "forward":
+        return lambda: torch.matmul(a, b.t())
+    if row["pass"] == "dgrad":
+        return lambda: torch.matmul(a, b)
+    return lambda: torch.matmul(a.t(), b)
 
 
 def fp8_gemm(torch, m, n, k, direction):
@@ -153,35 +212,52 @@ def gradients(torch, forward, inputs):
 
 
 def attention(torch, row):
-    kind, functional = dtype_of(torch, row["dtype"]), torch.nn.functional
+    kind, backward = dtype_of(torch, row["dtype"]), row["pass"] == "backward"
     query = (row["batch"], row["heads"], row["query"], row["head_dim"])
     key = (row["batch"], row["kv_heads"], row["keys"], row["head_dim"])
+    inputs = [torch.randn(shape, device="cuda", dtype=kind, requires_grad=backward) for shape in (query, key, key)]
+    core, inputs = (unfused if row["op"] == "unfused" else flash)(torch, row, inputs)
+    return gradients(torch, core, inputs) if backward else lambda: core(*inputs)
+
+
+def repeated(row, inputs):
+    """Keys and values once for each query head; leaves of their own, so that no gradient is summed back over the group."""
+    q, k, v = inputs
     group = row["heads"] // row["kv_heads"]
-    mask = torch.full((row["query"], row["keys"]), float("-inf"), device="cuda", dtype=kind).triu(1) if row["causal"] else None
+    if group == 1:
+        return inputs
+    return [q] + [one.detach().repeat_interleave(group, 1).requires_grad_(one.requires_grad) for one in (k, v)]
 
-    def unfused(q, k, v):
-        scores = torch.matmul(q, k.transpose(2, 3)) * row["head_dim"] ** -0.5
-        scores = torch.softmax(scores + mask if mask is not None else scores, dim=-1, dtype=kind)
-        return torch.matmul(functional.dropout(scores, 0.1), v)
 
-    def flash(q, k, v):
-        return functional.scaled_dot_product_attention(q, k, v, is_causal=bool(row["causal"]))
+def unfused(torch, row, inputs):
+    """Megatron-LM core/transformer/dot_product_attention.py without fusions, on [batch x heads, tokens, head dimension]."""
+    functional, scale = torch.nn.functional, row["head_dim"] ** -0.5
+    mask = torch.ones((row["query"], row["keys"]), device="cuda", dtype=torch.bool).triu(1 if row["causal"] else row["keys"])
+    nothing = torch.empty((1, 1, 1), device="cuda", dtype=inputs[0].dtype)
 
-    def whole(q, k, v):
-        # Grouped queries: a view where the kernel allows it, as Megatron does before the core.
-        k, v = (one.repeat_interleave(group, 1) if group > 1 else one for one in (k, v))
-        return unfused(q, k, v) if row["op"] == "unfused" else only_flash(torch, lambda: flash(q, k, v))
+    def core(q, k, v):
+        scores = torch.baddbmm(nothing, q, k.transpose(1, 2), beta=0.0, alpha=scale)
+        scores = torch.softmax(scores.masked_fill_(mask, -10000.0), dim=-1)
+        return torch.bmm(functional.dropout(scores, 0.1), v)
+    flat = [one.detach().flatten(0, 1).requires_grad_(one.requires_grad) for one in repeated(row, inputs)]
+    return core, flat
 
-    def one():
-        inputs = [torch.randn(shape, device="cuda", dtype=kind, requires_grad=True) for shape in (query, key, key)]
-        if row["pass"] == "backward":
-            return gradients(torch, whole, inputs)
 
-        def forward():
-            with torch.no_grad():
-                return whole(*inputs)
-        return forward
-    return [one()]
+def flash(torch, row, inputs):
+    """The fused core, and the inputs that it takes."""
+    attend, causal = torch.nn.functional.scaled_dot_product_attention, bool(row["causal"])
+    if row["heads"] == row["kv_heads"]:
+        return lambda q, k, v: only_flash(torch, lambda: attend(q, k, v, is_causal=causal)), inputs
+
+    def grouped(q, k, v):
+        return only_flash(torch, lambda: attend(q, k, v, is_causal=causal, enable_gqa=True))
+    try:
+        grouped(*inputs)
+        return grouped, inputs
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError):  # no such kernel here, or PyTorch before 2.5
+        return lambda q, k, v: only_flash(torch, lambda: attend(q, k, v, is_causal=causal)), repeated(row, inputs)
 
 
 def only_flash(torch, call):
@@ -198,44 +274,39 @@ def only_flash(torch, call):
 
 def kernel(torch, row):
     kind, functional = dtype_of(torch, row["dtype"]), torch.nn.functional
-    tokens, width, op = row["M"], row["N"], row["op"]
-    sets = copies(torch, row["bytes"])
+    tokens, width, op, backward = row["M"], row["N"], row["op"], row["pass"] == "backward"
 
     def tensor(*shape, grad=False):
         return torch.randn(shape, device="cuda", dtype=kind, requires_grad=grad)
 
-    def rotated(x, cosine, sine):
-        half = x.shape[-1] // 2
-        return x * cosine + torch.cat((-x[..., half:], x[..., :half]), -1) * sine
-
-    def one():
-        if op == "optimizer":
-            parameter = torch.nn.Parameter(torch.randn(tokens * width, device="cuda"))
-            parameter.grad = torch.randn_like(parameter)
-            return torch.optim.Adam([parameter], fused=True).step
-        if op == "embedding":
-            table, ids = tensor(32768, width), torch.randint(0, 32768, (tokens,), device="cuda")
-            return lambda: functional.embedding(ids, table)
-        if op == "rope":
-            x, cosine, sine = tensor(tokens, width // 128, 128), tensor(tokens, 1, 128), tensor(tokens, 1, 128)
-            return lambda: rotated(x, cosine, sine)
-        x = tensor(tokens, width, grad=row["pass"] == "backward")
-        if op == "copy":
-            target = torch.empty_like(x)
-            return lambda: target.copy_(x)
-        if op == "residual":
-            other = tensor(tokens, width)
-            return lambda: x + other
-        if op == "norm":
-            weight, bias = tensor(width), tensor(width)
-            call = lambda y: functional.layer_norm(y, (width,), weight, bias)  # noqa: E731
-        elif op == "activation":
-            call = lambda y: functional.gelu(y, approximate="tanh")  # noqa: E731
-        else:
-            target = torch.randint(0, width, (tokens,), device="cuda")
-            call = lambda y: functional.cross_entropy(y, target)  # noqa: E731
-        return gradients(torch, call, [x]) if row["pass"] == "backward" else lambda: call(x)
-    return [one() for _ in range(sets)]
+    if op == "optimizer":
+        parameter = torch.nn.Parameter(torch.randn(tokens * width, device="cuda"))
+        parameter.grad = torch.randn_like(parameter)
+        return torch.optim.Adam([parameter], fused=True).step
+    if op == "embedding":
+        table, ids = tensor(32768, width), torch.randint(0, 32768, (tokens,), device="cuda")
+        return lambda: functional.embedding(ids, table)
+    if op == "rope":
+        # As many bytes as tokens x width elements of 16 bits, in heads of 128: 32 numbers of 64 bits.
+        x, turn = (torch.randn(shape, device="cuda", dtype=torch.complex64)
+                   for shape in ((tokens, width // 128, 32), (tokens, 1, 32)))
+        return lambda: x * turn
+    x = tensor(tokens, width, grad=backward)
+    if op == "copy":
+        target = torch.empty_like(x)
+        return lambda: target.copy_(x)
+    if op == "residual":
+        other = tensor(tokens, width)
+        return lambda: x + other
+    if op == "norm":
+        inputs = [x, tensor(width, grad=backward), tensor(width, grad=backward)]
+        call = lambda y, weight, bias: functional.layer_norm(y, (width,), weight, bias)  # noqa: E731
+    elif op == "activation":
+        inputs, call = [x], lambda y: functional.gelu(y, approximate="tanh")
+    else:
+        target = torch.randint(0, width, (tokens,), device="cuda")
+        inputs, call = [x], lambda y: functional.cross_entropy(y, target)
+    return gradients(torch, call, inputs) if backward else lambda: call(*inputs)
 
 
 # ---- Collectives: this module as a program, one process a GPU ------------------------------------------------------------
@@ -248,19 +319,22 @@ class Group:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.ranks, self.broken, self.processes = ranks, False, []
+        answers, answer = os.pipe()
+        self.answers = os.fdopen(answers)
         for rank in range(ranks):
             environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
+            environment[ANSWER] = str(answer)
             self.processes.append(subprocess.Popen(
-                [sys.executable, os.path.abspath(__file__)], env=environment, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, universal_newlines=True))
+                [sys.executable, os.path.abspath(__file__)], env=environment, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(),
+                pass_fds=[answer] if rank == 0 else [], universal_newlines=True))
+        os.close(answer)  # so that the pipe ends with rank 0
 
     def time(self, row):
         try:
             for process in self.processes:
                 process.stdin.write(json.dumps(row) + "\n")
                 process.stdin.flush()
-            line = self.processes[0].stdout.readline()
-            return json.loads(line)
+            return json.loads(self.answers.readline())
         except (OSError, ValueError):
             self.broken = True
             return "process group ended"
@@ -275,6 +349,7 @@ class Group:
                 pass
         for process in self.processes:
             process.wait()
+        self.answers.close()
 
 
 def collective(torch, distributed, row):
@@ -296,6 +371,7 @@ def worker():
     import torch
     from torch import distributed
     torch.cuda.set_device(int(os.environ["RANK"]))
+    answer = os.fdopen(int(os.environ[ANSWER]), "w") if os.environ["RANK"] == "0" else None
     distributed.init_process_group("nccl", timeout=datetime.timedelta(seconds=GROUP_LIMIT_S))
     for line in sys.stdin:
         row = json.loads(line)
@@ -305,22 +381,19 @@ def worker():
         slowest = torch.tensor(times, device="cuda")
         distributed.all_reduce(slowest, op=distributed.ReduceOp.MAX)
         if distributed.get_rank() == 0:
-            print(json.dumps(slowest.tolist()), flush=True)
+            answer.write(json.dumps(slowest.tolist()) + "\n")
+            answer.flush()
     distributed.destroy_process_group()
 
 
 def fixed(torch, call, barrier):
+    for _ in range(WARM_UP):
+        call()
     times = []
-    for i in range(WARM_UP + 2 * LEAST):
+    for _ in range(COLLECTIVE_QUEUES):
         barrier()
         torch.cuda.synchronize()
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        if i >= WARM_UP:
-            times.append(begin.elapsed_time(end) * 1e3)
+        times += queued(torch, call, lambda: None, 1 + QUEUE, COLLECTIVE_DELAY_CYCLES)[1:]
     return times
 
 

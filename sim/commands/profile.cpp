@@ -10,6 +10,7 @@
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
 #include "traces/output_file.hpp"
+#include "traces/profile_reader.hpp"
 
 namespace orrery {
 
@@ -18,23 +19,34 @@ namespace {
 namespace fs = std::filesystem;
 
 // "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated", as the script takes it.
-std::string layer_argument(const std::string& name) {
-  const ModelSpec model = read_model(name);
-  const LayerShape& layer = model.layer(model.layer_count() - 1);
-  std::string plain = model.name.empty() ? name : model.name;
-  for (char& letter : plain) {
+std::string layer_argument(std::string name, const LayerShape& layer, std::int64_t vocabulary) {
+  for (char& letter : name) {
     if (letter == ',' || letter == '=' || static_cast<unsigned char>(letter) < 0x20) letter = '-';
   }
-  const std::int64_t vocabulary = std::max<std::int64_t>(model.vocabulary, 1);
-  std::string text = plain + "=";
-  for (const std::int64_t number :
-       {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim, vocabulary}) {
+  std::string text = name + "=";
+  for (const std::int64_t number : {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim,
+                                    std::max<std::int64_t>(vocabulary, 1)}) {
     text += std::to_string(number) + ",";
   }
   return text + (layer.mlp == MlpKind::gated ? "1" : "0");
 }
 
-// Beside the table, so that the folder says what measured it.
+// One for each kind of layer that has attention or an MLP; the script has no scan of a state space.
+std::vector<std::string> layer_arguments(const std::string& name) {
+  const ModelSpec model = read_model(name);
+  std::vector<std::string> layers;
+  for (const LayerShape& layer : model.shapes) {
+    if (!layer.has_attention() && !layer.has_mlp()) continue;
+    std::string text = layer_argument(model.name.empty() ? name : model.name, layer, model.vocabulary);
+    if (std::find(layers.begin(), layers.end(), text) == layers.end()) layers.push_back(std::move(text));
+  }
+  if (layers.empty())
+    throw InputError("--model " + name, "no layer with attention or an MLP",
+                     "a model whose matrices can be timed");
+  return layers;
+}
+
+// Beside the table, so that the folder says what measured it, and what `orrery fit` will know its GPU by.
 std::string write_script(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -42,6 +54,10 @@ std::string write_script(const std::string& folder) {
   for (const auto& file : profile_script()) {
     write_file((fs::path(folder) / fs::path(file.name).filename()).string(), file.content);
   }
+  const KnownGpuNames known = known_gpu_names();
+  const nlohmann::ordered_json names{
+      {"catalog", known.catalog}, {"makers", known.makers}, {"sources", known.sources}};
+  write_file((fs::path(folder) / "orrery_gpus.json").string(), names.dump(1) + "\n");
   return (fs::path(folder) / kProfileScript).string();
 }
 
@@ -63,7 +79,7 @@ std::vector<std::string> script_options(const CommandLine& line) {
                        "a value");
     if (value) words.push_back("--" + std::string(option) + "=" + *value);
   }
-  for (const char* flag : {"quiet", "dry-run"}) {
+  for (const char* flag : {"quiet", "dry-run", "unknown-gpu", "retry", "json"}) {
     if (line.has(flag)) words.push_back("--" + std::string(flag));
   }
   return words;
@@ -93,24 +109,24 @@ int run_profile(const Arguments& arguments) {
   line.value("gpu-name", "NAME", "the catalog's name of the GPU, where the driver's is not known");
   line.value("pause", "S", "seconds between rows, to keep the GPU cool (0)");
   line.value("python", "PROGRAM", "a Python 3 that can import torch (python3)");
+  line.flag("unknown-gpu", "measure a GPU that the catalog does not have yet");
+  line.flag("retry", "measure the rows that failed once more, however often they did");
   line.flag("dry-run", "no GPU and no PyTorch: invented times, marked as such");
   line.flag("script", "write the Python script to the folder and do not run it");
   if (!line.parse(arguments)) return 0;
   std::vector<std::string> words{line.text("python").value_or("python3"), ""};
   const std::string folder = line.required("output");
   words.insert(words.end(), {"--output", folder});
-  for (const auto& model : line.list("model")) words.push_back("--layer=" + layer_argument(model));
+  for (const auto& model : line.list("model")) {
+    for (const std::string& layer : layer_arguments(model)) words.push_back("--layer=" + layer);
+  }
   for (std::string& word : script_options(line)) words.push_back(std::move(word));
   words[1] = write_script(folder);
-  if (line.json()) {
-    const nlohmann::ordered_json files{{"script", words[1]},
-                                       {"table", (fs::path(folder) / "orrery_profile.csv").string()},
-                                       {"machine", (fs::path(folder) / "machine.json").string()}};
-    std::cout << files.dump(2) << std::endl;  // before the script takes over
-  } else if (line.has("script")) {
-    std::cout << words[1] << "\n";
+  if (line.has("script")) {
+    const nlohmann::ordered_json files{{"script", words[1]}};
+    std::cout << (line.json() ? files.dump(2) : words[1]) << "\n";
+    return 0;
   }
-  if (line.has("script")) return 0;
   become(std::move(words));
 }
 

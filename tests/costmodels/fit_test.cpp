@@ -9,6 +9,7 @@
 #include "costmodels/attention_table.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/cross_validation.hpp"
+#include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 
@@ -213,7 +214,9 @@ constexpr const char* kOwnHeader =
     "ranks_per_node,time_us,p10_us,p90_us,repetitions,clock,status,script\n";
 
 // Attention of one's own profile that takes `factor` times what the bars say, all passes and head sizes.
-void write_attention(const fs::path& file, const std::string& gpu, double factor) {
+// `like` says which kernel; the table's name of it is `name`.
+void write_attention(const fs::path& file, const std::string& gpu, double factor, const Attention& like = {},
+                     const std::string& name = "flash") {
   std::ofstream table(file);
   table << kOwnHeader;
   const auto bars = AttentionTable::published();
@@ -222,19 +225,17 @@ void write_attention(const fs::path& file, const std::string& gpu, double factor
       for (int sequence = 512; sequence <= 16384; sequence *= 2) {
         for (const int causal : {0, 1}) {
           for (const int batch : {16, 32}) {
-            const Attention op{
-                .batch = batch,
-                .heads = 16,
-                .kv_heads = 16,
-                .query_tokens = sequence,
-                .kv_tokens = sequence,
-                .head_dim = dim,
-                .causal = causal == 1,
-                .direction = pass == std::string("forward") ? Direction::forward : Direction::backward};
+            Attention op = like;
+            op.batch = batch;
+            op.heads = op.kv_heads = 16;
+            op.query_tokens = op.kv_tokens = sequence;
+            op.head_dim = dim;
+            op.causal = causal == 1;
+            op.direction = pass == std::string("forward") ? Direction::forward : Direction::backward;
             const double time = attention_time(bars, op, find_gpu(gpu, "test")).time.value() * factor;
-            table << gpu << ",bf16,attention,flash," << pass << ",," << batch << ",,,,16,16," << dim << ','
-                  << sequence << ',' << sequence << ',' << causal << ",,,," << time * 1e6
-                  << ",1,1,20,events,ok,1\n";
+            table << gpu << ",bf16,attention," << name << "," << pass << ",," << batch << ",,,,16,16," << dim
+                  << ',' << sequence << ',' << sequence << ',' << causal << ",,,," << time * 1e6
+                  << ",1,1,20,events,ok,2\n";
           }
         }
       }
@@ -304,7 +305,7 @@ TEST_CASE("the gradient of a kernel is taught and asked apart from its forward")
     // Forward at half of the bandwidth, backward at a quarter.
     for (const double share : {0.5, 0.25}) {
       table << "A100-SXM4-80GB,bf16,kernel,norm," << (share < 0.5 ? "backward" : "forward") << ",m" << i % 3
-            << ",,64,2048,,,,,,,," << bytes << ",,," << 3 + bytes / 2039e3 / share << ",1,1,20,events,ok,1\n";
+            << ",,64,2048,,,,,,,," << bytes << ",,," << 3 + bytes / 2039e3 / share << ",1,1,20,events,ok,2\n";
     }
   }
   table.close();
@@ -325,4 +326,91 @@ TEST_CASE("the gradient of a kernel is taught and asked apart from its forward")
   forward.direction = Direction::forward;
   const auto both = built_in.predict(gpus, std::vector<OperatorQuery>{{0, norm}, {0, forward}});
   CHECK(both[0].time == both[1].time);
+}
+
+TEST_CASE("one's own unfused attention is held against PyTorch's kernels, and corrects those") {
+  const InventedProfiles profiles("eager");
+  const Attention eager{.kernel = AttentionKernel::unfused, .softmax = SoftmaxKernel::eager};
+  write_attention(profiles.folder / "in/orrery_profile.csv", "A100-SXM4-80GB", 1.25, eager, "unfused");
+  const FitReport report = fit(profiles.options("out"));
+  const auto bars = std::find_if(report.errors.begin(), report.errors.end(),
+                                 [](const FitError& error) { return error.held_out == "bars"; });
+  REQUIRE(bars != report.errors.end());
+  CHECK(bars->mape == Approx(0.2).epsilon(0.01));  // 1 / 1.25 - 1
+  const auto models = CostModels::from_folder((profiles.folder / "out").string());
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
+  Attention op = eager;
+  op.batch = 20, op.heads = op.kv_heads = 16, op.query_tokens = op.kv_tokens = 2048, op.head_dim = 128;
+  const auto answer = models.predict(gpus, std::vector<OperatorQuery>{{0, op}}).front();
+  CHECK(answer.time / attention_time(AttentionTable::published(), op, gpus[0]).time ==
+        Approx(1.25).epsilon(0.03));
+}
+
+TEST_CASE("short norms of one's own profile teach training's kernels, on GPUs where all are short") {
+  const InventedProfiles profiles("short");
+  fs::remove(profiles.folder / "in/transformer_ops_fwd_bwd_long.csv");
+  std::ofstream table(profiles.folder / "in/orrery_profile.csv");
+  table << kOwnHeader;
+  for (int i = 0; i < 100; ++i) {
+    const double bytes = 1e5 * std::pow(1.08, i);  // up to 200 MB, which B200 streams in 25 us
+    table << "B200-SXM,bf16,kernel,norm,forward,m" << i % 3 << ",,64,2048,,,,,,,," << bytes << ",,,"
+          << 3 + bytes / 8000e3 / 0.5 << ",1,1,20,events,ok,2\n";
+  }
+  table.close();
+  const FitReport report = fit(profiles.options("out"));
+  const auto model = std::find_if(report.models.begin(), report.models.end(),
+                                  [](const FittedModel& one) { return one.file == "training-kernels.ubj"; });
+  REQUIRE(model != report.models.end());
+  CHECK(model->rows == 100);
+  CHECK(report.left_out.count("short operator timed through a framework") == 0);
+}
+
+namespace {
+
+// `layers` linear layers of one A100 at 0.6 of its peak; with their gradients, as a script goes from pass to
+// pass.
+Profiles sweep(int layers, const std::vector<GemmPass>& passes) {
+  Profiles profiles;
+  for (int i = 1; i <= layers; ++i) {
+    for (const GemmPass pass : passes) {
+      MeasuredGemm gemm{.source = "own",
+                        .model = "m" + std::to_string(i % 4),
+                        .gpu = "A100-SXM4-80GB",
+                        .m = std::int64_t{64} * i,
+                        .n = 4096,
+                        .k = 2048,
+                        .time = Seconds(2.0 * 64 * i * 4096 * 2048 / 312e12 / 0.6 + 3e-6),
+                        .pass = pass};
+      if (pass == GemmPass::input_gradient) std::swap(gemm.n, gemm.k);
+      if (pass == GemmPass::weight_gradient) std::swap(gemm.m, gemm.k);
+      profiles.gemms.push_back(gemm);
+    }
+  }
+  return profiles;
+}
+
+TrainingSet any_gpu_set(const Profiles& profiles) {
+  std::map<std::string, std::int64_t> left_out;
+  const auto sets = gemm_sets(profiles, left_out);
+  const auto set =
+      std::find_if(sets.begin(), sets.end(), [](const TrainingSet& one) { return one.name == "gemm-any"; });
+  REQUIRE(set != sets.end());
+  return *set;
+}
+
+}  // namespace
+
+TEST_CASE("the model of any GPU learns all passes of a third of a large sweep, and all of a small one") {
+  constexpr GemmPass kForward = GemmPass::forward;
+  CHECK(any_gpu_set(sweep(60, {kForward})).targets.size() == 60);
+  // Tables without gradients: every third row.
+  CHECK(any_gpu_set(sweep(12'000, {kForward})).targets.size() == 4'000);
+  const TrainingSet set =
+      any_gpu_set(sweep(4'000, {kForward, GemmPass::input_gradient, GemmPass::weight_gradient}));
+  CHECK(set.gradients);
+  const auto forward = std::count(set.shapes.begin(), set.shapes.end(), "4096x2048");
+  const auto input = std::count(set.shapes.begin(), set.shapes.end(), "2048x4096");
+  CHECK(forward == Approx(4'000 / 3.0).epsilon(0.1));
+  CHECK(input == forward);
+  CHECK(static_cast<std::int64_t>(set.shapes.size()) == 3 * forward);
 }

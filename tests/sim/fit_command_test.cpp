@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
 
 using namespace orrery;
@@ -39,7 +40,9 @@ TEST_CASE("one bad row of a table is left out and counted by its reason, and the
       {"own,A100,bf16,up,a,1,1,64,4096,4096,0\n", "unreadable", false},
       {"own,A100,bf16,up,a,1,1,64,4096,4096,-5\n", "unreadable", false},
       {"own,A100,bf16,up,a,1,1,many,4096,4096,5\n", "unreadable", false},
-      {"own,A100,bf16\n", "unreadable", false},
+      {"own,A100,bf16\n", "unreadable: more or fewer fields than the header", false},
+      {"own,A100,bf16,up,a,1,1,0.5,4096,4096,5\n", "unreadable: a size that is no whole number up to 1e9",
+       false},
       {"own,Abacus,bf16,up,a,1,1,64,4096,4096,5\n", "GPU not in the catalog", false},
       {"own,A100,int4,up,a,1,1,64,4096,4096,5\n", "data type int4", false},
       // 2 x 4096^3 FLOPs take 440 us at the peak: 0.7 is milliseconds, 700,000 nanoseconds.
@@ -84,7 +87,7 @@ TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
   for (int i = 0; i < 12; ++i) holes += row("A100", 64 + i, "nan");
   refused(holes, {"12 unreadable of 212", "at most 5 %"});
   refused("source,gpu,dtype,op,model,tp,batch,M,N,time_us\n", {"gemm_long.csv", "no column 'K'"});
-  refused(gemms(1, 177), {"59 usable rows", "at least 60"});  // every third of a sweep is pooled
+  refused(gemms(1, 59), {"59 usable rows", "at least 60"});
 }
 
 TEST_CASE("a table cut inside its gzip is refused by name") {
@@ -108,4 +111,42 @@ TEST_CASE("a model that cannot get its name leaves no temporary file") {
                 {"costs/gemm-ampere-108.ubj", "Is a directory"});
   for (const auto& entry : std::filesystem::directory_iterator(place.file("costs")))
     CHECK(entry.path().filename() == "gemm-ampere-108.ubj");
+}
+
+TEST_CASE("sixty rows of one GPU are enough for the model of any GPU, and the report says what was read") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms(1, 60));
+  place.write("measured/gemm_long (1).csv", gemms(1, 60));
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  CHECK(contains(result.out, "took 60 measurements of 60 rows of gemm_long.csv\n"));
+  CHECK(contains(result.out, "not read, since no table has such a name: 'gemm_long (1).csv'\n"));
+}
+
+TEST_CASE("the same folder given twice teaches once") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms());
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "once"}).code == 0);
+  const ProgramResult result =
+      place.run({"fit", "--profiles", "measured", "--profiles", "measured", "--json", "-o", "twice"});
+  REQUIRE(result.code == 0);
+  const Json report = Json::parse(result.out);
+  CHECK(report.at("inputs").at(1).at("skipped").at("measured alike in an earlier table") == 200);
+  CHECK(place.read("once/gemm-any.ubj") == place.read("twice/gemm-any.ubj"));
+}
+
+TEST_CASE("a fit into the folder of an earlier one leaves no model of that behind") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms());
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "costs"}).code == 0);
+  REQUIRE(std::filesystem::exists(place.file("costs/gemm-ampere-108.ubj")));
+  place.write("costs/notes.ubj", "of someone else");
+  place.write("measured/gemm_long.csv", gemms(1, 100));  // too few for a model of the chip's own
+  REQUIRE(place.run({"fit", "--profiles", "measured", "-o", "costs"}).code == 0);
+  CHECK_FALSE(std::filesystem::exists(place.file("costs/gemm-ampere-108.ubj")));
+  CHECK(std::filesystem::exists(place.file("costs/gemm-any.ubj")));
+  CHECK(std::filesystem::exists(place.file("costs/notes.ubj")));
 }

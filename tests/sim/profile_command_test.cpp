@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
@@ -71,6 +76,16 @@ TEST_CASE("--json says where the script and what it measures lie, and nothing el
   const auto files = nlohmann::json::parse(run.out);
   for (const char* file : {"script", "table", "machine"})
     CHECK(fs::exists(files.at(file).get<std::string>()));
+}
+
+TEST_CASE("--script writes what another machine needs, and names no file that is not there") {
+  const ScratchFolder scratch;
+  const ProgramResult run = run_orrery({"profile", "--script", "--json", "-o", scratch.file("m")});
+  REQUIRE(run.code == 0);
+  const auto files = nlohmann::json::parse(run.out);
+  CHECK(files.size() == 1);
+  CHECK(fs::exists(files.at("script").get<std::string>()));
+  CHECK(fs::exists(scratch.file("m") + "/orrery_gpus.json"));
 }
 
 TEST_CASE("a table cut anywhere is completed to the bytes of a run without interruption") {
@@ -140,6 +155,8 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
     CHECK(lines(result.err) == 1);
   };
   refused({"--gpu-name=H100"}, "another folder");
+  refused({"--gpu-name=H100-SMX5-80GB"}, "(H100-SXM5-80GB, ");
+  refused({"--gpu-name=Abacus"}, "--unknown-gpu");
   refused({"--types=fp4"}, "--types fp4");
   refused({"--pause=soon"}, "--pause: found 'soon'; expected a number");
   refused({"--pause=--"}, "--pause: found '--'");
@@ -155,6 +172,16 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({}, "without machine.json");
 }
 
+TEST_CASE("layers of one part are measured each: attention without an MLP, an MLP without attention") {
+  const ScratchFolder scratch;
+  REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=nemotron-h-8b"}).code == 0);
+  const std::string rows = table(scratch.file("m"));
+  // 32 heads of 128 with 8 of keys and values, hidden 4096; two matrices of 21504.
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,6144,4096,") != std::string::npos);
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,21504,4096,") != std::string::npos);
+  CHECK(rows.find("forward,nemotron-h-8b,1,4096,4096,21504,") != std::string::npos);
+}
+
 TEST_CASE("a model of the catalog becomes the layer that is measured") {
   const ScratchFolder scratch;
   REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=llama2-70b"}).code == 0);
@@ -163,6 +190,167 @@ TEST_CASE("a model of the catalog becomes the layer that is measured") {
   CHECK(rows.find("forward,llama2-70b,1,4096,10240,8192,") != std::string::npos);
   CHECK(rows.find("wgrad,llama2-70b,1,4096,57344,8192,") != std::string::npos);
   CHECK(rows.find("gpt3") == std::string::npos);
+}
+
+namespace {
+
+// Runs `orrery profile` with a PyTorch that computes nothing (fake_torch), and leaves no trace in this
+// program.
+class FakeTorch {
+ public:
+  FakeTorch(std::initializer_list<std::pair<const char*, std::string>> settings = {}) {
+    set("PYTHONPATH", std::string(ORRERY_SOURCE_DIR) + "/tests/sim/fake_torch");
+    set("PYTHONDONTWRITEBYTECODE", "1");
+    for (const auto& [name, value] : settings) set(name, value);
+  }
+  FakeTorch(const FakeTorch&) = delete;
+  FakeTorch& operator=(const FakeTorch&) = delete;
+  ~FakeTorch() {
+    for (const auto& [name, value] : before_) {
+      if (value)
+        ::setenv(name.c_str(), value->c_str(), 1);
+      else
+        ::unsetenv(name.c_str());
+    }
+  }
+
+  [[nodiscard]] ProgramResult run(const std::string& folder, const std::vector<std::string>& more) const {
+    return run_orrery(words({"profile", "--quiet", "-o", folder}, more));
+  }
+
+ private:
+  void set(const std::string& name, const std::string& value) {
+    const char* old = std::getenv(name.c_str());
+    before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+const std::vector<std::string> kKernels{"--only=kernel", "--types=bf16"};
+constexpr std::size_t kKernelRows = std::size_t{8 + 3} * 12 * 2;
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU that is lost ends the run, and the next one measures what is missing") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  const auto message =
+      GENERATE(as<std::string>{}, "CUDA error: unspecified launch failure",
+               "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling cublasGemmEx",
+               "HIP error: the operation cannot be performed", "something that stays broken");
+  {
+    const FakeTorch lost{{"FAKE_FAIL_FROM", "2000"}, {"FAKE_MESSAGE", message}};
+    const ProgramResult run = lost.run(folder, kKernels);
+    CAPTURE(run.err);
+    CHECK(run.code == 2);
+    CHECK(lines(run.err) == 1);
+    CHECK(contains(run.err, message.substr(0, 40)));
+    CHECK(contains(run.err, "run this again"));
+    CHECK(count(table(folder), "GPU lost: ") == 1);
+    CHECK(lines(table(folder)) < kKernelRows);
+  }
+  const FakeTorch works;
+  CHECK(works.run(folder, kKernels).code == 0);
+  CHECK(count(table(folder), ",ok,") == kKernelRows);
+}
+
+TEST_CASE("a row that failed once is tried once more; --retry tries again") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  const auto message = GENERATE(as<std::string>{}, "CUDA error: out of memory",
+                                "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling cublasLtMatmul");
+  for (const std::size_t failed : {1, 2, 2}) {
+    const FakeTorch once{{"FAKE_FAIL_FROM", "1"}, {"FAKE_FAIL_TO", "1"}, {"FAKE_MESSAGE", message}};
+    CHECK(once.run(folder, kKernels).code == 0);
+    CHECK(count(table(folder), ",events,ok,") == kKernelRows - 1);
+    CHECK(lines(table(folder)) == kKernelRows + failed);  // and the header
+  }
+  const FakeTorch works;
+  CHECK(works.run(folder, words(kKernels, {"--retry"})).code == 0);
+  CHECK(count(table(folder), ",events,ok,") == kKernelRows);
+}
+
+TEST_CASE("a run most of whose rows failed says so and does not end well") {
+  const ScratchFolder scratch;
+  const FakeTorch full{{"FAKE_FAIL_FROM", "1"}, {"FAKE_MESSAGE", "CUDA error: out of memory"}};
+  const ProgramResult run = full.run(scratch.file("m"), kKernels);
+  CAPTURE(run.err);
+  CHECK(run.code == 1);
+  CHECK(contains(run.err, "264 of 264 kernel rows failed, 264 of them with 'out of memory'"));
+}
+
+TEST_CASE(
+    "an older PyTorch leaves out the kernels that it lacks, or gets repeated keys and values beforehand") {
+  const ScratchFolder scratch;
+  const std::vector<std::string> attention{"--only=attention", "--types=bf16"};
+  {
+    const FakeTorch old{{"FAKE_AGE", "old"}};
+    CHECK(old.run(scratch.file("old"), attention).code == 0);
+    CHECK(count(table(scratch.file("old")), ",unfused,") == 64);
+    CHECK(count(table(scratch.file("old")), ",events,ok,") == 64);
+    CHECK(count(table(scratch.file("old")), ",unsupported: ") == 96);
+  }
+  const FakeTorch middle{{"FAKE_AGE", "middle"}, {"FAKE_LOG", scratch.file("log")}};
+  CHECK(middle.run(scratch.file("middle"), attention).code == 0);
+  CHECK(count(table(scratch.file("middle")), ",events,ok,") == 160);
+  CHECK_FALSE(contains(content(scratch.file("log")), "repeat_interleave"));
+}
+
+TEST_CASE("collectives are timed while NCCL writes to standard output, and --json stays one document") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  const FakeTorch two{{"FAKE_GPUS", "2"}, {"NCCL_DEBUG", "INFO"}};
+  const ProgramResult run = two.run(folder, {"--only=collective", "--json"});
+  CAPTURE(run.err);
+  CHECK(run.code == 0);
+  CHECK(nlohmann::json::parse(run.out).at("table") == folder + "/orrery_profile.csv");
+  CHECK(contains(run.err, "NCCL INFO"));
+  CHECK(count(table(folder), ",events,ok,") == std::size_t{5} * 19);
+}
+
+TEST_CASE("collectives are given up after three process groups that ended one after another") {
+  const ScratchFolder scratch;
+  const FakeTorch two{{"FAKE_GPUS", "2"}, {"FAKE_FAIL_FROM", "1"}};
+  const ProgramResult run = two.run(scratch.file("m"), {"--only=collective"});
+  CAPTURE(run.err);
+  CHECK(run.code == 2);
+  CHECK(contains(run.err, "3 process groups of 2 GPUs ending one after another"));
+  CHECK(count(table(scratch.file("m")), ",process group ended,") == 3);
+}
+
+TEST_CASE("a GPU that no catalog has is refused before it is measured, unless that is asked for") {
+  const ScratchFolder scratch;
+  const FakeTorch other{{"FAKE_NAME", "NVIDIA H200 NVL"}};
+  const ProgramResult refused = other.run(scratch.file("m"), kKernels);
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "found the GPU 'NVIDIA H200 NVL', which the catalog does not have"));
+  CHECK(contains(refused.err, "H200"));
+  CHECK_FALSE(fs::exists(scratch.file("m") + "/orrery_profile.csv"));
+  CHECK(other.run(scratch.file("m"), words(kKernels, {"--unknown-gpu"})).code == 0);
+  CHECK(contains(table(scratch.file("m")), "\nNVIDIA H200 NVL,bf16,kernel"));
+  CHECK(other.run(scratch.file("n"), words(kKernels, {"--gpu-name=h200"})).code == 0);
+}
+
+TEST_CASE(
+    "what is timed is what is priced: gradients of weights, rotations in one pass, grouped heads as they "
+    "are") {
+  const ScratchFolder scratch;
+  const FakeTorch logging{{"FAKE_LOG", scratch.file("log")}};
+  REQUIRE(logging.run(scratch.file("m"), {"--only=kernel", "--only=attention", "--types=bf16"}).code == 0);
+  const std::string log = content(scratch.file("log"));
+  CHECK(contains(log, "gradients of 3 "));  // norm: input, weight and bias
+  // 0.25 MiB of rotated elements are read once and written once, and nothing is copied beside.
+  CHECK(contains(log, "\nmul 524288\n"));
+  CHECK(contains(log, "\nmasked_fill "));
+  for (const char* beside : {"\nrepeat_interleave ", "\ncat ", "\nsum ", "\nfill "})
+    CHECK_FALSE(contains(log, beside));
 }
 
 TEST_CASE(

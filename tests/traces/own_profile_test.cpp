@@ -18,7 +18,7 @@ const std::string kHeader =
     "p10_us,p90_us,repetitions,clock,status,script\n";
 
 std::string gemm_row(const std::string& pass, const std::string& time,
-                     const std::string& rest = "events,ok,1") {
+                     const std::string& rest = "events,ok,2") {
   return "NVIDIA H100 80GB HBM3,bf16,gemm,linear," + pass + ",llama,1,1024,6144,2048,,,,,,,,,," + time +
          ",1,2,20," + rest + "\n";
 }
@@ -53,17 +53,21 @@ TEST_CASE("kernels, attention and collectives of one's own table") {
   const Profiles profiles = read(
       folder,
       "NVIDIA A100-SXM4-80GB,bf16,kernel,copy,forward,width "
-      "2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n"
+      "2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,2\n"
       "NVIDIA A100-SXM4-80GB,bf16,kernel,norm,backward,width "
-      "2048,,64,2048,,,,,,,,786432,,,6,4,7,20,events,ok,1\n"
+      "2048,,64,2048,,,,,,,,786432,,,6,4,7,20,events,ok,2\n"
       "NVIDIA "
       "A100-SXM4-80GB,bf16,attention,flash,backward,,16,,,,16,4,128,1024,1024,1,,,,900,890,910,20,events,ok,"
-      "1\n"
-      "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,1\n");
+      "2\n"
+      "NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,8,8,40,39,41,20,events,ok,2\n");
   REQUIRE(profiles.kernels.size() == 2);
   CHECK(profiles.kernels[0].bytes.value() == 524288);
   CHECK_FALSE(profiles.kernels[0].backward);
+  CHECK(profiles.kernels[0].program == KernelProgram::inference);
   CHECK(profiles.kernels[1].op == "norm");
+  // PyTorch's norm is training's, but no host's time is in it: short ones teach as well.
+  CHECK(profiles.kernels[1].program == KernelProgram::training);
+  CHECK(profiles.kernels[1].timed == TimedAs::kernel);
   CHECK(profiles.kernels[1].backward);
   REQUIRE(profiles.attentions.size() == 1);
   CHECK(profiles.attentions[0].causal);
@@ -79,7 +83,7 @@ TEST_CASE("failed, repeated and foreign rows of one's own table are counted by r
   std::string good;
   for (int i = 0; i < 60; ++i) good += gemm_row("forward", std::to_string(50 + i));
   const Profiles profiles =
-      read(folder, good + gemm_row("forward", "", "events,out of memory,1") + gemm_row("forward", "50") +
+      read(folder, good + gemm_row("forward", "", "events,out of memory,2") + gemm_row("forward", "50") +
                        gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
                        gemm_row("forward", "77").substr(21));
   CHECK(profiles.files[0].used == 60);
@@ -94,15 +98,15 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
   const ScratchFolder folder;
   const auto attention = [](const char* pass, const char* heads, const char* causal) {
     return std::string("NVIDIA A100-SXM4-80GB,bf16,attention,flash,") + pass + ",,16,,,," + heads +
-           ",128,1024,1024," + causal + ",,,,900,890,910,20,events,ok,1\n";
+           ",128,1024,1024," + causal + ",,,,900,890,910,20,events,ok,2\n";
   };
   const auto kernel = [](const char* pass) {
     return std::string("NVIDIA A100-SXM4-80GB,bf16,kernel,copy,") + pass +
-           ",width 2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,1\n";
+           ",width 2048,,64,2048,,,,,,,,524288,,,5,4,6,20,events,ok,2\n";
   };
   const auto gather = [](const char* ranks) {
     return std::string("NVIDIA A100-SXM4-80GB,fp32,collective,all_gather,,,,,,,,,,,,,1048576,") + ranks +
-           ",8,40,39,41,20,events,ok,1\n";
+           ",8,40,39,41,20,events,ok,2\n";
   };
   std::string rows = attention("forward", "16,4", "0") + kernel("forward") + gather("8");
   for (int i = 0; i < 160; ++i) rows += gemm_row("forward", std::to_string(50 + i));
@@ -110,12 +114,14 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
       read(folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
                        attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5"));
   CHECK(profiles.files[0].used == 163);
-  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{{"unreadable", 5}});
+  CHECK(profiles.files[0].skipped ==
+        std::map<std::string, std::int64_t>{{"unreadable", 4},
+                                            {"unreadable: a size that is no whole number up to 1e9", 1}});
 }
 
 TEST_CASE("invented times and rows of another script are refused") {
   const ScratchFolder folder;
-  const std::string invented = gemm_row("forward", "50", "invented,ok,1");
+  const std::string invented = gemm_row("forward", "50", "invented,ok,2");
   CHECK_THROWS_WITH(read(folder, invented), contains_text("--dry-run"));
   CHECK(read(folder, invented, InventedTimes::taken).gemms.size() == 1);
   CHECK_THROWS_WITH(read(folder, gemm_row("forward", "50", "events,ok,99")),
@@ -128,9 +134,9 @@ namespace {
 std::string nccl_text(const std::string& hosts, const std::string& remark = "") {
   std::string text = "# Collective test starting: reduce_scatter_perf\n# nThread 1 nGpus 1\n" + remark +
                      "#\n# Using devices\n";
-  for (int rank = 0; rank < 4; ++rank) {
-    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid  1 on " + "node" +
-            hosts[static_cast<std::size_t>(rank)] + " device  0 [0x07] NVIDIA H100 80GB HBM3\n";
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    text += "#  Rank  " + std::to_string(rank) + " Group  0 Pid  1 on " + "node" + hosts[rank] +
+            " device  0 [0x07] NVIDIA H100 80GB HBM3\n";
   }
   return text +
          "#                                                              out-of-place                       "
@@ -176,4 +182,44 @@ TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
   CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
   std::ofstream(folder.file("run.txt")) << nccl_text("aaab", "# network_GBps 50\n");
   CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
+}
+
+TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and operations") {
+  const ScratchFolder folder;
+  const std::string first = nccl_text("aaaa");
+  std::string second = nccl_text("abab");
+  // Versions before 2.15 do not say which test starts: the file's name does.
+  second.erase(0, second.find('\n') + 1);
+  // Without a first remark of its own the third run begins at its rank 0.
+  std::string third = nccl_text("bb");
+  third.erase(0, third.find("#  Rank"));
+  std::ofstream(folder.file("all_gather.log")) << "# network_GBps 25\n" + first + second + third;
+  const Profiles profiles = read_profiles(folder.file(""));
+  REQUIRE(profiles.collectives.size() == 3);
+  const auto shape = [&](std::size_t i) {
+    const auto& row = profiles.collectives[i];
+    return std::tuple(row.op, row.ranks, row.ranks_per_node);
+  };
+  CHECK(shape(0) == std::tuple("reduce_scatter", 4, 4));
+  CHECK(shape(1) == std::tuple("all_gather", 4, 2));
+  CHECK(shape(2) == std::tuple("all_gather", 2, 2));
+  CHECK(profiles.collectives[1].network.bandwidth.value() == 25e9);
+}
+
+TEST_CASE("rows of nccl-tests that received wrong values are left out") {
+  const ScratchFolder folder;
+  const std::string good = nccl_text("aaaa");
+  const auto with = [&](const std::string& out_of_place, const std::string& in_place) {
+    std::string text = good;
+    const std::size_t row = text.find("    67108864");
+    const std::size_t first = text.find(" 0 ", row), second = text.find(" 0\n", row);
+    text.replace(second, 2, " " + in_place).replace(first, 2, " " + out_of_place);
+    std::ofstream(folder.file("run.log")) << text;
+    return read_profiles(folder.file("")).files[0];
+  };
+  CHECK(with("N/A", "N/A").used == 1);
+  for (const auto& file : {with("7", "0"), with("0", "7")}) {
+    CHECK(file.used == 0);
+    CHECK(file.skipped.at("wrong values were received (#wrong)") == 1);
+  }
 }

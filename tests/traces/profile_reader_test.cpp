@@ -7,6 +7,7 @@
 
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "traces/measured_once.hpp"
 
 using namespace orrery;
 
@@ -36,6 +37,9 @@ class Folder {
  private:
   fs::path path_;
 };
+
+const std::string kOtherFields = "unreadable: more or fewer fields than the header";
+const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
 
 const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
 const std::string kGoodGemm =
@@ -86,7 +90,8 @@ TEST_CASE("rows that cannot be used are counted by reason") {
   const auto& file = profiles.files.front();
   CHECK(file.rows == 108);
   CHECK(file.used == 100);
-  CHECK(file.skipped == std::map<std::string, std::int64_t>{{"unreadable", 5},
+  CHECK(file.skipped == std::map<std::string, std::int64_t>{{"unreadable", 4},
+                                                            {kOtherFields, 1},
                                                             {"duplicate of an earlier row", 1},
                                                             {"GPU not in the catalog", 1},
                                                             {"data type int8", 1}});
@@ -118,7 +123,7 @@ TEST_CASE("a missing column and a truncated gzip are named") {
 TEST_CASE("a folder without a known table is refused") {
   const Folder folder;
   folder.write("notes.txt", "nothing");
-  CHECK_THROWS_AS(read_profiles(folder.name()), InputError);
+  CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("no known table beside 'notes.txt'"));
   CHECK_THROWS_AS(read_profiles(folder.name() + "/none"), InputError);
 }
 
@@ -215,4 +220,127 @@ TEST_CASE("collectives are taken where status and links allow") {
   CHECK(profiles.collectives[1].ranks_per_node == 8);
   CHECK(profiles.files[0].skipped.at("links of the system not known") == 1);
   CHECK(profiles.files[0].skipped.at("status suspect") == 1);
+}
+
+TEST_CASE("rows with shifted columns and sizes that are no counts are left out, named and counted") {
+  const Folder folder;
+  const std::string good = good_gemms(100);
+  const auto skipped = [&](const std::string& row) {
+    folder.write("gemm_long.csv", kGemmHeader + good + row + "\n");
+    const ProfileFile file = read_profiles(folder.name()).files.front();
+    CHECK(file.used == 100);
+    REQUIRE(file.skipped.size() == 1);
+    return *file.skipped.begin();
+  };
+  const auto times = [](const char* reason, std::int64_t count) {
+    return std::pair<const std::string, std::int64_t>(reason, count);
+  };
+  // `4,096` without quotes: M would be 4, N 96, K 24576 and the time 8192 us.
+  CHECK(skipped("vidur,A100,fp16,x,m,1,1,4,096,24576,8192,7306.0,fwd,225.74") ==
+        times(kOtherFields.c_str(), 1));
+  for (const char* size : {"0.5", "1.9", "1e30", "2e9"}) {
+    INFO(size);
+    CHECK(skipped(std::string("vidur,A100,fp16,x,m,1,1,") + size + ",24576,8192,7306.0,fwd,225.74") ==
+          times(kNoWholeSize.c_str(), 1));
+  }
+}
+
+TEST_CASE("counts of every table are whole") {
+  const Folder folder;
+  const auto skipped = [&](const char* name, const std::string& header, const std::string& good,
+                           const std::string& bad) {
+    std::string text = header + "\n";
+    for (int i = 0; i < 40; ++i) text += good + std::to_string(i) + "\n";
+    folder.write(name, text + bad + "0\n");
+    const ProfileFile file = read_profiles(folder.name()).files.front();
+    fs::remove(folder.at(name));
+    return file.skipped;
+  };
+  const std::map<std::string, std::int64_t> one{{kNoWholeSize, 1}};
+  CHECK(skipped("collectives_long.csv",
+                "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps,notes",
+                "own,mine,all_reduce,8,8,1048576,100,ok,300,",
+                "own,mine,all_reduce,2.5,8,1048576,100,ok,300,") == one);
+  CHECK(skipped("flash_attention_fwd_bwd.csv",
+                "source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops,notes",
+                "a,A100,FlashAttention-2,fwd,,,,1024,1024,128,no,180,",
+                "a,A100,FlashAttention-2,fwd,1.5,,,1024,1024,128,no,180,") == one);
+  CHECK(skipped("transformer_ops_fwd_bwd_long.csv",
+                "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,weights_MB,activations_MB,"
+                "status,notes",
+                "sailor,A100-40,fp16,GPT,1,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,",
+                "sailor,A100-40,fp16,GPT,1e30,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,") == one);
+}
+
+TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is taken for no") {
+  const auto activation_bytes = [](const std::string& gated) {
+    const Folder folder;
+    folder.write("compute/h100/meta/Llama/mlp.csv",
+                 "time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,"
+                 "num_tensor_parallel_workers,time_stats.post_attention_layernorm.mean\n"
+                 "0.139,32,32,4096,11008," +
+                     gated + ",4096,1,0.02\n");
+    return read_profiles(folder.name()).kernels.back().bytes.value();
+  };
+  for (const char* yes : {"True", "true", "TRUE", "1"}) CHECK(activation_bytes(yes) == 6.0 * 4096 * 11008);
+  for (const char* no : {"False", "false", "0"}) CHECK(activation_bytes(no) == 4.0 * 4096 * 11008);
+  CHECK_THROWS_WITH(activation_bytes("maybe"), contains_text("2 unreadable of 2"));
+}
+
+TEST_CASE("a row that no one can read is no duplicate, however often it stands there") {
+  const Folder folder;
+  std::string nothing;
+  for (int i = 0; i < 10; ++i) nothing += "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n";
+  folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + nothing);
+  CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("10 unreadable of 100"));
+}
+
+TEST_CASE("what an earlier table holds is not taken again, of the same folder or another one") {
+  const Folder folder;
+  const std::string table = kGemmHeader + good_gemms(50);
+  folder.write("a/gemm_long.csv", table);
+  folder.write_gzip("a/gemm_long.csv.gz", table);
+  folder.write("b/gemm_long.csv", kGemmHeader + good_gemms(60));
+  const Profiles profiles = read_profiles(folder.name());
+  CHECK(profiles.gemms.size() == 60);
+  const std::string reason = "measured alike in an earlier table";
+  REQUIRE(profiles.files.size() == 3);
+  CHECK(profiles.files[0].used == 50);
+  CHECK(profiles.files[1].used == 0);
+  CHECK(profiles.files[1].skipped.at(reason) == 50);
+  CHECK(profiles.files[2].used == 10);
+
+  MeasuredOnce known;
+  CHECK(read_profiles(folder.name(), known, InventedTimes::refused).gemms.size() == 60);
+  const Profiles again = read_profiles(folder.name(), known, InventedTimes::refused);
+  CHECK(again.gemms.empty());
+  CHECK(again.files[2].skipped.at(reason) == 60);
+}
+
+TEST_CASE("files that are no known table are named, but for those that `orrery profile` leaves") {
+  const Folder folder;
+  folder.write("gemm_long.csv", kGemmHeader + kGoodGemm);
+  for (const char* name : {"gemm_long (1).csv", "orrery_profile (1).csv", "all_reduce.stdout", "machine.json",
+                           "orrery_profile.py", "orrery_timing.py", "orrery_gpus.json"})
+    folder.write(name, "whatever\n");
+  CHECK(read_profiles(folder.name()).not_read ==
+        std::vector<std::string>{"all_reduce.stdout", "gemm_long (1).csv", "orrery_profile (1).csv"});
+}
+
+TEST_CASE("cards are told by the names that drivers give them, where they are the catalog's") {
+  const Folder folder;
+  const auto gpu = [&](const std::string& name) {
+    folder.write("gemm_long.csv", kGemmHeader + "own," + name + ",fp16,x,m,1,1,4096,24576,8192,7306,fwd,1\n");
+    const Profiles profiles = read_profiles(folder.name());
+    return profiles.gemms.empty() ? "none" : profiles.gemms[0].gpu;
+  };
+  CHECK(gpu("NVIDIA B300 SXM6 AC") == "B300-SXM");
+  CHECK(gpu("NVIDIA GH200 120GB") == "GH200-96GB");
+  CHECK(gpu("NVIDIA RTX 6000 Ada Generation") == "RTX 6000 Ada");
+  CHECK(gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition") == "RTX PRO 6000");
+  CHECK(gpu("AMD Instinct MI300X VF") == "MI300X");
+  // Half of a card, and cards of other clocks and links.
+  CHECK(gpu("AMD Instinct MI250X/MI250") == "none");
+  CHECK(gpu("NVIDIA H200 NVL") == "none");
+  CHECK(gpu("Tesla V100-SXM3-32GB") == "none");
 }

@@ -77,6 +77,8 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   // In a pipeline they are reduced once, after the last microbatch.
   const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   memory.gradients = Bytes(state.gradient * (reduced_in_passes ? shard : count));
+  if (strategy.data * strategy.context == 1 && outside_fp8(strategy.type) == DataType::bf16)
+    memory.gradients += Bytes(-stack.bucket_copy * count);
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
   if (sharded && !gathered_in_passes(strategy)) {

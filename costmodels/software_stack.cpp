@@ -224,6 +224,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
   read_switch(map, "flat_gradients", stack.flat_gradients);
   read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_number(map, "bucket_copy", 0, 4, stack.bucket_copy);
   read_switch(map, "keeps_gathered", stack.keeps_gathered);
   read_switch(map, "casts_weights_once", stack.casts_weights_once);
   read_switch(map, "separate_accumulation", stack.separate_accumulation);

@@ -83,6 +83,7 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 constexpr std::array kLikenesses{
     FrameworkStack{"nemo", "nemo-24.07"},
     FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"transformer engine", "torchtitan"},  // kernels as fused as compiled ones
     FrameworkStack{"fsdp", "torchtitan-eager"},
     FrameworkStack{"llm foundry", "llm-foundry"},
     FrameworkStack{"mosaic", "llm-foundry"},
@@ -156,7 +157,9 @@ std::string trainer_stack(const MeasuredRun& run) {
   if (!since && !(itself && date_of_program(run) >= kLlama)) return "";
   const auto sharding = said_sharding(run.text("optimizer_sharding") + " " + framework);
   if (sharding == Sharding::weights) return "hf-zero3";
-  return sharding == Sharding::gradients ? "hf-zero2" : "hf-trainer";
+  const bool fused = says_any(framework, {"liger", "transformer engine"});  // kernels
+  if (sharding == Sharding::gradients) return fused ? "hf-liger-zero2" : "hf-zero2";
+  return fused ? "hf-liger" : "hf-trainer";
 }
 
 // Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
@@ -250,7 +253,14 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
-  if (const std::string trainer = trainer_stack(run); !trainer.empty()) return read_stack(trainer);
+  if (const std::string trainer = trainer_stack(run); !trainer.empty()) {
+    SoftwareStack stack = read_stack(trainer);
+    // One kernel reads weight, gradient and two moments in 16 bits and writes all but the gradient.
+    constexpr double kFusedAdamW = 14;
+    if (says(lower_case(framework), "fused adam") && trainer.find("zero") == std::string::npos)
+      stack.optimizer->bytes_per_parameter = kFusedAdamW;
+    return stack;
+  }
   const Likeness like = likeness_of(run);
   SoftwareStack stack = read_stack(like.stack);
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);

@@ -81,6 +81,18 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 2));
 }
 
+TEST_CASE("buckets hold copies of gradients where there are replicas to send them to") {
+  const ModelSpec model = gpt_layers(2);
+  const SoftwareStack stack = read_stack("hf-trainer");
+  const auto each = [&](int replicas) {
+    const ParallelStrategy strategy = spread(model, {.data = replicas});
+    return stage_memory(model, strategy, 0, {1}, stack).gradients.value() /
+           stage_parameters(model, strategy, 0);
+  };
+  CHECK(each(1) == 2);
+  CHECK(each(2) == 4);
+}
+
 // Rows and columns of a byte each for a weight of the layers, the head's in 16 bits.
 TEST_CASE("weights cast once an iteration are kept in 8 or 4 bits too, and their casting takes time") {
   ModelSpec model = gpt_layers(2);

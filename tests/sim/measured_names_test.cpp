@@ -145,6 +145,10 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(sharded("FSDP") == "hf-zero3");
   CHECK(sharded("ZeRO-2") == "hf-zero2");
   CHECK(sharded("") == "hf-trainer");
+  CHECK(stack({{"framework", "HF accelerate with Transformer Engine layers (2024)"}, {"gpu", "H100"}}) ==
+        "hf-liger");
+  CHECK(stack({{"framework", "PyTorch FSDP with Transformer Engine (2024)"}, {"gpu", "H100"}}) ==
+        "torchtitan");
   CHECK(stack({{"framework", "LLaMA-Factory"}, {"gpu", "A100"}, {"optimizer_sharding", "zero3"}}) ==
         "hf-zero3");
   CHECK(stack({{"framework", "Axolotl + DeepSpeed ZeRO-2"}, {"gpu", "A100"}}) == "hf-zero2");

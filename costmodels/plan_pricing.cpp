@@ -1,6 +1,7 @@
 // Whole plans priced from the tables of a price book.
 #include <algorithm>
 
+#include "costmodels/fabric_delay.hpp"
 #include "costmodels/folding.hpp"
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
@@ -80,6 +81,14 @@ void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strateg
   }
 }
 
+// By the largest tensors that are gathered: a layer's weights.
+double PriceBook::delay_of_weights(const PricedPlan& plan, const ParallelStrategy& strategy,
+                                   const Topology& topology) const {
+  if (!gathered_in_passes(strategy) || cut_route(plan, topology)) return 1.0;
+  const double layer = stage_parameters(model_, strategy, 0) / std::max(1, model_.layer_count());
+  return fabric_delay(plan, strategy, topology, Bytes(layer * stored_bytes(strategy.type)));
+}
+
 PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& topology) const {
   PricedPlan plan;
   plan.schedule = {strategy.schedule, strategy.transfers, strategy.pipeline, strategy.chunks,
@@ -90,8 +99,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert_context = strategy.contexts_sharing_experts();
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
   if (!gathered_in_passes(strategy) || precision_.stack.whole_weights) add_reductions(plan, strategy);
-  price_kinds(strategy, plan);
   plan.gpus = place(strategy, topology);
+  price_kinds(strategy, plan, delay_of_weights(plan, strategy, topology));
   plan.gradient_norm = !validates_later(strategy.schedule);
   const bool is_cut = cut_route(plan, topology).has_value();  // then nobody asks when messages arrive
   if (!is_cut) play_groups(plan, strategy, topology);

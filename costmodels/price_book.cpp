@@ -240,7 +240,7 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
 }
 
 PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
-                                Backward pass) const {
+                                Backward pass, double delay_of_weights) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
@@ -277,6 +277,8 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   }
   backward_host += host.collective * backward.calls;
   if (pass == Backward::split) backward.communication += weights.communication;
+  forward.weights = forward.weights * delay_of_weights;
+  backward.weights = backward.weights * delay_of_weights;
   const PassTime forward_time = time_under(
       {forward, forward_host, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
   const PassTime backward_time =

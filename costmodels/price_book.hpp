@@ -93,7 +93,7 @@ class PriceBook {
   // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
   // last layer.
   [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
-                                     Backward = Backward::whole) const;
+                                     Backward = Backward::whole, double delay_of_weights = 1.0) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   // The same where the share `offload` of them is stepped by the host, while the GPU steps the rest.
   [[nodiscard]] Seconds optimizer(int group, double parameters, double offload) const;
@@ -146,8 +146,10 @@ class PriceBook {
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
-  [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&) const;
-  void price_kinds(const ParallelStrategy&, PricedPlan&) const;
+  // `delay`: of sharded weights on their way (fabric_delay.hpp).
+  [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&, double delay) const;
+  void price_kinds(const ParallelStrategy&, PricedPlan&, double delay) const;
+  [[nodiscard]] double delay_of_weights(const PricedPlan&, const ParallelStrategy&, const Topology&) const;
   [[nodiscard]] PartReduction part_reduction(const ParallelStrategy&, int part, double parameters,
                                              int apart) const;
   [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part, double parameters,

@@ -14,12 +14,12 @@ TransferEfficiency least(const TransferEfficiency& a, const TransferEfficiency& 
 
 }  // namespace
 
-KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy) const {
+KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy, double delay) const {
   KindPrices prices;
   for (int part = 0; part < strategy.part_count(); ++part) {
     prices.parts.push_back(part_times(shard(shard_key(strategy, strategy.rank_of_part(part))),
                                       strategy.parts[static_cast<std::size_t>(part)], strategy.recompute,
-                                      backward_of(strategy.schedule)));
+                                      backward_of(strategy.schedule), delay));
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) prices.boundaries.push_back(boundary(strategy, b));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
@@ -32,8 +32,8 @@ KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy) const {
 }
 
 // Kinds of replica on the same GPUs have the same prices.
-void PriceBook::price_kinds(const ParallelStrategy& strategy, PricedPlan& plan) const {
-  KindPrices first = kind_prices(strategy);
+void PriceBook::price_kinds(const ParallelStrategy& strategy, PricedPlan& plan, double delay) const {
+  KindPrices first = kind_prices(strategy, delay);
   plan.parts = std::move(first.parts);
   plan.boundaries = std::move(first.boundaries);
   plan.optimizer = std::move(first.optimizer);
@@ -47,7 +47,7 @@ void PriceBook::price_kinds(const ParallelStrategy& strategy, PricedPlan& plan) 
                                      static_cast<int>(replica.microbatches));
     if (found != known.end()) continue;
     known.push_back(replica.groups);
-    if (kind > 0) plan.other_kinds.push_back(kind_prices(strategy.of_kind(kind)));
+    if (kind > 0) plan.other_kinds.push_back(kind_prices(strategy.of_kind(kind), delay));
   }
 }
 

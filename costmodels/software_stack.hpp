@@ -159,7 +159,7 @@ struct SoftwareStack {
   Bytes reduce_buffers;  // through which it reduces them then
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  double bucket_copy = 0;  // of `gradient`, what is copied to be sent, where there are replicas
+  double bucket_copy = 0;    // of `gradient`, what is copied to be sent, where there are replicas
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
                              // activations are gone
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.

@@ -304,6 +304,13 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
     gaps.emplace_back(
         "fully sharded weights are gathered once a step in this pipeline, as torchtitan does; Megatron-FSDP "
         "gathers them in every pass");
+  // core/pipeline_parallel/schedules.py: 1F1B waits for each message; virtual stages may have them beside
+  // compute.
+  const bool waits = strategy.chunks == 1 && !splits_backward(strategy.schedule);
+  if (strategy.pipeline > 1 && (strategy.transfers == TransferMode::eager ||
+                                (waits && strategy.transfers == TransferMode::overlapped)))
+    gaps.push_back("messages between stages are " + std::string(to_text(strategy.transfers)) +
+                   "; Megatron-LM has them " + (waits ? "blocking" : "overlapped, or blocking"));
   // training/arguments.py: two ranks would send each other several messages at once.
   if (strategy.chunks > 1 && strategy.transfers == TransferMode::blocking && strategy.pipeline == 2)
     gaps.emplace_back("virtual stages on two ranks wait for messages; Megatron-LM has that from three on");

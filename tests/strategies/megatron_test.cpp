@@ -279,6 +279,11 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   waiting.stages = {{0, 8}, {1, 8}};
   waiting.parts = equal_parts(4, 80);
   CHECK(contains(first_gap(llama, waiting), "from three on"));
+  for (const TransferMode mode : {TransferMode::eager, TransferMode::overlapped}) {
+    ParallelStrategy sending = llama70b_on_two_kinds();
+    sending.transfers = mode;
+    CHECK(contains(first_gap(llama, sending), "Megatron-LM has them blocking"));
+  }
   ModelSpec with_sinks = llama;
   with_sinks.shapes[0].attention_sinks = true;
   CHECK(contains(first_gap(with_sinks, llama70b_on_two_kinds()), "sinks"));

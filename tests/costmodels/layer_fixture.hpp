@@ -5,6 +5,11 @@
 
 namespace orrery::test {
 
+// GPT-3 175B: 12288 wide, 96 heads of 128.
+inline LayerShape gpt3_layer() {
+  return {.hidden = 12288, .heads = 96, .kv_heads = 96, .head_dim = 128, .ffn = 4 * 12288};
+}
+
 inline LayerShape llama70b_layer() {
   return {.hidden = 8192,
           .heads = 64,
@@ -68,6 +73,17 @@ inline Sharding plain(std::int64_t micro_batch, std::int64_t sequence) {
   sharding.micro_batch = micro_batch;
   sharding.sequence = sequence;
   return sharding;
+}
+
+// What a ring makes each rank send (Megatron-LM's sequence parallelism: a reduce-scatter and an all-gather
+// move what one all-reduce moves).
+inline double ring_bytes(const std::vector<Operator>& communication) {
+  double sum = 0.0;
+  for (const Collective& op : all_of<Collective>(communication)) {
+    const double once = op.bytes.value() * (op.ranks - 1) / op.ranks;
+    sum += op.kind == CollectiveKind::all_reduce ? 2 * once : once;
+  }
+  return sum;
 }
 
 }  // namespace orrery::test

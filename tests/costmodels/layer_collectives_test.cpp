@@ -1,0 +1,188 @@
+// What the ranks of a layer exchange: which collectives, of how many bytes, beside which compute.
+#include <set>
+
+#include "costmodels/layer_operators.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
+
+namespace orrery {
+
+using test::all_of, test::plain, test::times, test::gpt3_layer, test::llama70b_layer, test::mixtral_layer,
+    test::ring_bytes;
+
+TEST_CASE("a layer has two collectives forward and two backward, each of all its tokens") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  const Bytes tokens(2.0 * 2048 * 12288 * 2);
+  SECTION("all-reduce without sequence parallelism") {
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      const auto collectives = all_of<Collective>(pass->communication);
+      REQUIRE(collectives.size() == 2);
+      for (const Collective& op : collectives) {
+        CHECK(op.kind == CollectiveKind::all_reduce);
+        CHECK(op.bytes == tokens);
+        CHECK(op.ranks == 4);
+        CHECK(op.ranks_per_node == 4);
+      }
+    }
+  }
+  SECTION("reduce-scatter and all-gather with it") {
+    sharding.sequence_parallel = true;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      CHECK(times(pass->communication, CollectiveKind::all_gather) == 2);
+      CHECK(times(pass->communication, CollectiveKind::reduce_scatter) == 2);
+      CHECK(pass->communication.size() == 4);
+    }
+  }
+  SECTION("none on one rank") {
+    sharding.tensor = 1;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    CHECK(layer.forward.communication.empty());
+    CHECK(layer.backward.communication.empty());
+  }
+}
+
+TEST_CASE(
+    "gradients of inputs are reduced beside the weight gradients of the same matrix where the stack does "
+    "so") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.stack.async_tensor_gradients = true;
+  sharding.sequence_parallel = GENERATE(false, true);
+  const auto reduction =
+      sharding.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+  const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+  Sharding waiting = sharding;
+  waiting.stack.async_tensor_gradients = false;
+  const BlockOperators same = layer_operators(gpt3_layer(), true, waiting);
+  CHECK(times(layer.backward.communication, reduction) == times(same.backward.communication, reduction));
+  CHECK(layer.backward.compute.size() == same.backward.compute.size());
+  std::vector<Gemm> beside;
+  int gathers = 0;
+  for (std::size_t i = 0; i < layer.backward.places.size(); ++i) {
+    const CallPlace& place = layer.backward.places[i];
+    if (place.beside == 0.0) continue;
+    CHECK(place.beside == 1.0);
+    const CollectiveKind kind = std::get<Collective>(layer.backward.communication[i]).kind;
+    if (kind == CollectiveKind::all_gather) {  // what the weight gradient is of, beside the input's
+      const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after - 1]);
+      const Gemm& weights = std::get<Gemm>(layer.backward.compute[place.after - 2]);
+      CHECK((input.m == weights.k && input.k == weights.n && input.n == weights.m));
+      ++gathers;
+      continue;
+    }
+    CHECK(kind == reduction);
+    beside.push_back(std::get<Gemm>(layer.backward.compute[place.after - 1]));
+    // A backward runs from its end: the gradient that is reduced was computed just before.
+    const Gemm& input = std::get<Gemm>(layer.backward.compute[place.after]);
+    CHECK((input.m == beside.back().k && input.k == beside.back().n && input.n == beside.back().m));
+  }
+  // Of the QKV and the up projection: [h, width / 4, tokens].
+  CHECK(beside ==
+        std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
+  CHECK(gathers == (sharding.sequence_parallel ? 2 : 0));
+}
+
+// [s b h] before the matrices QKV and up, and the gradients behind projection and down; their sums in 16
+// bits.
+TEST_CASE("sequence-parallel ranks gather in 8 or 4 bits what matrices read in them") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.sequence_parallel = true;
+  const double elements = 2.0 * 2048 * 12288;
+  const auto each = [&](DataType type, Fp8Recipe recipe) {
+    sharding.type = type;
+    sharding.stack.fp8_recipe = recipe;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    std::set<double> gathered, reduced;
+    for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+      for (const Collective& op : all_of<Collective>(pass->communication))
+        (op.kind == CollectiveKind::all_gather ? gathered : reduced).insert(op.bytes.value() / elements);
+    }
+    CHECK(reduced == std::set<double>{2.0});
+    REQUIRE(gathered.size() == 1);
+    return *gathered.begin();
+  };
+  CHECK(each(DataType::bf16, Fp8Recipe::delayed) == 2.0);
+  CHECK(each(DataType::fp8, Fp8Recipe::tensorwise) == 1.0);
+  CHECK(each(DataType::fp8, Fp8Recipe::mxfp8) == 1.0 + 1.0 / 32);
+  CHECK(each(DataType::fp4, Fp8Recipe::mxfp8) == 0.5 + 1.0 / 16);
+}
+
+TEST_CASE(
+    "tensor ranks fill a node first, then context ranks; experts go over context ranks, then replicas") {
+  Sharding sharding = plain(1, 8192);
+  sharding.tensor = 2;
+  sharding.context = 2;
+  sharding.expert = 4;
+  sharding.sequence_parallel = true;
+  sharding.gpus_per_node = 8;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  for (const Collective& op : all_of<Collective>(layer.forward.communication)) {
+    // Expert ranks are two tensor ranks apart: the context ranks of two replicas, four in a node of eight.
+    if (op.kind == CollectiveKind::all_to_all) CHECK((op.ranks == 4 && op.ranks_per_node == 4));
+    if (op.kind == CollectiveKind::reduce_scatter) CHECK((op.ranks == 2 && op.ranks_per_node == 2));
+  }
+  sharding.tensor = 8;
+  sharding.expert = 1;
+  const BlockOperators wide = layer_operators(llama70b_layer(), true, sharding);
+  int rings = 0;
+  for (const Collective& op : all_of<Collective>(wide.forward.communication)) {
+    if (op.ranks != 2) continue;
+    ++rings;
+    CHECK(op.ranks_per_node == 1);
+  }
+  CHECK(rings == 1);
+}
+
+TEST_CASE(
+    "context parallelism sends every key and value round once forward, and twice with gradients backward") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  // K and V of 8192 tokens, 8 heads of 128, 2 bytes.
+  const double keys_values = 2.0 * 8192 * 8 * 128 * 2;
+  CHECK(ring_bytes(layer.forward.communication) == Approx(keys_values * 3 / 4));
+  CHECK(ring_bytes(layer.backward.communication) == Approx(2 * keys_values * 3 / 4));
+  const std::vector<Attention> core = all_of<Attention>(layer.forward.compute);
+  REQUIRE(core.size() == 1);
+  CHECK(core[0].query_tokens == 2048);
+  CHECK(core[0].kv_tokens == 8192);
+}
+
+TEST_CASE("a context exchange runs beside all steps of the attention but the last") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  for (const PassOperators* pass : {&layer.forward, &layer.backward}) {
+    double beside = 0;
+    for (const CallPlace& place : pass->places) {
+      CHECK(place.group == RankGroup::context);
+      CHECK(std::holds_alternative<Attention>(pass->compute[place.after - 1]));
+      beside += place.beside;
+    }
+    CHECK(beside == 0.75);
+  }
+}
+
+TEST_CASE("gathered keys hide under the first step alone, their fp32 gradients under the others") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 4;
+  sharding.stack.context_exchange = ContextExchange::gathered;
+  sharding.stack.repeated_keys = true;
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  // K and V of 8192 tokens, repeated for 64 heads of 128.
+  const double elements = 2.0 * 8192 * 64 * 128;
+  CHECK(ring_bytes(layer.forward.communication) == Approx(2 * elements * 3 / 4));
+  // Gradients of one rank's quarter are passed on after each of the four steps.
+  CHECK(ring_bytes(layer.backward.communication) == Approx(2 * elements * 3 / 4 + 4 * elements / 4 * 4));
+  REQUIRE(layer.forward.places.size() == 1);
+  CHECK(layer.forward.places[0].beside == 0.25);
+  REQUIRE(layer.backward.places.size() == 2);
+  CHECK(layer.backward.places[0].beside == 0.25);
+  CHECK(layer.backward.places[1].beside == 0.75);
+}
+
+}  // namespace orrery

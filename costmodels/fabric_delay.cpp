@@ -39,6 +39,13 @@ Seconds gather_time(const Topology& topology, const std::vector<std::vector<int>
   return sum;
 }
 
+// Whether it is so already; asked of every plan, so without a copy.
+bool is_on_one_switch(const ClusterSpec& cluster) {
+  return cluster.fabric == Fabric{} && !cluster.network && cluster.links.empty() &&
+         std::all_of(cluster.groups.begin(), cluster.groups.end(),
+                     [](const NodeGroup& group) { return group.leaves.empty(); });
+}
+
 ClusterSpec on_one_switch(ClusterSpec cluster) {
   cluster.fabric = {};
   cluster.network.reset();
@@ -54,8 +61,8 @@ ClusterSpec on_one_switch(ClusterSpec cluster) {
 
 double fabric_delay(const PricedPlan& plan, const ParallelStrategy& strategy, const Topology& topology,
                     Bytes bytes) {
+  if (is_on_one_switch(topology.cluster()) || strategy.copies_of_instance() < 2) return 1.0;
   const ClusterSpec plain = on_one_switch(topology.cluster());
-  if (plain == topology.cluster() || strategy.copies_of_instance() < 2) return 1.0;
   const auto sets = copies_of_weights(plan, strategy);
   const Seconds priced = gather_time(Topology(plain, strategy.nodes), sets, bytes);
   if (priced <= Seconds(0)) return 1.0;

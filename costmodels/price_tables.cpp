@@ -146,11 +146,11 @@ Seconds PriceBook::optimizer(int group, double parameters, double offload) const
 }
 
 Seconds PriceBook::casting_weights(int group, Bytes copies) const {
-  if (copies == Bytes(0)) return Seconds(0);
   constexpr double kCastShare = 0.7;  // of the bandwidth, as the optimizer's kernels
-  const double parameters = copies.value() / (2 * narrow_bytes(precision_.type, precision_.stack.fp8_recipe));
   const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
-  return (copies + Bytes(2 * parameters)) / (gpu.memory_bandwidth * kCastShare);
+  // 2 B are read for each two narrow elements that are written.
+  const double moved = 1 + 1 / narrow_bytes(precision_.type, precision_.stack.fp8_recipe);
+  return copies * moved / (gpu.memory_bandwidth * kCastShare);
 }
 
 Seconds PriceBook::optimizer(int group, double parameters) const {

@@ -89,9 +89,9 @@ Bytes cast_weights(const ModelSpec& model, const ParallelStrategy& strategy, int
                    const SoftwareStack& stack) {
   const DataType type = strategy.type;
   if (!stack.casts_weights_once || outside_fp8(type) == type || strategy.fully_sharded) return Bytes(0);
+  const LayerSplit split = layer_split(model, strategy, stage);
   double parameters = 0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-    const LayerSplit split = layer_split(model, strategy, stage);
     for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {
       const LocalParameters one = local_parameters(shape, local_layer(shape, split));
       if (!shape.sixteen_bit) parameters += layers * (one.dense + one.expert);

@@ -109,8 +109,7 @@ const Row* row_of(const std::array<Row, Count>& rows, const MeasuredRun& run) {
   if (framework.size() <= kName.size()) return nullptr;
   const std::string_view release = std::string_view(framework).substr(kName.size());
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
-    return release.starts_with(row.release) &&
-           model.starts_with(letters_and_digits(std::string(row.model))) &&
+    return release.starts_with(row.release) && model.starts_with(letters_and_digits(row.model)) &&
            precision.starts_with(row.precision) && (row.gpus.empty() || is_word_in(row.gpus, gpu));
   });
   return found == rows.end() ? nullptr : &*found;

@@ -257,7 +257,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     SoftwareStack stack = read_stack(trainer);
     // One kernel reads weight, gradient and two moments in 16 bits and writes all but the gradient.
     constexpr double kFusedAdamW = 14;
-    if (says(lower_case(framework), "fused adam") && trainer.find("zero") == std::string::npos)
+    if (says(lower_case(framework), "fused adam") && !says(trainer, "zero"))
       stack.optimizer->bytes_per_parameter = kFusedAdamW;
     return stack;
   }

@@ -43,7 +43,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
 // Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent
 // when none was.
 std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
-// Why no card can have done what the row says: a rate above the data sheet's, a peak above its memory.
+// Why no card can have done what the row says: a rate above the data sheet's, a peak above its memory, a
+// time too short for the model's FLOPs.
 std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredPlan&);
 // Which memory its `peak_mem_gb` is: as it says, or as its program's reports do. Throws InputError.
 MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);

@@ -45,15 +45,29 @@ double interpolate(const std::vector<double>& sequences, const std::vector<doubl
   return values[i - 1] + (values[i] - values[i - 1]) * share;
 }
 
-// Bytes that elementwise kernels move of a 16-bit score, at data-sheet bandwidth: the A100 column of FIDELITY
-// A 2, and of PyTorch's kernels reads and writes over the 0.85 of the bandwidth that additions reach there.
+constexpr double kReached = 0.85;  // of the data sheet's bandwidth, by PyTorch's additions on A100
+
+// Bytes that elementwise kernels move of a score in 16 bits, at data-sheet bandwidth: the A100 column of
+// FIDELITY A 2, and of PyTorch's kernels reads and writes.
 double score_traffic(const Attention& op) {
-  constexpr double kReached = 0.85;
   const bool forward = op.direction == Direction::forward;
   const double dropout = op.dropout ? (forward ? 6.8 : 5.6) : 0.0;
   if (op.softmax == SoftmaxKernel::fused) return dropout + (forward ? 4.0 : 5.4);
   // masked_fill_ and softmax; backward the mask is filled into a copy of the gradient, and softmax reads two.
   return dropout + (forward ? 4 + 4 : 4 + 4 + 6) / kReached;
+}
+
+// The same of a score in 32 bits, which Megatron-LM's fused kernel does not take
+// (megatron/model/fused_softmax.py, is_kernel_available): the layer's number is multiplied in, the mask
+// filled, softmax taken, each by a kernel of its own. Medians over V100, RTX 2080 Ti, Titan RTX, A100, RTX
+// 3090 and GH200 of their medians (eth-easl/sailor cf2c8e3c,
+// Planner/baselines/Aceso/profiler/*/profiled-data-fp32/OPT-350_*), 29.6 to 45.1 B forward and 54.9 to 61.7
+// backward, of dropout 10.6 to 12.3 and 9.8 to 10.9. Kernels of one's own multiply nothing.
+double wide_score_traffic(const Attention& op) {
+  constexpr double kMultiply = (4 + 4) / kReached;
+  const bool forward = op.direction == Direction::forward;
+  const double dropout = op.dropout ? (forward ? 11.5 : 10.1) : 0.0;
+  return dropout + (forward ? 34.0 : 56.8) - (op.softmax == SoftmaxKernel::eager ? kMultiply : 0.0);
 }
 
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
@@ -184,7 +198,8 @@ AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
   const Seconds gemm = Flops(2 * scores * width) / peak->speed +
                        Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
   const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
-  const Seconds elementwise = Bytes(score_traffic(op) * element / 2 * scores) / gpu.memory_bandwidth;
+  const double traffic = element > 2 ? wide_score_traffic(op) : score_traffic(op);
+  const Seconds elementwise = Bytes(traffic * scores) / gpu.memory_bandwidth;
   const bool measured = gpu.architecture == "Ampere" || gpu.architecture == "Volta";
   return {kLaunch + gemm * gemms + elementwise, measured};
 }

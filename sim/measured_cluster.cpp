@@ -101,6 +101,13 @@ NodeNetwork spread_evenly(const SaidNetwork& network, int gpus_per_node, Seconds
   return {nics, {gigabits_per_second(network.gigabits * network.nics / nics), latency}};
 }
 
+MeasuredCluster cluster_called(const std::string& name) {
+  MeasuredCluster result{read_cluster(name), {}};
+  const NodeGroup& first = result.cluster.groups.front();
+  result.networks.push_back({first.nics_per_node, first.nic});
+  return result;
+}
+
 }  // namespace
 
 ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
@@ -115,6 +122,7 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   constexpr double kOtherCard = 0.12, kMostMemory = 4096;  // of the catalog's memory; GB
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
+  if (const std::string name = run.text("cluster"); !name.empty()) return cluster_called(name);
   const double memory = run.number("gpu_mem_gb").value_or(0);
   const GpuSpec* gpu = gpu_called(run.text("gpu"), memory);
   if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
@@ -169,6 +177,7 @@ double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
                         std::vector<std::string>& assumptions) {
   constexpr BytesPerSecond kThroughOneSwitch{6e9}, kOmniPathNode{40.6e9 / 8};
   constexpr double kOldCard = 100;  // Gb/s: of faster ones nobody measured that
+  if (!run.text("cluster").empty()) return 1.0;
   const NodeGroup& group = cluster.groups.front();
   const std::string text = run.text("interconnect");
   const bool omni_path = says(text, "Omni-Path");

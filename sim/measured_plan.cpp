@@ -12,7 +12,9 @@
 #include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_parts.hpp"
+#include "sim/measured_stages.hpp"
 #include "sim/measured_words.hpp"
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
 
@@ -247,7 +249,7 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
   strategy.type = type;
   strategy.sequence = plan.model.default_sequence;
   strategy.stages.assign(static_cast<std::size_t>(ways.pipeline), {.group = 0, .tensor = ways.tensor});
-  strategy.nodes = {plan.cluster.groups.front().count.maximum};
+  for (const NodeGroup& group : plan.cluster.groups) strategy.nodes.push_back(group.count.maximum);
   return strategy;
 }
 
@@ -281,6 +283,7 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
       ParallelStrategy one = strategy;
       one.micro_batch = micro_batch;
       one.chunks = chunks;
+      for (ReplicaKind& kind : one.replicas) kind.microbatches = of_replica / micro_batch;
       one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
       if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
         one.schedule = *schedule;
@@ -351,6 +354,10 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
+  if (const std::string cell = run.text("stage_groups"); !cell.empty()) {
+    if (const auto trouble = place_stages(cell, plan.cluster, strategy)) return Unmapped{*trouble};
+    strategy.nodes = nodes_in_use(strategy, plan.cluster);
+  }
   auto possible = possible_strategies(run, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));

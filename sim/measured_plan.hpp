@@ -18,13 +18,13 @@ struct NodeNetwork {
   int nics = 1;
   LinkSpec nic;
 };
-// A cluster of one group with that network.
+// A cluster whose first group has that network.
 ClusterSpec on_network(ClusterSpec, const NodeNetwork&);
 
 struct MeasuredPlan {
   ModelSpec model;
-  ClusterSpec cluster;                // one group, on the first of
-  std::vector<NodeNetwork> networks;  // all that its nodes can have had
+  ClusterSpec cluster;                // the row's, or one group, on the first of
+  std::vector<NodeNetwork> networks;  // all that its (first) nodes can have had
   SoftwareStack stack;
   // Several where a fact that matters is not known (chunks, microbatch): all that it can have been.
   std::vector<ParallelStrategy> strategies;

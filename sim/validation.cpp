@@ -28,12 +28,12 @@ struct SharedBook {
   DataType type;
   bool flash_attention;
   std::int64_t sequence;
-  const LayerProfile* layers;  // null: predicted
+  std::vector<const LayerProfile*> layers;  // of each node group; null: predicted
   std::unique_ptr<PriceBook> book;
 };
 
 SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, const ClusterSpec& cluster,
-                     const LayerProfile* layers) {
+                     const std::vector<const LayerProfile*>& layers) {
   const ParallelStrategy& s = plan.strategies.front();
   for (SharedBook& known : books) {
     if (known.type == s.type && known.flash_attention == s.flash_attention && known.sequence == s.sequence &&
@@ -45,23 +45,41 @@ SharedBook& book_for(std::vector<SharedBook>& books, const MeasuredPlan& plan, c
       {plan.model, cluster, plan.stack, s.type, s.flash_attention, s.sequence, layers,
        std::make_unique<PriceBook>(plan.model, cluster,
                                    JobPrecision{s.type, s.flash_attention, s.sequence, plan.stack})});
-  if (layers != nullptr) books.back().book->use_layers(0, *layers);
+  for (std::size_t group = 0; group < layers.size(); ++group) {
+    if (layers[group] != nullptr) books.back().book->use_layers(static_cast<int>(group), *layers[group]);
+  }
   return books.back();
 }
 
-const LayerProfile* layers_for(const ValidationOptions& options, const std::string& group) {
-  for (const std::string& name : {group, std::string()}) {
-    if (const auto found = options.layers.find(name); found != options.layers.end()) return &found->second;
+// Of each node group of the run's cluster.
+std::vector<const LayerProfile*> layers_for(const ValidationOptions& options, const std::string& group,
+                                            const ClusterSpec& cluster) {
+  std::vector<const LayerProfile*> layers(cluster.groups.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const std::string& name : {std::string(), group, cluster.groups[i].name}) {
+      if (const auto found = options.layers.find(name); found != options.layers.end())
+        layers[i] = &found->second;
+    }
   }
-  return nullptr;
+  return layers;
 }
 
 // Why the layers of a run cannot be priced from a profile.
-std::optional<std::string> unmeasured(const LayerProfile& layers, const MeasuredPlan& plan) {
+std::optional<std::string> unmeasured(const std::vector<const LayerProfile*>& layers,
+                                      const MeasuredPlan& plan) {
   try {
     for (const ParallelStrategy& strategy : plan.strategies) {
-      static_cast<void>(
-          measured_layers(layers, plan.model, plan.cluster.groups.front(), shard_key(strategy, 0)));
+      for (int kind = 0; kind < strategy.kinds(); ++kind) {
+        const ParallelStrategy of_kind = strategy.of_kind(kind);
+        for (int stage = 0; stage < of_kind.pipeline; ++stage) {
+          const int group = of_kind.stages[static_cast<std::size_t>(stage)].group;
+          const LayerProfile* profile = layers[static_cast<std::size_t>(group)];
+          if (profile == nullptr) continue;
+          static_cast<void>(measured_layers(*profile, plan.model,
+                                            plan.cluster.groups[static_cast<std::size_t>(group)],
+                                            shard_key(of_kind, stage)));
+        }
+      }
     }
   } catch (const InputError&) {
     return "layers that the layer profile does not have";
@@ -277,8 +295,8 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       validation.skipped.push_back({run.id(), run.group(), "neither time nor memory was published"});
       continue;
     }
-    const LayerProfile* layers = layers_for(options, run.group());
-    if (const auto trouble = layers == nullptr ? std::nullopt : unmeasured(*layers, one.plan)) {
+    const auto layers = layers_for(options, run.group(), one.plan.cluster);
+    if (const auto trouble = unmeasured(layers, one.plan)) {
       validation.skipped.push_back({run.id(), run.group(), *trouble});
       continue;
     }

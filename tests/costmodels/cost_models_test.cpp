@@ -213,6 +213,38 @@ TEST_CASE("kernels on the scores of unfused attention cost the bytes they move")
   CHECK(seconds() - plain < eager / 0.8 * second_per_byte);
 }
 
+TEST_CASE("scores in 32 bits take what Megatron's kernels took, whose fused one takes 16 bits only") {
+  // sailor @ cf2c8e3, fp32, OPT-350M (16 heads of 64) on one A100-40, eight sequences of 2048 tokens: softmax
+  // 11,690 us forward and 19,000 backward, dropout 4,050 and 3,500 (medians in bytes of a score at 1,555
+  // GB/s: 34.1, 55.4, 11.8 and 10.2).
+  const auto [direction, softmax, dropout] = GENERATE(table<Direction, double, double>(
+      {{Direction::forward, 34.1, 11.8}, {Direction::backward, 55.4, 10.2}}));
+  Attention op{.batch = 8,
+               .heads = 16,
+               .kv_heads = 16,
+               .query_tokens = 2048,
+               .kv_tokens = 2048,
+               .head_dim = 64,
+               .kernel = AttentionKernel::unfused,
+               .dropout = false,
+               .direction = direction,
+               .type = DataType::tf32};
+  const GpuSpec& gpu = find_gpu("A100-SXM4-40GB", "test");
+  const double second_per_byte = 8.0 * 16 * 2048 * 2048 / gpu.memory_bandwidth.value();
+  const auto seconds = [&] { return unfused_attention_time(op, gpu).time.value(); };
+  const double plain = seconds();
+  op.type = DataType::fp16;
+  // In 16 bits the matrices move half the bytes at twice the pace, and the fused kernel 4 and 5.4 B.
+  const double of_matrices = seconds() - (direction == Direction::forward ? 4.0 : 5.4) * second_per_byte;
+  CHECK(plain - 2 * of_matrices == Approx(softmax * second_per_byte).epsilon(0.05));
+  op.type = DataType::tf32, op.dropout = true;
+  CHECK(seconds() - plain == Approx(dropout * second_per_byte).epsilon(0.05));
+  // Kernels of one's own do not multiply the scores by the number of the layer: 4 B in and out.
+  op.dropout = false, op.softmax = SoftmaxKernel::eager;
+  CHECK(plain - seconds() > 8 * second_per_byte);
+  CHECK(plain - seconds() < 8 / 0.8 * second_per_byte);
+}
+
 TEST_CASE("memory-bound operators take what was measured") {
   // vidur, Llama-2-7B, 4096 tokens: add reads and writes 6 B x 4096 x 4096 in 31 us on H100 and 55 us on
   // A100; rope 4 B x 4096 x 8192 in 83.5 us on H100.

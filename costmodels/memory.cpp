@@ -64,7 +64,7 @@ struct StageAtRest {
 };
 
 // Weights, gradients and optimizer. With fully sharded weights two layers are whole at a time, the one at
-// work and the next, and the gradients of one.
+// work and the next, beside the root unit, and the gradients of one.
 StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                          const LocalParameters& parameters, const SoftwareStack& stack) {
   const double count = parameters.dense + parameters.expert;
@@ -87,7 +87,8 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
     memory.gradients += Bytes(4 * count);
   } else if (sharded) {
     const double layer = largest_layer_parameters(model, strategy, stage);
-    memory.weights += Bytes(2 * stored_bytes(strategy.type) * layer);
+    const double root = root_parameters(model, strategy, stage, stack.root_unit);
+    memory.weights += Bytes(stored_bytes(strategy.type) * (2 * layer + root));
     memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
   }
   return memory;

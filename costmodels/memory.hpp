@@ -82,8 +82,8 @@ bool shards_weights(const ParallelStrategy&, const SoftwareStack&);
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits
 // in their loss: these are gone before the first layer is recomputed, and before gradients of its tensors are
-// its workspace. With fully sharded weights two layers are whole at a time, the one at work and the next, and
-// the gradients of one; in a pipeline all are.
+// its workspace. With fully sharded weights two layers are whole at a time, the one at work and the next,
+// beside the root unit, and the gradients of one; in a pipeline all are.
 StageMemory stage_memory(const ModelSpec&, const ParallelStrategy&, int stage, const std::vector<int>& alive,
                          const SoftwareStack& = {});
 // The same where microbatches wait for their weight gradients.

@@ -183,6 +183,11 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
                                 {{"attention", SelectiveRecompute::attention},
                                  {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
                                 stack.selective);
+  read_word<RootUnit>(map, "root_unit",
+                      {{"embedding_and_head", RootUnit::embedding_and_head},
+                       {"head", RootUnit::head},
+                       {"none", RootUnit::none}},
+                      stack.root_unit);
   read_word<ContextExchange>(map, "context_exchange",
                              {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
                              stack.context_exchange);

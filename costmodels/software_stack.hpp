@@ -41,6 +41,12 @@ struct HostCost {
 // elementwise kernels (its per-operator policy).
 enum class SelectiveRecompute { attention, every_second_gemm };
 
+// What of sharded weights belongs to no layer's unit and stays whole from the forward to the end of the
+// backward. PyTorch's FSDP does not free its root after the forward (_fsdp_state.py, _lazy_init), which holds
+// what a program wraps in no unit; torchtitan keeps the head alone since July 2025 (83e694105). `none`:
+// modules are fetched and let go one by one (DeepSpeed's hooks).
+enum class RootUnit { embedding_and_head, head, none };
+
 // How the ranks of a context group see each other's keys and values. `ring`: block by block, each under the
 // attention to the one before (Transformer Engine). `gathered`: PyTorch's context parallelism, which gathers
 // all of them under the attention to its own block and merges partial results by separate fp32 kernels
@@ -204,6 +210,7 @@ struct SoftwareStack {
   MemoryFigure memory_figure = MemoryFigure::card;
   SelectiveRecompute selective = SelectiveRecompute::attention;
   ExpertCost experts;
+  RootUnit root_unit = RootUnit::embedding_and_head;
   std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
   bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
   bool may_drop_activations = false;  // likewise of recomputed or offloaded layers

@@ -2,6 +2,7 @@
 
 #include "costmodels/memory.hpp"
 #include "costmodels/stage_parts.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -76,6 +77,18 @@ double largest_layer_parameters(const ModelSpec& model, const ParallelStrategy& 
     });
   }
   return most;
+}
+
+double root_parameters(const ModelSpec& model, const ParallelStrategy& strategy, int stage, RootUnit unit) {
+  switch (unit) {
+    case RootUnit::embedding_and_head:
+      return boundary_parameters(model, strategy, stage);
+    case RootUnit::head:
+      return holds_head(model, strategy, stage) ? word_table(model, strategy.tensor(stage)) : 0.0;
+    case RootUnit::none:
+      return 0.0;
+  }
+  ORRERY_ENSURE(false);
 }
 
 double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& parameters) {

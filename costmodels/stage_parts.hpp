@@ -31,6 +31,8 @@ inline bool holds_head(const ModelSpec& model, const ParallelStrategy& strategy,
 LocalParameters stage_split_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
 // Of one layer on this GPU, before fully sharded data parallelism divides it.
 double largest_layer_parameters(const ModelSpec&, const ParallelStrategy&, int stage);
+// Of what fully sharded weights keep whole beside layers.
+double root_parameters(const ModelSpec&, const ParallelStrategy&, int stage, RootUnit);
 double optimizer_shard(const ParallelStrategy&, const LocalParameters&);
 
 // Bytes.

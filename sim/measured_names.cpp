@@ -240,9 +240,10 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
-  constexpr int kCompiledLoss = 2025;  // of torchtitan
-  if (framework.starts_with("torchtitan") && year_of(run.text("source")) >= kCompiledLoss)
-    return read_stack("torchtitan-2025");
+  constexpr int kCompiledLoss = 2025, kEmbeddingAlone = 2026;  // of torchtitan
+  if (const int year = year_of(run.text("source"));
+      framework.starts_with("torchtitan") && year >= kCompiledLoss)
+    return read_stack(year >= kEmbeddingAlone ? "torchtitan-2026" : "torchtitan-2025");
   const double date = date_of_program(run);
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");

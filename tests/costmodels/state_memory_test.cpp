@@ -211,6 +211,27 @@ TEST_CASE("a program says what it keeps of a parameter: all in 16 bits, or fp32 
   CHECK(states("{gradient: 2, states: {weight: 2, optimizer: 12}}") == Approx((2 + 2 + 12) / 4.0 + layers));
 }
 
+TEST_CASE("of sharded weights embedding and head stay whole, as their program's units are") {
+  ModelSpec model = gpt_layers(2);
+  const std::int64_t words = 51200;
+  model.vocabulary = words;
+  model.tied_embeddings = false;
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.distributed_optimizer = strategy.fully_sharded = true;
+  const double table = static_cast<double>(words * model.hidden);
+  const auto weights = [&](const char* unit) {
+    return stage_memory(model, strategy, 0, {1}, parse_stack(std::string("root_unit: ") + unit, "s.yaml"))
+        .weights.value();
+  };
+  const double none = weights("none");
+  CHECK(weights("head") - none == Approx(2 * table));
+  CHECK(weights("embedding_and_head") - none == Approx(2 * 2 * table).epsilon(0.001));  // and the final norm
+  model.tied_embeddings = true;
+  const double tied = weights("none");
+  CHECK(weights("head") - tied == Approx(2 * table));
+  CHECK(weights("embedding_and_head") - tied == Approx(2 * table).epsilon(0.001));
+}
+
 TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {
   const ModelSpec model = gpt_layers(8);
   const ParallelStrategy strategy = spread(model, {.data = 16});

@@ -57,11 +57,33 @@ constexpr double kSplitShare = 0.5;
 // What of a stage is the same whatever is alive, and what a microbatch adds.
 struct StageAtRest {
   StageMemory memory;                  // all but activations, logits and what is cached of them
-  Bytes gradient_copy;                 // of all gradients, when the activations are gone
+  Bytes late;                          // gradients that come while activations go
+  Bytes in_step;                       // copies made when the activations are gone
   bool one_block = false;              // of memory, all of it
   std::vector<PartActivations> parts;  // [chunk]: from its forward to its backward
   std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
 };
+
+// `kept`: between passes and the optimizer's step; `late`: of these what comes while activations go.
+struct GradientBytes {
+  Bytes kept, late;
+};
+GradientBytes gradient_bytes_of(const ParallelStrategy& strategy, const LocalParameters& parameters,
+                                const SoftwareStack& stack) {
+  const double count = parameters.dense + parameters.expert;
+  const bool sharded = shards_weights(strategy, stack);
+  const double gradient = state_bytes(strategy.type, sharded, stack).gradient;
+  // In a pipeline they are reduced once, after the last microbatch.
+  const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
+  GradientBytes bytes;
+  bytes.kept = Bytes(gradient * (reduced_in_passes ? optimizer_shard(strategy, parameters) : count));
+  const Bytes buckets(outside_fp8(strategy.type) == DataType::bf16 ? stack.bucket_copy * count : 0.0);
+  const bool alone = strategy.data * strategy.context == 1;
+  if (alone) bytes.kept = bytes.kept - buckets;
+  if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1)
+    bytes.late = alone ? bytes.kept : bytes.kept - buckets;
+  return bytes;
+}
 
 // Weights, gradients and optimizer. With fully sharded weights two layers are whole at a time, the one at
 // work and the next, beside the root unit, and the gradients of one.
@@ -74,11 +96,8 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
   StageMemory memory;
   memory.weights =
       Bytes(state.weight * (sharded ? shard : count)) + cast_weights(model, strategy, stage, stack);
-  // In a pipeline they are reduced once, after the last microbatch.
-  const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
-  memory.gradients = Bytes(state.gradient * (reduced_in_passes ? shard : count));
-  if (strategy.data * strategy.context == 1 && outside_fp8(strategy.type) == DataType::bf16)
-    memory.gradients += Bytes(-stack.bucket_copy * count);
+  const GradientBytes gradients = gradient_bytes_of(strategy, parameters, stack);
+  memory.gradients = gradients.kept - gradients.late;
   memory.optimizer = Bytes(state.optimizer * (1 - strategy.optimizer_offload) * shard);
   memory.host = Bytes(kHostState * strategy.optimizer_offload * shard);
   if (sharded && !gathered_in_passes(strategy)) {
@@ -102,16 +121,18 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
                           const std::vector<AliveState>& states, const SoftwareStack& stack) {
   StageAtRest rest;
   const LocalParameters parameters = stage_split_parameters(model, strategy, stage);
+  const double stepped = (1 - strategy.optimizer_offload) * optimizer_shard(strategy, parameters);
   rest.memory = model_states(model, strategy, stage, parameters, stack);
   rest.memory.communication = communication_bytes(model, strategy, stage, stack);
   if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
   if (gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type))
-    rest.gradient_copy = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
-  rest.one_block = rest.gradient_copy > Bytes(0) || stack.flat_gradients;
+    rest.in_step = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  rest.one_block = rest.in_step > Bytes(0) || stack.flat_gradients;
   if (strategy.type == DataType::fp16 && !shards_weights(strategy, stack))
-    rest.gradient_copy +=
-        Bytes(kStepCopy * (1 - strategy.optimizer_offload) * optimizer_shard(strategy, parameters));
+    rest.in_step += Bytes(kStepCopy * stepped);
+  rest.in_step += Bytes(stack.optimizer_copy * stepped);
+  rest.late = gradient_bytes_of(strategy, parameters, stack).late;
   const bool waiting = std::any_of(states.begin(), states.end(), any_waits);
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     rest.parts.push_back(part_activations(model, strategy, stage, chunk, stack));
@@ -143,8 +164,8 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
   // One block is larger than any that activations leave, which the allocator keeps beside it. Of a copy
   // tensor by tensor too hardly any finds such a block, but activations then take what it leaves.
-  const Bytes beyond = std::max(Bytes(0), rest.gradient_copy - churned);
-  const Bytes kept = rest.gradient_copy - beyond;
+  const Bytes beyond = std::max(Bytes(0), rest.late + rest.in_step - churned);
+  const Bytes kept = rest.in_step - std::min(beyond, rest.in_step);
   memory.gradients += beyond;
   if (rest.one_block)
     memory.cached += kept;

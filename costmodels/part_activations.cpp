@@ -101,6 +101,12 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   const int tensor = strategy.tensor(stage);
   const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
   const std::int64_t vocabulary = padded_vocabulary(model.vocabulary, tensor);
+  // A piece of logits, of which their gradient takes the place, the gradient of all hidden states and of the
+  // matrix.
+  if (stack.chunked_loss) {
+    const double hidden = static_cast<double>(model.hidden), element = stored_bytes(strategy.type);
+    return {0.0, element * hidden * (2 * tokens + static_cast<double>(vocabulary / tensor))};
+  }
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
   const double peak = logit_peak(strategy.type, stack);

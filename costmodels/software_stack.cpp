@@ -226,6 +226,9 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
+  read_switch(map, "frees_gradients", stack.frees_gradients);
+  read_number(map, "optimizer_copy", 0, 16, stack.optimizer_copy);
+  read_switch(map, "chunked_loss", stack.chunked_loss);
   read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
   read_switch(map, "flat_gradients", stack.flat_gradients);
   read_number(map, "accumulation", 0, 100, stack.accumulation);

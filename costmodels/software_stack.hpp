@@ -165,7 +165,12 @@ struct SoftwareStack {
   Bytes reduce_buffers;  // through which it reduces them then
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  double bucket_copy = 0;    // of `gradient`, what is copied to be sent, where there are replicas
+  double bucket_copy = 0;  // of `gradient`, what is copied to be sent, where there are replicas
+  // Gradients are gone from one step's end to the next step's backward: zero_grad(set_to_none=True).
+  bool frees_gradients = false;
+  // Of a parameter that steps, what the optimizer holds besides while it steps: torch.optim's `foreach` "uses
+  // about sizeof(params) more peak memory" (its documentation).
+  double optimizer_copy = 0;
   double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
                              // activations are gone
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
@@ -195,6 +200,9 @@ struct SoftwareStack {
   ContextExchange context_exchange = ContextExchange::ring;
   bool repeated_keys = false;  // keys and values are copied for every query head before attention
   Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
+  // The head works on pieces of as many logits as the hidden states have elements, forward and backward
+  // at once (Liger-Kernel, fused_linear_cross_entropy.py).
+  bool chunked_loss = false;
   std::optional<double>
       logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
   SavedInputs saved_inputs = SavedInputs::gpu;

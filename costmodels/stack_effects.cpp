@@ -182,8 +182,11 @@ namespace {
 
 // Of each matrix of a forward, what torchtitan's policy repeats: every second one, where queries, keys,
 // values, gate and up count for themselves: of the two or three of an MLP, projection and keys, the second.
+// Of the products of experts, which its list of kept results does not have, all (torchtitan/distributed/
+// activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm).
 std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms) {
-  std::vector<double> shares(gemms.size(), 0.5);
+  std::vector<double> shares;
+  for (const Gemm* gemm : gemms) shares.push_back(gemm->batch > 1 ? 1.0 : 0.5);
   if (gemms.size() != 4) return shares;  // experts, latent attention
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;

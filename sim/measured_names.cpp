@@ -96,18 +96,22 @@ constexpr std::array kLikenesses{
     FrameworkStack{"pax", "torchtitan"},
 };
 
-// Of publication, in years: from an arXiv number (its first four digits), else the middle of the first number
-// that can be a year. 0: none.
+// Of publication, in years: from an arXiv number (its first four digits), else of the first number that can
+// be a year, with its month ("June 2025", "2025-06", "202506") or its middle. 0: none.
 double date_of(const std::string& source) {
   std::smatch found;
   static const std::regex arxiv(R"((\d\d)(\d\d)\.\d{4,5})"),
-      year(R"((?:^|\D)(20[12]\d)(?:\D|(?:0[1-9]|1[0-2])(?:\D|$)|$))");
+      year(R"((?:^|\D)(20[12]\d)(?:-?(0[1-9]|1[0-2])(?:\D|$)|\D|$))"),
+      month(R"((jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* 20[12]\d)", std::regex::icase);
+  constexpr std::string_view kMonths = "janfebmaraprmayjunjulaugsepoctnovdec";
   if (std::regex_search(source, found, arxiv))
     return 2000 + std::stoi(found[1]) + (std::stoi(found[2]) - 1) / 12.0;
-  return std::regex_search(source, found, year) ? std::stoi(found[1]) + 0.5 : 0;
-}
-int year_of(const std::string& source) {
-  return static_cast<int>(date_of(source));
+  std::smatch named;
+  if (!std::regex_search(source, found, year)) return 0;
+  const int first = std::stoi(found[1]);
+  if (std::regex_search(source, named, month))
+    return first + (static_cast<double>(kMonths.find(lower_case(named[1]))) / 3 + 0.5) / 12;
+  return found[2].matched ? first + (std::stoi(found[2]) - 0.5) / 12 : first + 0.5;
 }
 
 double date_of_program(const MeasuredRun& run) {
@@ -146,20 +150,47 @@ struct Likeness {
   std::string stack, family;
 };
 
-// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since. Empty of other programs.
-std::string trainer_stack(const MeasuredRun& run) {
-  constexpr double kLlama = 2023;
+// Layers of PyTorch's kernels with those of Liger or Transformer Engine in their place.
+void fuse_kernels(SoftwareStack& stack) {
+  const SoftwareStack fused = read_stack("hf-liger");
+  stack.kernels = fused.kernels;
+  stack.cross_entropy = fused.cross_entropy;
+  stack.logit_peak = fused.logit_peak;
+}
+
+// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since. Absent of other
+// programs.
+std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
+  constexpr double kLlama = 2023, kFlashOf2026 = 2026;
   const std::string framework = lower_case(run.text("framework"));
   const bool itself = framework.starts_with("hf ") ||
                       says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
   const bool since =
       says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
-  if (!since && !(itself && date_of_program(run) >= kLlama)) return "";
-  const auto sharding = said_sharding(run.text("optimizer_sharding") + " " + framework);
-  if (sharding == Sharding::weights) return "hf-zero3";
-  const bool fused = says_any(framework, {"liger", "transformer engine"});  // kernels
-  if (sharding == Sharding::gradients) return fused ? "hf-liger-zero2" : "hf-zero2";
-  return fused ? "hf-liger" : "hf-trainer";
+  const double date = date_of_program(run);
+  if (!since && !(itself && date >= kLlama)) return std::nullopt;
+  const std::string column = run.text("optimizer_sharding");
+  const auto sharding = said_sharding(column.empty() ? framework : column);
+  const bool sharded = sharding == Sharding::weights || sharding == Sharding::weights_in_node;
+  const bool fsdp = says(lower_case(column) + " " + framework, "fsdp");
+  const bool all_bf16 = says_any(lower_case(run.text("precision")), {"true", "pure"});
+  const char* preset = "hf-trainer";
+  if (sharded) preset = !fsdp ? "hf-zero3" : all_bf16 ? "hf-fsdp-bf16-true" : "hf-fsdp";
+  if (sharding == Sharding::gradients) preset = "hf-zero2";
+  SoftwareStack stack = read_stack(preset);
+  // Unsloth's and foundation-model-stack's kernels leave the loss to PyTorch.
+  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = read_stack("hf-liger").kernels;
+  if (says_any(framework, {"liger", "transformer engine"})) fuse_kernels(stack);
+  stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
+  // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
+  if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
+  // One kernel reads weight, gradient and two moments in 16 bits and writes all but the gradient.
+  constexpr double kFusedAdamW = 14;
+  if (says(framework, "fused adam") && (preset == std::string("hf-trainer") || fsdp)) {
+    stack.optimizer->bytes_per_parameter = kFusedAdamW * (all_bf16 || !sharded ? 1 : 2);
+    stack.optimizer_copy = 0;
+  }
+  return stack;
 }
 
 // Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
@@ -240,11 +271,11 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
-  constexpr int kCompiledLoss = 2025, kEmbeddingAlone = 2026;  // of torchtitan
-  if (const int year = year_of(run.text("source"));
-      framework.starts_with("torchtitan") && year >= kCompiledLoss)
-    return read_stack(year >= kEmbeddingAlone ? "torchtitan-2026" : "torchtitan-2025");
   const double date = date_of_program(run);
+  // Of torchtitan: a row that says its year alone is taken for the middle of it.
+  constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
+  if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
+    return read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
@@ -254,14 +285,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
-  if (const std::string trainer = trainer_stack(run); !trainer.empty()) {
-    SoftwareStack stack = read_stack(trainer);
-    // One kernel reads weight, gradient and two moments in 16 bits and writes all but the gradient.
-    constexpr double kFusedAdamW = 14;
-    if (says(lower_case(framework), "fused adam") && !says(trainer, "zero"))
-      stack.optimizer->bytes_per_parameter = kFusedAdamW;
-    return stack;
-  }
+  if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
   SoftwareStack stack = read_stack(like.stack);
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);

@@ -232,6 +232,44 @@ TEST_CASE("of sharded weights embedding and head stay whole, as their program's 
   CHECK(weights("embedding_and_head") - tied == Approx(2 * table).epsilon(0.001));
 }
 
+TEST_CASE(
+    "gradients of a step's only microbatch come while its activations go, and the optimizer's copy after") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.global_batch = strategy.micro_batch;
+  const double all = stage_parameters(model, strategy, 0);
+  SoftwareStack stack = parse_stack("{gradient: 2, states: {weight: 2, optimizer: 4}}", "s.yaml");
+  const auto allocated = [&](int alive) {
+    return stage_memory(model, strategy, 0, {alive}, stack).allocated().value();
+  };
+  const double with_gradients = allocated(1);
+  stack.frees_gradients = true;
+  const StageMemory memory = stage_memory(model, strategy, 0, {1}, stack);
+  const double activations = (memory.activations + memory.workspace + memory.logits).value();
+  REQUIRE(activations < 2 * all);
+  // Either all activations, or all gradients, and weights and moments always.
+  CHECK(with_gradients == Approx((2 + 2 + 4) * all + activations));
+  CHECK(allocated(1) == Approx((2 + 2 + 4) * all));
+  stack.optimizer_copy = 2;
+  CHECK(allocated(1) == Approx((2 + 2 + 4 + 2) * all));
+  strategy.global_batch =
+      2 * strategy.micro_batch;  // the first one's gradients meet the second one's activations
+  CHECK(allocated(1) == Approx((2 + 2 + 4) * all + std::max(activations, 2 * all)));
+}
+
+TEST_CASE("a head that works in pieces keeps as much of its logits as of the hidden states") {
+  ModelSpec model = gpt_layers(2);
+  model.vocabulary = 128000;
+  const ParallelStrategy strategy = spread(model, {});
+  SoftwareStack stack;
+  stack.chunked_loss = true;
+  const double logits = stage_memory(model, strategy, 0, {1}, stack).logits.value();
+  const double tokens = static_cast<double>(strategy.micro_batch * strategy.sequence),
+               hidden = static_cast<double>(model.hidden);
+  // A piece of hidden's size, hidden's gradient, and the matrix's, which is there before its layers' are.
+  CHECK(logits == Approx(2 * (2 * tokens * hidden + 128000 * hidden)).epsilon(0.001));
+}
+
 TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {
   const ModelSpec model = gpt_layers(8);
   const ParallelStrategy strategy = spread(model, {.data = 16});

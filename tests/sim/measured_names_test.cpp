@@ -102,6 +102,7 @@ TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the yea
   };
   CHECK(of("benchmarks/llama3_h100_202412_torchtitan.md") == "torchtitan");
   CHECK(of("benchmarks/llama3_8b_h200_2025-06_torchtitan.md") == "torchtitan-2025");
+  CHECK(of("pull 1884 (October 2025)") == "torchtitan-2025-08");
   CHECK(of("arXiv 2410.06511") == "torchtitan");
   CHECK(of("report 120259") == "torchtitan");  // no year
 }
@@ -142,17 +143,47 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
         {{"framework", "Hugging Face transformers (2024)"}, {"optimizer_sharding", as}, {"gpu", "A100"}});
   };
   CHECK(sharded("ZeRO-3") == "hf-zero3");
-  CHECK(sharded("FSDP") == "hf-zero3");
+  CHECK(sharded("FSDP") == "hf-fsdp");
   CHECK(sharded("ZeRO-2") == "hf-zero2");
   CHECK(sharded("") == "hf-trainer");
-  CHECK(stack({{"framework", "HF accelerate with Transformer Engine layers (2024)"}, {"gpu", "H100"}}) ==
-        "hf-liger");
   CHECK(stack({{"framework", "PyTorch FSDP with Transformer Engine (2024)"}, {"gpu", "H100"}}) ==
         "torchtitan");
   CHECK(stack({{"framework", "LLaMA-Factory"}, {"gpu", "A100"}, {"optimizer_sharding", "zero3"}}) ==
         "hf-zero3");
   CHECK(stack({{"framework", "Axolotl + DeepSpeed ZeRO-2"}, {"gpu", "A100"}}) == "hf-zero2");
   CHECK(stack({{"framework", "MaxText (JAX)"}, {"gpu", "H100"}}) == "torchtitan");
+}
+
+TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss and its types") {
+  const auto of = [](const char* framework, const char* sharding = "", const char* precision = "bf16") {
+    const std::string row = std::string("a,g,A100,8,") + '"' + framework + "\"," + sharding + "," + precision;
+    std::vector<std::string> assumptions;
+    return *stack_of_run(
+        parse_measured_runs("id,source_key,gpu,n_gpus,framework,optimizer_sharding,precision\n" + row,
+                            "made-up")
+            .front(),
+        assumptions);
+  };
+  const SoftwareStack plain = of("HF Trainer (2024)"), liger = read_stack("hf-liger");
+  CHECK(plain == read_stack("hf-trainer"));
+  const SoftwareStack engine = of("HF accelerate with Transformer Engine layers (2024)");
+  CHECK(engine.kernels == liger.kernels);
+  CHECK(engine.cross_entropy == CrossEntropyKernel::fused);
+  CHECK_FALSE(engine.chunked_loss);
+  const SoftwareStack unsloth = of("HF Trainer, fused kernels of unsloth (2024)");
+  CHECK(unsloth.kernels == liger.kernels);
+  CHECK(unsloth.cross_entropy == CrossEntropyKernel::separate);
+  CHECK(of("HF Trainer with Liger (2024)").chunked_loss);
+  CHECK(of("TRL, chunked loss (2024)").chunked_loss);
+  CHECK(plain.attention == AttentionKernel::flash2);
+  CHECK(of("TRL (2026)").attention == AttentionKernel::flash_2026);
+  // The column of sharding goes before the name.
+  CHECK(of("HF Trainer, PyTorch FSDP (2024)", "no") == plain);
+  CHECK(of("HF Trainer, PyTorch FSDP (2024)") == read_stack("hf-fsdp"));
+  CHECK(of("HF Trainer (2024)", "FSDP", "bf16-true") == read_stack("hf-fsdp-bf16-true"));
+  const SoftwareStack fused = of("HF Trainer with fused AdamW (2024)", "FSDP");
+  CHECK(fused.optimizer->bytes_per_parameter == 28);
+  CHECK(fused.optimizer_copy == 0);
 }
 
 }  // namespace orrery

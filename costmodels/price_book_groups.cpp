@@ -31,7 +31,7 @@ PlayedGroups groups_to_play(const PricedPlan& plan, const Topology& topology, in
     for (int replica = 0; replica < plan.replicas; ++replica) {
       if (plan.kind_of(replica) != kind) continue;
       for (const std::vector<int>& members : group_members(plan, replica, stage, group)) {
-        groups[static_cast<std::size_t>(group)] |= can_contend(topology, members);
+        groups[static_cast<std::size_t>(group)] |= must_play(topology, members);
       }
       if (is_in(groups, group)) break;
     }

@@ -146,6 +146,24 @@ TEST_CASE("a GPU's link that is said to be slower slows the groups it is in, and
   CHECK(book.price(strategy, Topology(cluster, strategy.nodes)).calls.empty());
 }
 
+// Two of eight V100 have 1.7 of their six NVLinks between them.
+TEST_CASE("a slower link does not make neighbours that have a few of a mesh's links faster") {
+  const ModelSpec model = short_model("llama2-7b", 2);
+  const ParallelStrategy strategy = one_stage(model, {.tensor = 2});
+  ClusterSpec cluster;
+  cluster.groups = {test::node_group_of("V100-SXM2-32GB", 4), test::node_group_of("A100", 8)};
+  const auto forward = [&](double factor) {
+    if (factor != 1.0) cluster.links = {{"*.gpu*", {}, factor, {}, {}}};
+    const PricedPlan plan =
+        test::book_for(model, cluster, strategy).price(strategy, Topology(cluster, {1, 0}));
+    REQUIRE(plan.calls.empty() == (factor == 1.0));
+    return plan.parts[0].forward.value();
+  };
+  const double usual = forward(1.0);
+  CHECK(forward(0.999) == Approx(usual).epsilon(1e-3));
+  CHECK(forward(0.5) > 1.02 * usual);
+}
+
 TEST_CASE("groups behind PCIe switches are played inside their node") {
   ClusterSpec cluster = test::two_priced_kinds();
   cluster.groups[0].pcie_switches = 2;

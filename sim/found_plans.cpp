@@ -11,7 +11,8 @@ namespace {
 // The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
 constexpr int kMostMoved = 10;
 
-// Plans beyond the limits by less are looked at too: moving layers may bring them within.
+// Plans beyond the limits by less are looked at too: moving layers may bring them within. More than 5 % was
+// seen of a model of eight layers.
 constexpr double kMostGained = 1.1;
 
 SearchJob with_wider_limits(SearchJob job) {

@@ -31,8 +31,8 @@ class FoundPlans {
 
   // Of an iteration on the nodes of a plan.
   [[nodiscard]] Least least(const ParallelStrategy&, Seconds) const;
-  // False only for a plan that is so far beyond the limits, or can be neither among the fastest nor on the
-  // front; and then for what takes longer and costs more too.
+  // False only for a plan that is so far beyond the limits, or that can be neither among the fastest nor on
+  // the front; and then for what takes longer and costs more too.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
   [[nodiscard]] bool may_matter(const ParallelStrategy& plan, Seconds time) const {
     return best_.may_matter(least(plan, time));

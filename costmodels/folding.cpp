@@ -188,11 +188,9 @@ bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   const CollectiveKind kind = gradient_collective(plan.distributed_optimizer, plan.all_reduces_gradients);
   const auto goes_round = [&](const PartReduction& reduction, std::vector<int> members) {
-    CollectiveCall call{kind, std::nullopt, reduction.gradients, reduction.efficiency, std::move(members)};
-    if (nccl_choice(topology, call) != CollectiveAlgorithm::ring) return false;
-    if (plan.bucket.value() <= 0) return true;
-    // Small buckets may go over trees; of several, each is at least half as large as it may be.
-    call.bytes = std::min(call.bytes, plan.bucket / 2);
+    if (reduction.gradients.value() <= 0) return true;  // nothing is sent
+    const Bytes bucket = reduction.gradients / bucket_count(plan, reduction);
+    const CollectiveCall call{kind, std::nullopt, bucket, reduction.efficiency, std::move(members)};
     return nccl_choice(topology, call) == CollectiveAlgorithm::ring;
   };
   for (std::size_t part = 0; part < plan.reductions.size(); ++part) {

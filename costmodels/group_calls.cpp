@@ -28,6 +28,15 @@ bool any_played(const std::vector<int>& group, const std::vector<int>& of_lanes)
   });
 }
 
+// Whether `links:` of the cluster file says something else of the GPU's link than its group does.
+bool has_changed_link(const Topology& topology, int gpu) {
+  const ClusterSpec& cluster = topology.cluster();
+  if (cluster.links.empty() || cluster.network) return false;
+  const std::size_t up = index(topology.gpu_link_up(gpu)), down = up + 1;
+  const LinkSpec& usual = topology.group_of(gpu).gpu_link;
+  return topology.links()[up].spec != usual || topology.links()[down].spec != usual;
+}
+
 // Replicas that share experts meet in every exchange.
 void check_sharing_replicas(const PricedPlan& plan) {
   const bool meet = std::any_of(plan.calls.begin(), plan.calls.end(),
@@ -99,12 +108,12 @@ int group_size(const PricedPlan& plan, int stage, RankGroup kind) {
   return plan.expert * plan.expert_context * plan.expert_tensor;
 }
 
-bool can_contend(const Topology& topology, const std::vector<int>& members) {
-  return std::any_of(members.begin(), members.end(), [&](int gpu) {
-    const bool apart = !topology.same_node(members.front(), gpu);
-    const bool over_pcie = gpu != members.front() && topology.group_of(gpu).pcie_switches > 0;
-    return apart || over_pcie;
-  });
+bool must_play(const Topology& topology, const std::vector<int>& members) {
+  return members.size() > 1 && std::any_of(members.begin(), members.end(), [&](int gpu) {
+           const bool apart = !topology.same_node(members.front(), gpu);
+           const bool over_pcie = gpu != members.front() && topology.group_of(gpu).pcie_switches > 0;
+           return apart || over_pcie || has_changed_link(topology, gpu);
+         });
 }
 
 std::vector<int> calls_of_stage(const PricedPlan& plan, int replica, int stage) {

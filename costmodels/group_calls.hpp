@@ -18,8 +18,9 @@ int group_size(const PricedPlan&, int stage, RankGroup);  // GPUs
 // Whether a group may share links with other traffic: where members are in several nodes (NICs, and what lies
 // between), or behind PCIe switches, whose links carry what goes to the NICs too. Inside one NVSwitch domain
 // groups are priced: every GPU has a link of its own there, and while it waits for a collective it sends
-// nothing else but the last of a pipeline message or of an overlapped bucket.
-bool can_contend(const Topology&, const std::vector<int>& members);
+// nothing else but the last of a pipeline message or of an overlapped bucket. Unless one of these links is
+// not as its node group says: prices are of those.
+bool must_play(const Topology&, const std::vector<int>& members);
 
 // The calls that the parts of a stage play in a replica, each once, in order.
 std::vector<int> calls_of_stage(const PricedPlan&, int replica, int stage);

@@ -155,7 +155,7 @@ class PriceBook {
   [[nodiscard]] PartReduction slowest_reduction(const ParallelStrategy&, int part, double parameters,
                                                 int apart) const;
   void add_reductions(PricedPlan&, const ParallelStrategy&) const;
-  // Cuts the parts of stages whose groups can contend into pieces around their collectives.
+  // Cuts the parts of stages whose groups must be played into pieces around their collectives.
   void play_groups(PricedPlan&, const ParallelStrategy&, const Topology&) const;
   [[nodiscard]] double path_efficiency(const PathKey&, Bytes) const;
 

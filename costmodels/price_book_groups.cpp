@@ -31,7 +31,7 @@ PlayedGroups groups_to_play(const PricedPlan& plan, const Topology& topology, in
     for (int replica = 0; replica < plan.replicas; ++replica) {
       if (plan.kind_of(replica) != kind) continue;
       for (const std::vector<int>& members : group_members(plan, replica, stage, group)) {
-        groups[static_cast<std::size_t>(group)] |= can_contend(topology, members);
+        groups[static_cast<std::size_t>(group)] |= must_play(topology, members);
       }
       if (is_in(groups, group)) break;
     }
@@ -53,14 +53,16 @@ FirstOfKind first_of_kind(const PricedPlan& plan, const ParallelStrategy& strate
   return first;
 }
 
-// The calls of a plan, each once.
+// The calls of a plan, each once. `link`: of the GPUs that send; where neighbours have less of it than all
+// (nvlink_mesh.hpp), the price is of what they have, and the flows are on the whole.
 class CallList {
  public:
   explicit CallList(std::vector<GroupCall>& calls) : calls_(calls) {}
 
-  int index_of(const PricedCall& priced, int times) {
+  int index_of(const PricedCall& priced, int times, BytesPerSecond link) {
     const Collective& op = priced.collective;
-    const Achieved speed = speed_of(priced);
+    Achieved speed = speed_of(priced);
+    speed.efficiency.inside *= op.gpu_link.bandwidth / link;
     const GroupCall call{priced.group, op.kind, op.bytes, speed.efficiency, speed.more, times};
     const auto known = std::find(calls_.begin(), calls_.end(), call);
     const auto index = static_cast<int>(known - calls_.begin());
@@ -85,7 +87,8 @@ class CallList {
 // Writes one pass of a part, merging what follows each other without a collective that is played.
 class PieceWriter {
  public:
-  PieceWriter(CallList& calls, const PlayedGroups& played) : calls_(calls), played_(played) {}
+  PieceWriter(CallList& calls, const PlayedGroups& played, BytesPerSecond link)
+      : calls_(calls), played_(played), link_(link) {}
 
   // `before_attention` is repeated by selective recomputation.
   void add(const std::vector<PassPiece>& pieces, int times, const Work& before_attention = {}) {
@@ -131,7 +134,7 @@ class PieceWriter {
 
   void play(const PassPiece& piece, int times) {
     expose(piece.slowdown * times);
-    current_.call = calls_.index_of(*piece.call, times);
+    current_.call = calls_.index_of(*piece.call, times, link_);
     current_.beside = piece.beside.time * times;
     current_.flops += piece.beside.flops * times;
     pieces_.push_back(current_);
@@ -140,6 +143,7 @@ class PieceWriter {
 
   CallList& calls_;
   const PlayedGroups& played_;
+  BytesPerSecond link_;
   PlayedPiece current_;
   std::vector<PlayedPiece> pieces_;
 };
@@ -180,6 +184,7 @@ struct PartLayers {
   bool has_embedding, has_head;
   Recompute recompute;
   Backward pass;
+  BytesPerSecond link;  // of its GPUs
 
   [[nodiscard]] const BlockPieces& layer(const LayerRun& run) const {
     return cost.shape_pieces[static_cast<std::size_t>(run.shape)];
@@ -235,7 +240,7 @@ void fit_work(std::vector<PlayedPiece>& pieces, Seconds work) {
 }
 
 void set_pieces(PartTimes& times, const PartLayers& part, CallList& calls, const PlayedGroups& played) {
-  PieceWriter forward(calls, played), backward(calls, played);
+  PieceWriter forward(calls, played, part.link), backward(calls, played, part.link);
   write_forward(forward, part);
   write_backward(backward, part);
   times.forward_pieces = forward.finish();
@@ -302,7 +307,8 @@ void PriceBook::play_groups(PricedPlan& plan, const ParallelStrategy& strategy,
                               range.has_embedding(),
                               range.has_head(model_.layer_count()),
                               strategy.recompute,
-                              backward_of(strategy.schedule)};
+                              backward_of(strategy.schedule),
+                              topology.group_of(plan.lanes(first.replica, stage).front()).gpu_link.bandwidth};
       PartTimes& times = parts[static_cast<std::size_t>(part)];
       set_pieces(times, layers, calls, played);
       PassTimer(plan, topology, first.replica, stage).set_times(times);

@@ -23,12 +23,11 @@ TrafficShape traffic_shape(const PricedPlan& plan) {
   traffic.embedding = plan.embedding_gradient.has_value();
   traffic.gradient_norm = plan.gradient_norm && plan.stages() > 1;
   traffic.optimizer = !plan.optimizer.empty();
-  const bool in_buckets = plan.bucket.value() > 0 && (plan.overlap_grad_reduce || plan.overlap_param_gather);
   for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
-    Bytes gradients = plan.reductions[part].gradients;
-    if (!plan.expert_reductions.empty()) gradients += plan.expert_reductions[part].gradients;
-    const double buckets = in_buckets ? std::ceil(gradients / plan.bucket) : 1.0;
-    traffic.buckets.push_back(static_cast<int>(std::clamp(buckets, 1.0, 1000.0)));
+    int buckets = bucket_count(plan, plan.reductions[part]);
+    if (!plan.expert_reductions.empty())
+      buckets = std::max(buckets, bucket_count(plan, plan.expert_reductions[part]));
+    traffic.buckets.push_back(buckets);
   }
   return traffic;
 }
@@ -88,6 +87,12 @@ PlanPrograms make_programs(const PricedPlan& plan) {
         traffic));
   }
   return result;
+}
+
+int bucket_count(const PricedPlan& plan, const PartReduction& reduction) {
+  const bool in_buckets = plan.bucket.value() > 0 && (plan.overlap_grad_reduce || plan.overlap_param_gather);
+  if (!in_buckets) return 1;
+  return static_cast<int>(std::clamp(std::ceil(reduction.gradients / plan.bucket), 1.0, 1000.0));
 }
 
 int tensor_ways(const PricedPlan& plan, int stage) {

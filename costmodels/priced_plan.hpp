@@ -14,7 +14,8 @@
 
 namespace orrery {
 
-// A collective inside a forward or backward whose flows are played, because they can contend with others.
+// A collective inside a forward or backward whose flows are played, because they can contend with others or a
+// link was changed.
 struct GroupCall {
   RankGroup group = RankGroup::tensor;
   CollectiveKind kind = CollectiveKind::all_reduce;
@@ -180,6 +181,10 @@ struct PlanPrograms {
 // Schedules that split the backward are built for the plan's durations, without slowness, noise and
 // collectives: as one would build them before a run.
 PlanPrograms make_programs(const PricedPlan&);
+
+// Equal buckets that a part's gradients, or those of its experts, go in. Each of the two fills buckets of its
+// own (Megatron-LM core/distributed/distributed_data_parallel.py: a list of buffers for either).
+int bucket_count(const PricedPlan&, const PartReduction&);
 
 int tensor_ways(const PricedPlan&, int stage);
 

@@ -107,6 +107,7 @@ std::vector<std::vector<int>> TrafficFlows::rings(int stage, int lane, bool of_e
 void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, const CollectiveSlot& slot,
                              bool of_experts, Rings which) const {
   const int stage = schedule_.rank_of_part[static_cast<std::size_t>(slot.part)];
+  const int buckets = bucket_count(plan_, part_reduction(slot.part, of_experts));
   PlayedCollective added;
   for (const int lane : lanes_) {
     if (lane >= tensor_ways(plan_, stage))
@@ -119,11 +120,21 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
       }
       std::vector<FlowPhase> phases = collective_flows(topology_, call);
       if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
-        phases.back().tail = latency_of_turns(topology_, ring) / slot.buckets;
+        phases.back().tail = latency_of_turns(topology_, ring) / buckets;
       add_phases(added, std::move(phases));
     }
   }
   for (FlowPhase& phase : added.phases) all.phases.push_back(std::move(phase));
+}
+
+const PartReduction& TrafficFlows::part_reduction(int part, bool of_experts) const {
+  return (of_experts ? plan_.expert_reductions : plan_.reductions)[static_cast<std::size_t>(part)];
+}
+
+// The n buckets of a sort are full after equal shares of the slots, the last after the last.
+bool TrafficFlows::fills(const CollectiveSlot& slot, bool of_experts) const {
+  const int n = bucket_count(plan_, part_reduction(slot.part, of_experts));
+  return (slot.bucket + 1) * n / slot.buckets > slot.bucket * n / slot.buckets;
 }
 
 // Gradients or parameters of a bucket: of what all replicas have, then of the experts.
@@ -131,13 +142,13 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
   const bool is_gradients = slot.role == CollectiveRole::gradients;
   const CollectiveKind reduce = gradient_collective(plan_.distributed_optimizer, plan_.all_reduces_gradients);
   PlayedCollective all{is_gradients ? reduce : CollectiveKind::all_gather, {}};
-  const auto add = [&](const std::vector<PartReduction>& reductions, bool of_experts) {
-    const PartReduction& part = reductions[static_cast<std::size_t>(slot.part)];
+  const auto add = [&](bool of_experts) {
+    const PartReduction& part = part_reduction(slot.part, of_experts);
     const Bytes bytes = is_gradients ? part.gradients : part.gathered;
-    if (bytes.value() <= 0) return;
+    if (bytes.value() <= 0 || !fills(slot, of_experts)) return;
     CollectiveCall call{all.kind,
                         plan_.algorithm,
-                        bytes / slot.buckets,
+                        bytes / bucket_count(plan_, part),
                         is_gradients ? part.efficiency : part.gather_efficiency,
                         {}};
     // Where an all-reduce leaves all copies everything, their sets do not matter.
@@ -151,8 +162,8 @@ PlayedCollective TrafficFlows::reduction(const CollectiveSlot& slot) const {
     call.efficiency = part.across_efficiency;
     add_rings(all, call, slot, of_experts, Rings::across_sets);
   };
-  add(plan_.reductions, false);
-  if (!plan_.expert_reductions.empty()) add(plan_.expert_reductions, true);
+  add(false);
+  if (!plan_.expert_reductions.empty()) add(true);
   return all;
 }
 
@@ -194,27 +205,30 @@ std::vector<int> TrafficFlows::all_stages() const {
   return stages;
 }
 
-// Flows are the same in every iteration: gradients by part, parameters by part, embedding and norm by
-// replica.
+// Flows are the same in every iteration: gradients and parameters by part and by whether one sort or both
+// fill a bucket, embedding and norm by replica.
 std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) const {
   const std::size_t parts = plan_.parts.size();
-  const auto part = static_cast<std::size_t>(slot.part);
   const auto of_replica = static_cast<std::size_t>(replica);
+  const auto of_part = [&] {
+    const bool both = plan_.expert_reductions.empty() || (fills(slot, false) && fills(slot, true));
+    return 2 * static_cast<std::size_t>(slot.part) + (both ? 1 : 0);
+  };
   switch (slot.role) {
     case CollectiveRole::gradients:
-      return part;
+      return of_part();
     case CollectiveRole::parameters:
-      return parts + part;
+      return 2 * parts + of_part();
     case CollectiveRole::embedding:
-      return 2 * parts + of_replica;
+      return 4 * parts + of_replica;
     case CollectiveRole::gradient_norm:
-      return 2 * parts + static_cast<std::size_t>(replicas_) + of_replica;
+      return 4 * parts + static_cast<std::size_t>(replicas_) + of_replica;
   }
   return 0;
 }
 
 void TrafficFlows::build_collectives() {
-  collectives_.resize(2 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
+  collectives_.resize(4 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
   for (const CollectiveSlot& slot : schedule_.collectives) {
     for (int replica = 0; replica < replicas_; ++replica) {
       PlayedCollective& flows = collectives_[flows_index(slot, replica)];

@@ -60,6 +60,8 @@ class TrafficFlows {
 
   void build_messages();
   void build_collectives();
+  const PartReduction& part_reduction(int part, bool of_experts) const;
+  bool fills(const CollectiveSlot&, bool of_experts) const;  // a bucket of what all have, or of the experts
   PlayedCollective reduction(const CollectiveSlot&) const;
   void add_rings(PlayedCollective&, const CollectiveCall&, const CollectiveSlot&, bool of_experts,
                  Rings) const;

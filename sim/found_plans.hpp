@@ -25,13 +25,14 @@ class FoundPlans {
   void reject(const Infeasible&);
   // Those of a candidate that no rule drops; counts it where none is left.
   [[nodiscard]] std::vector<ParallelStrategy> left_by_rules(std::vector<ParallelStrategy>);
-  // Whether a feasible candidate that takes so long at least is beyond a limit; counts it either way.
+  // Whether a feasible candidate that takes so long at least is beyond a limit, by more than moving its
+  // layers may gain; counts it either way.
   [[nodiscard]] bool beyond_limits(const ParallelStrategy&, Seconds least);
 
   // Of an iteration on the nodes of a plan.
   [[nodiscard]] Least least(const ParallelStrategy&, Seconds) const;
-  // False only for a plan that is beyond the limits, or can be neither among the fastest nor on the front;
-  // and then for what takes longer and costs more too.
+  // False only for a plan that is so far beyond the limits, or that can be neither among the fastest nor on
+  // the front; and then for what takes longer and costs more too.
   [[nodiscard]] bool may_matter(const Least& least) const { return best_.may_matter(least); }
   [[nodiscard]] bool may_matter(const ParallelStrategy& plan, Seconds time) const {
     return best_.may_matter(least(plan, time));
@@ -62,14 +63,18 @@ class FoundPlans {
     Seconds held;  // for one iteration, interruptions included
     CandidatePlace place;
   };
-  [[nodiscard]] std::optional<std::string> limit_obstacle_of(const ParallelStrategy&, Seconds least) const;
+  [[nodiscard]] static std::optional<std::string> limit_obstacle_of(const SearchJob&, const ParallelStrategy&,
+                                                                    Seconds least);
   [[nodiscard]] Seconds most_that_matters(const ParallelStrategy&, Seconds least) const;
   PlayedPlan play(Split, Seconds most);
   void take(PlayedPlan, const CandidatePlace&);
-  void move_layers();
+  void reject_evaluated(const std::string& reason);
+  std::vector<Rated> take_near_misses();
+  void move_layers(std::vector<Rated>&);
   void select(int top);
 
   const SearchJob& job_;
+  const SearchJob wider_;  // its limits, with what moving layers may gain
   const PriceBook& book_;
   StageFitter& fitter_;
   RuleBook& rules_;

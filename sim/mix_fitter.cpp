@@ -25,7 +25,7 @@ Seconds MixFitter::least_time(const ReplicaMix& mix, const Setting& setting,
     // Of all layers at once, host and GPU side by side: no split takes less.
     const PartTimes whole =
         least_times(book_.part_times(book_.shard(key), {0, book_.model().layer_count()}, setting.recompute),
-                    book_.cluster().groups[group], mix.ways);
+                    book_.cluster(), static_cast<int>(group), mix.ways);
     rate += mix.replicas[group] * mix.stages / seconds(whole);
   }
   return Seconds(static_cast<double>(global_batch / setting.micro_batch) / rate * kRounding);
@@ -92,12 +92,12 @@ Seconds MixFitter::least_time(const ParallelStrategy& strategy) const {
   double least = 0;
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
     const ParallelStrategy alike = strategy.of_kind(kind);
-    const NodeGroup& group = book_.cluster().groups[static_cast<std::size_t>(alike.stages.front().group)];
+    const int group = alike.stages.front().group;
     const Ways ways{alike.tensor(0), alike.context, 1, alike.data, {}};
     for (int stage = 0; stage < alike.pipeline; ++stage) {
       const PartTimes times = least_times(
           book_.part_times(book_.shard(shard_key(alike, stage)), alike.part(stage, 0), alike.recompute),
-          group, ways);
+          book_.cluster(), group, ways);
       least = std::max(least, static_cast<double>(alike.microbatches()) * seconds(times));
     }
   }

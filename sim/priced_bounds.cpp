@@ -33,7 +33,13 @@ double fill_share(const Setting& setting, bool layers_alike) {
 }
 
 // Whether collectives of a stage's groups that are played may be quicker than priced.
-bool may_beat_its_price(const NodeGroup& group, const Ways& ways) {
+bool may_beat_its_price(const ClusterSpec& cluster, int group_index, const Ways& ways) {
+  const bool faster_links =
+      std::any_of(cluster.links.begin(), cluster.links.end(), [](const LinkOverride& change) {
+        return change.bandwidth || change.latency || (change.factor && *change.factor > 1);
+      });
+  if (faster_links) return true;
+  const NodeGroup& group = cluster.groups[static_cast<std::size_t>(group_index)];
   const bool leaves_node = group.gpus_per_node % (ways.tensor * ways.context * ways.expert) != 0;
   return leaves_node && group.nics_per_node < group.gpus_per_node;
 }
@@ -62,14 +68,14 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
   const ShardCost& cost = book.shard(key);
   const int layers = book.model().layer_count();
   BlockTimes times, own;
-  const NodeGroup& group = book.cluster().groups[static_cast<std::size_t>(key.group)];
-  const bool compute_alone = may_beat_its_price(group, ways);
+  const bool compute_alone = may_beat_its_price(book.cluster(), key.group, ways);
   const auto total = [&](const PassCost& pass) {
     return (compute_alone ? pass.compute : pass.compute + pass.communication).value();
   };
   for (int layer = 0; layer < layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
-    const PartTimes part = least_times(book.part_times(cost, {layer, 1}, recompute), group, ways);
+    const PartTimes part =
+        least_times(book.part_times(cost, {layer, 1}, recompute), book.cluster(), key.group, ways);
     times.forward.push_back(part.forward.value());
     times.backward.push_back((part.backward + part.weight_gradient).value());
     PassCost forward = cost.before[i + 1].forward - cost.before[i].forward;
@@ -88,7 +94,8 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
   }
   // Weights are gathered beside the layers of the one stage that has them all: its time is not their sum.
   if (key.sharded > 1) {
-    const PartTimes all = least_times(book.part_times(cost, {0, layers}, recompute), group, ways);
+    const PartTimes all =
+        least_times(book.part_times(cost, {0, layers}, recompute), book.cluster(), key.group, ways);
     return {scaled_to(own.forward, all.forward.value()),
             scaled_to(own.backward, (all.backward + all.weight_gradient).value())};
   }
@@ -109,8 +116,8 @@ void add_shares(WorkRates& rates, const BlockTimes& times) {
 
 }  // namespace
 
-PartTimes least_times(PartTimes times, const NodeGroup& group, const Ways& ways) {
-  if (!may_beat_its_price(group, ways)) return times;
+PartTimes least_times(PartTimes times, const ClusterSpec& cluster, int group, const Ways& ways) {
+  if (!may_beat_its_price(cluster, group, ways)) return times;
   times.forward -= times.forward_tensor;
   times.backward -= times.backward_tensor;
   return times;

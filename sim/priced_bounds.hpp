@@ -17,9 +17,9 @@ struct BlockTimes {
 };
 
 // Times of a part that no plan with such ways beats on a group. Prices assume that all GPUs of a node use its
-// NICs; collectives that are played have those to themselves that other stages leave alone, and are not
-// counted then.
-PartTimes least_times(PartTimes, const NodeGroup&, const Ways&);
+// NICs, and that links are as groups say; collectives that are played have the NICs to themselves that other
+// stages leave alone, or links that were changed, and are not counted then.
+PartTimes least_times(PartTimes, const ClusterSpec&, int group, const Ways&);
 
 // Of the stages that such candidates have on a group.
 ShardKey shard_key(int group, const Ways&, const Setting&);

@@ -20,7 +20,7 @@ struct ReplayResult {
   RunAccounting steady;        // of one iteration in the steady state
   Seconds iteration;           // in the steady state; the makespan where only one iteration is played
   Seconds estimate;            // of the same
-  Seconds imbalance;           // iteration less that of the balanced plan
+  Seconds imbalance;           // iteration less that of the balanced plan, which may be longer
   std::size_t activities = 0;  // compute spans and transfers played
 };
 

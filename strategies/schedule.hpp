@@ -89,7 +89,7 @@ enum class CollectiveRole : std::uint8_t { gradients, embedding, gradient_norm, 
 struct CollectiveSlot {
   CollectiveRole role = CollectiveRole::gradients;
   int part = 0;
-  int bucket = 0, buckets = 1;  // this one's bytes are 1 / buckets of the part's
+  int bucket = 0, buckets = 1;  // of those that the part's gradients, or its experts', fill
   bool operator==(const CollectiveSlot&) const = default;
 };
 

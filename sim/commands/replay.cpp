@@ -50,10 +50,11 @@ std::string facts_text(const ReplaySummary& summary, std::size_t ranks) {
   char text[512];
   std::snprintf(
       text, sizeof text,
-      "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms\n",
+      "iteration   %s ms\nestimate    %s ms\nbubble      %.2f %% of all ranks' time\nimbalance   %s ms%s\n",
       milliseconds_text(Seconds(summary.iteration_s)).c_str(),
       milliseconds_text(Seconds(summary.estimate_s)).c_str(), 100 * summary.bubble_fraction,
-      milliseconds_text(Seconds(summary.imbalance_s)).c_str());
+      milliseconds_text(Seconds(summary.imbalance_s)).c_str(),
+      summary.imbalance_s <= -1e-7 ? ": equal stages would take longer" : "");
   return text + spread_text(summary.runs) + "activities  " + std::to_string(summary.activities) + " on " +
          std::to_string(ranks) + " ranks\n";
 }

@@ -1,4 +1,4 @@
-// Parts cut into pieces around the collectives that can contend.
+// Parts cut into pieces around the collectives that are played.
 #include <algorithm>
 #include <numeric>
 
@@ -117,6 +117,53 @@ TEST_CASE("groups inside one NVSwitch domain are priced") {
   CHECK(plan.played.forward == plan.priced.forward);
 }
 
+// Sequence-parallel collectives go round rings, and a ring is as slow as its slowest hop: one link slows all.
+TEST_CASE("a GPU's link that is said to be slower slows the groups it is in, and no others") {
+  const ModelSpec model = short_model("llama2-7b", 2);
+  const ParallelStrategy strategy = one_stage(model, {.tensor = 4, .data = 2});
+  ClusterSpec cluster = test::two_priced_kinds();
+  const PriceBook book = test::book_for(model, cluster, strategy);
+  const auto forward = [&](const std::string& links, double factor, int replica) {
+    cluster.links = {{links, {}, factor, {}, {}}};
+    const Topology topology(cluster, strategy.nodes);
+    const PricedPlan plan = book.price(strategy, topology);
+    double time = 0;
+    for (const PlayedPiece& piece : plan.parts[0].forward_pieces) {
+      time += piece.compute.value();
+      if (!piece.call) continue;
+      const GroupCall& call = plan.calls[static_cast<std::size_t>(*piece.call)];
+      time += time_alone(topology, call_flows(plan, topology, call, replica, 0, all_lanes(plan, 0))).value();
+    }
+    return time;
+  };
+  const double usual = priced(model, strategy).priced.forward.value();
+  const double slow = forward("*.gpu*", 0.1, 0);
+  CHECK(slow > 1.5 * usual);
+  CHECK(forward("H100.node0.gpu2.*", 0.1, 0) == Approx(slow).epsilon(1e-9));
+  CHECK(forward("H100.node0.gpu2.*", 0.1, 1) == Approx(usual).epsilon(1e-9));
+  CHECK(forward("*.gpu*", 0.05, 0) > slow);
+  cluster.links = {{"*.gpu*", {}, 1.0, {}, {}}};
+  CHECK(book.price(strategy, Topology(cluster, strategy.nodes)).calls.empty());
+}
+
+// Two of eight V100 have 1.7 of their six NVLinks between them.
+TEST_CASE("a slower link does not make neighbours that have a few of a mesh's links faster") {
+  const ModelSpec model = short_model("llama2-7b", 2);
+  const ParallelStrategy strategy = one_stage(model, {.tensor = 2});
+  ClusterSpec cluster;
+  cluster.groups = {test::node_group_of("V100-SXM2-32GB", 4), test::node_group_of("A100", 8)};
+  const auto forward = [&](double factor) {
+    if (factor != 1.0) cluster.links = {{"*.gpu*", {}, factor, {}, {}}};
+    const PricedPlan plan =
+        test::book_for(model, cluster, strategy).price(strategy, Topology(cluster, {1, 0}));
+    REQUIRE(plan.calls.empty() == (factor == 1.0));
+    return plan.parts[0].forward.value();
+  };
+  const double usual = forward(1.0);
+  CHECK(forward(0.999) == Approx(usual).epsilon(1e-3));
+  CHECK(forward(0.5) > 1.02 * usual);
+}
+
 TEST_CASE("groups behind PCIe switches are played inside their node") {
   ClusterSpec cluster = test::two_priced_kinds();
   cluster.groups[0].pcie_switches = 2;
@@ -126,9 +173,9 @@ TEST_CASE("groups behind PCIe switches are played inside their node") {
   const Topology topology(cluster, {1, 0});
   const std::vector<int> tensor_group = group_members(plan, 0, 0, RankGroup::tensor).front();
   const std::vector<int> context_group = group_members(plan, 0, 0, RankGroup::context).front();
-  CHECK(can_contend(topology, tensor_group));
-  CHECK_FALSE(can_contend(topology, context_group));  // of one member
-  CHECK_FALSE(can_contend(Topology(test::two_priced_kinds(), {1, 0}), tensor_group));
+  CHECK(must_play(topology, tensor_group));
+  CHECK_FALSE(must_play(topology, context_group));  // of one member
+  CHECK_FALSE(must_play(Topology(test::two_priced_kinds(), {1, 0}), tensor_group));
 }
 
 // NCCL sends an all-to-all directly, where keys and values go round a ring.

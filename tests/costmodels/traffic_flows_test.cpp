@@ -304,4 +304,30 @@ TEST_CASE("what a plan does not have is not in its programs") {
   for (int rank = 0; rank < 4; ++rank) CHECK(text_of(c, rank).empty());
 }
 
+// Two replicas with all experts each: a ring of two sends the whole vector each way. 1000 B in buckets of 300
+// B are four of 250, 500 B of experts two, full after half of the slots and after all.
+TEST_CASE("gradients of experts fill buckets of their own") {
+  PricedPlan plan = full_plan(1, 2, 1, 1);
+  plan.embedding_gradient.reset();
+  plan.gradient_norm = false;
+  plan.expert_reductions = {{Bytes(500), Bytes(0), {}}};
+  plan.overlap_grad_reduce = true;
+  plan.bucket = Bytes(300);
+  const auto bytes_of_slots = [](const PricedPlan& buckets) {
+    const Case c(buckets);
+    std::vector<std::vector<long>> slots;
+    for (int slot = 0; slot < c.flows.instances() / c.flows.replicas(); ++slot) {
+      slots.emplace_back();
+      for (const FlowPhase& phase : c.flows.collective(c.flows.instance(slot, 0)).phases)
+        slots.back().push_back(std::lround(phase.flows.front().payload.value()));
+    }
+    return slots;
+  };
+  CHECK(bytes_of_slots(plan) == std::vector<std::vector<long>>{{250}, {250, 250}, {250}, {250, 250}});
+  std::swap(plan.reductions, plan.expert_reductions);
+  CHECK(bytes_of_slots(plan) == std::vector<std::vector<long>>{{250}, {250, 250}, {250}, {250, 250}});
+  plan.overlap_grad_reduce = false;
+  CHECK(bytes_of_slots(plan) == std::vector<std::vector<long>>{{500, 1000}});
+}
+
 }  // namespace orrery

@@ -208,6 +208,31 @@ TEST_CASE("one collective is also told as the models of measured ones have it") 
   CHECK(!played("broadcast").contains("predicted"));  // no plan sends one
 }
 
+// A ring leaves a leaf of two nodes with what one of them sends: by uplinks of a quarter of their NICs it
+// goes at half the speed. One NIC at a tenth slows all hops.
+TEST_CASE("what plans pay for a collective is told of the cluster's fabric and links") {
+  const Workplace place;
+  const auto times = [&](const std::string& cluster) {
+    place.write(
+        "c.yaml",
+        "groups:\n  - {name: g, gpu: A100-SXM4-80GB, gpus_per_node: 8, nics_per_node: 8, nic_bandwidth: "
+        "200Gbps, count: 4, price: 10 USD/h}\n" +
+            cluster);
+    const ProgramResult run = place.run(
+        {"replay", "--collective", "all_gather", "--cluster", "c.yaml", "--message", "1GiB", "--json"});
+    CAPTURE(run.err);
+    REQUIRE(run.code == 0);
+    const auto json = nlohmann::json::parse(run.out);
+    const double paid = json.at("predicted")[0].at("time_s");
+    CHECK(paid >= json.at("results")[0].at("least_s").get<double>());
+    return paid;
+  };
+  const double alone = times("");
+  CHECK(times("fabric: {nodes_per_leaf: 2, oversubscription: 4}\n") == Approx(2 * alone).epsilon(0.02));
+  CHECK(times("fabric: {nodes_per_leaf: 2, oversubscription: 1}\n") == Approx(alone).epsilon(5e-3));
+  CHECK(times("links: [{name: g.node1.nic3.up, bandwidth: 0.1x}]\n") > 4 * alone);
+}
+
 TEST_CASE("the largest values that options take end within seconds") {
   const Workplace place;
   const auto row = GENERATE(values<Words>({{"--global-batch", "10000000"},

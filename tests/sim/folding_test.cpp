@@ -207,3 +207,36 @@ TEST_CASE("replicas of two kinds in turn fold by two") {
   }
   CHECK(folded > 5);
 }
+
+// A bucket of what all replicas have would be a 25th of one of experts if both filled buckets together, and
+// NCCL sends so little over trees, which do not fold. One replica in eight has the hop to the next node.
+TEST_CASE("replicas fold where their experts are many times what all of them have") {
+  PricedPlan plan;
+  plan.replicas = 32;
+  plan.expert = 2;
+  plan.parts = {{milliseconds(100), milliseconds(200)}};
+  for (int replica = 0; replica < plan.replicas; ++replica) plan.gpus.push_back({replica});
+  plan.reductions = {{Bytes(200e6), Bytes(0), {}}};
+  plan.expert_reductions = {{Bytes(5e9), Bytes(0), {}}};
+  plan.overlap_grad_reduce = true;
+  plan.bucket = Bytes(160e6);
+  const RandomPlan given{plan, test::flat_topology({.nodes = 4, .gpus_per_node = 8, .nics_per_node = 8}), ""};
+  CHECK(folding_period(given.plan, given.topology) == 8);
+  CHECK(difference(given) < 1e-9);
+}
+
+TEST_CASE("replicas whose buckets go over trees are all played") {
+  PricedPlan plan;
+  plan.replicas = 32;
+  plan.parts = {{milliseconds(1), milliseconds(2)}};
+  for (int replica = 0; replica < plan.replicas; ++replica) plan.gpus.push_back({replica});
+  plan.overlap_grad_reduce = true;
+  plan.bucket = Bytes(4e6);
+  const auto period = [&](double bytes) {
+    plan.reductions = {{Bytes(bytes), Bytes(0), {}}};
+    return folding_period(plan, test::flat_topology({.nodes = 4, .gpus_per_node = 8, .nics_per_node = 8}));
+  };
+  CHECK(period(400e6) == 32);  // a hundred buckets
+  plan.bucket = Bytes(400e6);
+  CHECK(period(400e6) == 8);
+}

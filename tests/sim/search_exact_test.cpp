@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "analysis/pareto.hpp"
+#include "sim/best_plans.hpp"
 #include "sim/feasibility.hpp"
 #include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
@@ -70,10 +71,32 @@ bool within_limits(const SearchJob& job, const RatedPlan& plan) {
                          job_cost(job, plan.strategy, plan.iteration));
 }
 
+// Plans beyond a limit by less than 10 % that would be among the best of those within, the ten nearest first.
+std::vector<Tried> near_misses(const SearchJob& job, const std::vector<Tried>& within,
+                               std::vector<Tried> beyond) {
+  const auto least = [&](const Tried& tried) {
+    const auto cost = job_cost(job, tried.plan.strategy, tried.plan.iteration);
+    return Least{tried.plan.iteration.value(), cost ? cost->per_iteration.value() : 0};
+  };
+  const auto excess = [&](const Tried& tried) {
+    const auto cost = job_cost(job, tried.plan.strategy, tried.plan.iteration);
+    const double late = job.deadline ? tried.plan.iteration * job.iterations() / *job.deadline : 0;
+    return job.budget ? std::max(late, cost->total / *job.budget) : late;
+  };
+  BestPlans best(std::max(job.top, kMoved));
+  for (const Tried& tried : within) best.add(least(tried));
+  std::erase_if(beyond,
+                [&](const Tried& tried) { return !best.may_matter(least(tried)) || excess(tried) > 1.1; });
+  std::stable_sort(beyond.begin(), beyond.end(),
+                   [&](const Tried& a, const Tried& b) { return excess(a) < excess(b); });
+  beyond.resize(std::min<std::size_t>(beyond.size(), kMoved));
+  return beyond;
+}
+
 // Everything that fits is played, with equal layers and every overlap too; then the layers of the ten fastest
-// are moved.
+// are moved, and of the ten nearest to the limits.
 Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting) {
-  std::vector<Tried> all;
+  std::vector<Tried> all, beyond;
   StageFitter fitter(book);
   PlanTimes times(book);
   const auto add = [&](const ParallelStrategy& fitted, const std::optional<ParallelStrategy>& equal,
@@ -93,7 +116,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     std::size_t fitted_first = 0;
     take_faster(fitted, fitted_first);
     if (equal) take_faster(*equal, fitting.equal);
-    if (within_limits(job, plan)) all.push_back({std::move(plan), setting});
+    (within_limits(job, plan) ? all : beyond).push_back({std::move(plan), setting});
   };
   for_each_candidate(job, [&](const StageCounts&, const Allocation& allocation, const Setting& setting) {
     ParallelStrategy strategy = strategy_of(allocation, setting, job.global_batch, job.sequence, job.type);
@@ -116,15 +139,24 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
     const auto equal = mixer.fit_equal(*plan);
     add(plan->strategy, equal ? std::optional(equal->strategy) : std::nullopt, setting);
   });
+  beyond = near_misses(job, all, std::move(beyond));
   std::vector<Tried> best = select(job, std::move(all), std::max(job.top, kMoved));
   const std::vector<Rule> no_rules;
   RuleBook rules(job.model, no_rules);
-  PlanPlayer player(job, book, fitter);
+  SearchJob open = job;
+  open.deadline.reset();
+  open.budget.reset();
+  PlanPlayer player(open, book, fitter);
   LayerMover mover(book, fitter, player, rules);
   for (std::size_t i = 0; i < std::min<std::size_t>(kMoved, best.size()); ++i) {
     const Seconds before = best[i].plan.iteration;
     best[i].plan = mover.improved(best[i].plan);
     fitting.moved += best[i].plan.iteration < before ? 1 : 0;
+  }
+  for (Tried& tried : beyond) {
+    tried.plan = mover.improved(tried.plan);
+    if (!within_limits(job, tried.plan)) continue;
+    best.push_back(std::move(tried));
   }
   Found found;
   for (const Tried& tried : select(job, std::move(best), job.top))
@@ -242,6 +274,34 @@ TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing 
   CHECK(some > 2);
   CHECK(none > 0);
   CHECK(pruned > 100);
+}
+
+TEST_CASE("a limit that the best plan just meets leaves it the best") {
+  std::mt19937 random(4);
+  std::size_t plans = 0;
+  for (int i = 0; i < 20; ++i) {
+    SearchJob job = random_job(random);
+    job.pruning = i % 2 == 0 ? Pruning::always : Pruning::never;
+    PriceBook book = book_of(job);
+    const SearchResult open = run(job, book);
+    if (open.plans.empty()) continue;
+    ++plans;
+    const RatedPlan& best = open.plans.front();
+    INFO(describe(job));
+    const auto finds_it = [&](const SearchJob& limited) {
+      PriceBook again = book_of(limited);
+      const SearchResult within = run(limited, again);
+      return !within.plans.empty() && within.plans.front().iteration == best.iteration;
+    };
+    SearchJob limited = job;
+    limited.deadline = best.total_time;
+    CHECK(finds_it(limited));
+    if (!best.cost) continue;
+    limited.deadline.reset();
+    limited.budget = best.cost->total;
+    CHECK(finds_it(limited));
+  }
+  CHECK(plans > 10);
 }
 
 }  // namespace orrery

@@ -116,12 +116,15 @@ std::size_t ModelSet::best_for(ModelKind kind, const GpuSpec& gpu) const {
 }
 
 std::size_t ModelSet::best_for(ModelKind kind, const Collective& op) const {
-  const std::string name = configuration_name(op);
-  return best(kind, [&](const ModelCard& card) { return card.has_configuration(name); });
+  const MeasuredLinks links = links_of(op);
+  return best(kind, [&](const ModelCard& card) {
+    return card.has_configuration(links.configuration) && card.speaks_of(links);
+  });
 }
 
-std::size_t ModelSet::only(ModelKind kind) const {
-  return best(kind, [](const ModelCard&) { return true; });
+std::size_t ModelSet::best_for(const PointToPoint& op) const {
+  const MeasuredLinks links = links_of(op);
+  return best(ModelKind::transfer, [&](const ModelCard& card) { return card.speaks_of(links); });
 }
 
 std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,

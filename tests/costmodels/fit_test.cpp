@@ -414,3 +414,43 @@ TEST_CASE("the model of any GPU learns all passes of a third of a large sweep, a
   CHECK(input == forward);
   CHECK(static_cast<std::int64_t>(set.shapes.size()) == 3 * forward);
 }
+
+TEST_CASE(
+    "one's own collectives and transfers are asked about links like theirs, the built-in ones about others") {
+  const InventedProfiles profiles("links");
+  fit(profiles.options("out"));
+  const auto own = CostModels::from_folder((profiles.folder / "out").string());
+  const auto built_in = CostModels::built_in();
+  const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
+  const auto times = [&](const CostModels& models, const Operator& op) {
+    return models.predict(gpus, std::vector<OperatorQuery>{{0, op}}).front();
+  };
+  const auto is_own = [&](const Operator& op) {
+    const Prediction answer = times(own, op), other = times(built_in, op);
+    if (answer.time == other.time) CHECK(answer.extrapolated == other.extrapolated);
+    return answer.time != other.time;
+  };
+  const auto link = [](double gigabytes) {
+    return LinkSpec{gigabytes_per_second(gigabytes), microseconds(1)};
+  };
+  const auto ring = [&](int ranks, double inside, double between) {
+    return Collective{.bytes = Bytes(1e8),
+                      .ranks = ranks,
+                      .ranks_per_node = 8,
+                      .gpu_link = link(inside),
+                      .network = link(between)};
+  };
+  // Measured: eight GPUs of 300 GB/s, SimAI's two nodes of 450 and 50 GB/s
+  // (traces/profile_tables_network.cpp).
+  CHECK(is_own(ring(8, 300, 25)));
+  CHECK(is_own(ring(8, 280, 25)));
+  CHECK_FALSE(is_own(ring(8, 450, 25)));
+  CHECK_FALSE(is_own(ring(8, 32, 25)));
+  CHECK_FALSE(is_own(ring(4, 300, 25)));
+  CHECK(is_own(ring(16, 450, 50)));
+  CHECK_FALSE(is_own(ring(16, 300, 50)));
+  CHECK_FALSE(is_own(ring(16, 450, 12.5)));
+  CHECK(is_own(PointToPoint{Bytes(1e8), link(300), true}));
+  CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(450), true}));
+  CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(300), false}));
+}

@@ -36,6 +36,9 @@ struct MeasuredLinks {
 MeasuredLinks links_of(const Collective&);
 MeasuredLinks links_of(const PointToPoint&);
 
+// A configuration of GEMM models that were taught gradients.
+inline constexpr const char* kGradients = "gradients";
+
 struct ModelCard {
   ModelKind kind = ModelKind::gemm;
   std::vector<std::string> gpus{};   // catalog names measured; of a collective model: the systems
@@ -43,8 +46,8 @@ struct ModelCard {
   double efficiency_cap = 1;  // the best share of the reference that was measured; no answer is above it
   bool framework = false;     // GEMM: most rows were timed through a framework
   std::vector<std::string>
-      configurations{};  // GEMM: data types; kernel, attention: names of what was measured, "norm backward";
-                         // collective: "ring:8:8", algorithm:ranks:per node
+      configurations{};  // GEMM: data types, kGradients; kernel, attention: names of what was measured, "norm
+                         // backward"; collective: "ring:8:8", algorithm:ranks:per node
   std::vector<MeasuredLinks> links{};  // collective, network, transfer; empty: not recorded, the many
                                        // machines of the built-in models
   KernelPaces paces{};                 // kernel: what the efficiencies are relative to

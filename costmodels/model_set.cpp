@@ -165,6 +165,13 @@ bool ModelSet::measured_gpu(const GpuSpec& gpu) const {
   });
 }
 
+bool ModelSet::measured_gradients(const GpuSpec& gpu, DataType type) const {
+  const auto computed = matrix_peak(gpu, type);
+  if (!computed) return false;
+  const ModelCard& card = models_[gemm_model(gpu, computed->type).model].card;
+  return card.has_configuration(kGradients) && measured_chip(card, gpu);
+}
+
 struct ModelSet::GemmBatch {
   explicit GemmBatch(std::size_t columns) : features(columns) {}
   struct Row {

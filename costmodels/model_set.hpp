@@ -37,6 +37,8 @@ class ModelSet {
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
   [[nodiscard]] bool measured_gpu(const GpuSpec&) const;  // its chip has a GEMM model of its own
+  // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
+  [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
   [[nodiscard]] const std::string& digest() const { return digest_; }
 
  private:

@@ -7,11 +7,15 @@
 #include <sstream>
 
 #include "costmodels/attention_table.hpp"
+#include "costmodels/block_builder.hpp"
 #include "costmodels/cost_models.hpp"
 #include "costmodels/cross_validation.hpp"
+#include "costmodels/price_batch.hpp"
+#include "costmodels/sustained_power.hpp"
 #include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/priced_clusters.hpp"
 
 using namespace orrery;
 
@@ -407,7 +411,7 @@ TEST_CASE("the model of any GPU learns all passes of a third of a large sweep, a
   CHECK(any_gpu_set(sweep(12'000, {kForward})).targets.size() == 4'000);
   const TrainingSet set =
       any_gpu_set(sweep(4'000, {kForward, GemmPass::input_gradient, GemmPass::weight_gradient}));
-  CHECK(set.gradients);
+  CHECK(set.card.has_configuration(kGradients));
   const auto forward = std::count(set.shapes.begin(), set.shapes.end(), "4096x2048");
   const auto input = std::count(set.shapes.begin(), set.shapes.end(), "2048x4096");
   CHECK(forward == Approx(4'000 / 3.0).epsilon(0.1));
@@ -453,4 +457,55 @@ TEST_CASE(
   CHECK(is_own(PointToPoint{Bytes(1e8), link(300), true}));
   CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(450), true}));
   CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(300), false}));
+}
+
+TEST_CASE(
+    "gradients of GEMMs that were measured price those of layers on their GPU, forward GEMMs all others") {
+  const InventedProfiles profiles("passes");
+  fs::remove(profiles.folder / "in/gemm_long.csv");
+  std::ofstream table(profiles.folder / "in/orrery_profile.csv");
+  table << kOwnHeader;
+  // Of the peak: 0.6 forward, 0.5 and 0.3 for gradients. A row has the extents of its layer.
+  const std::vector<std::pair<std::string, double>> passes{{"forward", 0.6}, {"dgrad", 0.5}, {"wgrad", 0.3}};
+  for (int m = 256; m <= 8192; m += 128) {
+    for (const int n : {2048, 4096, 8192}) {
+      for (const int k : {2048, 4096}) {
+        for (const auto& [pass, share] : passes)
+          table << "A100-SXM4-80GB,bf16,gemm,up," << pass << ",m" << n << ",1," << m << ',' << n << ',' << k
+                << ",,,,,,,,,," << 2.0 * m * n * k / 312e6 / share << ",1,1,20,events,ok,2\n";
+      }
+    }
+  }
+  table.close();
+  fit(profiles.options("out"));
+  const auto own = CostModels::from_folder((profiles.folder / "out").string());
+  const Gemm layer{.m = 4096, .n = 4096, .k = 2048};
+  BlockBuilder builder(Sharding{});
+  builder.linear(layer, InputCast::none, InputCast::none);
+  const BlockOperators operators = builder.take();
+  const std::vector<Operator> asked{operators.forward.compute.at(0), operators.backward.compute.at(0),
+                                    operators.backward.compute.at(1)};
+  const ClusterSpec cluster = test::two_priced_kinds();  // H100, A100
+  const auto priced = [&](int group) {
+    std::vector<Seconds> times(asked.size());
+    PriceBatch batch;
+    for (std::size_t i = 0; i < asked.size(); ++i) batch.add(group, asked[i], &times[i]);
+    batch.predict(own, cluster);
+    return times;
+  };
+  const auto times = priced(1);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const double kernel = flops_of(asked[i]).value() / 312e12 / passes[i].second;
+    const NodeGroup& group = cluster.groups[1];
+    CHECK(times[i] / under_power(asked[i], group.gpu, Seconds(kernel), slowest_of(largest_gpus(group))) ==
+          Approx(1).epsilon(0.08));
+  }
+  // [4096, 2048, 4096] and [2048, 4096, 4096] on a GPU whose gradients nobody measured.
+  std::vector<Seconds> forwards(2);
+  PriceBatch batch;
+  batch.add(0, Gemm{.m = 4096, .n = 2048, .k = 4096}, &forwards[0]);
+  batch.add(0, Gemm{.m = 2048, .n = 4096, .k = 4096}, &forwards[1]);
+  batch.predict(CostModels::built_in(), cluster);
+  CHECK(priced(0)[1] == forwards[0]);
+  CHECK(priced(0)[2] == forwards[1]);
 }

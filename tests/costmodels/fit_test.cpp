@@ -173,6 +173,7 @@ TEST_CASE("the report counts rows, names digests and tells the splits apart") {
   CHECK(has("kernels", "model"));
   CHECK_FALSE(has("kernels", "gpu"));
   CHECK(to_table(report).find("gemm-any") != std::string::npos);
+  CHECK_THAT(to_table(report), contains_text("what other models have of its matrices"));
   CHECK(to_json(report).find(profiles.folder.string()) == std::string::npos);
 }
 
@@ -508,4 +509,27 @@ TEST_CASE(
   batch.predict(CostModels::built_in(), cluster);
   CHECK(priced(0)[1] == forwards[0]);
   CHECK(priced(0)[2] == forwards[1]);
+}
+
+TEST_CASE("a transformer is held out with what others have of its matrices") {
+  // Transformers a and b have one matrix, c another; all GEMMs of a matrix have one ratio, e or 1.
+  TrainingSet set{.name = "gemm-x", .card = {.kind = ModelKind::gemm, .gpus = {"A100-SXM4-80GB"}}};
+  set.options = {.trees = 200, .leaves = 4, .learning_rate = 0.2, .min_child_weight = 1};
+  for (int row = 0; row < 300; ++row) {
+    const bool third = row % 3 == 2;
+    set.features.add(std::vector<float>{third ? 0.0F : 1.0F});
+    set.targets.push_back(third ? 0.0F : 1.0F);
+    set.models.emplace_back(third ? "c" : row % 3 == 0 ? "a" : "b");
+    set.shapes.emplace_back(third ? "1024x1024" : "4096x4096");
+    set.gpus.emplace_back("A100-SXM4-80GB");
+    set.large.push_back(true);
+  }
+  const auto errors = cross_validate(set);
+  const auto model = std::find_if(errors.begin(), errors.end(),
+                                  [](const FitError& error) { return error.held_out == "model"; });
+  REQUIRE(model != errors.end());
+  CHECK(model->count == 300);
+  // a without b knows c alone, as does b without a: predicted e times too long. c is predicted 1 / e times as
+  // long.
+  CHECK(model->mape == Approx((2 * (std::exp(1.0) - 1) + 1 - std::exp(-1.0)) / 3).epsilon(0.01));
 }

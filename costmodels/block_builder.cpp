@@ -80,8 +80,10 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
   cast(out_.forward, input_cast, f.type, static_cast<double>(f.batch * f.m * f.k));
   cast(out_.backward, gradient_cast, f.type, static_cast<double>(f.batch * f.m * f.n));
   out_.forward.compute.push_back(f);
-  const Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
-  const Gemm weights{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
+  Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
+  Gemm weights{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
+  input.pass = GemmPass::input_gradient;
+  weights.pass = GemmPass::weight_gradient;
   // A backward runs from its end: first the gradient that is reduced under the other one.
   const bool input_first = async_gradient_.has_value();
   if (!input_first) out_.backward.compute.push_back(input);

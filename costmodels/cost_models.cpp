@@ -75,6 +75,10 @@ bool CostModels::measured(const GpuSpec& gpu) const {
   return impl_->set.measured_gpu(gpu);
 }
 
+bool CostModels::measured_gradients(const GpuSpec& gpu, DataType type) const {
+  return impl_->set.measured_gradients(gpu, type);
+}
+
 std::string CostModels::digest() const {
   return impl_->set.digest();
 }

@@ -38,6 +38,8 @@ class CostModels {
 
   // Whether GEMMs of the GPU's chip were measured.
   [[nodiscard]] bool measured(const GpuSpec&) const;
+  // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
+  [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
   [[nodiscard]] std::string digest() const;  // SHA-256 of all model files, hex
 
  private:

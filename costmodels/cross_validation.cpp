@@ -28,6 +28,7 @@ struct Split {
   std::string held_out;
   std::vector<std::size_t> fold;  // of each row; kNever is trained on only
   std::size_t folds = 0;
+  std::vector<std::string> apart{};  // of each row: what no taught row has of an asked one; empty: any may
 };
 constexpr std::size_t kNever = static_cast<std::size_t>(-1);
 
@@ -50,6 +51,26 @@ Split split_by(std::string held_out, const std::vector<std::string>& labels, std
   return split;
 }
 
+// Rows taught and asked in a fold.
+struct Lesson {
+  std::vector<std::size_t> taught, asked;
+};
+
+Lesson lesson_of(const Split& split, std::size_t fold) {
+  Lesson lesson;
+  std::set<std::string> examined;
+  for (std::size_t row = 0; row < split.fold.size(); ++row) {
+    if (split.fold[row] != fold) continue;
+    lesson.asked.push_back(row);
+    if (!split.apart.empty()) examined.insert(split.apart[row]);
+  }
+  for (std::size_t row = 0; row < split.fold.size(); ++row) {
+    if (split.fold[row] != fold && (split.apart.empty() || examined.count(split.apart[row]) == 0))
+      lesson.taught.push_back(row);
+  }
+  return lesson;
+}
+
 TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& rows) {
   TrainingSet part{.name = set.name,
                    .card = set.card,
@@ -69,9 +90,7 @@ TrainingSet rows_where(const TrainingSet& set, const std::vector<std::size_t>& r
 std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) {
   std::vector<double> ratios(set.targets.size(), std::nan(""));
   for (std::size_t fold = 0; fold < split.folds; ++fold) {
-    std::vector<std::size_t> taught, asked;
-    for (std::size_t row = 0; row < ratios.size(); ++row)
-      (split.fold[row] == fold ? asked : taught).push_back(row);
+    const auto [taught, asked] = lesson_of(split, fold);
     if (taught.empty() || asked.empty()) continue;
     TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
     if (!set.kernels.empty()) {
@@ -133,6 +152,8 @@ std::vector<Split> splits_of(const TrainingSet& set) {
   if ((one_gpu || set.card.kind == ModelKind::kernel || set.card.kind == ModelKind::training_kernel) &&
       varied(set.models)) {
     splits.push_back(split_by("model", set.models, kNever));
+    // Transformers share matrices, all of Llama 2 70B's are Llama 3 70B's, and those would be known already.
+    if (one_gpu) splits.back().apart = set.shapes;
   }
   if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));
   if (set.card.kind == ModelKind::attention && varied(set.shapes))

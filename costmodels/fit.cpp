@@ -77,7 +77,7 @@ void set_passes(const Profiles& profiles, std::vector<Trained>& trained, FitRepo
   const auto pairs = all_pairs(profiles, trained);
   const PassFactors factors = fit_pass_factors(pairs).value_or(PassFactors{});
   for (auto& one : trained) {
-    if (is_gemm(one) && !one.set->gradients) one.card.passes = factors;
+    if (is_gemm(one) && !one.card.has_configuration(kGradients)) one.card.passes = factors;
   }
   report.passes = factors;
   append(report.errors, pass_errors(pairs));

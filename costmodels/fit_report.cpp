@@ -98,6 +98,7 @@ std::string to_table(const FitReport& report) {
         error.model.c_str(), error.held_out.c_str(), error.rows.c_str(), static_cast<long long>(error.count),
         100 * error.mape, 100 * error.median, 100 * error.p95, 100 * error.worst, 100 * error.bias));
   }
+  text += "model: held out, of GEMMs with what other models have of its matrices\n";
   for (const FitInput& input : report.inputs) {
     text += "took " + std::to_string(input.used) + " measurements of " + std::to_string(input.rows) +
             " rows of " + input.file + "\n";

@@ -66,8 +66,8 @@ void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
           row.reference * set.card.passes.of(gemm.pass), gemm.time, gemm.model,
           std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
   set.large.back() = gemm.m >= 1024;
-  set.gradients = set.gradients || gemm.pass != GemmPass::forward;
   add_unique(set.card.configurations, std::string(to_text(gemm.type)));
+  if (gemm.pass != GemmPass::forward) add_unique(set.card.configurations, kGradients);
   set.card.m = std::max(set.card.m, gemm.m);
   set.card.n = std::max(set.card.n, gemm.n);
   set.card.k = std::max(set.card.k, gemm.k);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -73,6 +74,36 @@ Number number(const XgboostModel& model, const std::string& key, const std::stri
   throw InputError(name, "'" + text + "' as " + key, "a number above zero");
 }
 
+// "ring:16:8 300 25", one for each.
+std::vector<std::string> texts_of(const std::vector<MeasuredLinks>& links) {
+  std::vector<std::string> texts;
+  for (const auto& one : links) {
+    std::ostringstream text;
+    text << one.configuration << ' ' << one.inside << ' ' << one.between;
+    texts.push_back(text.str());
+  }
+  return texts;
+}
+
+std::vector<MeasuredLinks> parse_links(const std::string& text, const std::string& name) {
+  std::vector<MeasuredLinks> links;
+  for (const auto& part : split(text)) {
+    std::istringstream stream(part);
+    MeasuredLinks one;
+    stream >> one.configuration >> one.inside >> one.between;
+    if (!stream || one.inside < 0 || one.between < 0)
+      throw InputError(name, "'" + part + "' as links", "a configuration and two bandwidths; fit again");
+    links.push_back(std::move(one));
+  }
+  return links;
+}
+
+// Data sheets of one kind of link differ less, those of two kinds more (assumption).
+bool alike(double bandwidth, double other) {
+  constexpr double kTolerance = 0.1;
+  return std::abs(bandwidth - other) <= kTolerance * std::max(bandwidth, other);
+}
+
 PassFactors parse_passes(const std::string& text, const std::string& name) {
   std::istringstream stream(text);
   PassFactors passes;
@@ -96,6 +127,13 @@ bool ModelCard::has_configuration(const std::string& name) const {
   return std::find(configurations.begin(), configurations.end(), name) != configurations.end();
 }
 
+bool ModelCard::speaks_of(const MeasuredLinks& asked) const {
+  return links.empty() || std::any_of(links.begin(), links.end(), [&](const MeasuredLinks& one) {
+           return one.configuration == asked.configuration && alike(one.inside, asked.inside) &&
+                  alike(one.between, asked.between);
+         });
+}
+
 bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
   const auto& catalog = gpu_catalog();
   return card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const GpuSpec& other) {
@@ -107,6 +145,17 @@ bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
 std::string configuration_name(const Collective& op) {
   return std::string(op.kind == CollectiveKind::all_to_all ? "all_to_all" : "ring") + ":" +
          std::to_string(op.ranks) + ":" + std::to_string(std::min(op.ranks, op.ranks_per_node));
+}
+
+MeasuredLinks links_of(const Collective& op) {
+  const bool one_node = op.ranks <= op.ranks_per_node;
+  return {configuration_name(op), op.ranks_per_node > 1 ? op.gpu_link.bandwidth.value() / kGiga : 0,
+          one_node ? 0 : op.network.bandwidth.value() / kGiga};
+}
+
+MeasuredLinks links_of(const PointToPoint& op) {
+  const double bandwidth = op.path.bandwidth.value() / kGiga;
+  return {"send_recv", op.same_node ? bandwidth : 0, op.same_node ? 0 : bandwidth};
 }
 
 namespace {
@@ -137,6 +186,7 @@ void write_card(const ModelCard& card, XgboostModel& model) {
   model.set_attribute("n", std::to_string(std::max<std::int64_t>(card.n, 1)));
   model.set_attribute("k", std::to_string(std::max<std::int64_t>(card.k, 1)));
   model.set_attribute("efficiency_cap", cap.str());
+  if (!card.links.empty()) model.set_attribute("links", join(texts_of(card.links)));
   model.set_attribute("paces", to_text(card.paces));
   std::ostringstream passes;
   passes << card.passes.input_gradient << ' ' << card.passes.weight_gradient;
@@ -163,6 +213,7 @@ ModelCard read_card(const XgboostModel& model, const std::string& name) {
           .efficiency_cap = number<double>(model, "efficiency_cap", name),
           .framework = required(model, "timed", name) == "framework",
           .configurations = split(required(model, "configurations", name)),
+          .links = parse_links(model.attribute("links").value_or(""), name),
           .paces = parse_paces(required(model, "paces", name), name),
           .passes = parse_passes(required(model, "passes", name), name)};
 }

@@ -26,6 +26,19 @@ enum class ModelKind {
 };
 std::string_view to_text(ModelKind);
 
+// Where collectives or transfers were measured: `configuration` of one on links of these GB/s, inside a node
+// of one GPU and between nodes of one rank; 0: it crosses none.
+struct MeasuredLinks {
+  std::string configuration;
+  double inside = 0, between = 0;
+  bool operator==(const MeasuredLinks&) const = default;
+};
+MeasuredLinks links_of(const Collective&);
+MeasuredLinks links_of(const PointToPoint&);
+
+// A configuration of GEMM models that were taught gradients.
+inline constexpr const char* kGradients = "gradients";
+
 struct ModelCard {
   ModelKind kind = ModelKind::gemm;
   std::vector<std::string> gpus{};   // catalog names measured; of a collective model: the systems
@@ -33,14 +46,19 @@ struct ModelCard {
   double efficiency_cap = 1;  // the best share of the reference that was measured; no answer is above it
   bool framework = false;     // GEMM: most rows were timed through a framework
   std::vector<std::string>
-      configurations{};  // GEMM: data types; kernel, attention: names of what was measured, "norm backward";
-                         // collective: "ring:8:8", algorithm:ranks:per node
-  KernelPaces paces{};   // kernel: what the efficiencies are relative to
-  PassFactors passes{};  // GEMM: likewise, of gradients
+      configurations{};  // GEMM: data types, kGradients; kernel, attention: names of what was measured, "norm
+                         // backward"; collective: "ring:8:8", algorithm:ranks:per node
+  std::vector<MeasuredLinks> links{};  // collective, network, transfer; empty: not recorded, the many
+                                       // machines of the built-in models
+  KernelPaces paces{};                 // kernel: what the efficiencies are relative to
+  PassFactors passes{};                // GEMM: likewise, of gradients
   bool operator==(const ModelCard&) const = default;
 
   [[nodiscard]] bool measured(const std::string& gpu) const;
   [[nodiscard]] bool has_configuration(const std::string& name) const;
+  // Whether it was measured on links like these, of a bandwidth within 10 %, or on links that it does not
+  // say.
+  [[nodiscard]] bool speaks_of(const MeasuredLinks&) const;
 };
 
 // Whether a GPU of the card has this GPU's chip: the same architecture and multiprocessors, whatever its

@@ -116,12 +116,15 @@ std::size_t ModelSet::best_for(ModelKind kind, const GpuSpec& gpu) const {
 }
 
 std::size_t ModelSet::best_for(ModelKind kind, const Collective& op) const {
-  const std::string name = configuration_name(op);
-  return best(kind, [&](const ModelCard& card) { return card.has_configuration(name); });
+  const MeasuredLinks links = links_of(op);
+  return best(kind, [&](const ModelCard& card) {
+    return card.has_configuration(links.configuration) && card.speaks_of(links);
+  });
 }
 
-std::size_t ModelSet::only(ModelKind kind) const {
-  return best(kind, [](const ModelCard&) { return true; });
+std::size_t ModelSet::best_for(const PointToPoint& op) const {
+  const MeasuredLinks links = links_of(op);
+  return best(ModelKind::transfer, [&](const ModelCard& card) { return card.speaks_of(links); });
 }
 
 std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
@@ -160,6 +163,13 @@ bool ModelSet::measured_gpu(const GpuSpec& gpu) const {
   return std::any_of(models_.begin(), models_.end(), [&](const Fitted& fitted) {
     return fitted.card.kind == ModelKind::gemm && measured_chip(fitted.card, gpu);
   });
+}
+
+bool ModelSet::measured_gradients(const GpuSpec& gpu, DataType type) const {
+  const auto computed = matrix_peak(gpu, type);
+  if (!computed) return false;
+  const ModelCard& card = models_[gemm_model(gpu, computed->type).model].card;
+  return card.has_configuration(kGradients) && measured_chip(card, gpu);
 }
 
 struct ModelSet::GemmBatch {

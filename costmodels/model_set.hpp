@@ -31,12 +31,14 @@ class ModelSet {
   ModelSet(const std::vector<ModelFile>& files, const std::string& place, ModelOrigin);
 
   // Takes over what this set has no model for: kinds, and GPUs or systems that its own models of a kind did
-  // not see.
+  // not see. Collectives and transfers over links unlike those of its own models are theirs.
   void complete_with(ModelSet&& other);
 
   [[nodiscard]] std::vector<Prediction> predict(std::span<const GpuSpec> gpus,
                                                 std::span<const OperatorQuery> queries) const;
   [[nodiscard]] bool measured_gpu(const GpuSpec&) const;  // its chip has a GEMM model of its own
+  // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
+  [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
   [[nodiscard]] const std::string& digest() const { return digest_; }
 
  private:
@@ -54,7 +56,7 @@ class ModelSet {
   [[nodiscard]] std::size_t best(ModelKind, const Knows&) const;
   [[nodiscard]] std::size_t best_for(ModelKind, const GpuSpec&) const;
   [[nodiscard]] std::size_t best_for(ModelKind, const Collective&) const;
-  [[nodiscard]] std::size_t only(ModelKind) const;  // of a kind with one model, or the first
+  [[nodiscard]] std::size_t best_for(const PointToPoint&) const;
   [[nodiscard]] std::optional<std::size_t> attention_model(const Attention&, const GpuSpec&) const;
   [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
   void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>,

@@ -182,27 +182,30 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
 
 void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
                                  std::vector<Prediction>& answers) const {
-  std::vector<PointToPoint> variants;
-  std::vector<std::pair<std::size_t, std::size_t>> asked;
+  std::vector<std::vector<PointToPoint>> variants(models_.size());
+  std::vector<std::vector<std::pair<std::size_t, std::size_t>>> asked(models_.size());
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<PointToPoint>(&queries[i].op);
     if (op == nullptr) continue;
     PointToPoint variant = *op;
     variant.bytes = Bytes(0);
-    asked.emplace_back(i, index_of(variants, variant));
+    const std::size_t model = best_for(variant);
+    asked[model].emplace_back(i, index_of(variants[model], variant));
   }
   const auto sized = [](PointToPoint op, Bytes size) {
     op.bytes = size;
     return op;
   };
-  const Fitted& fitted = models_[only(ModelKind::transfer)];
-  const auto curve = curves(
-      fitted, variants,
-      [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
-      [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
-  for (const auto& [query, variant] : asked) {
-    const auto& op = std::get<PointToPoint>(queries[query].op);
-    answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false};
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const auto curve = curves(
+        models_[model], variants[model],
+        [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
+        [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
+    for (const auto& [query, variant] : asked[model]) {
+      const auto& op = std::get<PointToPoint>(queries[query].op);
+      answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false};
+    }
   }
 }
 

@@ -1,6 +1,8 @@
 #include "costmodels/price_batch.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "costmodels/sustained_power.hpp"
 
@@ -79,6 +81,20 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
     add(group, op, &block->reduce, extrapolated, forward.of(op));
 }
 
+// Gradients of GEMMs that nobody measured take what a forward GEMM of their shape takes: with the factors of
+// PassFactors more published runs are worse predicted than better (MODELS.md).
+void PriceBatch::ask_forwards_for_gradients(const CostModels& models, const std::vector<GpuSpec>& gpus) {
+  std::map<std::pair<int, DataType>, bool> measured;
+  for (OperatorQuery& query : queries_) {
+    auto* gemm = std::get_if<Gemm>(&query.op);
+    if (gemm == nullptr || gemm->pass == GemmPass::forward) continue;
+    const auto [known, added] = measured.try_emplace({query.gpu, gemm->type});
+    if (added)
+      known->second = models.measured_gradients(gpus[static_cast<std::size_t>(query.gpu)], gemm->type);
+    if (!known->second) gemm->pass = GemmPass::forward;
+  }
+}
+
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {
   std::vector<GpuSpec> gpus;
   std::vector<double> slowest;  // of each group
@@ -86,6 +102,7 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     gpus.push_back(group.gpu);
     slowest.push_back(slowest_of(std::max<std::int64_t>(1, largest_gpus(group))));
   }
+  ask_forwards_for_gradients(models, gpus);
   const std::vector<Prediction> answers = models.predict(gpus, queries_);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Sink& sink = sinks_[i];

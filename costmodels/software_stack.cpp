@@ -113,10 +113,14 @@ template <std::size_t N>
 void read_calibrated(KeyedMap& map, const std::string& key, std::optional<Calibrated<N>>& calibrated) {
   const auto entry = map.find(key);
   if (!entry) return;
-  entry->allow_keys({"runs", "scatter", "covariance"});
+  entry->allow_keys({"runs", "scatter", "covariance", "gpus", "cost_models"});
   Calibrated<N>& known = calibrated.emplace();
   known.runs = static_cast<int>(entry->at("runs").integer(1, 1'000'000));
   known.scatter = entry->at("scatter").number(0, 10);
+  if (const auto gpus = entry->find("gpus")) {
+    for (const YamlValue& gpu : gpus->items()) known.gpus.push_back(gpu.text());
+  }
+  if (const auto digest = entry->find("cost_models")) known.cost_models = digest->text();
   const auto rows = entry->at("covariance").items();
   const std::string size = std::to_string(N);
   if (rows.size() != N) entry->at("covariance").fail(size + " rows of " + size + " numbers");

@@ -120,6 +120,8 @@ struct Calibrated {
   int runs = 0;
   double scatter = 0;  // standard deviation of ln(predicted / measured) of a run
   std::array<std::array<double, N>, N> covariance = {};  // of the logarithms of the facts
+  std::vector<std::string> gpus = {};                    // of the runs, by name, in order
+  std::string cost_models = {};  // digest of those that priced the runs; of memory empty
   bool operator==(const Calibrated&) const = default;
 };
 

@@ -70,6 +70,11 @@ std::optional<CollectiveKind> collective_named(std::string_view name) {
   return std::nullopt;
 }
 
+void add_links(ModelCard& card, MeasuredLinks links) {
+  if (std::find(card.links.begin(), card.links.end(), links) == card.links.end())
+    card.links.push_back(std::move(links));
+}
+
 // The times in Aceso's format are those of PyTorch's list forms, which copy every rank's part, and would
 // teach a third less bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
@@ -108,6 +113,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
       set.large.back() = row.bytes >= Bytes(kMebi);
       add_unique(set.card.gpus, system);
       add_unique(set.card.configurations, configuration_name(op));
+      add_links(set.card, links_of(op));
       labels.push_back(system + configuration_name(op));
     }
   }
@@ -135,6 +141,7 @@ TrainingSet transfer_set(const Profiles& profiles, Reasons& left_out) {
     add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);
     set.large.back() = row.bytes >= Bytes(kMebi);
     add_unique(set.card.gpus, system);
+    add_links(set.card, links_of(op));
   }
   check.refuse_wrong_sources();
   finish(set);

@@ -24,7 +24,6 @@ struct TrainingSet {
   FeatureMatrix features{1};
   std::vector<float> targets{};  // log(reference / time)
   std::vector<float> weights{};  // empty for all alike
-  bool gradients = false;        // GEMM: whether gradients were among the rows, so that the trees know them
   // Kernels: what each target is relative to depends on the rows that were taught (relate_to_paces).
   std::vector<KernelTime> kernels{};
   // What can be held out, one entry a row.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
@@ -179,6 +181,14 @@ ErrorBand band_of_all(const std::vector<const OwnRun*>& runs, Predicted what) {
   return all;
 }
 
+std::vector<std::string> gpus_of_all(const std::vector<const OwnRun*>& runs) {
+  std::set<std::string> all;
+  for (const OwnRun* run : runs) {
+    for (std::string& gpu : gpus_of(run->book.cluster(), run->strategy)) all.insert(std::move(gpu));
+  }
+  return {all.begin(), all.end()};
+}
+
 FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, const CostModels& costs,
                                       Calibrated<kMachineFacts>& known) {
   const ErrorBand band = band_of_all(runs, Predicted::time);
@@ -195,6 +205,8 @@ FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, co
   times.slopes = [&](std::size_t i, const MachineFactors& factors) {
     return sensitivities(runs[i]->book, runs[i]->strategy, costs, factors);
   };
+  known.gpus = gpus_of_all(runs);
+  known.cost_models = costs.digest();
   return fitted(times, known);
 }
 
@@ -214,6 +226,7 @@ FactorFit<kMemoryFacts> fitted_peaks(const std::vector<const OwnRun*>& runs,
   peaks.slopes = [&](std::size_t i, const MemoryFactors& factors) {
     return memory_sensitivities(runs[i]->book, runs[i]->strategy, runs[i]->peak->figure, factors);
   };
+  known.gpus = gpus_of_all(runs);
   return fitted(peaks, known);
 }
 

@@ -79,7 +79,10 @@ Json runs_json(const FactorFit<N>& fit, const std::string& unit) {
 template <std::size_t N>
 std::string yaml_of(const std::string& key, const Calibrated<N>& known) {
   std::string text = key + ":\n  runs: " + std::to_string(known.runs) +
-                     "\n  scatter: " + text_of("%.6g", known.scatter) + "\n  covariance:\n";
+                     "\n  scatter: " + text_of("%.6g", known.scatter) +
+                     "\n  gpus: " + Json(known.gpus).dump();
+  if (!known.cost_models.empty()) text += "\n  cost_models: " + known.cost_models;
+  text += "\n  covariance:\n";
   for (const auto& row : known.covariance) {
     text += "    - [";
     for (std::size_t i = 0; i < N; ++i) text += (i == 0 ? "" : ", ") + text_of("%.6g", row[i]);

@@ -46,6 +46,10 @@ std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
 // Why no card can have done what the row says: a rate above the data sheet's, a peak above its memory, a
 // time too short for the model's FLOPs.
 std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredPlan&);
+// Why no GPUs can have run an iteration of the plan in so many seconds: a time too short for the model's
+// FLOPs, with half of a causal model's attention.
+std::optional<std::string> beyond_data_sheet(const ModelSpec&, const ClusterSpec&, const ParallelStrategy&,
+                                             double seconds);
 // Which memory its `peak_mem_gb` is: as it says, or as its program's reports do. Throws InputError.
 MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);
 

@@ -3,6 +3,7 @@
 #include "platforms/units.hpp"
 #include "sim/cell_text.hpp"
 #include "sim/measured_plan.hpp"
+#include "sim/plan_run.hpp"
 
 namespace orrery {
 namespace {
@@ -86,14 +87,21 @@ std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const Measu
   const auto best = peak(gpu, plan.strategies.front().type);
   if (rate && best && rate->of_gpu > *best)
     return "a rate of " + to_text(rate->of_gpu) + " on a GPU of at most " + to_text(*best);
-  // Whatever else it prints: at least these FLOPs it computed in its time.
+  // Whatever else it prints: at least the model's FLOPs it computed in its time.
   const auto seconds = measured_seconds(run, plan);
-  if (!seconds || !best) return std::nullopt;
-  const double gpus = static_cast<double>(*run.integer("n_gpus"));
-  const FlopsPerSecond reached(flops_of(run, plan, Counted::causal_model) / (*seconds * gpus));
-  if (reached > *best)
-    return "a time in which a GPU would compute " + to_text(reached) + ", of at most " + to_text(*best);
-  return std::nullopt;
+  if (!seconds) return std::nullopt;
+  return beyond_data_sheet(plan.model, plan.cluster, plan.strategies.front(), *seconds);
+}
+
+std::optional<std::string> beyond_data_sheet(const ModelSpec& model, const ClusterSpec& cluster,
+                                             const ParallelStrategy& strategy, double seconds) {
+  const double gpus = strategy.gpus();
+  const FlopsPerSecond best = peak_of(cluster, strategy) / gpus;
+  const FlopsPerSecond reached(
+      model_flops(model, strategy.global_batch, strategy.sequence, AttentionCounting::causal) /
+      (seconds * gpus));
+  if (best <= FlopsPerSecond(0) || reached <= best) return std::nullopt;
+  return "a time in which a GPU would compute " + to_text(reached) + ", of at most " + to_text(best);
 }
 
 MemoryFigure measured_figure(const MeasuredRun& run, const SoftwareStack& stack) {

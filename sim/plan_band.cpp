@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "costmodels/estimate.hpp"
 #include "costmodels/residuals.hpp"
@@ -26,6 +27,26 @@ ErrorBand calibrated_band(const Calibrated<N>& known, const Factors<N>& slopes, 
   std::snprintf(text, sizeof text, "calibrated on %d of your runs: %+.0f %% %+.0f %%", known.runs,
                 100 * (std::exp(-half) - 1), 100 * (std::exp(half) - 1));
   return {std::exp(-half), std::exp(half), 0, known.scatter, text};
+}
+
+// Why a calibration says nothing of the interval of a plan on these GPUs; empty: it does.
+std::string silence_on(const std::vector<std::string>& gpus, const std::vector<std::string>& calibrated) {
+  const auto has_run = [&](const std::string& gpu) {
+    return std::find(calibrated.begin(), calibrated.end(), gpu) != calibrated.end();
+  };
+  if (std::all_of(gpus.begin(), gpus.end(), has_run)) return {};
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+  };
+  return calibrated.empty() ? "calibrated on GPUs that its file does not name"
+                            : "calibrated on " + list(calibrated) + ", not on all of " + list(gpus);
+}
+
+ErrorBand not_narrowed(ErrorBand published, const std::string& why) {
+  published.basis += "; not narrowed: " + why;
+  return published;
 }
 
 // `value`: of the factors.
@@ -101,16 +122,31 @@ MemoryFactors memory_sensitivities(const PriceBook& book, const ParallelStrategy
   });
 }
 
+std::vector<std::string> gpus_of(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  std::set<std::string> names;
+  for (std::size_t group = 0; group < strategy.nodes.size(); ++group) {
+    if (strategy.nodes[group] > 0) names.insert(cluster.groups[group].gpu.name);
+  }
+  return {names.begin(), names.end()};
+}
+
 ErrorBand plan_band(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs) {
   const ErrorBand published = band_of(kind_of(book, strategy), Predicted::time);
   const auto& known = book.stack().calibrated;
-  return known ? calibrated_band(*known, sensitivities(book, strategy, costs), published) : published;
+  if (!known) return published;
+  const std::string silence = silence_on(gpus_of(book.cluster(), strategy), known->gpus);
+  if (!silence.empty()) return not_narrowed(published, silence);
+  if (known->cost_models != costs.digest())
+    return not_narrowed(published, "calibrated with other cost models");
+  return calibrated_band(*known, sensitivities(book, strategy, costs), published);
 }
 
 ErrorBand memory_band(const PriceBook& book, const ParallelStrategy& strategy) {
   const ErrorBand published = band_of(kind_of(book, strategy), Predicted::memory);
   const auto& known = book.stack().calibrated_memory;
   if (!known) return published;
+  const std::string silence = silence_on(gpus_of(book.cluster(), strategy), known->gpus);
+  if (!silence.empty()) return not_narrowed(published, silence);
   return calibrated_band(*known, memory_sensitivities(book, strategy, MemoryFigure::card), published);
 }
 

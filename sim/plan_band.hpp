@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "costmodels/cost_models.hpp"
 #include "costmodels/intervals.hpp"
@@ -35,8 +37,12 @@ MachineFactors sensitivities(const PriceBook&, const ParallelStrategy&, const Co
 MemoryFactors memory_sensitivities(const PriceBook&, const ParallelStrategy&, MemoryFigure,
                                    const MemoryFactors& at = {1, 1, 1});
 
+// Names of the GPUs that a plan uses, in order, each once.
+std::vector<std::string> gpus_of(const ClusterSpec&, const ParallelStrategy&);
+
 // By published runs of its kind; for a calibrated stack by what the calibration left open, as far as this
-// plan's time depends on it, and the scatter of its runs.
+// plan's time depends on it, and the scatter of its runs. Not where the plan has GPUs, or is priced by cost
+// models, that it was not calibrated on: its basis says so.
 ErrorBand plan_band(const PriceBook&, const ParallelStrategy&, const CostModels&);
 ErrorBand memory_band(const PriceBook&, const ParallelStrategy&);  // of the card, likewise
 

@@ -22,18 +22,6 @@ double tokens_per_iteration(const PriceBook& book, const ParallelStrategy& strat
   return static_cast<double>(strategy.global_batch) * static_cast<double>(sequence);
 }
 
-double peak_flops(const PriceBook& book, const ParallelStrategy& strategy) {
-  double sum = 0;
-  for (int kind = 0; kind < strategy.kinds(); ++kind) {
-    const ParallelStrategy alike = strategy.of_kind(kind);
-    for (int stage = 0; stage < strategy.pipeline; ++stage) {
-      const auto of_gpu = peak(group_of_stage(book.cluster(), alike, stage).gpu, strategy.type);
-      if (of_gpu) sum += of_gpu->value() * strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind);
-    }
-  }
-  return sum;
-}
-
 // What compute spans of an iteration do on all GPUs.
 double hardware_flops(const PriceBook& book, const ParallelStrategy& strategy) {
   double sum = 0;
@@ -85,13 +73,25 @@ std::vector<std::vector<Bytes>> by_part(const ParallelStrategy& strategy, const 
 
 }  // namespace
 
+FlopsPerSecond peak_of(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
+  FlopsPerSecond sum;
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    const ParallelStrategy alike = strategy.of_kind(kind);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const auto of_gpu = peak(group_of_stage(cluster, alike, stage).gpu, strategy.type);
+      if (of_gpu) sum += *of_gpu * (strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind));
+    }
+  }
+  return sum;
+}
+
 Totals totals(const PriceBook& book, const ParallelStrategy& strategy, Seconds iteration,
               double total_tokens) {
   Totals result;
   result.iteration = iteration;
   const double tokens = tokens_per_iteration(book, strategy);
   result.tokens_per_s = tokens / iteration.value();
-  const double at_peak = peak_flops(book, strategy) * iteration.value();
+  const double at_peak = peak_of(book.cluster(), strategy).value() * iteration.value();
   const auto utilisation = [&](AttentionCounting counting) {
     const double flops = utilisation_flops(book.model(), strategy.global_batch, strategy.sequence, counting);
     return at_peak > 0 ? flops / at_peak : 0;

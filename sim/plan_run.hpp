@@ -17,6 +17,9 @@
 
 namespace orrery {
 
+// Dense peak of all GPUs of the plan's stages, in its type; zero of those without one.
+FlopsPerSecond peak_of(const ClusterSpec&, const ParallelStrategy&);
+
 // What follows from the time of an iteration.
 struct Totals {
   Seconds iteration;

@@ -139,6 +139,11 @@ std::vector<OwnRun> runs_of_plans(const CommandLine& line, const CostModels& cos
     PlayableFile file = load_plan(line, plans[i], costs);
     runs.push_back({plans[i], std::move(*file.book), file.strategy(), seconds.value(), {}});
     require_one_stack(runs, plans[i]);
+    const PriceBook& book = runs.back().book;
+    if (const auto why =
+            beyond_data_sheet(book.model(), book.cluster(), runs.back().strategy, seconds.value()))
+      throw InputError("--measured-time", times[i] + " of " + plans[i] + ": " + *why,
+                       "the time of a whole iteration of this plan");
     if (peaks.empty()) continue;
     const auto bytes = above_zero<Bytes>(peaks[i], "--measured-memory", "a size");
     runs.back().peak = OwnPeak{to_gibibytes(bytes), figure_given(line, runs.back().book.stack())};

@@ -80,8 +80,9 @@ TEST_CASE(
     CHECK((input.m == beside.back().k && input.k == beside.back().n && input.n == beside.back().m));
   }
   // Of the QKV and the up projection: [h, width / 4, tokens].
-  CHECK(beside ==
-        std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096}, {.m = 12288, .n = 12288, .k = 4096}});
+  constexpr GemmPass kWeights = GemmPass::weight_gradient;
+  CHECK(beside == std::vector<Gemm>{{.m = 12288, .n = 3 * 12288 / 4, .k = 4096, .pass = kWeights},
+                                    {.m = 12288, .n = 12288, .k = 4096, .pass = kWeights}});
   CHECK(gathers == (sharding.sequence_parallel ? 2 : 0));
 }
 

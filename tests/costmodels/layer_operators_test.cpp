@@ -138,8 +138,8 @@ TEST_CASE("GPT-3 on eight tensor ranks is the GEMMs that Megatron-LM runs") {
   // The gradient of the input [M, K, N], then of the weights [K, N, M].
   const std::vector<Gemm> backward = all_of<Gemm>(layer.backward.compute);
   REQUIRE(backward.size() == 8);
-  CHECK(backward[0] == Gemm{.m = 2048, .n = 12288, .k = 4608});
-  CHECK(backward[1] == Gemm{.m = 12288, .n = 4608, .k = 2048});
+  CHECK(backward[0] == Gemm{.m = 2048, .n = 12288, .k = 4608, .pass = GemmPass::input_gradient});
+  CHECK(backward[1] == Gemm{.m = 12288, .n = 4608, .k = 2048, .pass = GemmPass::weight_gradient});
   const std::vector<Attention> core = all_of<Attention>(layer.forward.compute);
   REQUIRE(core.size() == 1);
   CHECK(core[0] ==

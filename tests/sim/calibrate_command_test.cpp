@@ -212,6 +212,20 @@ TEST_CASE("calibrate takes no run that failed, that cannot have run, whose netwo
   CHECK(Json::parse(result.out).at("runs").size() == 1);
 }
 
+TEST_CASE("calibrate refuses a time in which the GPUs of a plan would exceed their data sheet") {
+  const PlanPlace place;
+  const auto timed = [&](const std::string& time) {
+    return place.run({"calibrate", "--plan", "plan.yaml", "--measured-time", time, "-o", "x.yaml"});
+  };
+  // 16 x 1,024 tokens of 24 layers of width 1,024, causal, and a head of 50,257: 24 (72 x 1024^2 + 6 x
+  // 1024^2) + 6 x 1024 x 50257 = 2.27e9 FLOPs each, 3.7e13 in all; on four GPUs of 312 TFLOP/s at least 30
+  // ms.
+  check_refused(timed("29ms"), {"--measured-time", "29ms of plan.yaml", "a time in which a GPU would compute",
+                                "at most 312"});
+  CHECK(place.names() == PlanPlace().names());
+  CHECK(timed("31ms").code == 0);
+}
+
 TEST_CASE("calibrate refuses a peak that no card holds") {
   const PlanPlace place;
   check_refused(place.run(one_run({"--measured-memory", "500GiB"})),

@@ -151,6 +151,58 @@ TEST_CASE("the calibrated stack is read back, and its interval is narrower and c
   CHECK(inside >= kWorlds - 2);
 }
 
+TEST_CASE(
+    "a calibrated stack narrows intervals on the GPUs and with the cost models of its runs, and says where "
+    "not") {
+  const CostModels costs = CostModels::built_in();
+  std::vector<OwnRun> runs;
+  for (const std::int64_t batch : {256, 512, 1024}) {
+    runs.push_back(run_of(costs, "gpt2-1.5b", 1, 1, batch, 8));
+    measure(runs.back(), costs, {1.1, 1, 1, 1});
+    runs.back().peak = OwnPeak{};
+    measure_peak(runs.back(), {1.1, 1, 1});
+  }
+  SoftwareStack stack = parse_stack(calibrated_yaml(calibrate(runs, costs), "megatron-lm-2021"), "mine.yaml");
+  REQUIRE(stack.calibrated);
+  CHECK(stack.calibrated->gpus == std::vector<std::string>{"A100-SXM4-80GB"});
+  CHECK(stack.calibrated->cost_models == costs.digest());
+  CHECK(stack.calibrated_memory->gpus == stack.calibrated->gpus);
+  const auto on = [&](const std::string& gpu) {
+    std::string cluster = kCluster;
+    cluster.replace(cluster.find("A100-SXM4-80GB"), 14, gpu);
+    OwnRun run = runs.front();
+    run.book = PriceBook(run.book.model(), parse_cluster(cluster, "c.yaml"), run.book.precision());
+    return run;
+  };
+  const auto has_bounds_of = [](const ErrorBand& band, const ErrorBand& other) {
+    return band.low == other.low && band.high == other.high;
+  };
+  const OwnRun same = runs.front(), other = on("H100-SXM5-80GB");
+  const ParallelStrategy& strategy = same.strategy;
+  const auto bands = [&](const OwnRun& run, const SoftwareStack& under) {
+    const PriceBook book = priced_under(under, run, costs);
+    return std::pair{plan_band(book, strategy, costs), memory_band(book, strategy)};
+  };
+  SoftwareStack plain = stack;
+  plain.calibrated.reset();
+  plain.calibrated_memory.reset();
+  const auto [narrow, narrow_memory] = bands(same, stack);
+  CHECK(contains(narrow.basis, "calibrated on 3 of your runs"));
+  CHECK(contains(narrow_memory.basis, "calibrated on 3 of your runs"));
+  const auto [wide, wide_memory] = bands(other, stack);
+  const auto [published, published_memory] = bands(other, plain);
+  CHECK(has_bounds_of(wide, published));
+  CHECK(has_bounds_of(wide_memory, published_memory));
+  CHECK(wide.basis ==
+        published.basis + "; not narrowed: calibrated on A100-SXM4-80GB, not on all of H100-SXM5-80GB");
+  CHECK(contains(wide_memory.basis, "not narrowed"));
+  stack.calibrated->cost_models = "others";
+  const auto [priced_otherwise, memory_alike] = bands(same, stack);
+  CHECK(has_bounds_of(priced_otherwise, bands(same, plain).first));
+  CHECK(contains(priced_otherwise.basis, "not narrowed: calibrated with other cost models"));
+  CHECK(has_bounds_of(memory_alike, narrow_memory));
+}
+
 TEST_CASE("peaks of known factors give them back, as far as their figures tell, and not the times") {
   const CostModels costs = CostModels::built_in();
   std::vector<OwnRun> runs;

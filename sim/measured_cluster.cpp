@@ -32,20 +32,29 @@ bool shares_card(const NodeGroup& group) {
   return group.nics_per_node == 1 && group.gpus_per_node > 1;
 }
 
-// Cards that draw less where a node has so many of them.
+// What a row means by a card of which its node has so many, or which has so much memory: one that draws less
+// there, or a die of a card, since no node has more than four of the whole ones.
 struct CrowdedCard {
   const char* alone;  // catalog names
   int gpus_per_node;
+  double memory;  // GB; 0: whatever
   const char* crowded;
+  const char* assumption;
 };
-constexpr std::array kCrowdedCards{CrowdedCard{"GH200-96GB", 4, "GH200-96GB-quad"}};
+constexpr std::array kCrowdedCards{
+    CrowdedCard{"GH200-96GB", 4, 0, "GH200-96GB-quad", "the power limit of GH200-96GB-quad"},
+    CrowdedCard{"MI250", 8, 64, "MI250-GCD", "dies of MI250 are its GPUs"},
+    CrowdedCard{"MI250X", 8, 64, "MI250X-GCD", "dies of MI250X are its GPUs"},
+};
 
-const GpuSpec& card_of_node(const GpuSpec& gpu, int gpus_per_node, std::vector<std::string>& assumptions) {
+const GpuSpec& card_of_node(const GpuSpec& gpu, int gpus_per_node, double memory,
+                            std::vector<std::string>& assumptions) {
   const auto found = std::find_if(kCrowdedCards.begin(), kCrowdedCards.end(), [&](const CrowdedCard& card) {
-    return gpu.name == card.alone && gpus_per_node == card.gpus_per_node;
+    return gpu.name == card.alone &&
+           (gpus_per_node == card.gpus_per_node || (memory > 0 && memory == card.memory));
   });
   if (found == kCrowdedCards.end()) return gpu;
-  assumptions.push_back("the power limit of " + std::string(found->crowded));
+  assumptions.emplace_back(found->assumption);
   return find_gpu(found->crowded, "");
 }
 
@@ -129,11 +138,11 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
   group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
-  group.gpu = card_of_node(*gpu, group.gpus_per_node, assumptions);
-  if (memory > 0 && std::abs(memory / to_gibibytes(gpu->memory) - 1) > kOtherCard) {
+  group.gpu = card_of_node(*gpu, group.gpus_per_node, memory, assumptions);
+  if (memory > 0 && std::abs(memory / to_gibibytes(group.gpu.memory) - 1) > kOtherCard) {
     if (memory > kMostMemory) return Unmapped{"a GPU of " + run.text("gpu_mem_gb") + " GB"};
     group.gpu.memory = gibibytes(memory);
-    assumptions.push_back(gpu->name + " with " + run.text("gpu_mem_gb") + " GB");
+    assumptions.push_back(group.gpu.name + " with " + run.text("gpu_mem_gb") + " GB");
   }
   group.name = "gpus";
   const std::string text = run.text("interconnect");

@@ -203,8 +203,12 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   shape.hidden = *hidden;
   if (!heads) assumptions.emplace_back("heads of 64");
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
-  if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
-  shape.head_dim = shape.hidden / shape.heads;
+  if (const auto width = run.integer("head_dim", kMostHeadDim)) {
+    shape.head_dim = *width;
+  } else {
+    if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
+    shape.head_dim = shape.hidden / shape.heads;
+  }
   shape.kv_heads = kv_heads.value_or(shape.heads);
   shape.mlp = family.mlp;
   shape.norm = family.norm;

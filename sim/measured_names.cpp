@@ -181,6 +181,11 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   // Unsloth's and foundation-model-stack's kernels leave the loss to PyTorch.
   if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = read_stack("hf-liger").kernels;
   if (says_any(framework, {"liger", "transformer engine"})) fuse_kernels(stack);
+  if (says(framework, "torch.compile")) {
+    const SoftwareStack compiled = read_stack("torchtitan");
+    stack.elementwise = compiled.elementwise;
+    stack.kernels = compiled.kernels;
+  }
   stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
   // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
@@ -276,6 +281,9 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
   if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
     return read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025");
+  // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
+  if (framework.starts_with("Megatron") && says(lower_case(framework), "local layers"))
+    return read_stack("megatron-lm-2023");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)

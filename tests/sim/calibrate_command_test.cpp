@@ -135,7 +135,11 @@ TEST_CASE(
   for (const char* time : {"199ms", "202ms", "201ms"})
     runs.insert(runs.end(), {"--plan", "plan.yaml", "--measured-time", time});
   static_cast<void>(json_of(place, runs));
-  CHECK(width(own("four.yaml")) < width(published));
+  // Of the plan that ran; the best of a search may wait for other things, of which these runs say little.
+  const Words replay{"replay", "--plan", "plan.yaml"};
+  Words narrowed = replay;
+  narrowed.insert(narrowed.end(), {"--stack", "four.yaml"});
+  CHECK(width(json_of(place, narrowed)) < width(json_of(place, replay)));
 }
 
 TEST_CASE(

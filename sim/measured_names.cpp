@@ -4,10 +4,11 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <regex>
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_dates.hpp"
+#include "sim/measured_trainers.hpp"
 #include "sim/measured_words.hpp"
 #include "strategies/model.hpp"
 
@@ -96,28 +97,6 @@ constexpr std::array kLikenesses{
     FrameworkStack{"pax", "torchtitan"},
 };
 
-// Of publication, in years: from an arXiv number (its first four digits), else of the first number that can
-// be a year, with its month ("June 2025", "2025-06", "202506") or its middle. 0: none.
-double date_of(const std::string& source) {
-  std::smatch found;
-  static const std::regex arxiv(R"((\d\d)(\d\d)\.\d{4,5})"),
-      year(R"((?:^|\D)(20[12]\d)(?:-?(0[1-9]|1[0-2])(?:\D|$)|\D|$))"),
-      month(R"((jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* 20[12]\d)", std::regex::icase);
-  constexpr std::string_view kMonths = "janfebmaraprmayjunjulaugsepoctnovdec";
-  if (std::regex_search(source, found, arxiv))
-    return 2000 + std::stoi(found[1]) + (std::stoi(found[2]) - 1) / 12.0;
-  std::smatch named;
-  if (!std::regex_search(source, found, year)) return 0;
-  const int first = std::stoi(found[1]);
-  if (std::regex_search(source, named, month))
-    return first + (static_cast<double>(kMonths.find(lower_case(named[1]))) / 3 + 0.5) / 12;
-  return found[2].matched ? first + (std::stoi(found[2]) - 0.5) / 12 : first + 0.5;
-}
-
-double date_of_program(const MeasuredRun& run) {
-  const double named = date_of(run.text("framework"));
-  return named > 0 ? named : date_of(run.text("source"));
-}
 bool multiplies_in_fp8(const MeasuredRun& run) {
   const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
   return gpu && gpu->fp8.has_value();
@@ -149,54 +128,6 @@ constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad: ZeRO-3 g
 struct Likeness {
   std::string stack, family;
 };
-
-// Layers of PyTorch's kernels with those of Liger or Transformer Engine in their place.
-void fuse_kernels(SoftwareStack& stack) {
-  const SoftwareStack fused = read_stack("hf-liger");
-  stack.kernels = fused.kernels;
-  stack.cross_entropy = fused.cross_entropy;
-  stack.logit_peak = fused.logit_peak;
-}
-
-// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since. Absent of other
-// programs.
-std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
-  constexpr double kLlama = 2023, kFlashOf2026 = 2026;
-  const std::string framework = lower_case(run.text("framework"));
-  const bool itself = framework.starts_with("hf ") ||
-                      says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
-  const bool since =
-      says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
-  const double date = date_of_program(run);
-  if (!since && !(itself && date >= kLlama)) return std::nullopt;
-  const std::string column = run.text("optimizer_sharding");
-  const auto sharding = said_sharding(column.empty() ? framework : column);
-  const bool sharded = sharding == Sharding::weights || sharding == Sharding::weights_in_node;
-  const bool fsdp = says(lower_case(column) + " " + framework, "fsdp");
-  const bool all_bf16 = says_any(lower_case(run.text("precision")), {"true", "pure"});
-  const char* preset = "hf-trainer";
-  if (sharded) preset = !fsdp ? "hf-zero3" : all_bf16 ? "hf-fsdp-bf16-true" : "hf-fsdp";
-  if (sharding == Sharding::gradients) preset = "hf-zero2";
-  SoftwareStack stack = read_stack(preset);
-  // Unsloth's and foundation-model-stack's kernels leave the loss to PyTorch.
-  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = read_stack("hf-liger").kernels;
-  if (says_any(framework, {"liger", "transformer engine"})) fuse_kernels(stack);
-  if (says(framework, "torch.compile")) {
-    const SoftwareStack compiled = read_stack("torchtitan");
-    stack.elementwise = compiled.elementwise;
-    stack.kernels = compiled.kernels;
-  }
-  stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
-  // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
-  if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
-  // One kernel reads weight, gradient and two moments in 16 bits and writes all but the gradient.
-  constexpr double kFusedAdamW = 14;
-  if (says(framework, "fused adam") && (preset == std::string("hf-trainer") || fsdp)) {
-    stack.optimizer->bytes_per_parameter = kFusedAdamW * (all_bf16 || !sharded ? 1 : 2);
-    stack.optimizer_copy = 0;
-  }
-  return stack;
-}
 
 // Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
 // Transformer Engine, which came for H100 in 2023.

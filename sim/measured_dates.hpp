@@ -1,0 +1,11 @@
+// When the program of a published run was written.
+#pragma once
+
+#include "sim/measured_run.hpp"
+
+namespace orrery {
+
+// In years, 2025.5 in the middle of 2025: by the name of its framework, else by its source. 0: neither says.
+double date_of_program(const MeasuredRun&);
+
+}  // namespace orrery

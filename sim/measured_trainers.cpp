@@ -1,0 +1,85 @@
+#include "sim/measured_trainers.hpp"
+
+#include <string>
+
+#include "sim/cell_text.hpp"
+#include "sim/measured_dates.hpp"
+#include "sim/measured_words.hpp"
+
+namespace orrery {
+namespace {
+
+bool is_trainer(const std::string& framework, double date) {
+  constexpr double kLlama = 2023;
+  const bool itself = framework.starts_with("hf ") ||
+                      says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
+  const bool since =
+      says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
+  return since || (itself && date >= kLlama);
+}
+
+// How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
+struct Keeping {
+  bool gradients = false, weights = false;  // sharded
+  bool fsdp = false;                        // by PyTorch, not DeepSpeed
+  bool all_bf16 = false;                    // shards too
+};
+
+Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
+  const std::string column = lower_case(run.text("optimizer_sharding"));
+  const auto sharding = said_sharding(column.empty() ? framework : column);
+  return {.gradients = sharding == Sharding::gradients,
+          .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
+          .fsdp = says(column + " " + framework, "fsdp"),
+          .all_bf16 = says_any(lower_case(run.text("precision")), {"true", "pure"})};
+}
+
+const char* preset_of(const Keeping& keeping) {
+  if (keeping.gradients) return "hf-zero2";
+  if (!keeping.weights) return "hf-trainer";
+  if (!keeping.fsdp) return "hf-zero3";
+  return keeping.all_bf16 ? "hf-fsdp-bf16-true" : "hf-fsdp";
+}
+
+// Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. Those of unsloth and of
+// foundation-model-stack leave the loss to it.
+void set_kernels(SoftwareStack& stack, const std::string& framework) {
+  const SoftwareStack fused = read_stack("hf-liger"), compiled = read_stack("torchtitan");
+  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = fused.kernels;
+  if (says_any(framework, {"liger", "transformer engine"})) {
+    stack.kernels = fused.kernels;
+    stack.cross_entropy = fused.cross_entropy;
+    stack.logit_peak = fused.logit_peak;
+  }
+  if (says(framework, "torch.compile")) {
+    stack.elementwise = compiled.elementwise;
+    stack.kernels = compiled.kernels;
+  }
+  stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
+}
+
+// One kernel reads weight, gradient and two moments and writes all but the gradient.
+void fuse_optimizer(SoftwareStack& stack, double bytes) {
+  stack.optimizer->bytes_per_parameter = 7 * bytes;
+  stack.optimizer_copy = 0;
+}
+
+}  // namespace
+
+std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
+  constexpr double kFlashOf2026 = 2026;
+  const std::string framework = lower_case(run.text("framework"));
+  const double date = date_of_program(run);
+  if (!is_trainer(framework, date)) return std::nullopt;
+  const Keeping keeping = keeping_of(run, framework);
+  SoftwareStack stack = read_stack(preset_of(keeping));
+  set_kernels(stack, framework);
+  // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
+  if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
+  const bool deepspeeds = keeping.gradients || (keeping.weights && !keeping.fsdp);
+  if (says(framework, "fused adam") && !deepspeeds)
+    fuse_optimizer(stack, keeping.weights && !keeping.all_bf16 ? 4 : 2);
+  return stack;
+}
+
+}  // namespace orrery

@@ -1,0 +1,15 @@
+// Programs built on Hugging Face's Trainer and Transformers, as software stacks.
+#pragma once
+
+#include <optional>
+
+#include "costmodels/software_stack.hpp"
+#include "sim/measured_run.hpp"
+
+namespace orrery {
+
+// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since, with the kernels, the
+// loss and the optimizer that the row names. Absent of other programs.
+std::optional<SoftwareStack> trainer_stack(const MeasuredRun&);
+
+}  // namespace orrery

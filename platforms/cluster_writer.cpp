@@ -37,6 +37,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   write_peak(out, "fp8", gpu.fp8);
   write_peak(out, "fp4", gpu.fp4);
   out += ", link: " + yaml_quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
+  if (!gpu.peer_access) out += ", peer_access: false";
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
   if (gpu.sustained != 1.0) out += ", sustained: " + shortest_text(gpu.sustained);

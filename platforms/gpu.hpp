@@ -33,6 +33,7 @@ struct GpuSpec {
   std::optional<FlopsPerSecond> fp32, tf32, fp16, bf16, fp8, fp4;
   BytesPerSecond link_bandwidth;  // GPU to GPU inside a node, one direction; PCIe where there is no NVLink
   std::string link;               // "NVLink4", "PCIe 4.0 x16"
+  bool peer_access = true;        // over PCIe, from card to card without the memory of the host
   int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
   Bytes l2_cache;
   Watts power;  // thermal design power

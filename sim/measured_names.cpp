@@ -212,6 +212,9 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
   if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
     return read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025");
+  constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
+  if (lower_case(framework).starts_with("nanotron") && date > 0 && date < kGathersAgain)
+    return read_stack("nanotron-2024");
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
   if (framework.starts_with("Megatron") && says(lower_case(framework), "local layers"))
     return read_stack("megatron-lm-2023");

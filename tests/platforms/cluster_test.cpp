@@ -187,6 +187,28 @@ TEST_CASE("a GPU that no catalog knows is given with its numbers") {
   CHECK(group.gpu_link.bandwidth == gigabytes_per_second(100));
 }
 
+TEST_CASE("cards without peer access have a link through their host, whatever PCIe's generation") {
+  const auto link = [](const std::string& gpu, int gpus) {
+    const ClusterSpec cluster =
+        parse_cluster("groups: [{name: g, gpu: " + gpu + ", gpus_per_node: " + std::to_string(gpus) +
+                          ", count: 1, nic_bandwidth: 100Gbps}]",
+                      "c.yaml");
+    return cluster.groups.front().gpu_link.bandwidth;
+  };
+  CHECK(link("Titan RTX", 8) == BytesPerSecond(16e9));  // PCIe 3.0
+  CHECK(link("RTX 3090", 8) == BytesPerSecond(16e9));
+  CHECK(link("RTX 5090", 2) == BytesPerSecond(16e9));
+  CHECK(link("RTX 3090", 2) == find_gpu("RTX 3090", "test").link_bandwidth);  // their bridge
+  CHECK(link("RTX A6000", 8) == BytesPerSecond(32e9));
+  const std::string own =
+      "groups: [{name: g, gpu: {name: mine, memory: 24GiB, memory_bandwidth: 1TBps, fp16: 100TFLOPS, "
+      "link: PCIe 5.0 x16, link_bandwidth: 64GBps, multiprocessors: 80, l2_cache: 6MiB, peer_access: false}, "
+      "gpus_per_node: 4, count: 1, nic_bandwidth: 100Gbps}]";
+  const ClusterSpec cluster = parse_cluster(own, "c.yaml");
+  CHECK(cluster.groups.front().gpu_link.bandwidth == BytesPerSecond(16e9));
+  CHECK(parse_cluster(to_yaml(cluster), "c.yaml") == cluster);
+}
+
 TEST_CASE("the built-in clusters are read by name") {
   const std::vector<std::string> names = builtin_cluster_names();
   for (const char* name :

@@ -124,6 +124,8 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
+  CHECK(stack({{"framework", "nanotron (July 2024)"}, {"gpu", "H100"}}) == "nanotron-2024");
+  CHECK(stack({{"framework", "nanotron v0.5 (2025)"}, {"gpu", "H100"}}) == "nanotron");
   CHECK(stack({{"framework", "Megatron-Core (2026), local layers"}, {"gpu", "H100"}}) == "megatron-lm-2023");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");

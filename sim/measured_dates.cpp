@@ -29,6 +29,10 @@ double date_of(const std::string& source) {
 
 }  // namespace
 
+bool names_its_date(const MeasuredRun& run) {
+  return date_of(run.text("framework")) > 0;
+}
+
 double date_of_program(const MeasuredRun& run) {
   const double named = date_of(run.text("framework"));
   return named > 0 ? named : date_of(run.text("source"));

@@ -109,12 +109,11 @@ constexpr double kOverlapsByArgument =
 const char* megatron_of(const MeasuredRun& run) {
   constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
   constexpr int kFlash = 2023;                // FlashAttention
-  // Overlaps of September to November 2023, and what there was between code and paper: half a year
-  // (assumption).
-  constexpr double kOverlaps = 2024.2;
-  const double date = date_of_program(run);
+  // Overlaps of September to November 2023, and between code and paper half a year (assumption).
+  constexpr double kOverlaps = 2023.8, kUntilPaper = 0.4;
+  const double date = date_of_program(run), overlaps = kOverlaps + (names_its_date(run) ? 0 : kUntilPaper);
   const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
-  if (date >= kOverlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core";
+  if (date >= overlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core";
   if (date >= kFlash) return "megatron-lm-2023";
   if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core";
   const bool selective = run.text("recompute").rfind("selective", 0) == 0;

@@ -124,6 +124,10 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
+  // Overlaps of late 2023 are in a program of January 2024, not in what papers of that month ran.
+  CHECK(stack({{"framework", "Megatron-LM (January 2024)"}, {"gpu", "A800"}}) == "megatron-core-2024");
+  CHECK(stack({{"framework", "Megatron-LM"}, {"source", "arXiv 2401.00001"}, {"gpu", "A800"}}) ==
+        "megatron-lm-2023");
   CHECK(stack({{"framework", "nanotron (July 2024)"}, {"gpu", "H100"}}) == "nanotron-2024");
   CHECK(stack({{"framework", "nanotron v0.5 (2025)"}, {"gpu", "H100"}}) == "nanotron");
   CHECK(stack({{"framework", "Megatron-Core (2026), local layers"}, {"gpu", "H100"}}) == "megatron-lm-2023");

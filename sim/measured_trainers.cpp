@@ -44,14 +44,15 @@ const char* preset_of(const Keeping& keeping) {
 // Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. Those of unsloth and of
 // foundation-model-stack leave the loss to it.
 void set_kernels(SoftwareStack& stack, const std::string& framework) {
-  const SoftwareStack fused = read_stack("hf-liger"), compiled = read_stack("torchtitan");
-  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = fused.kernels;
+  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = read_stack("hf-liger").kernels;
   if (says_any(framework, {"liger", "transformer engine"})) {
+    const SoftwareStack fused = read_stack("hf-liger");
     stack.kernels = fused.kernels;
     stack.cross_entropy = fused.cross_entropy;
     stack.logit_peak = fused.logit_peak;
   }
   if (says(framework, "torch.compile")) {
+    const SoftwareStack compiled = read_stack("torchtitan");
     stack.elementwise = compiled.elementwise;
     stack.kernels = compiled.kernels;
   }

@@ -74,7 +74,8 @@ std::vector<Prediction> predicted(const Topology& topology, const CollectiveQues
     queries.push_back({0, as_operator(topology, calls.back())});
   }
   auto answers = costs.predict({{topology.group_of(question.gpus.front()).gpu}}, queries);
-  for (std::size_t i = 0; must_play(topology, question.gpus) && i < answers.size(); ++i)
+  if (!must_play(topology, question.gpus)) return answers;
+  for (std::size_t i = 0; i < answers.size(); ++i)
     answers[i].time = over_fabric(topology, calls[i], answers[i].time);
   return answers;
 }

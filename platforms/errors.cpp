@@ -55,6 +55,12 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return best == nullptr ? std::string() : ", did you mean " + quote_for_message(*best) + "?";
 }
 
+std::string comma_list(const std::vector<std::string>& names) {
+  std::string list;
+  for (std::size_t index = 0; index < names.size(); ++index) list += (index == 0 ? "" : ", ") + names[index];
+  return list;
+}
+
 bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_letter);
 }

@@ -42,6 +42,9 @@ struct Defect : std::logic_error {
 // of its letters, or two, would change.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
+// The names with ", " between them.
+std::string comma_list(const std::vector<std::string>& names);
+
 // Whether two names are equal when upper and lower case are the same.
 bool same_name(std::string_view a, std::string_view b);
 

@@ -55,10 +55,8 @@ const InstancePrice& find_price_row(const InstanceSpec& instance, const YamlValu
     if (same_name(row.region, region.text())) return row;
     names.push_back(row.region);
   }
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   throw InputError(region.place(), region.found() + did_you_mean(region.text(), names),
-                   "a region of the price list of " + instance.name + ": " + list);
+                   "a region of the price list of " + instance.name + ": " + comma_list(names));
 }
 
 // "spot" of on_demand, spot and reserved_1y as people say it.

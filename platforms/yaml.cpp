@@ -33,12 +33,6 @@ std::string range_text(const std::string& low, const std::string& high) {
   return " from " + low + " to " + high;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
-}
-
 std::string number_text(double value) {
   std::string text = std::to_string(value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -151,7 +145,7 @@ std::optional<YamlValue> YamlValue::find(const std::string& key) const {
 std::size_t YamlValue::one_of(const std::vector<std::string>& names) const {
   const std::string word = text();
   const auto found = std::find(names.begin(), names.end(), word);
-  if (found == names.end()) fail("one of " + listed(names) + did_you_mean(word, names));
+  if (found == names.end()) fail("one of " + comma_list(names) + did_you_mean(word, names));
   return static_cast<std::size_t>(found - names.begin());
 }
 
@@ -166,7 +160,7 @@ void YamlValue::allow_keys(const std::vector<std::string>& allowed) const {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
     throw InputError(find(key)->place(),
                      "the unknown key " + quote_for_message(key) + did_you_mean(key, allowed),
-                     "one of " + listed(allowed));
+                     "one of " + comma_list(allowed));
   }
 }
 

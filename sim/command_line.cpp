@@ -260,9 +260,8 @@ std::optional<std::size_t> CommandLine::choice(const std::string& name,
   if (!given) return std::nullopt;
   const auto found = std::find(names.begin(), names.end(), *given);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  std::string listed;
-  for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
-  throw InputError(place(name), quote_for_message(*given), "one of " + listed + did_you_mean(*given, names));
+  throw InputError(place(name), quote_for_message(*given),
+                   "one of " + comma_list(names) + did_you_mean(*given, names));
 }
 
 int CommandLine::jobs() const {

@@ -7,6 +7,7 @@
 
 #include "costmodels/estimate.hpp"
 #include "costmodels/residuals.hpp"
+#include "platforms/errors.hpp"
 #include "platforms/topology.hpp"
 #include "sim/feasibility.hpp"
 
@@ -35,13 +36,9 @@ std::string silence_on(const std::vector<std::string>& gpus, const std::vector<s
     return std::find(calibrated.begin(), calibrated.end(), gpu) != calibrated.end();
   };
   if (std::all_of(gpus.begin(), gpus.end(), has_run)) return {};
-  const auto list = [](const std::vector<std::string>& names) {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
-  };
-  return calibrated.empty() ? "calibrated on GPUs that its file does not name"
-                            : "calibrated on " + list(calibrated) + ", not on all of " + list(gpus);
+  return calibrated.empty()
+             ? "calibrated on GPUs that its file does not name"
+             : "calibrated on " + comma_list(calibrated) + ", not on all of " + comma_list(gpus);
 }
 
 ErrorBand not_narrowed(ErrorBand published, const std::string& why) {

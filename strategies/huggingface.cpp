@@ -92,12 +92,6 @@ std::string name_of(const JsonConfig& config) {
   return stem == "config" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 }  // namespace
 
 std::vector<std::string> huggingface_model_types() {
@@ -118,7 +112,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
                                    [&](const Family& row) { return row.model_type == type; });
   if (family == kFamilies.end()) {
     const auto known = huggingface_model_types();
-    config.fail("model_type", "one of " + joined(known) + did_you_mean(type, known));
+    config.fail("model_type", "one of " + comma_list(known) + did_you_mean(type, known));
   }
   ModelSpec model = with_details(config, family->read(config));
   model.name = name_of(config);

@@ -58,10 +58,8 @@ int group_named(const ClusterSpec& cluster, const std::string& name) {
     if (cluster.groups[group].name == name) return static_cast<int>(group);
     names.push_back(cluster.groups[group].name);
   }
-  std::string listed;
-  for (const std::string& each : names) listed += (listed.empty() ? "" : ", ") + each;
   throw InputError("--layer-profile", "group " + quote_for_message(name),
-                   "a node group of the cluster: " + listed + did_you_mean(name, names));
+                   "a node group of the cluster: " + comma_list(names) + did_you_mean(name, names));
 }
 
 }  // namespace

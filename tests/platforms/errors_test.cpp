@@ -19,6 +19,12 @@ TEST_CASE("the nearest name is offered only when it is near") {
       did_you_mean("max_position_embeddings", {"tie_word_embeddings"}).empty());  // ten letters of 23 differ
 }
 
+TEST_CASE("names are listed with commas between them") {
+  CHECK(comma_list({}).empty());
+  CHECK(comma_list({"A100"}) == "A100");
+  CHECK(comma_list({"A100", "", "H100"}) == "A100, , H100");
+}
+
 TEST_CASE("quoted text stays on one line and short") {
   CHECK(quote_for_message("a\nb\x01") == "'a\\nb\\x01'");
   CHECK(quote_for_message(std::string(61, 'x')) == "'" + std::string(60, 'x') + "...'");

@@ -39,6 +39,7 @@ void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
 
 // Rows of the output matrix on one tensor rank.
 std::int64_t head_rows(std::int64_t vocabulary, const Sharding& sharding) {
+  if (!sharding.stack.pads_vocabulary) return divide_up(vocabulary, std::int64_t{sharding.tensor});
   return padded_vocabulary(vocabulary, sharding.tensor) / sharding.tensor;
 }
 

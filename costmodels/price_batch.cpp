@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "costmodels/sustained_power.hpp"
+#include "costmodels/unaligned_gemm.hpp"
 
 namespace orrery {
 
@@ -95,6 +96,17 @@ void PriceBatch::ask_forwards_for_gradients(const CostModels& models, const std:
   }
 }
 
+// Of the GEMMs among them as they are read, in whichever pass.
+std::vector<Seconds> PriceBatch::unaligned_times(const std::vector<GpuSpec>& gpus) const {
+  std::vector<Seconds> times;
+  times.reserve(queries_.size());
+  for (const OperatorQuery& query : queries_) {
+    const auto* gemm = std::get_if<Gemm>(&query.op);
+    times.push_back(gemm ? unaligned_time(*gemm, gpus[static_cast<std::size_t>(query.gpu)]) : Seconds());
+  }
+  return times;
+}
+
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {
   std::vector<GpuSpec> gpus;
   std::vector<double> slowest;  // of each group
@@ -102,13 +114,15 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     gpus.push_back(group.gpu);
     slowest.push_back(slowest_of(std::max<std::int64_t>(1, largest_gpus(group))));
   }
+  const std::vector<Seconds> unaligned = unaligned_times(gpus);
   ask_forwards_for_gradients(models, gpus);
   const std::vector<Prediction> answers = models.predict(gpus, queries_);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const Sink& sink = sinks_[i];
     const OperatorQuery& query = queries_[i];
     const auto group = static_cast<std::size_t>(query.gpu);
-    *sink.seconds += under_power(query.op, gpus[group], answers[i].time, slowest[group]) * sink.factor;
+    const Seconds aligned = under_power(query.op, gpus[group], answers[i].time, slowest[group]);
+    *sink.seconds += std::max(aligned, unaligned[i]) * sink.factor;
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }
   return queries_.size();

@@ -45,6 +45,7 @@ class PriceBatch {
   std::size_t predict(const CostModels&, const ClusterSpec&);
 
  private:
+  [[nodiscard]] std::vector<Seconds> unaligned_times(const std::vector<GpuSpec>&) const;
   void ask_forwards_for_gradients(const CostModels&, const std::vector<GpuSpec>&);
   void add_pass(int group, const PassOperators&, PassTimes*, bool* extrapolated, const KernelFactors&);
 

@@ -185,7 +185,7 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
   return said;
 }
 
-constexpr std::int64_t kGptVocabulary = 50257;  // of GPT-2's tokenizer
+constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
@@ -230,7 +230,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.shapes = {shape};
   model.layers.assign(static_cast<std::size_t>(*layers), 0);
   model.hidden = *hidden;
-  if (!vocabulary) assumptions.emplace_back("vocabulary 50257");
+  if (!vocabulary) assumptions.emplace_back("vocabulary 50304");
   model.vocabulary = vocabulary.value_or(kGptVocabulary);
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};

@@ -55,6 +55,7 @@ void set_kernels(SoftwareStack& stack, const std::string& framework) {
     const SoftwareStack compiled = read_stack("torchtitan");
     stack.elementwise = compiled.elementwise;
     stack.kernels = compiled.kernels;
+    stack.pads_vocabulary = compiled.pads_vocabulary;
   }
   stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
 }

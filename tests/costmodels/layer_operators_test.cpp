@@ -234,6 +234,15 @@ TEST_CASE("the vocabulary is padded to 128 columns for each tensor rank, as Mega
   CHECK(bytes_of(head.backward, MemoryKernel::cross_entropy) == 10 * logits);
 }
 
+TEST_CASE("a program that pads no vocabulary has as many rows on a tensor rank as there are words") {
+  const auto [tensor, rows] = GENERATE(table<int, std::int64_t>({{1, 50257}, {2, 25129}, {8, 6283}}));
+  Sharding sharding = plain(4, 1024);
+  sharding.tensor = tensor;
+  sharding.stack.pads_vocabulary = false;
+  CHECK(all_of<Gemm>(head_operators(gpt2_tables(50257), sharding).forward.compute) ==
+        std::vector<Gemm>{{.m = 4096, .n = rows, .k = 1024}});
+}
+
 TEST_CASE("the embedding's dense gradient is added to the sum each microbatch") {
   const ModelSpec gpt2 = gpt2_tables(50304);
   const BlockOperators embedding = embedding_operators(gpt2, plain(1, 1024));

@@ -1,6 +1,8 @@
 // Operators whose time depends on their bytes alone, once the GPU or the links are known.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "costmodels/features.hpp"
@@ -62,6 +64,32 @@ KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCar
       return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
   }
   throw Defect("a memory kernel without a rule");
+}
+
+// Links inside nodes that taught the built-in collectives: PCIe 3.0 to 5.0, V100's, A100's, Hopper's,
+// Blackwell's.
+constexpr std::array kTaughtLinks{
+    gigabytes_per_second(16),  gigabytes_per_second(32),  gigabytes_per_second(64), gigabytes_per_second(150),
+    gigabytes_per_second(300), gigabytes_per_second(450), gigabytes_per_second(900)};
+
+// Two taught links around one of another bandwidth, and how far it is from the slower to the faster, in
+// logarithms; beyond all of them the link itself.
+struct LinksAround {
+  LinkSpec slower, faster;
+  double share = 0;
+};
+
+// Trees answer in steps: a link of 800 GB/s would have the efficiency of one of 450 and be faster than one of
+// 900. Between taught links times are interpolated.
+LinksAround links_around(const LinkSpec& link) {
+  LinksAround around{link, link};
+  const auto above = std::upper_bound(kTaughtLinks.begin(), kTaughtLinks.end(), link.bandwidth);
+  if (above == kTaughtLinks.begin() || above == kTaughtLinks.end()) return around;
+  const BytesPerSecond below = *std::prev(above);
+  around.slower.bandwidth = below;
+  around.faster.bandwidth = *above;
+  around.share = std::log(link.bandwidth / below) / std::log(*above / below);
+  return around;
 }
 
 struct KernelVariant {
@@ -140,7 +168,8 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
 void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
                                    std::vector<Prediction>& answers) const {
   struct Asked {
-    std::size_t query, variant;
+    std::size_t query, slower, faster;  // variants
+    double share;                       // of the faster
   };
   std::vector<std::vector<Collective>> variants(models_.size());
   std::vector<std::vector<Asked>> asked(models_.size());
@@ -157,7 +186,15 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     if (op->kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
     const bool one_node = op->ranks <= op->ranks_per_node;
     const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
-    asked[model].push_back({i, index_of(variants[model], variant)});
+    // Models of one's own say which links they speak of.
+    const bool many_links = one_node && models_[model].card.links.empty();
+    const LinksAround around =
+        many_links ? links_around(op->gpu_link) : LinksAround{op->gpu_link, op->gpu_link};
+    const auto over = [&](const LinkSpec& link) {
+      variant.gpu_link = link;
+      return index_of(variants[model], variant);
+    };
+    asked[model].push_back({i, over(around.slower), over(around.faster), around.share});
   }
   const auto sized = [](Collective op, Bytes size) {
     op.bytes = size;
@@ -172,9 +209,10 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     };
     const auto curve = curves(fitted, variants[model], features,
                               [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
-    for (const auto& [query, variant] : asked[model]) {
+    for (const auto& [query, slower, faster, share] : asked[model]) {
       const auto& op = std::get<Collective>(queries[query].op);
-      answers[query] = {std::max(curve[variant].at(op.bytes), wire_time(op)),
+      const Seconds slow = curve[slower].at(op.bytes), fast = curve[faster].at(op.bytes);
+      answers[query] = {std::max(slow * std::pow(fast / slow, share), wire_time(op)),
                         !fitted.card.has_configuration(configuration_name(op))};
     }
   }

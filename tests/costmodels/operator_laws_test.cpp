@@ -228,3 +228,28 @@ TEST_CASE("the attention of 2026 is Hopper's where it was measured apart, and th
   CHECK(share("GB200", AttentionKernel::flash2) < share("GB200", AttentionKernel::flash));
   CHECK(share("A100", AttentionKernel::flash2) == share("A100", AttentionKernel::flash));
 }
+
+TEST_CASE("over a link between those of two GPUs a collective takes a time between theirs") {
+  Draw draw(17);
+  const auto all_reduce = [](double gigabytes, Bytes bytes, int ranks) {
+    return OperatorQuery{0, Collective{.kind = CollectiveKind::all_reduce,
+                                       .bytes = bytes,
+                                       .ranks = ranks,
+                                       .ranks_per_node = 8,
+                                       .gpu_link = {Bytes(gigabytes * 1e9) / Seconds(1), microseconds(1)}}};
+  };
+  for (int i = 0; i < 20; ++i) {
+    const Bytes bytes(std::exp2(static_cast<double>(draw.extent(3, 5))) * 1024);
+    const int ranks = draw.one_of(std::array{2, 4, 8});
+    // H100's and Blackwell's links, and every 50 GB/s between them.
+    std::vector<OperatorQuery> queries;
+    for (int link = 450; link <= 900; link += 50) queries.push_back(all_reduce(link, bytes, ranks));
+    const auto times = models().predict(gpu_catalog(), queries);
+    const auto [least, most] = std::minmax(times.front().time, times.back().time);
+    for (std::size_t one = 1; one < times.size(); ++one) {
+      INFO(ranks << " ranks, " << bytes.value() << " B, link " << one);
+      CHECK(times[one].time >= least * (1 - 1e-12));
+      CHECK(times[one].time <= most * (1 + 1e-12));
+    }
+  }
+}

@@ -136,7 +136,7 @@ std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
   predict_gemms(gpus, queries, answers);
   predict_attention(gpus, queries, answers);
   predict_kernels(gpus, queries, answers);
-  predict_collectives(queries, answers);
+  predict_collectives(gpus, queries, answers);
   predict_transfers(queries, answers);
   return answers;
 }

@@ -65,7 +65,8 @@ class ModelSet {
                          std::vector<Prediction>&) const;
   void predict_kernels(std::span<const GpuSpec>, std::span<const OperatorQuery>,
                        std::vector<Prediction>&) const;
-  void predict_collectives(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_collectives(std::span<const GpuSpec>, std::span<const OperatorQuery>,
+                           std::vector<Prediction>&) const;
   void predict_transfers(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
 
   // One curve for each of `variants`, all sizes of all of them in one batch.

@@ -7,6 +7,7 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/model_set.hpp"
+#include "costmodels/nvlink_mesh.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -165,11 +166,12 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
   }
 }
 
-void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
+void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                                    std::vector<Prediction>& answers) const {
   struct Asked {
     std::size_t query, slower, faster;  // variants
     double share;                       // of the faster
+    double whole_over_part;
   };
   std::vector<std::vector<Collective>> variants(models_.size());
   std::vector<std::vector<Asked>> asked(models_.size());
@@ -186,15 +188,19 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     if (op->kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
     const bool one_node = op->ranks <= op->ranks_per_node;
     const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
+    // Meshes were measured whole. A part takes for a byte what the whole takes for as many as it is faster.
+    const double faster =
+        one_node ? whole_over_part(gpus[static_cast<std::size_t>(queries[i].gpu)], op->gpu_link) : 1.0;
+    LinkSpec link = op->gpu_link;
+    link.bandwidth = link.bandwidth * faster;
     // Models of one's own say which links they speak of.
     const bool many_links = one_node && models_[model].card.links.empty();
-    const LinksAround around =
-        many_links ? links_around(op->gpu_link) : LinksAround{op->gpu_link, op->gpu_link};
-    const auto over = [&](const LinkSpec& link) {
-      variant.gpu_link = link;
+    const LinksAround around = many_links ? links_around(link) : LinksAround{link, link};
+    const auto over = [&](const LinkSpec& asked_link) {
+      variant.gpu_link = asked_link;
       return index_of(variants[model], variant);
     };
-    asked[model].push_back({i, over(around.slower), over(around.faster), around.share});
+    asked[model].push_back({i, over(around.slower), over(around.faster), around.share, faster});
   }
   const auto sized = [](Collective op, Bytes size) {
     op.bytes = size;
@@ -209,11 +215,12 @@ void ModelSet::predict_collectives(std::span<const OperatorQuery> queries,
     };
     const auto curve = curves(fitted, variants[model], features,
                               [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
-    for (const auto& [query, slower, faster, share] : asked[model]) {
-      const auto& op = std::get<Collective>(queries[query].op);
-      const Seconds slow = curve[slower].at(op.bytes), fast = curve[faster].at(op.bytes);
-      answers[query] = {std::max(slow * std::pow(fast / slow, share), wire_time(op)),
-                        !fitted.card.has_configuration(configuration_name(op))};
+    for (const Asked& one : asked[model]) {
+      const auto& op = std::get<Collective>(queries[one.query].op);
+      const Bytes bytes = op.bytes * one.whole_over_part;
+      const Seconds slow = curve[one.slower].at(bytes), fast = curve[one.faster].at(bytes);
+      answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share), wire_time(op)),
+                            !fitted.card.has_configuration(configuration_name(op))};
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "costmodels/nvlink_mesh.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 namespace {
 
@@ -12,15 +14,21 @@ double links_of(int gpus_per_node, int ranks) {
   return kLinks;
 }
 
+bool is_wired(const GpuSpec& gpu) {
+  return gpu.architecture == "Volta" && gpu.link == "NVLink2";
+}
+
 }  // namespace
 
 LinkSpec link_of_neighbours(const NodeGroup& group, int ranks) {
   LinkSpec link = group.gpu_link;
-  const GpuSpec& gpu = group.gpu;
-  const bool mesh =
-      gpu.architecture == "Volta" && gpu.link == "NVLink2" && link.bandwidth == gpu.link_bandwidth;
+  const bool mesh = is_wired(group.gpu) && link.bandwidth == group.gpu.link_bandwidth;
   if (mesh && ranks > 1) link.bandwidth = link.bandwidth * (links_of(group.gpus_per_node, ranks) / kLinks);
   return link;
+}
+
+double whole_over_part(const GpuSpec& gpu, const LinkSpec& part) {
+  return is_wired(gpu) ? std::max(1.0, gpu.link_bandwidth / part.bandwidth) : 1.0;
 }
 
 }  // namespace orrery

@@ -13,4 +13,7 @@ namespace orrery {
 // pairs. In nodes of four a pair shares two.
 LinkSpec link_of_neighbours(const NodeGroup&, int ranks);
 
+// How many times a GPU's whole link is faster than this part of its mesh; 1 where it is no part of one.
+double whole_over_part(const GpuSpec&, const LinkSpec& part);
+
 }  // namespace orrery

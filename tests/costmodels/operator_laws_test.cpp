@@ -253,3 +253,25 @@ TEST_CASE("over a link between those of two GPUs a collective takes a time betwe
     }
   }
 }
+
+TEST_CASE(
+    "parts of V100's mesh have the efficiency of the whole, within a quarter of what was measured of them") {
+  // Bus bandwidth of 64 MiB in GB/s, vTrain's tables (VIA-Research/vTrain f8dda847, trace/v100).
+  struct Row {
+    int ranks;
+    double link, measured;
+  };
+  const auto [ranks, link, measured] =
+      GENERATE(values<Row>({{2, 25, 22.4}, {4, 100, 83.7}, {8, 150, 128.9}}));
+  const Bytes bytes(64 * kMebi);
+  const GpuSpec v100 = find_gpu("V100-SXM2-32GB", "test");
+  const OperatorQuery query{0, Collective{.kind = CollectiveKind::all_reduce,
+                                          .bytes = bytes,
+                                          .ranks = ranks,
+                                          .ranks_per_node = 8,
+                                          .gpu_link = {Bytes(link * 1e9) / Seconds(1), microseconds(1)}}};
+  const Seconds time = models().predict(std::array{v100}, std::array{query}).front().time;
+  const double bus = 2.0 * (ranks - 1) / ranks * bytes.value() / time.value() / kGiga;
+  CHECK(bus < link);
+  CHECK(bus == Approx(measured).epsilon(0.25));
+}

@@ -88,7 +88,8 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
   set.card.framework = 2 * framework > rows.size();
   // Sampling and the sizes of trees were chosen on A40 alone (transformers held out), so the errors of A100
   // and H100 are of models that were not chosen by them. Every leaf costs 80 bytes in the repository; what is
-  // used less gets fewer.
+  // used less gets fewer. How many trees the model for any GPU has was chosen by A40 and A100, each held out,
+  // in the mean of three seeds.
   set.options.row_share = 0.5;
   set.options.column_share = 0.35;
   if (model == ModelKind::gemm && rows.size() >= kManyRows) {
@@ -96,7 +97,7 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
     set.options.leaves = 45;
     set.options.learning_rate = 0.18;
   }
-  if (model == ModelKind::gemm_any) set.options.trees = 160;
+  if (model == ModelKind::gemm_any) set.options.trees = 50;
   if (model == ModelKind::gemm_fp32) set.options.trees = 60;
   if (rows.size() < 1000)
     set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};

@@ -83,7 +83,7 @@ std::string to_json(const FitReport& report) {
                   {"gradient_factors",
                    {{"input", rounded(report.passes.input_gradient)},
                     {"weight", rounded(report.passes.weight_gradient)}}}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";  // files have any name
 }
 
 std::string to_table(const FitReport& report) {

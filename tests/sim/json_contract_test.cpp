@@ -389,10 +389,14 @@ TEST_CASE("catalog --json lists rows whose numbers are numbers") {
     CHECK((rows[0].at("spot USD/h").is_number() || rows[0].at("spot USD/h").is_null()));
 }
 
-TEST_CASE("paths that are no UTF-8 do not break the JSON") {
+TEST_CASE("paths and names that are no UTF-8 do not break the JSON") {
   const Workplace place;
   const Json json = search_json(place, {"-o", "out-\xff"});
   CHECK(json.at("plans").size() >= 2);
+  place.write("runs.csv", "id,source_key,gpu,n_gpus\nM\xfcller,mine,A100,8\n");  // Latin-1
+  const ProgramResult validated = place.run({"validate", "--measured", "runs.csv", "--json"});
+  CHECK(validated.code == 1);
+  CHECK(Json::parse(validated.out).at("skipped").at(0).at("id") == "M\uFFFDller");
 }
 
 }  // namespace orrery

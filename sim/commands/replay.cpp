@@ -190,7 +190,7 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
 
 int run_replay_command(const Arguments& arguments) {
   CommandLine line("replay", "Plays one iteration event by event on SimGrid and says where the time went.",
-                   "orrery replay --plan orrery-out/plan-01.yaml -o trace.h5");
+                   "orrery replay --plan out/plan-01.yaml -o trace.h5");
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)")
       .value("durations", "FILE", "durations of stages given by hand (YAML)")
       .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")

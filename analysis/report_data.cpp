@@ -46,8 +46,15 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   // Several iterations may have been played, of which one in the steady state counts.
   const Seconds played(trace.timeline.makespan);
   add_pair(json, "Iteration", to_text(trace.iteration));
+  const std::string low = run_attribute(trace, "interval_low"), high = run_attribute(trace, "interval_high");
+  if (!low.empty() && !high.empty()) {
+    add_pair(json, "In nine runs of ten",
+             to_text(parse_quantity<Seconds>(low, "interval_low")) + " to " +
+                 to_text(parse_quantity<Seconds>(high, "interval_high")));
+  }
   if (trace.iteration < 0.999 * played) add_pair(json, "Played below", to_text(played));
-  add_pair(json, "Bubbles", four_digits(100 * trace.accounting.bubble_fraction, " %"));
+  add_pair(json, "Bubbles below", four_digits(100 * trace.accounting.bubble_fraction, " %"));
+  if (trace.mfu) add_pair(json, "MFU", four_digits(100 * *trace.mfu, " %"));
   add_pair(json, "Ranks", std::to_string(trace.timeline.ranks.size()));
   if (const std::string chance = run_attribute(trace, "out_of_memory_chance"); !chance.empty())
     add_pair(json, "Out-of-memory chance", chance);

@@ -169,20 +169,22 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
 int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   PlayableFile file = load_plan(line, line.required("plan"), costs);
-  const double total_tokens = line.count("tokens").value_or(0);
   apply_what_ifs(line, file.priced);
   const std::vector<double> runs = noisy_runs(line, file.priced, file.topology);
   const double start = now_s();
   ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs,
-         {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs),
-          &file.memory, memory_outlook(*file.book, file.strategy(), file.memory)},
-         [&](ReplayResult& played) {
-           const RunOrigin origin = origin_of(line, "replay", arguments,
-                                              {file.plan.model, file.plan.cluster, file.plan.stack}, costs);
-           return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
-         });
+  const ReplayedPlan plan{file.book.get(),
+                          &file.strategy(),
+                          line.count("tokens").value_or(0),
+                          plan_band(*file.book, file.strategy(), costs),
+                          &file.memory,
+                          memory_outlook(*file.book, file.strategy(), file.memory)};
+  finish(line, replay, elapsed, runs, plan, [&](ReplayResult& played) {
+    return make_trace(
+        plan, played,
+        origin_of(line, "replay", arguments, {file.plan.model, file.plan.cluster, file.plan.stack}, costs));
+  });
   return 0;
 }
 

@@ -67,6 +67,17 @@ TEST_CASE("of several iterations played, the page shows the time of one and says
         to_text(steady) + " " + to_text(Seconds(trace.timeline.makespan)) + "\ngood\n");
 }
 
+TEST_CASE("the page says where the time of nine runs in ten lies, where the trace does") {
+  ReportInput input = sample_report();
+  const std::string facts = "facts = dict(data['traces'][0]['facts'])\n";
+  CHECK(check_page(input, facts + "assert 'In nine runs of ten' not in facts") == "good\n");
+  std::vector<RunAttribute>& run = input.traces[0].trace.run;
+  run.push_back({"interval_low", "1.5s"});
+  run.push_back({"interval_high", "2.5s"});
+  CHECK(check_page(input, facts + "print(facts['In nine runs of ten'])") ==
+        to_text(Seconds(1.5)) + " to " + to_text(Seconds(2.5)) + "\ngood\n");
+}
+
 TEST_CASE("the numbers of the page are those of the trace") {
   CHECK(check_page(sample_report(), R"(
 assert data["front"] == [0, 1]

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "analysis/json_builder.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -69,11 +70,14 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   json.end(']');
 }
 
-std::string gpu_of_stage(const Timeline& timeline, int stage) {
+// Replicas may have unlike ones.
+std::string gpus_of_stage(const Timeline& timeline, int stage) {
+  std::vector<std::string> gpus;
   for (const RankInfo& rank : timeline.ranks) {
-    if (rank.stage == stage) return rank.gpu;
+    if (rank.stage == stage && std::find(gpus.begin(), gpus.end(), rank.gpu) == gpus.end())
+      gpus.push_back(rank.gpu);
   }
-  return {};
+  return comma_list(gpus);
 }
 
 void add_stages(JsonBuilder& json, const Trace& trace) {
@@ -81,7 +85,7 @@ void add_stages(JsonBuilder& json, const Trace& trace) {
   for (const StageAccounting& stage : trace.accounting.stages) {
     const Accounting& mean = stage.mean;
     json.begin('{').key("stage").value(static_cast<double>(stage.stage));
-    json.key("gpu").value(gpu_of_stage(trace.timeline, stage.stage));
+    json.key("gpu").value(gpus_of_stage(trace.timeline, stage.stage));
     const std::array parts = {mean.compute,   mean.exposed_tp,    mean.exposed_p2p,   mean.exposed_dp,
                               mean.optimizer, mean.bubble_warmup, mean.bubble_steady, mean.bubble_drain};
     json.key("seconds").begin('[');
@@ -95,7 +99,7 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.key("memory").begin('[');
   for (const MemoryRow& memory : trace.memory) {
     json.begin('{').key("stage").value(static_cast<double>(memory.stage));
-    json.key("gpu").value(memory.gpu.empty() ? gpu_of_stage(trace.timeline, memory.stage) : memory.gpu);
+    json.key("gpu").value(memory.gpu.empty() ? gpus_of_stage(trace.timeline, memory.stage) : memory.gpu);
     json.key("verdict").value(memory.verdict);
     json.key("capacity").value(memory.capacity ? to_gibibytes(*memory.capacity) : std::nan(""));
     const std::array parts = {memory.weights, memory.gradients,     memory.optimizer, memory.activations_peak,

@@ -78,6 +78,15 @@ TEST_CASE("the page says where the time of nine runs in ten lies, where the trac
         to_text(Seconds(1.5)) + " to " + to_text(Seconds(2.5)) + "\ngood\n");
 }
 
+TEST_CASE("a stage whose replicas have unlike GPUs is named by all of them") {
+  ReportInput input = sample_report();
+  Timeline& timeline = input.traces[0].trace.timeline;
+  timeline.ranks.push_back({.device = 4, .gpu = "H100-SXM5-80GB", .stage = 0, .replica = 1});
+  timeline.ranks.push_back({.device = 6, .gpu = "H100-SXM5-80GB", .stage = 1, .replica = 1});
+  CHECK(check_page(input, "print([stage['gpu'] for stage in data['traces'][0]['stages']])") ==
+        "['A100-SXM4-80GB, H100-SXM5-80GB', 'H100-SXM5-80GB']\ngood\n");
+}
+
 TEST_CASE("the numbers of the page are those of the trace") {
   CHECK(check_page(sample_report(), R"(
 assert data["front"] == [0, 1]

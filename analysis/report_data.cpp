@@ -111,8 +111,8 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.end(']');
 }
 
-// Whole ranks, replica by replica, as long as they fit under the cap; cut inside a rank only when the first
-// does not.
+// Every rank of the first replica, for bubbles show between its stages; more replicas by whole ranks, as long
+// as all spans fit under the cap.
 std::vector<std::size_t> drawn_ranks(const Timeline& timeline) {
   std::vector<std::size_t> spans_of_rank(timeline.ranks.size());
   for (const std::int32_t rank : timeline.spans.rank) ++spans_of_rank[static_cast<std::size_t>(rank)];
@@ -122,8 +122,12 @@ std::vector<std::size_t> drawn_ranks(const Timeline& timeline) {
     const RankInfo &first = timeline.ranks[a], &second = timeline.ranks[b];
     return std::tie(first.replica, first.stage, a) < std::tie(second.replica, second.stage, b);
   });
+  const auto is_of_first = [&](std::size_t rank) {
+    return timeline.ranks[rank].replica == timeline.ranks[order.front()].replica;
+  };
   std::size_t total = 0, count = 0;
-  while (count < order.size() && (count == 0 || total + spans_of_rank[order[count]] <= kMostDrawnSpans)) {
+  while (count < order.size() &&
+         (is_of_first(order[count]) || total + spans_of_rank[order[count]] <= kMostDrawnSpans)) {
     total += spans_of_rank[order[count++]];
   }
   order.resize(count);
@@ -139,16 +143,31 @@ void add_rank_names(JsonBuilder& json, const Timeline& timeline, const std::vect
   json.end(']');
 }
 
+// Until when, in seconds, as many of these spans start as fit under the cap.
+double fits_until(const Spans& spans, const std::vector<std::size_t>& wanted) {
+  std::vector<double> starts;
+  for (const std::size_t i : wanted) starts.push_back(spans.start[i]);
+  const auto first_left_out = starts.begin() + static_cast<std::ptrdiff_t>(kMostDrawnSpans);
+  std::nth_element(starts.begin(), first_left_out, starts.end());
+  return *first_left_out;
+}
+
 // Columns of the drawn spans: row, kind, stream, microbatch, start and end in whole nanoseconds.
 void add_spans(JsonBuilder& json, const Timeline& timeline) {
   const std::vector<std::size_t> ranks = drawn_ranks(timeline);
   std::vector<std::size_t> row_of_rank(timeline.ranks.size(), ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) row_of_rank[ranks[i]] = i;
   std::vector<std::size_t> drawn;
-  for (std::size_t i = 0; i < timeline.spans.size() && drawn.size() < kMostDrawnSpans; ++i) {
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     if (row_of_rank[static_cast<std::size_t>(timeline.spans.rank[i])] < ranks.size()) drawn.push_back(i);
   }
   add_rank_names(json, timeline, ranks);
+  double until = timeline.makespan;
+  if (drawn.size() > kMostDrawnSpans) {
+    until = fits_until(timeline.spans, drawn);
+    std::erase_if(drawn, [&](std::size_t i) { return timeline.spans.start[i] >= until; });
+  }
+  json.key("drawn_until").value(until);
   json.key("total_ranks").value(static_cast<double>(timeline.ranks.size()));
   json.key("total_spans").value(static_cast<double>(timeline.spans.size()));
   json.key("spans").begin('{');

@@ -147,7 +147,9 @@ function drawTimeline(trace) {
   const drawn = trace.spans.row.length;
   byId("timeline-note").textContent = "The compute stream of each rank, and below it, thin, what it sends." +
     (drawn < trace.total_spans ? ` Shown: ${number(drawn, 9)} of ${number(trace.total_spans, 9)} spans, ` +
-      `${trace.rows.length} of ${trace.total_ranks} ranks; the trace file holds all of them.` : "");
+      `${trace.rows.length} of ${trace.total_ranks} ranks` +
+      (trace.drawn_until < trace.makespan ? `, the first ${secondsText(trace.drawn_until)}` : "") +
+      "; the trace file holds all of them." : "");
   timeline.show(trace, data.kinds);
 }
 

@@ -117,6 +117,24 @@ assert len(trace["spans"]["row"]) == 60000 and trace["total_spans"] == 90000 and
 )") == "good\n");
 }
 
+TEST_CASE("a replica of too many spans is cut in time, not between its stages") {
+  ReportInput input = sample_report();
+  Timeline& timeline = input.traces[0].trace.timeline;
+  timeline.ranks = {{.stage = 0}, {.stage = 1}};
+  timeline.spans = {};
+  const int each = static_cast<int>(kMostDrawnSpans / 3 * 2);
+  timeline.makespan = each;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < each; ++i) add_span(timeline, compute_span(SpanKind::forward, rank, i, i, i + 1));
+  }
+  // 60,000 spans of a second on two ranks: the first 30,000 s.
+  CHECK(check_page(input, R"(
+trace = data["traces"][0]
+assert trace["rows"] == ["stage 0 · replica 0", "stage 1 · replica 0"], trace["rows"]
+assert len(trace["spans"]["row"]) == 60000 and trace["drawn_until"] == 30000, trace["drawn_until"]
+)") == "good\n");
+}
+
 TEST_CASE("a report of nothing is a page") {
   CHECK(check_page({.title = "nothing"}, "assert data['traces'] == [] and data['points'] == []") == "good\n");
 }

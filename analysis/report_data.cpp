@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "analysis/json_builder.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -46,8 +47,15 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   // Several iterations may have been played, of which one in the steady state counts.
   const Seconds played(trace.timeline.makespan);
   add_pair(json, "Iteration", to_text(trace.iteration));
+  const std::string low = run_attribute(trace, "interval_low"), high = run_attribute(trace, "interval_high");
+  if (!low.empty() && !high.empty()) {
+    add_pair(json, "In nine runs of ten",
+             to_text(parse_quantity<Seconds>(low, "interval_low")) + " to " +
+                 to_text(parse_quantity<Seconds>(high, "interval_high")));
+  }
   if (trace.iteration < 0.999 * played) add_pair(json, "Played below", to_text(played));
-  add_pair(json, "Bubbles", four_digits(100 * trace.accounting.bubble_fraction, " %"));
+  add_pair(json, "Bubbles below", four_digits(100 * trace.accounting.bubble_fraction, " %"));
+  if (trace.mfu) add_pair(json, "MFU", four_digits(100 * *trace.mfu, " %"));
   add_pair(json, "Ranks", std::to_string(trace.timeline.ranks.size()));
   if (const std::string chance = run_attribute(trace, "out_of_memory_chance"); !chance.empty())
     add_pair(json, "Out-of-memory chance", chance);
@@ -62,11 +70,14 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   json.end(']');
 }
 
-std::string gpu_of_stage(const Timeline& timeline, int stage) {
+// Replicas may have unlike ones.
+std::string gpus_of_stage(const Timeline& timeline, int stage) {
+  std::vector<std::string> gpus;
   for (const RankInfo& rank : timeline.ranks) {
-    if (rank.stage == stage) return rank.gpu;
+    if (rank.stage == stage && std::find(gpus.begin(), gpus.end(), rank.gpu) == gpus.end())
+      gpus.push_back(rank.gpu);
   }
-  return {};
+  return comma_list(gpus);
 }
 
 void add_stages(JsonBuilder& json, const Trace& trace) {
@@ -74,7 +85,7 @@ void add_stages(JsonBuilder& json, const Trace& trace) {
   for (const StageAccounting& stage : trace.accounting.stages) {
     const Accounting& mean = stage.mean;
     json.begin('{').key("stage").value(static_cast<double>(stage.stage));
-    json.key("gpu").value(gpu_of_stage(trace.timeline, stage.stage));
+    json.key("gpu").value(gpus_of_stage(trace.timeline, stage.stage));
     const std::array parts = {mean.compute,   mean.exposed_tp,    mean.exposed_p2p,   mean.exposed_dp,
                               mean.optimizer, mean.bubble_warmup, mean.bubble_steady, mean.bubble_drain};
     json.key("seconds").begin('[');
@@ -88,7 +99,7 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.key("memory").begin('[');
   for (const MemoryRow& memory : trace.memory) {
     json.begin('{').key("stage").value(static_cast<double>(memory.stage));
-    json.key("gpu").value(memory.gpu.empty() ? gpu_of_stage(trace.timeline, memory.stage) : memory.gpu);
+    json.key("gpu").value(memory.gpu.empty() ? gpus_of_stage(trace.timeline, memory.stage) : memory.gpu);
     json.key("verdict").value(memory.verdict);
     json.key("capacity").value(memory.capacity ? to_gibibytes(*memory.capacity) : std::nan(""));
     const std::array parts = {memory.weights, memory.gradients,     memory.optimizer, memory.activations_peak,
@@ -100,8 +111,8 @@ void add_memory(JsonBuilder& json, const Trace& trace) {
   json.end(']');
 }
 
-// Whole ranks, replica by replica, as long as they fit under the cap; cut inside a rank only when the first
-// does not.
+// Every rank of the first replica, for bubbles show between its stages; more replicas by whole ranks, as long
+// as all spans fit under the cap.
 std::vector<std::size_t> drawn_ranks(const Timeline& timeline) {
   std::vector<std::size_t> spans_of_rank(timeline.ranks.size());
   for (const std::int32_t rank : timeline.spans.rank) ++spans_of_rank[static_cast<std::size_t>(rank)];
@@ -111,8 +122,12 @@ std::vector<std::size_t> drawn_ranks(const Timeline& timeline) {
     const RankInfo &first = timeline.ranks[a], &second = timeline.ranks[b];
     return std::tie(first.replica, first.stage, a) < std::tie(second.replica, second.stage, b);
   });
+  const auto is_of_first = [&](std::size_t rank) {
+    return timeline.ranks[rank].replica == timeline.ranks[order.front()].replica;
+  };
   std::size_t total = 0, count = 0;
-  while (count < order.size() && (count == 0 || total + spans_of_rank[order[count]] <= kMostDrawnSpans)) {
+  while (count < order.size() &&
+         (is_of_first(order[count]) || total + spans_of_rank[order[count]] <= kMostDrawnSpans)) {
     total += spans_of_rank[order[count++]];
   }
   order.resize(count);
@@ -128,16 +143,31 @@ void add_rank_names(JsonBuilder& json, const Timeline& timeline, const std::vect
   json.end(']');
 }
 
+// Until when, in seconds, as many of these spans start as fit under the cap.
+double fits_until(const Spans& spans, const std::vector<std::size_t>& wanted) {
+  std::vector<double> starts;
+  for (const std::size_t i : wanted) starts.push_back(spans.start[i]);
+  const auto first_left_out = starts.begin() + static_cast<std::ptrdiff_t>(kMostDrawnSpans);
+  std::nth_element(starts.begin(), first_left_out, starts.end());
+  return *first_left_out;
+}
+
 // Columns of the drawn spans: row, kind, stream, microbatch, start and end in whole nanoseconds.
 void add_spans(JsonBuilder& json, const Timeline& timeline) {
   const std::vector<std::size_t> ranks = drawn_ranks(timeline);
   std::vector<std::size_t> row_of_rank(timeline.ranks.size(), ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) row_of_rank[ranks[i]] = i;
   std::vector<std::size_t> drawn;
-  for (std::size_t i = 0; i < timeline.spans.size() && drawn.size() < kMostDrawnSpans; ++i) {
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
     if (row_of_rank[static_cast<std::size_t>(timeline.spans.rank[i])] < ranks.size()) drawn.push_back(i);
   }
   add_rank_names(json, timeline, ranks);
+  double until = timeline.makespan;
+  if (drawn.size() > kMostDrawnSpans) {
+    until = fits_until(timeline.spans, drawn);
+    std::erase_if(drawn, [&](std::size_t i) { return timeline.spans.start[i] >= until; });
+  }
+  json.key("drawn_until").value(until);
   json.key("total_ranks").value(static_cast<double>(timeline.ranks.size()));
   json.key("total_spans").value(static_cast<double>(timeline.spans.size()));
   json.key("spans").begin('{');

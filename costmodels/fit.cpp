@@ -37,7 +37,8 @@ Profiles read_all(const FitOptions& options, FitReport& report) {
                                .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string())),
                                .rows = file.rows,
                                .used = file.used,
-                               .skipped = file.skipped});
+                               .skipped = file.skipped,
+                               .first_line = file.first_line});
     }
     append(all, std::move(one));
   }
@@ -138,7 +139,8 @@ void require_some_row(const std::vector<FitInput>& inputs) {
   for (const FitInput& input : inputs) {
     if (input.used > 0) return;
     for (const auto& [reason, rows] : input.skipped)
-      reasons += "; " + std::to_string(rows) + " of " + input.file + ": " + reason;
+      reasons +=
+          "; " + std::to_string(rows) + " of " + input.file + ": " + reason + first_line(input, reason);
   }
   if (!reasons.empty())
     throw InputError("profiles", "no usable row" + reasons,

@@ -36,8 +36,12 @@ struct FitInput {
   std::string file;  // relative to its folder
   std::string sha256;
   std::int64_t rows = 0, used = 0;
-  std::map<std::string, std::int64_t> skipped;  // measurements by reason
+  std::map<std::string, std::int64_t> skipped;    // measurements by reason
+  std::map<std::string, std::size_t> first_line;  // of the file, by reason
 };
+
+// ", first in line 4" of what was skipped for a reason; empty where no line is known.
+std::string first_line(const FitInput&, const std::string& reason);
 
 struct FittedModel {
   std::string file, kind, sha256;

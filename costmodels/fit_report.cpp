@@ -83,7 +83,12 @@ std::string to_json(const FitReport& report) {
                   {"gradient_factors",
                    {{"input", rounded(report.passes.input_gradient)},
                     {"weight", rounded(report.passes.weight_gradient)}}}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";  // files have any name
+}
+
+std::string first_line(const FitInput& input, const std::string& reason) {
+  const auto line = input.first_line.find(reason);
+  return line == input.first_line.end() ? "" : ", first in line " + std::to_string(line->second);
 }
 
 std::string to_table(const FitReport& report) {
@@ -103,7 +108,8 @@ std::string to_table(const FitReport& report) {
     text += "took " + std::to_string(input.used) + " measurements of " + std::to_string(input.rows) +
             " rows of " + input.file + "\n";
     for (const auto& [reason, rows] : input.skipped)
-      text += "left out, " + std::to_string(rows) + " rows of " + input.file + ": " + reason + "\n";
+      text += "left out, " + std::to_string(rows) + " rows of " + input.file + ": " + reason +
+              first_line(input, reason) + "\n";
   }
   for (const auto& [reason, rows] : report.left_out)
     text += "left out, " + std::to_string(rows) + " rows: " + reason + "\n";

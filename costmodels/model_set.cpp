@@ -24,15 +24,16 @@ const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_vie
 }
 
 // File name and digest of each model, from provenance.json.
-std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance) {
+std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance, const std::string& place) {
   std::vector<std::pair<std::string, std::string>> listed;
   try {
     const auto json = nlohmann::json::parse(provenance.content);
     for (const auto& model : json.at("models")) {
       listed.emplace_back(model.at("file").get<std::string>(), model.at("sha256").get<std::string>());
     }
-  } catch (const nlohmann::json::exception& error) {
-    throw InputError(provenance.name, error.what(), "the file that `orrery fit` wrote");
+  } catch (const nlohmann::json::exception&) {
+    throw InputError(place + "/" + provenance.name, "no list of models with their sha256",
+                     "the file that `orrery fit` wrote");
   }
   return listed;
 }
@@ -65,7 +66,7 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     : attention_(
           AttentionTable::parse(file_named(files, "attention.yaml", place).content, "attention.yaml")) {
   std::string all = sha256_hex(file_named(files, "attention.yaml", place).content);
-  for (const auto& [name, digest] : listed_models(file_named(files, kProvenanceFile, place))) {
+  for (const auto& [name, digest] : listed_models(file_named(files, kProvenanceFile, place), place)) {
     const ModelFile& file = file_named(files, name, place);
     if (origin == ModelOrigin::folder && sha256_hex(file.content) != digest) {
       throw InputError(place + "/" + name, "other bytes than provenance.json lists",

@@ -127,7 +127,7 @@ void read_calibrated(KeyedMap& map, const std::string& key, std::optional<Calibr
   for (std::size_t i = 0; i < N; ++i) {
     const auto row = rows[i].items();
     if (row.size() != N) rows[i].fail(size + " numbers");
-    for (std::size_t j = 0; j < N; ++j) known.covariance[i][j] = row[j].number(-100, 100);
+    for (std::size_t j = 0; j < N; ++j) known.covariance[i][j] = row[j].number(i == j ? 0 : -100, 100);
   }
 }
 

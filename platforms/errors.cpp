@@ -23,6 +23,7 @@ bool same_letter(char x, char y) {
 
 // A letter more, less or in place of another; one in another case decides among equals alone.
 constexpr std::size_t kEdit = 1000, kCase = 1;
+constexpr std::size_t kBegun = 4;  // letters that tell which longer name is meant
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -51,6 +52,11 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
       best = &candidate;
       best_distance = distance;
     }
+  }
+  const bool may_be_begun = best == nullptr && name.size() >= kBegun;
+  for (const std::string& candidate : candidates) {
+    if (may_be_begun && candidate.starts_with(name) && (best == nullptr || candidate.size() < best->size()))
+      best = &candidate;
   }
   return best == nullptr ? std::string() : ", did you mean " + quote_for_message(*best) + "?";
 }

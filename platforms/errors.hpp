@@ -38,8 +38,8 @@ struct Defect : std::logic_error {
 #define ORRERY_ENSURE(condition) \
   ((condition) ? static_cast<void>(0) : ::orrery::fail_ensure(#condition, __FILE__, __LINE__))
 
-// The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; empty when more than a third
-// of its letters, or two, would change.
+// The candidate nearest to `name` by edit distance, as ", did you mean 'x'?"; where more than a third of its
+// letters, or two, would change in all, the shortest that begins with it; else empty.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
 // The names with ", " between them.

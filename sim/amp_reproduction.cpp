@@ -1,4 +1,5 @@
 #include "sim/amp_reproduction.hpp"
+#include "traces/json_text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +43,7 @@ std::string to_json(const AmpReproduction& result) {
                     {"mape", summarize_errors(result.trials).mean},
                     {"spearman", std::isnan(rank) ? nlohmann::ordered_json() : nlohmann::ordered_json(rank)},
                     {"top1_regret", top1_regret(result.trials)}};
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 }  // namespace orrery

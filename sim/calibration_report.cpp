@@ -3,6 +3,7 @@
 
 #include "analysis/table.hpp"
 #include "sim/calibration.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -119,7 +120,7 @@ std::string calibration_json(const Calibration& calibration) {
   if (memory) json["memory_scatter"] = stack.calibrated_memory->scatter;
   json["runs"] = runs_json(time, "s");
   if (memory) json["memory_runs"] = runs_json(*memory, "gib");
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 std::string calibrated_yaml(const Calibration& calibration, const std::string& like) {

@@ -9,6 +9,7 @@
 #include "costmodels/estimators.hpp"
 #include "sim/children.hpp"
 #include "sim/replay.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -101,7 +102,7 @@ std::string comparison_json(const Comparison& comparison, const std::vector<Esti
                                   {"kendall", number(row.kendall)},
                                   {"top1_regret", row.top1_regret}});
   }
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 }  // namespace orrery

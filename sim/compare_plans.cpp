@@ -11,6 +11,7 @@
 #include "sim/search_report.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -203,7 +204,7 @@ std::string to_json(const std::vector<FactPair>& pairs, const std::array<std::st
   for (const FactPair& pair : pairs) {
     if (pair.differs()) json["differences"].push_back(pair.group + ": " + pair.name);
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 }  // namespace orrery

@@ -6,16 +6,12 @@
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Paths may hold bytes that are no UTF-8: JSON cannot, so a mark stands for them.
-std::string text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
 
 Json to_json(const Argument& argument) {
   if (const auto* number = std::get_if<double>(&argument)) {
@@ -266,11 +262,11 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
   json["activities"] = replay.activities;
   json["elapsed_s"] = replay.elapsed_s;
   json["stages"] = stage_times_json(replay.stages);
-  return text(json);
+  return json_document(json);
 }
 
 std::string files_json(const std::vector<std::string>& paths) {
-  return text(Json{{"files", paths}});
+  return json_document(Json{{"files", paths}});
 }
 
 std::string search_json(const SearchReport& report) {
@@ -289,7 +285,7 @@ std::string search_json(const SearchReport& report) {
   json["answers"] = {{"fastest", report.plans.empty() ? Json() : Json(found.fastest)},
                      {"cheapest", found.cheapest ? Json(*found.cheapest) : Json()}};
   json["cost_models"] = report.cost_models;
-  return text(json);
+  return json_document(json);
 }
 
 namespace {

@@ -3,22 +3,12 @@
 
 #include <string>
 
-#include "sim/memory_outlook.hpp"
 #include "sim/plan_run.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/arguments.hpp"
 
 namespace orrery {
 
-// `book` and `strategy` absent: explicit durations, whose MFU and money are null.
-struct ReplayedPlan {
-  const PriceBook* book = nullptr;
-  const ParallelStrategy* strategy = nullptr;
-  double total_tokens = 0;
-  ErrorBand band = {};
-  const std::vector<StageMemory>* memory = nullptr;  // [kind * P + stage]
-  MemoryOutlook memory_outlook = {};
-};
 std::string replay_json(const ReplaySummary&, const ReplayedPlan&);
 std::string search_json(const SearchReport&);
 // What a command that only writes files says: {"files": [path, ...]}.

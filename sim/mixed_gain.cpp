@@ -10,6 +10,7 @@
 #include "sim/json_output.hpp"
 #include "sim/search_report.hpp"
 #include "strategies/partition.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -184,7 +185,7 @@ std::string to_json(const SearchJob& job, const std::vector<GainRow>& rows) {
     }
     json["ways"].push_back(std::move(way));
   }
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 }  // namespace orrery

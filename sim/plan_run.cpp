@@ -164,10 +164,12 @@ Trace make_trace(ReplayResult& replay, const RunOrigin& origin) {
   return trace;
 }
 
-Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
-                 const std::vector<StageMemory>& memory, ReplayResult& replay, const RunOrigin& origin,
-                 double total_tokens) {
-  const Totals run = totals(book, strategy, replay.iteration, total_tokens);
+Trace make_trace(const ReplayedPlan& plan, ReplayResult& replay, const RunOrigin& origin) {
+  const PriceBook& book = *plan.book;
+  const ParallelStrategy& strategy = *plan.strategy;
+  const std::vector<StageMemory>& memory = *plan.memory;
+  const Totals run = totals(book, strategy, replay.iteration, plan.total_tokens);
+  const TimeRange where = interval(plan.band, replay.iteration);
   Trace trace = make_trace(replay, origin);
   trace.mfu = run.mfu;
   trace.hfu = run.hfu;
@@ -176,6 +178,9 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
   trace.run.push_back({"plan", to_yaml(Plan{origin.model, origin.cluster, strategy, origin.stack})});
   trace.run.push_back({"cluster", to_yaml(book.cluster())});
   trace.run.push_back({"cost_model_digest", origin.cost_models});
+  trace.run.push_back({"interval_low", to_exact_text(where.low)});
+  trace.run.push_back({"interval_high", to_exact_text(where.high)});
+  trace.run.push_back({"interval_basis", plan.band.basis});
   trace.run.push_back({"out_of_memory_chance",
                        chance_text(out_of_memory_chance(fullness(book.cluster(), strategy, memory)))});
   for (int kind = 0; kind < strategy.kinds(); ++kind) {
@@ -199,7 +204,7 @@ Trace make_trace(const PriceBook& book, const ParallelStrategy& strategy,
     trace.cost.price = run.cost->price;
     trace.cost.per_iteration = run.cost->per_iteration;
     trace.cost.per_million_tokens = run.cost->per_million_tokens;
-    if (total_tokens > 0) trace.cost.whole_run = run.cost->total;
+    if (plan.total_tokens > 0) trace.cost.whole_run = run.cost->total;
   }
   return trace;
 }

@@ -11,6 +11,7 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/money.hpp"
 #include "costmodels/price_book.hpp"
+#include "sim/memory_outlook.hpp"
 #include "sim/run_replay.hpp"
 #include "strategies/strategy.hpp"
 #include "traces/trace.hpp"
@@ -82,10 +83,18 @@ struct RunOrigin {
   std::string cost_models;   // digest
 };
 
-// The trace of a replayed plan; its memory is that of every kind of replicas, [kind * P + stage]. `replay` is
-// moved from.
-Trace make_trace(const PriceBook&, const ParallelStrategy&, const std::vector<StageMemory>&,
-                 ReplayResult& replay, const RunOrigin&, double total_tokens);
+// What was replayed; `book` and `strategy` absent: explicit durations, whose MFU and money are null.
+struct ReplayedPlan {
+  const PriceBook* book = nullptr;
+  const ParallelStrategy* strategy = nullptr;
+  double total_tokens = 0;
+  ErrorBand band = {};
+  const std::vector<StageMemory>* memory = nullptr;  // [kind * P + stage]
+  MemoryOutlook memory_outlook = {};
+};
+
+// The trace of a replayed plan. `replay` is moved from.
+Trace make_trace(const ReplayedPlan&, ReplayResult& replay, const RunOrigin&);
 // The trace of explicit durations: no memory, no money.
 Trace make_trace(ReplayResult& replay, const RunOrigin&);
 

@@ -45,24 +45,25 @@ class UnrankedTraces {
   std::size_t count_;
 };
 
-std::string replay_one(const ReplayOrder& order, const RatedPlan& plan, const std::string& path) {
+std::string replay_one(const ReplayOrder& order, const RatedPlan& plan, const ErrorBand& band,
+                       const std::string& path) {
   const double start = now_s();
   const Topology topology(order.job.cluster, plan.strategy.nodes);
   ReplayResult replay =
       run_replay(order.book.price(plan.strategy, topology), topology, {kLinkBins, Folding::on});
   const ReplaySummary summary = summarize(replay, now_s() - start);
-  write_trace(
-      path, make_trace(order.book, plan.strategy, plan.memory, replay, order.origin, order.job.total_tokens));
+  write_trace(path, make_trace({&order.book, &plan.strategy, order.job.total_tokens, band, &plan.memory, {}},
+                               replay, order.origin));
   return to_bytes(summary);
 }
 
-ReportedPlan reported(const ReplayOrder& order, RatedPlan plan, ReplaySummary replay) {
+ReportedPlan reported(const ReplayOrder& order, RatedPlan plan, ErrorBand band, ReplaySummary replay) {
   ReportedPlan row;
+  row.band = std::move(band);
   row.replay = std::move(replay);
   row.plan = std::move(plan);
   const ParallelStrategy& strategy = row.plan.strategy;
   row.estimate = totals(order.book, strategy, row.plan.iteration, order.job.total_tokens);
-  row.band = plan_band(order.book, strategy, order.costs);
   row.replayed = totals(order.book, strategy, Seconds(row.replay.iteration_s), order.job.total_tokens);
   row.memory = memory_outlook(order.book, strategy, row.plan.memory);
   row.extrapolated = order.book.extrapolations(strategy);
@@ -98,15 +99,18 @@ std::string numbered(const std::string& stem, int rank, const std::string& exten
 std::vector<ReportedPlan> replay_plans(const ReplayOrder& order, std::vector<RatedPlan> plans,
                                        SearchSpaceCounts& counts, Progress& progress) {
   const UnrankedTraces traces(order.folder, plans.size());
+  std::vector<ErrorBand> bands;  // before there are children, which must not predict
+  for (const RatedPlan& plan : plans) bands.push_back(plan_band(order.book, plan.strategy, order.costs));
   std::vector<ChildTask> tasks;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    tasks.push_back([&, i] { return replay_one(order, plans[i], traces.path(i)); });
+    tasks.push_back([&, i] { return replay_one(order, plans[i], bands[i], traces.path(i)); });
   }
   const std::vector<std::string> answers = run_in_children(
       tasks, order.jobs, [&](std::size_t done) { progress.update("replaying plans", done, tasks.size()); });
   std::vector<ReportedPlan> rows;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    ReportedPlan row = reported(order, std::move(plans[i]), summary_from_bytes(answers[i]));
+    ReportedPlan row =
+        reported(order, std::move(plans[i]), std::move(bands[i]), summary_from_bytes(answers[i]));
     if (const auto obstacle = limit_obstacle(
             order.job, row.replayed.total_time.value_or(row.replayed.iteration), row.replayed.cost)) {
       --counts.evaluated;

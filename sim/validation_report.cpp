@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/table.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -304,7 +305,7 @@ std::string validation_json(const Validation& validation, const Coverages& cover
         {{"chance", {row.low, row.high}}, {"rows", row.runs}, {"mean", row.mean}, {"ran_out", row.ran_out}});
   json["runs"] = Json::array();
   for (const ValidatedRun& run : validation.runs) json["runs"].push_back(run_json(run));
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 std::string ablation_json(const std::vector<NamedValidation>& all) {
@@ -313,7 +314,7 @@ std::string ablation_json(const std::vector<NamedValidation>& all) {
   for (const NamedValidation& one : all)
     json["ablation"].push_back(
         {{"name", one.name}, {"validation", Json::parse(validation_json(one.validation))}});
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 std::string ablation_text(const std::vector<NamedValidation>& all) {

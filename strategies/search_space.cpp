@@ -14,7 +14,7 @@ template <class T, class Read>
 void read_items(const YamlValue& value, std::vector<T>& list, Read read) {
   const std::vector<YamlValue> items =
       value.kind() == YamlValue::Kind::list ? value.items() : std::vector<YamlValue>{value};
-  if (items.empty()) value.fail("at least one choice");
+  if (items.empty()) throw InputError(value.place(), "an empty list", "at least one choice");
   list.clear();
   for (const YamlValue& item : items) {
     const T choice = read(item);

@@ -32,6 +32,8 @@ class CsvStream {
   // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip, a quote
   // that is not closed, and a row of more than 16 MiB.
   bool next();
+  // The line in which the row ends; the first of the file is 1.
+  [[nodiscard]] std::size_t line() const { return row_line_; }
   // Fields of the row, without quotes; valid until the next call of `next`.
   [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }
 
@@ -47,7 +49,7 @@ class CsvStream {
   std::string buffer_;
   std::size_t begin_ = 0;
   bool ended_ = false;
-  std::size_t row_line_ = 0;  // the last line of the row
+  std::size_t row_line_ = 0;
   std::string_view line_;
   std::vector<std::string_view> fields_;
   std::deque<std::string> unescaped_;  // what fields_ shows in place of what the line says

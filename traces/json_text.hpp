@@ -14,4 +14,10 @@ void append_json(std::string& out, std::string_view text);
 // lacks.
 void append_json(std::string& out, double number);
 
+// A document for standard output. Names and paths may hold bytes that are no UTF-8: U+FFFD stands for them.
+template <class Json>
+std::string json_document(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace orrery

@@ -89,8 +89,9 @@ struct MeasuredCollective {
 struct ProfileFile {
   std::string name;  // relative to the folder given
   std::int64_t rows = 0;
-  std::int64_t used = 0;                          // measurements taken: a row may hold several, or none
-  std::map<std::string, std::int64_t> skipped{};  // by reason, same counting
+  std::int64_t used = 0;                            // measurements taken: a row may hold several, or none
+  std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
+  std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
 };
 
 struct Profiles {

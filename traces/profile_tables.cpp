@@ -159,11 +159,16 @@ const std::string* GpuNames::find(std::string_view source_name) {
   return known->second.empty() ? nullptr : &known->second;
 }
 
+void skip(ProfileFile& file, const std::string& reason, std::size_t line) {
+  ++file.skipped[reason];
+  file.first_line.try_emplace(reason, line);
+}
+
 bool next_row(CsvStream& rows, ProfileFile& file) {
   while (rows.next()) {
     ++file.rows;
     if (rows.fields().size() == rows.columns()) return true;
-    ++file.skipped[kOtherFields];
+    skip(file, kOtherFields, rows.line());
   }
   return false;
 }
@@ -198,8 +203,12 @@ void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& tak
     Profiles row;
     std::string reason = take(row);
     if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
-    if (reason.empty()) append(profiles, std::move(row));
-    ++(reason.empty() ? file.used : file.skipped[reason]);
+    if (!reason.empty()) {
+      skip(file, reason, rows.line());
+      continue;
+    }
+    append(profiles, std::move(row));
+    ++file.used;
   }
 }
 

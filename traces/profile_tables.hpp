@@ -58,6 +58,9 @@ class GpuNames {
   std::map<std::string, std::string, std::less<>> known_;  // empty: not in the catalog
 };
 
+// Counts a measurement of this line as skipped.
+void skip(ProfileFile&, const std::string& reason, std::size_t line);
+
 // Moves to the next row with as many fields as the header, for in others the columns are shifted; counts all
 // of them.
 bool next_row(CsvStream&, ProfileFile&);

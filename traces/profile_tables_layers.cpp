@@ -156,14 +156,14 @@ void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoCo
              backward = positive_field(rows, at.backward);
   const std::string fault = extent_fault(rows, {at.batch});
   if (!weights || !forward || !fault.empty() || *weights > kMostWeights) {
-    ++file.skipped[fault.empty() ? kUnreadable : fault];
+    skip(file, fault.empty() ? kUnreadable : fault, rows.line());
     return;
   }
   // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed
   // decimals.
   const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
   if (hidden <= 0) {
-    ++file.skipped[kUnreadable];
+    skip(file, kUnreadable, rows.line());
     return;
   }
   const std::string source(text_field(rows, at.source));
@@ -189,7 +189,7 @@ void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoCol
   const auto size = positive_field(rows, norm ? at.input : at.activations);
   const auto forward = positive_field(rows, at.forward);
   if (!size || !forward) {
-    ++file.skipped[kUnreadable];
+    skip(file, kUnreadable, rows.line());
     return;
   }
   profiles.kernels.push_back({.source = std::string(text_field(rows, at.source)),
@@ -218,11 +218,11 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
       if (!at.times[i]) continue;
       const auto time = positive_field(rows, *at.times[i]);
       if (!fault.empty() || !time) {
-        ++file.skipped[fault.empty() ? kUnreadable : fault];
+        skip(file, fault.empty() ? kUnreadable : fault, rows.line());
       } else if (gpu == nullptr) {
-        ++file.skipped["GPU not in the catalog"];
+        skip(file, "GPU not in the catalog", rows.line());
       } else if (!kernel.sharded && model.ways > 1) {
-        ++file.skipped["the same kernel for more tensor ways"];
+        skip(file, "the same kernel for more tensor ways", rows.line());
       } else {
         profiles.kernels.push_back({.source = "vidur",
                                     .model = place.model,
@@ -244,7 +244,7 @@ void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, P
     const std::string reason = left_out(rows, at);
     const std::string* gpu = gpus.find(text_field(rows, at.gpu));
     if (!reason.empty() || gpu == nullptr) {
-      ++file.skipped[reason.empty() ? "GPU not in the catalog" : reason];
+      skip(file, reason.empty() ? "GPU not in the catalog" : reason, rows.line());
       continue;
     }
     const std::string_view op = text_field(rows, at.op);
@@ -255,7 +255,7 @@ void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, P
     } else if (op == "enc-1st-layernorm" || op == "enc-MLP-gelu") {
       add_aceso_kernel(op, rows, at, *gpu, profiles, file);
     } else {
-      ++file.skipped["operator without a model here"];
+      skip(file, "operator without a model here", rows.line());
     }
   }
 }

@@ -133,7 +133,9 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
   NcclRun run{.op = file_op};
   GpuNames gpus;
   std::istringstream stream(read_text_file(path));
+  std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
+    ++number;
     const auto words = words_of(line);
     if (words.empty()) continue;
     if (words.front().front() == '#') {
@@ -141,7 +143,11 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
       const std::string reason = take_row(words, run, gpus.find(run.gpu), profiles);
-      ++(reason.empty() ? file.used : file.skipped[reason]);
+      if (reason.empty()) {
+        ++file.used;
+      } else {
+        skip(file, reason, number);
+      }
     }
   }
   if (file.rows == 0)

@@ -130,7 +130,7 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
       if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
       const auto ratio = positive_field(rows, first + i);
       if (!bytes || !ratio) {
-        ++file.skipped[kUnreadable];
+        skip(file, kUnreadable, rows.line());
         continue;
       }
       MeasuredCollective row = collective_of("SimAI", "h100", op, kSimaiLinks);

@@ -87,11 +87,12 @@ function drawPareto() {
     data.points.map((point, i) => [point.label, point.hours, point.dollars, front.has(i) ? "yes" : ""]));
 }
 
-const stageLines = stage => [`stage ${stage.stage}`, ...(stage.gpu ? [stage.gpu] : [])];
+const stageLines = stage => [`stage ${stage.stage}`, ...(stage.gpu ? stage.gpu.split(', ') : [])];
 const stageLabel = stage => stageLines(stage).join(", ");
 
 function drawStages(trace) {
-  byId("stages-box").style.height = 150 + 36 * trace.stages.length + "px";
+  const lines = Math.max(2, ...trace.stages.map(stage => stageLines(stage).length));
+  byId("stages-box").style.height = 150 + (6 + 15 * lines) * trace.stages.length + "px";
   byId("stages-chart").setAttribute("aria-label", `Time of ${trace.stages.length} stages by what they do; numbers in the table`);
   setChart("stages-chart", {
     type: "bar",
@@ -146,7 +147,9 @@ function drawTimeline(trace) {
   const drawn = trace.spans.row.length;
   byId("timeline-note").textContent = "The compute stream of each rank, and below it, thin, what it sends." +
     (drawn < trace.total_spans ? ` Shown: ${number(drawn, 9)} of ${number(trace.total_spans, 9)} spans, ` +
-      `${trace.rows.length} of ${trace.total_ranks} ranks; the trace file holds all of them.` : "");
+      `${trace.rows.length} of ${trace.total_ranks} ranks` +
+      (trace.drawn_until < trace.makespan ? `, the first ${secondsText(trace.drawn_until)}` : "") +
+      "; the trace file holds all of them." : "");
   timeline.show(trace, data.kinds);
 }
 

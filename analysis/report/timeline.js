@@ -75,7 +75,7 @@ class Timeline {
   show(trace, kinds) {
     this.trace = trace;
     this.kinds = kinds;
-    this.view = { start: 0, end: trace.makespan };
+    this.view = { start: 0, end: trace.drawn_until };
     this.rowHeight = Math.max(16, Math.min(34, Math.floor(720 / Math.max(1, trace.rows.length))));
     this.draw();
   }
@@ -85,13 +85,13 @@ class Timeline {
   xAt(time) { return this.left + (time - this.view.start) / (this.view.end - this.view.start) * this.width; }
 
   zoom(factor, centre = (this.view.start + this.view.end) / 2) {
-    const range = Math.min(this.trace.makespan, Math.max(1e-8, (this.view.end - this.view.start) * factor));
+    const range = Math.min(this.trace.drawn_until, Math.max(1e-8, (this.view.end - this.view.start) * factor));
     const share = (centre - this.view.start) / (this.view.end - this.view.start);
     this.moveTo(centre - share * range, range);
   }
   move(seconds) { this.moveTo(this.view.start + seconds, this.view.end - this.view.start); }
   moveTo(start, range) {
-    const bounded = Math.max(0, Math.min(this.trace.makespan - range, start));
+    const bounded = Math.max(0, Math.min(this.trace.drawn_until - range, start));
     this.view = { start: bounded, end: bounded + range };
     this.draw();
   }
@@ -124,7 +124,7 @@ class Timeline {
   }
 
   draw() {
-    if (!this.trace || this.trace.makespan <= 0) return;
+    if (!this.trace || this.trace.drawn_until <= 0) return;
     const rows = this.trace.rows.length, bottom = rows * this.rowHeight;
     const { context, width } = sharpContext(this.canvas, bottom + 28);
     this.left = roomForNames(context, width, this.trace.rows);

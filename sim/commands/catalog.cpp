@@ -11,6 +11,7 @@
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
 #include "strategies/task_order.hpp"
+#include "traces/json_text.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -170,7 +171,7 @@ std::string to_json(const Table& table) {
       row[table.columns[i].title] = json_cell(table.columns[i], cells[i]);
     rows.push_back(std::move(row));
   }
-  return rows.dump(2) + "\n";
+  return json_document(rows);
 }
 
 }  // namespace

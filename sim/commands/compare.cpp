@@ -56,6 +56,7 @@ int compare_sample(const CommandLine& line) {
   const PlanSample sample{static_cast<std::size_t>(line.integer("plans", 2, 100'000, 200)), line.seed()};
   const std::vector<ParallelStrategy> plans = sample_plans(job, rules, read_costs(line), book, sample);
   if (plans.empty()) {
+    if (line.json()) print(line, comparison_json({}, {}));
     std::cerr << "No feasible plan in the space; `orrery search` says why.\n";
     return 1;
   }

@@ -14,6 +14,7 @@
 #include "sim/search_report.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
+#include "traces/json_text.hpp"
 
 namespace orrery {
 namespace {
@@ -127,7 +128,7 @@ std::string explanation_json(const std::string& path, const Explanation& why, co
     for (std::size_t i = 0; i < row.size(); ++i) stage[stages.columns[i].title] = row[i];
     json["stages"].push_back(std::move(stage));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_document(json);
 }
 
 void require_same_job(const SearchJob& job, const std::string& path, const ParallelStrategy& plan) {

@@ -12,11 +12,11 @@ namespace orrery {
 
 int run_export(const Arguments& arguments) {
   CommandLine line("export", "Turns a trace into a file that another tool opens.",
-                   "orrery export --format perfetto orrery-out/trace-01.h5 -o trace.json");
+                   "orrery export --format perfetto out/trace-01.h5 -o trace.json");
   line.value("format", "FORMAT",
-             "perfetto (https://ui.perfetto.dev, chrome://tracing), chakra (execution traces in JSON, one "
-             "file a "
-             "rank: PATH with the rank before its extension), paje (ViTE, pj_dump) or csv (one row a span)")
+             "perfetto (the default: https://ui.perfetto.dev, chrome://tracing), chakra (execution traces in "
+             "JSON, one file a rank: PATH with the rank before its extension), paje (ViTE, pj_dump) or csv "
+             "(one row a span)")
       .positional("trace", "The argument is a trace file.");
   if (!line.parse(arguments)) return 0;
   const std::vector<std::string> traces = line.list("trace");

@@ -7,13 +7,14 @@
 #include "sim/commands/plan_file.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/plan.hpp"
+#include "traces/json_text.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
 namespace {
 
 int cannot_run(const CommandLine& line, const std::vector<std::string>& gaps) {
-  if (line.json()) std::cout << nlohmann::ordered_json{{"gaps", gaps}}.dump(2) << "\n";
+  if (line.json()) std::cout << json_document(nlohmann::ordered_json{{"gaps", gaps}});
   std::ostream& out = line.json() ? std::cerr : std::cout;
   out << "Megatron-LM cannot run this plan:\n";
   for (const std::string& gap : gaps) out << "  " << gap << "\n";
@@ -24,7 +25,7 @@ int cannot_run(const CommandLine& line, const std::vector<std::string>& gaps) {
 
 int run_launch(const Arguments& arguments) {
   CommandLine line("launch", "Writes Megatron-LM arguments, a torchrun script and the map of ranks to nodes.",
-                   "orrery launch --plan orrery-out/plan-01.yaml -o launch");
+                   "orrery launch --plan out/plan-02.yaml -o launch");
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)");
   if (!line.parse(arguments)) return 0;
   const std::string path = line.required("plan");
@@ -40,7 +41,7 @@ int run_launch(const Arguments& arguments) {
   if (line.json()) {
     const nlohmann::ordered_json json{
         {"arguments", files.arguments}, {"script", files.script}, {"rank_map", files.rank_map}};
-    std::cout << json.dump(2) << "\n";
+    std::cout << json_document(json);
   }
   const auto stem = line.text("output");
   if (!stem) {

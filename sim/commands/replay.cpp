@@ -105,7 +105,7 @@ std::vector<double> noisy_runs(const CommandLine& line, const PricedPlan& plan, 
   for (std::size_t run = 0; run < count; ++run) {
     tasks.push_back([&, run] {
       PricedPlan noisy = plan;
-      noisy.seed += run;
+      noisy.seed += run * 0x9E3779B97F4A7C15U;  // far away: no run is that of a neighbouring --seed
       const PlanPrograms programs = make_programs(noisy);
       const TrafficFlows flows(noisy, programs, topology, choices(line).folding);
       const Seconds time = steady_iteration(replay(noisy, programs, topology, flows, {}).iteration_ends);
@@ -169,20 +169,22 @@ int replay_durations(const CommandLine& line, const Arguments& arguments) {
 int replay_plan(const CommandLine& line, const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   PlayableFile file = load_plan(line, line.required("plan"), costs);
-  const double total_tokens = line.count("tokens").value_or(0);
   apply_what_ifs(line, file.priced);
   const std::vector<double> runs = noisy_runs(line, file.priced, file.topology);
   const double start = now_s();
   ReplayResult replay = run_replay(file.priced, file.topology, choices(line));
   const double elapsed = now_s() - start;
-  finish(line, replay, elapsed, runs,
-         {file.book.get(), &file.strategy(), total_tokens, plan_band(*file.book, file.strategy(), costs),
-          &file.memory, memory_outlook(*file.book, file.strategy(), file.memory)},
-         [&](ReplayResult& played) {
-           const RunOrigin origin = origin_of(line, "replay", arguments,
-                                              {file.plan.model, file.plan.cluster, file.plan.stack}, costs);
-           return make_trace(*file.book, file.strategy(), file.memory, played, origin, total_tokens);
-         });
+  const ReplayedPlan plan{file.book.get(),
+                          &file.strategy(),
+                          line.count("tokens").value_or(0),
+                          plan_band(*file.book, file.strategy(), costs),
+                          &file.memory,
+                          memory_outlook(*file.book, file.strategy(), file.memory)};
+  finish(line, replay, elapsed, runs, plan, [&](ReplayResult& played) {
+    return make_trace(
+        plan, played,
+        origin_of(line, "replay", arguments, {file.plan.model, file.plan.cluster, file.plan.stack}, costs));
+  });
   return 0;
 }
 
@@ -190,7 +192,7 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
 
 int run_replay_command(const Arguments& arguments) {
   CommandLine line("replay", "Plays one iteration event by event on SimGrid and says where the time went.",
-                   "orrery replay --plan orrery-out/plan-01.yaml -o trace.h5");
+                   "orrery replay --plan out/plan-01.yaml -o trace.h5");
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)")
       .value("durations", "FILE", "durations of stages given by hand (YAML)")
       .value("tokens", "COUNT", "tokens of the whole training, for its money and hours")

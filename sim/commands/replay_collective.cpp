@@ -12,6 +12,7 @@
 #include "sim/collective_run.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/replay_collective.hpp"
+#include "traces/json_text.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {
@@ -123,7 +124,7 @@ std::string json_text(const CollectiveQuestion& question, const std::string& clu
                                  {"time_s", plans_pay[i].time.value()},
                                  {"extrapolated", plans_pay[i].extrapolated}});
   }
-  return json.dump(2) + "\n";
+  return json_document(json);
 }
 
 }  // namespace

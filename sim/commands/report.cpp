@@ -29,7 +29,7 @@ std::vector<std::string> traces_in(const std::string& folder) {
 
 int run_report(const Arguments& arguments) {
   CommandLine line("report", "Draws traces on one self-contained HTML page.",
-                   "orrery report orrery-out/trace-01.h5 orrery-out/trace-02.h5 -o report.html");
+                   "orrery report out/trace-01.h5 out/trace-02.h5 -o report.html");
   line.positional("trace", "The arguments are trace files, or folders of them as `orrery search` leaves.");
   if (!line.parse(arguments)) return 0;
   std::vector<std::string> traces;

@@ -345,7 +345,10 @@ std::vector<Rule> read_search_rules(const CommandLine& line) {
 int run_search(const Arguments& arguments) {
   const Seconds start = now();
   CommandLine line(
-      "search", "Finds the fastest and the cheapest plans for training a model on a cluster.",
+      "search",
+      "Finds the fastest and the cheapest plans for training a model on a cluster, and writes them with "
+      "traces,\n"
+      "report and launch files to -o (orrery-out).",
       "orrery search --model llama2-70b --cluster demo-a100-h100 --sequence 4096 --global-batch 1024 "
       "--tokens 1T -o out");
   declare_search_options(line);

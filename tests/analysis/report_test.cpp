@@ -67,6 +67,26 @@ TEST_CASE("of several iterations played, the page shows the time of one and says
         to_text(steady) + " " + to_text(Seconds(trace.timeline.makespan)) + "\ngood\n");
 }
 
+TEST_CASE("the page says where the time of nine runs in ten lies, where the trace does") {
+  ReportInput input = sample_report();
+  const std::string facts = "facts = dict(data['traces'][0]['facts'])\n";
+  CHECK(check_page(input, facts + "assert 'In nine runs of ten' not in facts") == "good\n");
+  std::vector<RunAttribute>& run = input.traces[0].trace.run;
+  run.push_back({"interval_low", "1.5s"});
+  run.push_back({"interval_high", "2.5s"});
+  CHECK(check_page(input, facts + "print(facts['In nine runs of ten'])") ==
+        to_text(Seconds(1.5)) + " to " + to_text(Seconds(2.5)) + "\ngood\n");
+}
+
+TEST_CASE("a stage whose replicas have unlike GPUs is named by all of them") {
+  ReportInput input = sample_report();
+  Timeline& timeline = input.traces[0].trace.timeline;
+  timeline.ranks.push_back({.device = 4, .gpu = "H100-SXM5-80GB", .stage = 0, .replica = 1});
+  timeline.ranks.push_back({.device = 6, .gpu = "H100-SXM5-80GB", .stage = 1, .replica = 1});
+  CHECK(check_page(input, "print([stage['gpu'] for stage in data['traces'][0]['stages']])") ==
+        "['A100-SXM4-80GB, H100-SXM5-80GB', 'H100-SXM5-80GB']\ngood\n");
+}
+
 TEST_CASE("the numbers of the page are those of the trace") {
   CHECK(check_page(sample_report(), R"(
 assert data["front"] == [0, 1]
@@ -94,6 +114,24 @@ TEST_CASE("a long timeline is capped at whole ranks, and the page knows how much
 trace = data["traces"][0]
 assert trace["rows"] == ["stage 0 · replica 0", "stage 0 · replica 1"], trace["rows"]
 assert len(trace["spans"]["row"]) == 60000 and trace["total_spans"] == 90000 and trace["total_ranks"] == 3
+)") == "good\n");
+}
+
+TEST_CASE("a replica of too many spans is cut in time, not between its stages") {
+  ReportInput input = sample_report();
+  Timeline& timeline = input.traces[0].trace.timeline;
+  timeline.ranks = {{.stage = 0}, {.stage = 1}};
+  timeline.spans = {};
+  const int each = static_cast<int>(kMostDrawnSpans / 3 * 2);
+  timeline.makespan = each;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < each; ++i) add_span(timeline, compute_span(SpanKind::forward, rank, i, i, i + 1));
+  }
+  // 60,000 spans of a second on two ranks: the first 30,000 s.
+  CHECK(check_page(input, R"(
+trace = data["traces"][0]
+assert trace["rows"] == ["stage 0 · replica 0", "stage 1 · replica 0"], trace["rows"]
+assert len(trace["spans"]["row"]) == 60000 and trace["drawn_until"] == 30000, trace["drawn_until"]
 )") == "good\n");
 }
 

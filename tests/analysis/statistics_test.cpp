@@ -41,7 +41,7 @@ TEST_CASE("spearman is 1 for the same order, -1 for the reverse, undefined witho
 }
 
 TEST_CASE("kendall counts pairs that agree and pairs that do not") {
-  CHECK(kendall_tau_b({{1, 2, 3}, {4, 5, 6}}) == Approx(1));
+  CHECK(kendall_tau_b({{1, 2, 3}, {4, 5, 6}}) == 1);  // not 1.0000000000000002
   CHECK(kendall_tau_b({{3, 2, 1}, {4, 5, 6}}) == Approx(-1));
   CHECK(kendall_tau_b({{1, 3, 2}, {4, 5, 6}}) == Approx((2.0 - 1) / 3));
   // Pairs (1,2) tied in x; two agree: 2 / sqrt((3 - 1) x 3).

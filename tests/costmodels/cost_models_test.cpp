@@ -388,6 +388,8 @@ TEST_CASE("models in a folder are the built-in ones again, and damage is named")
   CHECK_THROWS_WITH(CostModels::from_folder(folder.string()), contains_text("kernels.ubj"));
   std::ofstream(folder / "provenance.json") << "{\"models\": 3}";
   CHECK_THROWS_AS(CostModels::from_folder(folder.string()), InputError);
+  CHECK_THROWS_WITH(CostModels::from_folder(folder.string()),
+                    contains_text(folder.string() + "/provenance.json: found no list of models"));
   fs::remove(folder / "provenance.json");
   CHECK_THROWS_WITH(CostModels::from_folder(folder.string()), contains_text("provenance.json"));
   fs::remove_all(folder);

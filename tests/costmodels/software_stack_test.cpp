@@ -77,6 +77,8 @@ TEST_CASE("what a calibration left open has a row and a column for each of its f
   const std::string three = "[[1, 0, 0], [0, 1, 0], [0, 0, 1]]";
   CHECK(contains(refused("calibrated", three), "4 rows of 4 numbers"));
   CHECK(contains(refused("calibrated_memory", "[[1, 0, 0], [0, 1], [0, 0, 1]]"), "3 numbers"));
+  // A variance is not negative: an interval of no width would follow.
+  CHECK(contains(refused("calibrated_memory", "[[1, 0, 0], [0, -1, 0], [0, 0, 1]]"), "from 0 to 100"));
   const SoftwareStack stack = parse_stack(
       "like: megatron-core\ncalibrated_memory: {runs: 2, scatter: 0.1, covariance: " + three + "}\n",
       "mine.yaml");

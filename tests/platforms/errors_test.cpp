@@ -17,6 +17,10 @@ TEST_CASE("the nearest name is offered only when it is near") {
   CHECK(did_you_mean("zzzzzzzz", {"A100", "H100"}).empty());
   CHECK(
       did_you_mean("max_position_embeddings", {"tie_word_embeddings"}).empty());  // ten letters of 23 differ
+  // Where nothing is near: what begins so, the shortest of several; three letters tell too little.
+  CHECK(did_you_mean("nics", {"name", "nics_per_node_of_all", "nics_per_node"}) ==
+        ", did you mean 'nics_per_node'?");
+  CHECK(did_you_mean("nic", {"nic_bandwidth", "nic_latency"}).empty());
 }
 
 TEST_CASE("names are listed with commas between them") {

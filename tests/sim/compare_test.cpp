@@ -50,6 +50,13 @@ TEST_CASE("compare --json has every field of the contract for every estimator") 
   }
 }
 
+TEST_CASE("compare --json is one document also where no plan is feasible") {
+  const Workplace place;
+  const ProgramResult result = place.run(small_compare({"--rule", "true", "--json"}));
+  CHECK(result.code == 1);
+  CHECK(Json::parse(result.out) == Json{{"plans", 0}, {"estimators", Json::array()}});
+}
+
 TEST_CASE("without contention the recurrence is the replay on every plan drawn") {
   const Workplace place;
   const Json row = sampled(place, {"--plans", "12", "--no-contention"}).at("estimators").at(0);

@@ -279,6 +279,16 @@ TEST_CASE("replay --json has every field of the contract, for a plan and for dur
     for (const auto& [name, time] : stage.at("bubble").items()) sum += time.get<double>();
     CHECK(sum == Approx(json.at("iteration_s").get<double>()).epsilon(1e-9));
   }
+  // The trace has the interval, from which a report has it.
+  if (of_plan) {
+    const Trace trace = read_trace(place.file("t.h5"));
+    const auto seconds = [&](const char* name) {
+      return parse_quantity<Seconds>(run_attribute(trace, name), name).value();
+    };
+    CHECK(seconds("interval_low") == Approx(json.at("interval_s")[0].get<double>()));
+    CHECK(seconds("interval_high") == Approx(json.at("interval_s")[1].get<double>()));
+    CHECK(run_attribute(trace, "interval_basis") == json.at("interval_basis"));
+  }
   // SEMANTICS 6: P = 2, M = 4, blocking transfers.
   if (!of_plan) CHECK(json.at("iteration_s").get<double>() * 1e3 == Approx(16.5725).epsilon(1e-6));
 }
@@ -389,10 +399,14 @@ TEST_CASE("catalog --json lists rows whose numbers are numbers") {
     CHECK((rows[0].at("spot USD/h").is_number() || rows[0].at("spot USD/h").is_null()));
 }
 
-TEST_CASE("paths that are no UTF-8 do not break the JSON") {
+TEST_CASE("paths and names that are no UTF-8 do not break the JSON") {
   const Workplace place;
   const Json json = search_json(place, {"-o", "out-\xff"});
   CHECK(json.at("plans").size() >= 2);
+  place.write("runs.csv", "id,source_key,gpu,n_gpus\nM\xfcller,mine,A100,8\n");  // Latin-1
+  const ProgramResult validated = place.run({"validate", "--measured", "runs.csv", "--json"});
+  CHECK(validated.code == 1);
+  CHECK(Json::parse(validated.out).at("skipped").at(0).at("id") == "M\uFFFDller");
 }
 
 }  // namespace orrery

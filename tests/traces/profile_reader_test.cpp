@@ -95,6 +95,12 @@ TEST_CASE("rows that cannot be used are counted by reason") {
                                                             {"duplicate of an earlier row", 1},
                                                             {"GPU not in the catalog", 1},
                                                             {"data type int8", 1}});
+  // The header is line 1, a hundred good rows follow and one of them again.
+  CHECK(file.first_line == std::map<std::string, std::size_t>{{"unreadable", 103},
+                                                              {kOtherFields, 107},
+                                                              {"duplicate of an earlier row", 102},
+                                                              {"GPU not in the catalog", 108},
+                                                              {"data type int8", 109}});
 }
 
 TEST_CASE("a table with more than one unreadable row in twenty is refused") {
@@ -102,7 +108,8 @@ TEST_CASE("a table with more than one unreadable row in twenty is refused") {
   std::string short_rows;
   for (int i = 0; i < 10; ++i) short_rows += "vidur,A100,fp16," + std::to_string(i) + "\n";
   folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + short_rows);
-  CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("10 unreadable of 100"));
+  CHECK_THROWS_WITH(read_profiles(folder.name()),
+                    contains_text("10 unreadable of 100 measurements, the first in line 92"));
 }
 
 TEST_CASE("a missing column and a truncated gzip are named") {

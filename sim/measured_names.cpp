@@ -207,6 +207,9 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   const double date = date_of_program(run);
+  // Neither layers nor loss are compiled then, whatever the year.
+  if (framework.starts_with("torchtitan") && says(lower_case(framework), "eager"))
+    return read_stack("torchtitan-eager");
   // Of torchtitan: a row that says its year alone is taken for the middle of it.
   constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
   if (framework.starts_with("torchtitan") && date >= kCompiledLoss)

@@ -107,6 +107,11 @@ TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the yea
   CHECK(of("report 120259") == "torchtitan");  // no year
 }
 
+TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
+  CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
+  CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
+}
+
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");

@@ -150,6 +150,12 @@ Likeness likeness_of(const MeasuredRun& run) {
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
+// PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told.
+bool is_before_flash_attention(double date, const SoftwareStack& stack) {
+  constexpr double kPyTorch2 = 2023;
+  return date > 0 && date < kPyTorch2 && is_of_pytorch(stack);
+}
+
 }  // namespace
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
@@ -232,6 +238,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
   SoftwareStack stack = read_stack(like.stack);
+  if (is_before_flash_attention(date, stack)) stack.flash_attention = false;
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;
   // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).

@@ -83,4 +83,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   return stack;
 }
 
+bool is_of_pytorch(const SoftwareStack& stack) {
+  return stack.family == read_stack("torchtitan").family;
+}
+
 }  // namespace orrery

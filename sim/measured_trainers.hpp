@@ -12,4 +12,7 @@ namespace orrery {
 // loss and the optimizer that the row names. Absent of other programs.
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun&);
 
+// torchtitan, and what is priced like it.
+bool is_of_pytorch(const SoftwareStack&);
+
 }  // namespace orrery

@@ -112,6 +112,18 @@ TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
   CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
 }
 
+TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
+  const auto flash = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
+        ->flash_attention;
+  };
+  CHECK_FALSE(flash("PyTorch Lightning DDP (2022)"));
+  CHECK_FALSE(flash("Alpa (JAX, 2022)"));
+  CHECK(flash("PyTorch Lightning DDP (2023)"));
+  CHECK(flash("PyTorch Lightning DDP"));
+}
+
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");

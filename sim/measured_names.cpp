@@ -215,11 +215,11 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   const double date = date_of_program(run);
   // Neither layers nor loss are compiled then, whatever the year.
   if (framework.starts_with("torchtitan") && says(lower_case(framework), "eager"))
-    return read_stack("torchtitan-eager");
+    return in_said_bits(run, read_stack("torchtitan-eager"));
   // Of torchtitan: a row that says its year alone is taken for the middle of it.
   constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
   if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
-    return read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025");
+    return in_said_bits(run, read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025"));
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (lower_case(framework).starts_with("nanotron") && date > 0 && date < kGathersAgain)
     return read_stack("nanotron-2024");
@@ -230,14 +230,15 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
     return read_stack("deepspeed-zero3-2022");
-  if (const FrameworkStack* known = row_starting(kFrameworks, framework)) return read_stack(known->stack);
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework))
+    return in_said_bits(run, read_stack(known->stack));
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
-  SoftwareStack stack = read_stack(like.stack);
+  SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   if (is_before_flash_attention(date, stack)) stack.flash_attention = false;
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;

@@ -112,6 +112,21 @@ TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
   CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
 }
 
+TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
+  const auto of = [](const char* framework, const char* precision) {
+    std::vector<std::string> assumptions;
+    return *stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}, {"precision", precision}}),
+                         assumptions);
+  };
+  for (const char* framework :
+       {"torchtitan (2025)", "torchtitan, eager (2025)", "PyTorch FSDP2", "Unheard of"}) {
+    CHECK(of(framework, "bf16-true").states == KeptStates{.weight = 2, .optimizer = 4});
+    CHECK(of(framework, "bf16-true").gradient == 2);
+    CHECK(of(framework, "bf16").states == KeptStates{});
+  }
+  CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
+}
+
 TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
   const auto flash = [](const char* framework) {
     std::vector<std::string> assumptions;

@@ -76,6 +76,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
     FrameworkStack{"InternEvo", "internevo"},
     FrameworkStack{"FlagScale", "flagscale"},
+    FrameworkStack{"Fast-LLM", "fast-llm"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};

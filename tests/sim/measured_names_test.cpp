@@ -94,6 +94,7 @@ TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "DeepSpeed ZeRO-3"}, {"gpu", "A100"}, {"source", "arXiv 2104.04473"}}) ==
         "deepspeed-zero3");
   CHECK(stack({{"framework", "FlagScale Megatron-LM (2023)"}, {"gpu", "A800"}}) == "flagscale");
+  CHECK(stack({{"framework", "Fast-LLM (PyTorch, 2025)"}, {"gpu", "H100"}}) == "fast-llm");
 }
 
 TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {

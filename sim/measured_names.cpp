@@ -77,6 +77,8 @@ constexpr std::array kFrameworks{
     FrameworkStack{"InternEvo", "internevo"},
     FrameworkStack{"FlagScale", "flagscale"},
     FrameworkStack{"Fast-LLM", "fast-llm"},
+    FrameworkStack{"KempnerForge, eager", "kempnerforge-eager"},
+    FrameworkStack{"KempnerForge", "kempnerforge"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};

@@ -95,6 +95,8 @@ TEST_CASE("programs have what they had in their year") {
         "deepspeed-zero3");
   CHECK(stack({{"framework", "FlagScale Megatron-LM (2023)"}, {"gpu", "A800"}}) == "flagscale");
   CHECK(stack({{"framework", "Fast-LLM (PyTorch, 2025)"}, {"gpu", "H100"}}) == "fast-llm");
+  CHECK(stack({{"framework", "KempnerForge (2026)"}, {"gpu", "H200"}}) == "kempnerforge");
+  CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");
 }
 
 TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {

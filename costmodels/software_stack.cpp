@@ -175,8 +175,10 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
       stack.cross_entropy);
-  read_word<SoftmaxKernel>(map, "softmax", {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}},
-                           stack.softmax);
+  read_word<SoftmaxKernel>(
+      map, "softmax",
+      {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}, {"wide", SoftmaxKernel::wide}},
+      stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(
       map, "fp8_recipe",

@@ -71,6 +71,12 @@ TEST_CASE(
   CHECK(read_stack("megatron-bridge").tensor_overlap == 1);
 }
 
+TEST_CASE("a stack says how its softmax without flash attention goes") {
+  CHECK(read_stack("megatron-core").softmax == SoftmaxKernel::fused);
+  CHECK(read_stack("aleph-alpha").softmax == SoftmaxKernel::eager);
+  CHECK(read_stack("fast-llm").softmax == SoftmaxKernel::wide);
+}
+
 TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));

@@ -7,6 +7,16 @@ namespace {
 
 constexpr Traffic kRope{4.0, 4.0};  // of Q, K and V: splitting the fused projection is part of it
 
+// The fused kernel of Megatron-LM and Transformer Engine takes four heads or sequences at once
+// (is_kernel_available, megatron/core/fusions/fused_softmax.py).
+SoftmaxKernel softmax_kernel(const Layer& layer) {
+  constexpr std::int64_t kAtOnce = 4;
+  const SoftmaxKernel kernel = layer.sharding.stack.softmax;
+  const bool unfused = layer.sharding.attention == AttentionKernel::unfused;
+  const bool in_fours = layer.sharding.micro_batch * layer.local.heads % kAtOnce == 0;
+  return unfused && kernel == SoftmaxKernel::fused && !in_fours ? SoftmaxKernel::wide : kernel;
+}
+
 // Where the layer has attention windows each is a sequence of its own, or the part of it a context rank
 // holds.
 Attention attention_core(const Layer& layer, bool causal) {
@@ -21,7 +31,7 @@ Attention attention_core(const Layer& layer, bool causal) {
           .value_dim = layer.shape.value_dim > 0 ? local.value_dim : 0,
           .causal = causal,
           .kernel = layer.sharding.attention,
-          .softmax = layer.sharding.stack.softmax,
+          .softmax = softmax_kernel(layer),
           .dropout = drops_out(layer),
           .direction = Direction::forward,
           .type = outside_fp8(layer.sharding.type)};

@@ -70,6 +70,19 @@ double wide_score_traffic(const Attention& op) {
   return dropout + (forward ? 34.0 : 56.8) - (op.softmax == SoftmaxKernel::eager ? kMultiply : 0.0);
 }
 
+// Of a score in 16 bits that is cast to 32 bits for these kernels, and its probability back.
+double widened_score_traffic(const Attention& op) {
+  constexpr double kCasts = (2 + 4) + (4 + 2);
+  Attention kept = op;
+  kept.dropout = false;
+  return score_traffic(op) - score_traffic(kept) + wide_score_traffic(kept) + kCasts / kReached;
+}
+
+double elementwise_traffic(const Attention& op) {
+  if (size_of(op.type).value() > 2) return wide_score_traffic(op);
+  return op.softmax == SoftmaxKernel::wide ? widened_score_traffic(op) : score_traffic(op);
+}
+
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
 constexpr Seconds kLaunch = Seconds(5e-6);
 constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
@@ -198,8 +211,7 @@ AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
   const Seconds gemm = Flops(2 * scores * width) / peak->speed +
                        Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
   const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
-  const double traffic = element > 2 ? wide_score_traffic(op) : score_traffic(op);
-  const Seconds elementwise = Bytes(traffic * scores) / gpu.memory_bandwidth;
+  const Seconds elementwise = Bytes(elementwise_traffic(op) * scores) / gpu.memory_bandwidth;
   const bool measured = gpu.architecture == "Ampere" || gpu.architecture == "Volta";
   return {kLaunch + gemm * gemms + elementwise, measured};
 }

@@ -109,6 +109,8 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
     const double root = root_parameters(model, strategy, stage, stack.root_unit);
     memory.weights += Bytes(stored_bytes(strategy.type) * (2 * layer + root));
     memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
+    if (stack.adds_up_whole && strategy.microbatches() > 1)
+      memory.gradients += Bytes(gradient_sent(stack, strategy.type) * count);
   }
   return memory;
 }

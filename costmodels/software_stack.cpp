@@ -175,8 +175,10 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
       stack.cross_entropy);
-  read_word<SoftmaxKernel>(map, "softmax", {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}},
-                           stack.softmax);
+  read_word<SoftmaxKernel>(
+      map, "softmax",
+      {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}, {"wide", SoftmaxKernel::wide}},
+      stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(
       map, "fp8_recipe",
@@ -226,6 +228,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "scan_backward", 0.1, 100, stack.scan_backward);
   if (const auto states = map.find("states")) stack.states = read_states(*states);
   read_switch(map, "whole_weights", stack.whole_weights);
+  read_switch(map, "adds_up_whole", stack.adds_up_whole);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);

@@ -76,6 +76,9 @@ constexpr std::array kFrameworks{
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
     FrameworkStack{"InternEvo", "internevo"},
     FrameworkStack{"FlagScale", "flagscale"},
+    FrameworkStack{"Fast-LLM", "fast-llm"},
+    FrameworkStack{"KempnerForge, eager", "kempnerforge-eager"},
+    FrameworkStack{"KempnerForge", "kempnerforge"},
 };
 // Runtimes of their own, which no preset is like.
 constexpr std::array kOtherRuntimes{"OneFlow"};
@@ -150,6 +153,12 @@ Likeness likeness_of(const MeasuredRun& run) {
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
+// PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told.
+bool is_before_flash_attention(double date, const SoftwareStack& stack) {
+  constexpr double kPyTorch2 = 2023;
+  return date > 0 && date < kPyTorch2 && is_of_pytorch(stack);
+}
+
 }  // namespace
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
@@ -207,10 +216,13 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   const double date = date_of_program(run);
+  // Neither layers nor loss are compiled then, whatever the year.
+  if (framework.starts_with("torchtitan") && says(lower_case(framework), "eager"))
+    return in_said_bits(run, read_stack("torchtitan-eager"));
   // Of torchtitan: a row that says its year alone is taken for the middle of it.
   constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
   if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
-    return read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025");
+    return in_said_bits(run, read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025"));
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (lower_case(framework).starts_with("nanotron") && date > 0 && date < kGathersAgain)
     return read_stack("nanotron-2024");
@@ -221,14 +233,16 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
     return read_stack("deepspeed-zero3-2022");
-  if (const FrameworkStack* known = row_starting(kFrameworks, framework)) return read_stack(known->stack);
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework))
+    return in_said_bits(run, read_stack(known->stack));
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
-  SoftwareStack stack = read_stack(like.stack);
+  SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
+  if (is_before_flash_attention(date, stack)) stack.flash_attention = false;
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;
   // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).

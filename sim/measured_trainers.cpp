@@ -18,6 +18,11 @@ bool is_trainer(const std::string& framework, double date) {
   return since || (itself && date >= kLlama);
 }
 
+// "bf16-true" of Lightning, "pure bf16".
+bool is_all_bf16(const MeasuredRun& run) {
+  return says_any(lower_case(run.text("precision")), {"true", "pure"});
+}
+
 // How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
 struct Keeping {
   bool gradients = false, weights = false;  // sharded
@@ -31,7 +36,7 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
   return {.gradients = sharding == Sharding::gradients,
           .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
           .fsdp = says(column + " " + framework, "fsdp"),
-          .all_bf16 = says_any(lower_case(run.text("precision")), {"true", "pure"})};
+          .all_bf16 = is_all_bf16(run)};
 }
 
 const char* preset_of(const Keeping& keeping) {
@@ -81,6 +86,18 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   const bool deepspeeds = keeping.gradients || (keeping.weights && !keeping.fsdp);
   if (says(framework, "fused adam") && !deepspeeds)
     fuse_optimizer(stack, keeping.weights && !keeping.all_bf16 ? 4 : 2);
+  return stack;
+}
+
+bool is_of_pytorch(const SoftwareStack& stack) {
+  return stack.family == read_stack("torchtitan").family;
+}
+
+SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  if (!is_of_pytorch(stack) || !is_all_bf16(run)) return stack;
+  stack.states = {.weight = 2, .optimizer = 4};
+  stack.gradient = 2;
+  stack.optimizer->bytes_per_parameter = 7 * 2;
   return stack;
 }
 

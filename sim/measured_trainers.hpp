@@ -12,4 +12,11 @@ namespace orrery {
 // loss and the optimizer that the row names. Absent of other programs.
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun&);
 
+// torchtitan, and what is priced like it.
+bool is_of_pytorch(const SoftwareStack&);
+
+// Where the row says that all is in bf16 and the program is PyTorch's: weights, gradients and Adam's moments
+// in 16 bits, without fp32 masters. Else as it is.
+SoftwareStack in_said_bits(const MeasuredRun&, SoftwareStack);
+
 }  // namespace orrery

@@ -146,6 +146,19 @@ TEST_CASE("GPT-3 on eight tensor ranks is the GEMMs that Megatron-LM runs") {
         Attention{.heads = 12, .kv_heads = 12, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128});
 }
 
+TEST_CASE("heads and sequences that do not come in fours go without Megatron's fused softmax") {
+  const auto kernel = [](int tensor, std::int64_t micro_batch, AttentionKernel attention) {
+    Sharding sharding = plain(micro_batch, 2048);
+    sharding.tensor = tensor;
+    sharding.attention = attention;
+    return all_of<Attention>(layer_operators(gpt3_layer(), true, sharding).forward.compute).front().softmax;
+  };
+  CHECK(kernel(8, 1, AttentionKernel::unfused) == SoftmaxKernel::fused);   // 12 heads
+  CHECK(kernel(16, 1, AttentionKernel::unfused) == SoftmaxKernel::wide);   // 6
+  CHECK(kernel(16, 2, AttentionKernel::unfused) == SoftmaxKernel::fused);  // 6 of two sequences
+  CHECK(kernel(16, 1, AttentionKernel::flash2) == SoftmaxKernel::fused);
+}
+
 TEST_CASE("attention drops out where the model and the program train with dropout") {
   const auto [shape, dropout, expected] =
       GENERATE(table<LayerShape, Dropout, bool>({{gpt3_layer(), Dropout::of_model, true},

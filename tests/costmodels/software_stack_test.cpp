@@ -59,6 +59,24 @@ TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and 
   CHECK(contains(wrong, "norm_time"));
 }
 
+TEST_CASE(
+    "the library's recipes of Megatron-Bridge keep gradients in fp32, those of its performance scripts in "
+    "bf16") {
+  for (const char* name : {"megatron-bridge-library", "megatron-bridge-library-deepep"}) {
+    CHECK(read_stack(name).gradient == 4);
+    CHECK(read_stack(name).reduced_gradient == 4);
+    CHECK(read_stack(name).tensor_overlap == 0);
+  }
+  CHECK(read_stack("megatron-bridge").gradient == 2);
+  CHECK(read_stack("megatron-bridge").tensor_overlap == 1);
+}
+
+TEST_CASE("a stack says how its softmax without flash attention goes") {
+  CHECK(read_stack("megatron-core").softmax == SoftmaxKernel::fused);
+  CHECK(read_stack("aleph-alpha").softmax == SoftmaxKernel::eager);
+  CHECK(read_stack("fast-llm").softmax == SoftmaxKernel::wide);
+}
+
 TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));

@@ -177,6 +177,23 @@ TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
   CHECK(memory.optimizer.value() == Approx(8 * all / 16));
 }
 
+TEST_CASE("without gradient sync but for the last microbatch those of the others are added up whole") {
+  const ModelSpec model = gpt_layers(8);
+  ParallelStrategy strategy = spread(model, {.data = 16});
+  strategy.fully_sharded = strategy.distributed_optimizer = true;
+  SoftwareStack stack;
+  stack.reduced_gradient = 4;
+  const double all = stage_parameters(model, strategy, 0);
+  const auto gradients = [&](std::int64_t microbatches, bool whole) {
+    strategy.global_batch = 16 * strategy.micro_batch * microbatches;
+    for (ReplicaKind& kind : strategy.replicas) kind.microbatches = microbatches;
+    stack.adds_up_whole = whole;
+    return stage_memory(model, strategy, 0, {1}, stack).gradients.value();
+  };
+  CHECK(gradients(2, true) - gradients(2, false) == Approx(4 * all));
+  CHECK(gradients(1, true) == gradients(1, false));
+}
+
 TEST_CASE("ZeRO-2 shards gradients and states and keeps weights whole, beside buffers to reduce by") {
   const ModelSpec model = gpt_layers(8);
   ParallelStrategy strategy = spread(model, {.data = 16});

@@ -94,6 +94,9 @@ TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "DeepSpeed ZeRO-3"}, {"gpu", "A100"}, {"source", "arXiv 2104.04473"}}) ==
         "deepspeed-zero3");
   CHECK(stack({{"framework", "FlagScale Megatron-LM (2023)"}, {"gpu", "A800"}}) == "flagscale");
+  CHECK(stack({{"framework", "Fast-LLM (PyTorch, 2025)"}, {"gpu", "H100"}}) == "fast-llm");
+  CHECK(stack({{"framework", "KempnerForge (2026)"}, {"gpu", "H200"}}) == "kempnerforge");
+  CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");
 }
 
 TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {
@@ -105,6 +108,38 @@ TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the yea
   CHECK(of("pull 1884 (October 2025)") == "torchtitan-2025-08");
   CHECK(of("arXiv 2410.06511") == "torchtitan");
   CHECK(of("report 120259") == "torchtitan");  // no year
+}
+
+TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
+  CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
+  CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
+}
+
+TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
+  const auto of = [](const char* framework, const char* precision) {
+    std::vector<std::string> assumptions;
+    return *stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}, {"precision", precision}}),
+                         assumptions);
+  };
+  for (const char* framework :
+       {"torchtitan (2025)", "torchtitan, eager (2025)", "PyTorch FSDP2", "Unheard of"}) {
+    CHECK(of(framework, "bf16-true").states == KeptStates{.weight = 2, .optimizer = 4});
+    CHECK(of(framework, "bf16-true").gradient == 2);
+    CHECK(of(framework, "bf16").states == KeptStates{});
+  }
+  CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
+}
+
+TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
+  const auto flash = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
+        ->flash_attention;
+  };
+  CHECK_FALSE(flash("PyTorch Lightning DDP (2022)"));
+  CHECK_FALSE(flash("Alpa (JAX, 2022)"));
+  CHECK(flash("PyTorch Lightning DDP (2023)"));
+  CHECK(flash("PyTorch Lightning DDP"));
 }
 
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {

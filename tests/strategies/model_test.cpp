@@ -55,6 +55,7 @@ TEST_CASE("built-in models have their published number of parameters") {
       {"qwen2.5-7b", 7'615'616'512, "safetensors index; QKV bias"},
       {"qwen2.5-14b", 14'770'033'664, "safetensors index; QKV bias"},
       {"qwen2.5-32b", 32'763'876'352, "safetensors index; QKV bias"},
+      {"qwen3-1.7b", 1'720'574'976, "safetensors index; tied"},
       {"qwen3-4b", 4'022'468'096, "safetensors index; tied"},
       {"qwen3-14b", 14'768'307'200, "safetensors index"},
       {"qwen3-32b", 32'762'123'264, "safetensors index"},

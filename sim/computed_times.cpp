@@ -2,8 +2,11 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "analysis/statistics.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -24,6 +27,17 @@ std::string setting(const MeasuredRun& run) {
   return all;
 }
 
+// Absent where a cell is blank or no number, as the run is then left out elsewhere.
+std::optional<std::pair<std::int64_t, double>> batch_and_time(const MeasuredRun& run) {
+  try {
+    const auto time = run.number("iter_time_s");
+    const auto batch = run.integer("gbs");
+    if (time && batch) return std::pair{*batch, *time};
+  } catch (const InputError&) {
+  }
+  return std::nullopt;
+}
+
 void add_deviations(const TimesByBatch& times, std::vector<double>& deviations) {
   if (times.size() < 3) return;
   for (auto smaller = times.begin(), run = std::next(smaller), larger = std::next(run); larger != times.end();
@@ -40,9 +54,8 @@ void add_deviations(const TimesByBatch& times, std::vector<double>& deviations) 
 std::vector<ComputedTimes> computed_times(const std::vector<MeasuredRun>& runs) {
   std::map<std::string, std::map<std::string, TimesByBatch>> groups;
   for (const MeasuredRun& run : runs) {
-    const auto time = run.number("iter_time_s");
-    const auto batch = run.integer("gbs");
-    if (time && batch) groups[run.group()][setting(run)][*batch] = *time;
+    if (const auto known = batch_and_time(run))
+      groups[run.group()][setting(run)][known->first] = known->second;
   }
   std::vector<ComputedTimes> computed;
   for (const auto& [group, settings] : groups) {

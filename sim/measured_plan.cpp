@@ -311,10 +311,8 @@ std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
   return std::nullopt;
 }
 
-}  // namespace
-
-std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
-                                             const std::optional<SoftwareStack>& stack_override) {
+std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
+                                               const std::optional<SoftwareStack>& stack_override) {
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
   MeasuredPlan plan;
   const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
@@ -363,6 +361,31 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
   return plan;
+}
+
+// What is printed of a run, which is asked for when its plan is known.
+void require_numbers(const MeasuredRun& run) {
+  for (const char* column : {"iter_time_s", "tflops_per_gpu", "mfu_pct", "hfu_pct", "tokens_per_s_per_gpu",
+                             "samples_per_s", "peak_mem_gb"})
+    static_cast<void>(run.number(column));
+}
+
+}  // namespace
+
+std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
+                                             const std::optional<SoftwareStack>& stack_override) {
+  try {
+    require_numbers(run);
+    auto mapped = expressed(run, stack_override);
+    if (const auto* plan = std::get_if<MeasuredPlan>(&mapped))
+      static_cast<void>(measured_figure(run, plan->stack));
+    return mapped;
+  } catch (const InputError& error) {
+    const std::string of_run = "run " + run.id() + ", ";
+    const bool of_cell = error.place.starts_with(of_run);
+    return Unmapped{(of_cell ? error.place.substr(of_run.size()) : error.place) + ": found " + error.found +
+                    ", expected " + error.expected};
+  }
 }
 
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "costmodels/classics.hpp"
 #include "platforms/errors.hpp"
@@ -74,6 +75,12 @@ bool is_blank(const std::string& cell) {
   return std::find(kBlanks.begin(), kBlanks.end(), lower_case(cell)) != kBlanks.end();
 }
 
+// Ways and sizes that a run does not have, where tables also write 0.
+bool is_none(const std::string& column, const std::string& cell) {
+  constexpr std::array kOptional{"vpp", "cp", "ep", "etp", "n_experts", "optimizer_instances"};
+  return cell == "0" && std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end();
+}
+
 std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
   for (const char* column : kNeeded) static_cast<void>(stream.column(column));
   std::vector<std::pair<std::string, std::size_t>> columns;
@@ -88,8 +95,9 @@ std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
                        "at most " + std::to_string(stream.columns()) + ", as the header has");
     std::map<std::string, std::string> cells;
     for (const auto& [column, place] : columns) {
-      if (place < stream.fields().size() && !is_blank(std::string(stream.fields()[place])))
-        cells.emplace(column, stream.fields()[place]);
+      if (place >= stream.fields().size()) continue;
+      const std::string cell(stream.fields()[place]);
+      if (!is_blank(cell) && !is_none(column, cell)) cells.emplace(column, cell);
     }
     runs.emplace_back(std::move(cells));
   }
@@ -125,10 +133,30 @@ bool MeasuredRun::has_failed() const {
   return status() == RunStatus::out_of_memory || status() == RunStatus::failed;
 }
 
+namespace {
+
+// "1,024" as spreadsheets print it: groups of three digits.
+std::string without_separators(const std::string& cell) {
+  const std::size_t first = cell.find(','), last = cell.rfind(',');
+  if (first == std::string::npos || first == 0 || first > 3) return cell;
+  for (std::size_t comma = first; comma <= last; comma += 4) {
+    const bool group = cell[comma] == ',' && cell.size() >= comma + 4 &&
+                       std::all_of(cell.begin() + static_cast<std::ptrdiff_t>(comma) + 1,
+                                   cell.begin() + static_cast<std::ptrdiff_t>(comma) + 4,
+                                   [](char digit) { return digit >= '0' && digit <= '9'; });
+    if (!group) return cell;
+  }
+  std::string digits;
+  std::copy_if(cell.begin(), cell.end(), std::back_inserter(digits), [](char c) { return c != ','; });
+  return digits;
+}
+
+}  // namespace
+
 std::optional<double> MeasuredRun::number(const std::string& column) const {
   const auto cell = cells_.find(column);
   if (cell == cells_.end()) return std::nullopt;
-  const auto value = parse_number(cell->second);
+  const auto value = parse_number(without_separators(cell->second));
   constexpr double kLeast = 1e-9, kMost = 1e15;  // times made of such numbers are finite and above zero
   if (!value || !(*value >= kLeast && *value <= kMost))
     throw InputError("run " + id() + ", " + column, quote_for_message(cell->second),

@@ -239,20 +239,32 @@ TEST_CASE("a run may name the modules that it recomputes") {
   CHECK(modules("selective") == Recompute{.granularity = selective});
   CHECK(modules("selective: layernorm mlp") ==
         Recompute{.granularity = selective, .modules = {RecomputeModule::layernorm, RecomputeModule::mlp}});
-  const std::string error = input_error([&] { modules("selective: mpl"); });
-  CHECK(contains(error, "run a, recompute"));
-  CHECK(contains(error, "'mpl'"));
+  const std::string why = unmapped(runs_of(gpt("a", "2,4,2,1,2", "selective: mpl,1.5,,ok")).front());
+  CHECK(contains(why, "recompute: found 'mpl'"));
 }
 
-TEST_CASE("cells that are no numbers name run and column") {
-  const auto runs = runs_of(gpt("a", "two,4,2,1,2", "full,1.5,,ok"));
-  CHECK(contains(input_error([&] { static_cast<void>(map_run(runs.front(), std::nullopt)); }), "run a, mbs"));
-  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30"}) {
-    const auto row = runs_of(gpt("a", std::string(wrong) + ",4,2,1,2", "full,1.5,,ok"));
-    CHECK(
-        contains(input_error([&] { static_cast<void>(map_run(row.front(), std::nullopt)); }), "run a, mbs"));
-  }
+TEST_CASE("a cell that is no number leaves its run out by name") {
+  const auto reason = [](const std::string& mbs) {
+    return unmapped(runs_of(gpt("a", mbs + ",4,2,1,2", "full,1.5,,ok")).front());
+  };
+  CHECK(reason("two") == "mbs: found 'two', expected a number above zero, from 1e-9 to 1e15");
+  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30", "4k", "1,02"})
+    CHECK(contains(reason('"' + std::string(wrong) + '"'), "mbs: "));
+  // Of what is printed too, which nothing but an error needs.
+  CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,fast,,ok")).front()),
+                 "iter_time_s: found 'fast'"));
   CHECK(contains(input_error([] { parse_measured_runs("id,gpu,n_gpus\n", "t.csv"); }), "source_key"));
+}
+
+TEST_CASE("numbers may have thousands apart, and ways that a run does not have may be 0") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,gbs,seq,vpp,ep\na,g,A100,\"1,024\",\"1,048,576\",\"4,096.0\",0,0\n", "t.csv");
+  const MeasuredRun& run = runs.front();
+  CHECK(run.integer("n_gpus") == 1024);
+  CHECK(run.integer("gbs") == 1'048'576);
+  CHECK(run.number("seq") == 4096);
+  CHECK_FALSE(run.number("vpp"));
+  CHECK_FALSE(run.number("ep"));
 }
 
 TEST_CASE("layers that do not divide count embedding and loss as layers where the stack does so") {

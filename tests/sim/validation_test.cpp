@@ -120,10 +120,13 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
 }
 
 TEST_CASE("a measured peak is compared with the figure that its row or its program's reports give") {
+  const auto run = [](const std::string& framework, const std::string& figure) {
+    return runs_of("r,g,H100,80,8,8,," + framework +
+                       ",GPT,4,1024,16,51200,2048,bf16,8,1,1,1,1,8,none,9,5,ok," + figure + "\n",
+                   ",peak_mem_figure");
+  };
   const auto predicted = [&](const std::string& framework, const std::string& figure) {
-    const std::string row = "r,g,H100,80,8,8,," + framework +
-                            ",GPT,4,1024,16,51200,2048,bf16,8,1,1,1,1,8,none,9,5,ok," + figure + "\n";
-    const Validation result = validate(runs_of(row, ",peak_mem_figure"), costs(), {});
+    const Validation result = validate(run(framework, figure), costs(), {});
     REQUIRE(result.runs.size() == 1);
     return result.runs.front();
   };
@@ -135,7 +138,7 @@ TEST_CASE("a measured peak is compared with the figure that its row or its progr
   CHECK(card.predicted_memory - reserved.predicted_memory ==
         Approx(1e9 / kGibi + 2 * 24 * 9.1875 / 1024).epsilon(1e-4));
   CHECK(allocated.predicted_memory < reserved.predicted_memory);
-  CHECK(contains(input_error([&] { predicted("Megatron-Core", "total"); }), "allocated, reserved or card"));
+  CHECK(contains(test::unmapped(run("Megatron-Core", "total").front()), "allocated, reserved or card"));
 }
 
 // nvidia-smi, MiB, of GPT-2 XL on one H100 and of GPT-2 large on two H200 with 64 sequences of 1024 a

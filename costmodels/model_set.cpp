@@ -24,7 +24,8 @@ const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_vie
 }
 
 // File name and digest of each model, from provenance.json.
-std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance, const std::string& place) {
+std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance,
+                                                               const std::string& place) {
   std::vector<std::pair<std::string, std::string>> listed;
   try {
     const auto json = nlohmann::json::parse(provenance.content);

@@ -36,8 +36,8 @@ inline bool is_best_fused(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;
 }
 
-// Mask and softmax of unfused attention: one kernel, as Megatron-LM has it; PyTorch's two; or what Megatron-LM
-// does where its kernel cannot be used, PyTorch's in 32 bits between two casts.
+// Mask and softmax of unfused attention: one kernel, as Megatron-LM has it; PyTorch's two; or what
+// Megatron-LM does where its kernel cannot be used, PyTorch's in 32 bits between two casts.
 enum class SoftmaxKernel { fused, eager, wide };
 
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).

@@ -194,8 +194,8 @@ struct SoftwareStack {
   // The gate of a gated MLP is a column-parallel matrix of its own: without sequence parallelism the gradient
   // of its input is reduced once more.
   bool separate_gate = false;
-  // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are, so
-  // that its GEMMs may be unaligned (unaligned_gemm.hpp).
+  // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are,
+  // so that its GEMMs may be unaligned (unaligned_gemm.hpp).
   bool pads_vocabulary = true;
   // Every tensor rank gathers all logits and has the loss of the whole vocabulary.
   bool gathered_logits = false;

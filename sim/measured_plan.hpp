@@ -36,8 +36,8 @@ struct Unmapped {
   std::string reason;
 };
 
-// `stack_override`: a stack to use in place of the framework's own. Throws nothing: cells that nobody can read
-// leave their run out.
+// `stack_override`: a stack to use in place of the framework's own. Throws nothing: cells that nobody can
+// read leave their run out.
 std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
                                              const std::optional<SoftwareStack>& stack_override);
 

@@ -146,6 +146,7 @@ std::string without_separators(const std::string& cell) {
                                    [](char digit) { return digit >= '0' && digit <= '9'; });
     if (!group) return cell;
   }
+  if (last + 4 < cell.size() && cell[last + 4] != '.') return cell;
   std::string digits;
   std::copy_if(cell.begin(), cell.end(), std::back_inserter(digits), [](char c) { return c != ','; });
   return digits;

@@ -248,7 +248,7 @@ TEST_CASE("a cell that is no number leaves its run out by name") {
     return unmapped(runs_of(gpt("a", mbs + ",4,2,1,2", "full,1.5,,ok")).front());
   };
   CHECK(reason("two") == "mbs: found 'two', expected a number above zero, from 1e-9 to 1e15");
-  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30", "4k", "1,02"})
+  for (const char* wrong : {"0", "-1", "1.5", "nan", "1e30", "4k", "1,02", "1,0000"})
     CHECK(contains(reason('"' + std::string(wrong) + '"'), "mbs: "));
   // Of what is printed too, which nothing but an error needs.
   CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,fast,,ok")).front()),

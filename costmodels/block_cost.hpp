@@ -10,11 +10,11 @@ namespace orrery {
 
 // One pass of one microbatch on one GPU.
 struct PassCost {
-  Seconds compute;
-  Seconds communication;  // exposed, over the tensor, context and expert groups
-  Flops flops;
-  double calls = 0;  // collectives, which cost the host time
-  Seconds weights;   // sharded weights on their way, beside the rest
+  Seconds compute = {};
+  Seconds communication = {};  // exposed, over the tensor, context and expert groups
+  Flops flops = {};
+  double calls = 0;      // collectives, which cost the host time
+  Seconds weights = {};  // sharded weights on their way, beside the rest
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);
   bool operator==(const PassCost&) const = default;

@@ -25,8 +25,8 @@ struct Sharding {
   AttentionKernel attention = AttentionKernel::flash;
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
-  LinkSpec gpu_link;
-  LinkSpec network;          // share of one GPU in its node's NICs
+  LinkSpec gpu_link = {};
+  LinkSpec network = {};     // share of one GPU in its node's NICs
   SoftwareStack stack = {};  // whose kernels run
   int sharded = 1;           // copies that share the weights of a layer (FSDP)
   int instances = 1;         // sets of so many copies (HYBRID_SHARD)

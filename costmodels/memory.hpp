@@ -16,17 +16,17 @@ namespace orrery {
 // Three figures, in the order of what counts them: tensors (torch.cuda.max_memory_allocated), what PyTorch
 // holds of the card for them (max_memory_reserved), and all that nvidia-smi sees.
 struct StageMemory {
-  Bytes weights;
-  Bytes gradients;
-  Bytes optimizer;      // fp32 master weights and Adam states, sharded by use-distributed-optimizer
-  Bytes activations;    // at the peak: sum over chunks of per-microbatch bytes x microbatches alive
-  Bytes workspace;      // gradients of a layer in its backward, as far as no loss needs more
-  Bytes logits;         // last stage
-  Bytes communication;  // buffers of collectives and transfers
-  Bytes cached;         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
-  Bytes split;          // what blocks as large as the logits' need beside them where memory is short
-  Bytes communicators;  // of NCCL, where the cluster is known (communicator_bytes)
-  Bytes context;        // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
+  Bytes weights = {};
+  Bytes gradients = {};
+  Bytes optimizer = {};      // fp32 master weights and Adam states, sharded by use-distributed-optimizer
+  Bytes activations = {};    // at the peak: sum over chunks of per-microbatch bytes x microbatches alive
+  Bytes workspace = {};      // gradients of a layer in its backward, as far as no loss needs more
+  Bytes logits = {};         // last stage
+  Bytes communication = {};  // buffers of collectives and transfers
+  Bytes cached = {};         // freed blocks that the allocator cannot use again: SoftwareStack::cached_share
+  Bytes split = {};          // what blocks as large as the logits' need beside them where memory is short
+  Bytes communicators = {};  // of NCCL, where the cluster is known (communicator_bytes)
+  Bytes context = {};  // CUDA context, its kernels, workspaces of libraries: SoftwareStack::memory_reserve
   [[nodiscard]] Bytes allocated() const {
     return weights + gradients + optimizer + activations + workspace + logits + communication;
   }

@@ -128,7 +128,7 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
                                           local_parameters(shape, local_layer(shape, split_of(split)))));
       if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
-    for (AskedBlock& block : asked.back().shapes) batch.add_block(key.group, &block, &cost.extrapolated);
+    for (AskedBlock& shape : asked.back().shapes) batch.add_block(key.group, &shape, &cost.extrapolated);
     batch.add_block(key.group, &asked.back().embedding, &cost.extrapolated);
     batch.add_block(key.group, &asked.back().head, &cost.extrapolated);
   }

@@ -28,23 +28,23 @@ struct GroupCall {
 
 // `compute`, then a collective, beside which `beside` is computed; both must be over before the next piece.
 struct PlayedPiece {
-  Seconds compute;
-  Seconds tensor;  // of compute: exposed communication that is priced and not played
-  Seconds beside;
-  Flops flops;              // of compute and beside
-  std::optional<int> call;  // index into PricedPlan::calls
+  Seconds compute = {};
+  Seconds tensor = {};  // of compute: exposed communication that is priced and not played
+  Seconds beside = {};
+  Flops flops = {};              // of compute and beside
+  std::optional<int> call = {};  // index into PricedPlan::calls
   bool operator==(const PlayedPiece&) const = default;
 };
 
 // Durations of one microbatch in one part (a chunk of a pipeline rank), on every GPU of the part alike.
 struct PartTimes {
-  Seconds forward;
-  Seconds backward;         // for the input and, where the schedule does not split it, for the weights
-  Seconds weight_gradient;  // 0 unless the schedule splits the backward
-  Seconds forward_tensor;   // of which exposed tensor-parallel communication
-  Seconds backward_tensor;
-  Flops forward_flops;  // of one GPU, recomputation included
-  Flops backward_flops;
+  Seconds forward = {};
+  Seconds backward = {};         // for the input and, where the schedule does not split it, for the weights
+  Seconds weight_gradient = {};  // 0 unless the schedule splits the backward
+  Seconds forward_tensor = {};   // of which exposed tensor-parallel communication
+  Seconds backward_tensor = {};
+  Flops forward_flops = {};  // of one GPU, recomputation included
+  Flops backward_flops = {};
   Flops weight_gradient_flops = {};  // as weight_gradient
   bool host_bound = false;           // the host launches kernels more slowly than the GPU runs them
   // In order; empty: the pass is computed in one go. The times above are then those of the pieces when
@@ -69,9 +69,9 @@ struct LaneMessage {
 
 // Data-parallel traffic of one model part.
 struct PartReduction {
-  Bytes gradients;  // of one lane
-  Bytes gathered;   // parameters all-gathered after the optimizer step; 0 without the distributed optimizer
-  TransferEfficiency efficiency;              // of the gradients
+  Bytes gradients = {};  // of one lane
+  Bytes gathered = {};   // parameters all-gathered after the step; 0 without the distributed optimizer
+  TransferEfficiency efficiency = {};         // of the gradients
   TransferEfficiency gather_efficiency = {};  // of the parameters
   TransferEfficiency across_efficiency = {};  // of gradients over optimizer instances
 };

@@ -67,7 +67,7 @@ MemoryFigure parse_memory_figure(const std::string&, const std::string& place); 
 struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
-  Seconds fixed;                   // launches, and the gradient norm read back by the host
+  Seconds fixed = {};              // launches, and the gradient norm read back by the host
   bool operator==(const OptimizerCost&) const = default;
 };
 

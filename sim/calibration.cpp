@@ -88,11 +88,11 @@ template <std::size_t N>
 struct Observations {
   Factors<N> priors;
   double scatter;  // of published runs
-  std::vector<std::string> names;
-  std::vector<double> measured;
-  std::vector<double> weights;  // one over the runs of its plan: a run that is repeated tells no more
-  std::function<double(std::size_t run, const Factors<N>&)> predicted;
-  std::function<Factors<N>(std::size_t run, const Factors<N>&)> slopes;
+  std::vector<std::string> names = {};
+  std::vector<double> measured = {};
+  std::vector<double> weights = {};  // one over the runs of its plan: a run that is repeated tells no more
+  std::function<double(std::size_t run, const Factors<N>&)> predicted = {};
+  std::function<Factors<N>(std::size_t run, const Factors<N>&)> slopes = {};
 };
 
 double plans_in(const std::vector<double>& weights) {

@@ -22,7 +22,7 @@ struct OwnRun {
   PriceBook book;
   ParallelStrategy strategy;
   double measured = 0;  // s of an iteration
-  std::optional<OwnPeak> peak;
+  std::optional<OwnPeak> peak = {};
 };
 
 template <std::size_t N>

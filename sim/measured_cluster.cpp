@@ -12,19 +12,6 @@
 namespace orrery {
 namespace {
 
-// A node's network where the row is silent, of the vendor's reference machine (data sheets of DGX A100, H100,
-// B200 and GB200 NVL72). Of DGX-1 and the cloud's V100 machines no one kind is usual: one 100 Gb/s card.
-struct UsualNetwork {
-  const char* gpu;  // start of the catalog name
-  int nics;
-  double gigabits;  // of each
-};
-constexpr std::array kUsualNetworks{
-    UsualNetwork{"A100", 8, 200}, UsualNetwork{"A800", 8, 200},  UsualNetwork{"H100", 8, 400},
-    UsualNetwork{"H800", 8, 400}, UsualNetwork{"H200", 8, 400},  UsualNetwork{"B200", 8, 400},
-    UsualNetwork{"B300", 8, 800}, UsualNetwork{"GB200", 4, 400}, UsualNetwork{"GB300", 4, 800},
-    UsualNetwork{"", 1, 100},
-};
 constexpr double kUsualShare = 0.85;  // of a card's rate that the cost models expect between nodes
 constexpr int kDomain = 64;           // GPUs of an NVL72 rack that one job's power-of-two layout uses
 

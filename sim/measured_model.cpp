@@ -16,7 +16,7 @@ namespace {
 
 // What layers are like, by words in the model's name.
 struct Family {
-  std::string_view words;  // any of them
+  std::string_view words = {};  // any of them
   const char* name;
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;

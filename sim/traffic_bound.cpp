@@ -92,8 +92,8 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   const double gradient = gradient_sent(precision.stack, precision.type);
   double held = std::numeric_limits<double>::infinity();  // parameters of the smallest layer
   for (const LayerShape& shape : book.model().shapes) {
-    const LocalParameters parameters = local_parameters(shape, local_layer(shape, split));
-    held = std::min(held, parameters.dense + parameters.expert);
+    const LocalParameters local = local_parameters(shape, local_layer(shape, split));
+    held = std::min(held, local.dense + local.expert);
   }
   const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(group)], count, ways.tensor,
                            setting.order, book.cluster().contention};

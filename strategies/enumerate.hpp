@@ -55,16 +55,16 @@ struct Setting {
   std::int64_t micro_batch = 1;
   int chunks = 1;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  Recompute recompute;
+  Recompute recompute = {};
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
-  std::optional<bool> overlap_grad_reduce;   // absent: still to be chosen, by with_overlaps
-  std::optional<bool> overlap_param_gather;  // likewise
+  std::optional<bool> overlap_grad_reduce = {};   // absent: still to be chosen, by with_overlaps
+  std::optional<bool> overlap_param_gather = {};  // likewise
   RankOrder order = RankOrder::cp_dp_pp;
   bool flash_attention = true;
-  std::optional<bool> tensor_overlap;     // as in ParallelStrategy
-  double optimizer_offload = 0.0;         // likewise
-  std::optional<int> expert_tensor = {};  // likewise
+  std::optional<bool> tensor_overlap = {};  // as in ParallelStrategy
+  double optimizer_offload = 0.0;           // likewise
+  std::optional<int> expert_tensor = {};    // likewise
   bool overlap_p2p = true;      // of the interleaved schedule; the others have transfers of their own
   int optimizer_instances = 1;  // as in ParallelStrategy
   bool fully_sharded = false;   // likewise

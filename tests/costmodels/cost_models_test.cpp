@@ -30,9 +30,6 @@ double microseconds_of(std::string_view gpu, const Operator& op) {
   return predict(gpu, op).time.value() * 1e6;
 }
 
-LinkSpec link(double gigabytes, double latency_us) {
-  return {gigabytes_per_second(gigabytes), microseconds(latency_us)};
-}
 const LinkSpec kNvlink4 = {gigabytes_per_second(450), kNvlinkLatency},
                kNvlink3 = {gigabytes_per_second(300), kNvlinkLatency},
                kNdr = {gigabytes_per_second(50), kNicLatency};

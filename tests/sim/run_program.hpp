@@ -24,7 +24,7 @@ enum class ProgramStart { copy, binary };
 struct ProgramOptions {
   std::string folder = {};                    // current folder of the program; the test's own when empty
   std::string out_file = {};                  // standard output goes there instead
-  int limit_s = 30;                           // then it is stopped
+  int limit_s = 120;                          // then it is stopped: a sanitizer takes ten times as long
   std::function<bool()> interrupt_when = {};  // then it gets the signal, once
   int signal = SIGTERM;
   ProgramStart start = ProgramStart::copy;

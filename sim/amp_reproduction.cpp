@@ -1,10 +1,11 @@
 #include "sim/amp_reproduction.hpp"
-#include "traces/json_text.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "traces/json_text.hpp"
 
 namespace orrery {
 

@@ -9,6 +9,7 @@
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
+#include "traces/json_text.hpp"
 #include "traces/output_file.hpp"
 #include "traces/profile_reader.hpp"
 
@@ -124,7 +125,7 @@ int run_profile(const Arguments& arguments) {
   words[1] = write_script(folder);
   if (line.has("script")) {
     const nlohmann::ordered_json files{{"script", words[1]}};
-    std::cout << (line.json() ? files.dump(2) : words[1]) << "\n";
+    std::cout << (line.json() ? json_document(files) : words[1] + "\n");
     return 0;
   }
   become(std::move(words));

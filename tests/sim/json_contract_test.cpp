@@ -407,6 +407,9 @@ TEST_CASE("paths and names that are no UTF-8 do not break the JSON") {
   const ProgramResult validated = place.run({"validate", "--measured", "runs.csv", "--json"});
   CHECK(validated.code == 1);
   CHECK(Json::parse(validated.out).at("skipped").at(0).at("id") == "M\uFFFDller");
+  const ProgramResult profiled = place.run({"profile", "--script", "--json", "-o", "machine-\xff"});
+  CHECK(profiled.code == 0);
+  CHECK_THAT(Json::parse(profiled.out).at("script").get<std::string>(), contains_text("machine-\uFFFD"));
 }
 
 }  // namespace orrery

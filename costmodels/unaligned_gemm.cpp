@@ -6,15 +6,10 @@
 #include "platforms/errors.hpp"
 
 namespace orrery {
-
 namespace {
 
 constexpr std::int64_t kAligned = 8;  // elements of 2 bytes
 constexpr double kFlopsPerClock = 372;
-
-bool is_nvidia(const GpuSpec& gpu) {
-  return gpu.name.rfind("MI", 0) != 0;  // the catalog's other cards are AMD's Instinct
-}
 
 // Elements from one row to the next of what is read: layers keep tokens x features and outputs x inputs.
 std::int64_t common_row(const Gemm& gemm) {
@@ -39,7 +34,7 @@ std::int64_t row_alignment(const Gemm& gemm) {
 Seconds unaligned_time(const Gemm& gemm, const GpuSpec& gpu) {
   const bool sixteen_bit = gemm.type == DataType::bf16 || gemm.type == DataType::fp16;
   const std::int64_t alignment = row_alignment(gemm);
-  if (!sixteen_bit || alignment == kAligned || !is_nvidia(gpu)) return {};
+  if (!sixteen_bit || alignment == kAligned || of_other_maker(gpu)) return {};
   return Seconds(flops_of(gemm).value() /
                  (kFlopsPerClock * static_cast<double>(alignment) * multiprocessor_clocks(gpu)));
 }

@@ -64,7 +64,6 @@ constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
     FrameworkStack{"NeMo AutoModel", "nemo-automodel"},
-    FrameworkStack{"torchtitan", "torchtitan"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
@@ -153,6 +152,15 @@ Likeness likeness_of(const MeasuredRun& run) {
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
+// A row that says its year alone is taken for the middle of it. Eager: neither layers nor loss are compiled,
+// whatever the year.
+const char* torchtitan_of(const std::string& framework, double date) {
+  constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
+  if (says(lower_case(framework), "eager")) return "torchtitan-eager";
+  if (date >= kEmbeddingAlone) return "torchtitan-2025-08";
+  return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
+}
+
 // PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told.
 bool is_before_flash_attention(double date, const SoftwareStack& stack) {
   constexpr double kPyTorch2 = 2023;
@@ -216,13 +224,8 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   const double date = date_of_program(run);
-  // Neither layers nor loss are compiled then, whatever the year.
-  if (framework.starts_with("torchtitan") && says(lower_case(framework), "eager"))
-    return in_said_bits(run, read_stack("torchtitan-eager"));
-  // Of torchtitan: a row that says its year alone is taken for the middle of it.
-  constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
-  if (framework.starts_with("torchtitan") && date >= kCompiledLoss)
-    return in_said_bits(run, read_stack(date >= kEmbeddingAlone ? "torchtitan-2025-08" : "torchtitan-2025"));
+  if (framework.starts_with("torchtitan"))
+    return in_said_bits(run, read_stack(torchtitan_of(framework, date)));
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (lower_case(framework).starts_with("nanotron") && date > 0 && date < kGathersAgain)
     return read_stack("nanotron-2024");

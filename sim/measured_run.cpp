@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 
 #include "costmodels/classics.hpp"
 #include "platforms/errors.hpp"
@@ -81,6 +80,23 @@ bool is_none(const std::string& column, const std::string& cell) {
   return cell == "0" && std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end();
 }
 
+// "1,024" as spreadsheets print it: groups of three digits.
+std::string without_separators(const std::string& cell) {
+  const std::size_t first = cell.find(','), last = cell.rfind(',');
+  if (first == std::string::npos || first == 0 || first > 3) return cell;
+  for (std::size_t comma = first; comma <= last; comma += 4) {
+    const bool group = cell[comma] == ',' && cell.size() >= comma + 4 &&
+                       std::all_of(cell.begin() + static_cast<std::ptrdiff_t>(comma) + 1,
+                                   cell.begin() + static_cast<std::ptrdiff_t>(comma) + 4,
+                                   [](char digit) { return digit >= '0' && digit <= '9'; });
+    if (!group) return cell;
+  }
+  if (last + 4 < cell.size() && cell[last + 4] != '.') return cell;
+  std::string digits = cell;
+  std::erase(digits, ',');
+  return digits;
+}
+
 std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
   for (const char* column : kNeeded) static_cast<void>(stream.column(column));
   std::vector<std::pair<std::string, std::size_t>> columns;
@@ -132,27 +148,6 @@ std::optional<RunStatus> MeasuredRun::status() const {
 bool MeasuredRun::has_failed() const {
   return status() == RunStatus::out_of_memory || status() == RunStatus::failed;
 }
-
-namespace {
-
-// "1,024" as spreadsheets print it: groups of three digits.
-std::string without_separators(const std::string& cell) {
-  const std::size_t first = cell.find(','), last = cell.rfind(',');
-  if (first == std::string::npos || first == 0 || first > 3) return cell;
-  for (std::size_t comma = first; comma <= last; comma += 4) {
-    const bool group = cell[comma] == ',' && cell.size() >= comma + 4 &&
-                       std::all_of(cell.begin() + static_cast<std::ptrdiff_t>(comma) + 1,
-                                   cell.begin() + static_cast<std::ptrdiff_t>(comma) + 4,
-                                   [](char digit) { return digit >= '0' && digit <= '9'; });
-    if (!group) return cell;
-  }
-  if (last + 4 < cell.size() && cell[last + 4] != '.') return cell;
-  std::string digits;
-  std::copy_if(cell.begin(), cell.end(), std::back_inserter(digits), [](char c) { return c != ','; });
-  return digits;
-}
-
-}  // namespace
 
 std::optional<double> MeasuredRun::number(const std::string& column) const {
   const auto cell = cells_.find(column);

@@ -97,7 +97,7 @@ SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
   if (!is_of_pytorch(stack) || !is_all_bf16(run)) return stack;
   stack.states = {.weight = 2, .optimizer = 4};
   stack.gradient = 2;
-  stack.optimizer->bytes_per_parameter = 7 * 2;
+  fuse_optimizer(stack, 2);
   return stack;
 }
 

@@ -164,6 +164,14 @@ void skip(ProfileFile& file, const std::string& reason, std::size_t line) {
   file.first_line.try_emplace(reason, line);
 }
 
+void count(ProfileFile& file, const std::string& reason, std::size_t line) {
+  if (reason.empty()) {
+    ++file.used;
+  } else {
+    skip(file, reason, line);
+  }
+}
+
 bool next_row(CsvStream& rows, ProfileFile& file) {
   while (rows.next()) {
     ++file.rows;
@@ -203,12 +211,8 @@ void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& tak
     Profiles row;
     std::string reason = take(row);
     if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
-    if (!reason.empty()) {
-      skip(file, reason, rows.line());
-      continue;
-    }
-    append(profiles, std::move(row));
-    ++file.used;
+    if (reason.empty()) append(profiles, std::move(row));
+    count(file, reason, rows.line());
   }
 }
 

@@ -60,6 +60,8 @@ class GpuNames {
 
 // Counts a measurement of this line as skipped.
 void skip(ProfileFile&, const std::string& reason, std::size_t line);
+// As skipped for a reason; as used where there is none.
+void count(ProfileFile&, const std::string& reason, std::size_t line);
 
 // Moves to the next row with as many fields as the header, for in others the columns are shifted; counts all
 // of them.

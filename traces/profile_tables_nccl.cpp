@@ -142,12 +142,7 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
       read_remark(line, file_op, run);
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
-      const std::string reason = take_row(words, run, gpus.find(run.gpu), profiles);
-      if (reason.empty()) {
-        ++file.used;
-      } else {
-        skip(file, reason, number);
-      }
+      count(file, take_row(words, run, gpus.find(run.gpu), profiles), number);
     }
   }
   if (file.rows == 0)

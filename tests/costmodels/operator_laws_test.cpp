@@ -56,6 +56,14 @@ Attention drawn_attention(Draw& draw) {
           .type = draw.one_of(std::array{DataType::fp16, DataType::bf16})};
 }
 
+OperatorQuery all_reduce_over(double gigabytes, Bytes bytes, int ranks) {
+  return {0, Collective{.kind = CollectiveKind::all_reduce,
+                        .bytes = bytes,
+                        .ranks = ranks,
+                        .ranks_per_node = 8,
+                        .gpu_link = {gigabytes_per_second(gigabytes), microseconds(1)}}};
+}
+
 }  // namespace
 
 TEST_CASE("the bound of a GEMM is its arithmetic at the highest clock, or its bytes through the L2 cache") {
@@ -231,19 +239,12 @@ TEST_CASE("the attention of 2026 is Hopper's where it was measured apart, and th
 
 TEST_CASE("over a link between those of two GPUs a collective takes a time between theirs") {
   Draw draw(17);
-  const auto all_reduce = [](double gigabytes, Bytes bytes, int ranks) {
-    return OperatorQuery{0, Collective{.kind = CollectiveKind::all_reduce,
-                                       .bytes = bytes,
-                                       .ranks = ranks,
-                                       .ranks_per_node = 8,
-                                       .gpu_link = {Bytes(gigabytes * 1e9) / Seconds(1), microseconds(1)}}};
-  };
   for (int i = 0; i < 20; ++i) {
     const Bytes bytes(std::exp2(static_cast<double>(draw.extent(3, 5))) * 1024);
     const int ranks = draw.one_of(std::array{2, 4, 8});
     // H100's and Blackwell's links, and every 50 GB/s between them.
     std::vector<OperatorQuery> queries;
-    for (int link = 450; link <= 900; link += 50) queries.push_back(all_reduce(link, bytes, ranks));
+    for (int link = 450; link <= 900; link += 50) queries.push_back(all_reduce_over(link, bytes, ranks));
     const auto times = models().predict(gpu_catalog(), queries);
     const auto [least, most] = std::minmax(times.front().time, times.back().time);
     for (std::size_t one = 1; one < times.size(); ++one) {
@@ -265,11 +266,7 @@ TEST_CASE(
       GENERATE(values<Row>({{2, 25, 22.4}, {4, 100, 83.7}, {8, 150, 128.9}}));
   const Bytes bytes(64 * kMebi);
   const GpuSpec v100 = find_gpu("V100-SXM2-32GB", "test");
-  const OperatorQuery query{0, Collective{.kind = CollectiveKind::all_reduce,
-                                          .bytes = bytes,
-                                          .ranks = ranks,
-                                          .ranks_per_node = 8,
-                                          .gpu_link = {Bytes(link * 1e9) / Seconds(1), microseconds(1)}}};
+  const OperatorQuery query = all_reduce_over(link, bytes, ranks);
   const Seconds time = models().predict(std::array{v100}, std::array{query}).front().time;
   const double bus = 2.0 * (ranks - 1) / ranks * bytes.value() / time.value() / kGiga;
   CHECK(bus < link);

@@ -91,7 +91,8 @@ LayerSplit split_of(const Sharding& sharding) {
           .expert_tensor = sharding.expert_tensor,
           .micro_batch = sharding.micro_batch,
           .sequence = sharding.sequence,
-          .sequence_parallel = sharding.sequence_parallel};
+          .sequence_parallel = sharding.sequence_parallel,
+          .expert_load_cv = sharding.stack.experts.load_cv};
 }
 
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& of_model) {

@@ -20,11 +20,12 @@ struct LayerSplit {
   std::int64_t micro_batch = 1;           // sequences
   std::int64_t sequence = 0;              // tokens, before the context split
   bool sequence_parallel = false;
+  double expert_load_cv = 0.0;  // of the stack's experts (software_stack.hpp)
   bool operator==(const LayerSplit&) const = default;
 };
 
 // How `stage` of a strategy splits the layers it holds. A strategy without a sequence takes the model's.
-LayerSplit layer_split(const ModelSpec&, const ParallelStrategy&, int stage);
+LayerSplit layer_split(const ModelSpec&, const ParallelStrategy&, int stage, double expert_load_cv = 0.0);
 
 // Counts that do not divide are rounded up: the busiest rank decides.
 struct LocalLayer {
@@ -48,7 +49,8 @@ struct LocalLayer {
   std::int64_t shared_ffn = 0;
   std::int64_t shared_up_width = 0;
   std::int64_t experts = 1;        // on this GPU
-  std::int64_t routed_tokens = 0;  // rows one local expert gets when routing is balanced; = tokens when dense
+  double busiest_load = 1.0;       // tokens of the experts on the busiest GPU over the mean (expert_load.hpp)
+  std::int64_t routed_tokens = 0;  // rows one expert of that GPU gets; = tokens when dense
   [[nodiscard]] std::int64_t qkv_width() const { return query_width + key_width + value_width; }
 };
 LocalLayer local_layer(const LayerShape&, const LayerSplit&);

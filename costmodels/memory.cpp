@@ -138,7 +138,7 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   const bool waiting = std::any_of(states.begin(), states.end(), any_waits);
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     rest.parts.push_back(part_activations(model, strategy, stage, chunk, stack));
-    if (waiting) rest.for_weights.push_back(weight_gradient_bytes(model, strategy, stage, chunk));
+    if (waiting) rest.for_weights.push_back(weight_gradient_bytes(model, strategy, stage, chunk, stack));
   }
   return rest;
 }

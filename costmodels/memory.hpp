@@ -69,7 +69,8 @@ Bytes activation_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int
 // splits it off. Inputs and output gradients of the matrices, 32 sbh of a GPT layer in 16 bits (arXiv
 // 2401.10241, table 1), whatever is recomputed. Nothing is freed within a pass, and tensors that a kernel
 // could share are counted once each. The gradient of the logits is not in it.
-Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk);
+Bytes weight_gradient_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int chunk,
+                            const SoftwareStack& = {});
 
 // Parameters of the stage whose optimizer state this GPU keeps: all of them, or with
 // use-distributed-optimizer its share: of those that all copies of the stage have alike one of so many, times

@@ -95,16 +95,17 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
                InputCast::own_tokens);
 }
 
-// Megatron-LM core/transformer/moe, all-to-all dispatcher, balanced routing. With sequence parallelism a rank
-// routes its own tokens; where the tensor group splits experts it gathers them after the exchange.
+// Megatron-LM core/transformer/moe, all-to-all dispatcher. With sequence parallelism a rank routes its own
+// tokens; where the tensor group splits experts it gathers them after the exchange. What the busiest GPU
+// receives, and sends back, is the whole group's exchange.
 void add_experts(BlockBuilder& block, const Layer& layer) {
   const LayerShape& shape = layer.shape;
   const LocalLayer& local = layer.local;
   const Sharding& sharding = layer.sharding;
   const auto copies = static_cast<double>(shape.experts_per_token);
   const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
-  const double gathered =
-      count(local.tokens, shape.routed_hidden()) * (sharding.sequence_parallel ? copies : 1.0);
+  const double gathered = count(local.tokens, shape.routed_hidden()) *
+                          (sharding.sequence_parallel ? copies : 1.0) * local.busiest_load;
   const bool split = splits_experts(sharding);
   block.enter(RecomputeModule::moe);
   block.linear(
@@ -112,14 +113,14 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
       InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
   add(block, MemoryKernel::copy, routed, kPermute);
-  block.expert_exchange(routed, copies);
+  block.expert_exchange(routed * local.busiest_load, copies);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   const double sorted = sorted_elements(layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   add_expert_mlp(block, layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
-  block.expert_exchange(routed, copies);
+  block.expert_exchange(routed * local.busiest_load, copies);
   add(block, MemoryKernel::copy, routed, kPermute);
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
   if (shape.shared_ffn > 0) {

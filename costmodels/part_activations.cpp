@@ -118,7 +118,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                                  int chunk, const SoftwareStack& stack) {
-  const LayerSplit split = layer_split(model, strategy, stage);
+  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load_cv);
   PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
@@ -169,8 +169,9 @@ Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   return Bytes(part_activations(model, strategy, stage, chunk, stack).kept);
 }
 
-Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk) {
-  const LayerSplit split = layer_split(model, strategy, stage);
+Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk,
+                            const SoftwareStack& stack) {
+  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load_cv);
   const double element = stored_bytes(strategy.type);
   double bytes = 0.0;
   for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {

@@ -76,6 +76,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_switch(map, "deduplicated", experts.deduplicated);
   if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
   read_number(map, "overlap", 0, 1, experts.overlap);
+  read_number(map, "load_cv", 0, 10, experts.load_cv);
   read_time(map, "forward", experts.forward);
   read_time(map, "backward", experts.backward);
   read_time(map, "forward_casts", experts.forward_casts);

@@ -85,6 +85,8 @@ struct ExpertCost {
                                        // experts it visits there
   std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
+  // Coefficient of variation of experts' loads, 0 to 10 (expert_load.hpp); 0: routing forced into balance.
+  double load_cv = 0;
   // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
   Seconds forward, backward, forward_casts, backward_casts;
   // The same once a layer, however many experts a GPU has.

@@ -33,6 +33,7 @@ constexpr std::array kColumns{"id",
                               "heads",
                               "kv_heads",
                               "head_dim",
+                              "expert_load_cv",
                               "ffn",
                               "vocab",
                               "seq",
@@ -76,7 +77,8 @@ bool is_blank(const std::string& cell) {
 
 // Ways and sizes that a run does not have, where tables also write 0.
 bool is_none(const std::string& column, const std::string& cell) {
-  constexpr std::array kOptional{"vpp", "cp", "ep", "etp", "n_experts", "optimizer_instances"};
+  constexpr std::array kOptional{"vpp",           "cp", "ep", "etp", "n_experts", "optimizer_instances",
+                                 "expert_load_cv"};
   return cell == "0" && std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end();
 }
 

@@ -195,7 +195,7 @@ Trace make_trace(const ReplayedPlan& plan, ReplayResult& replay, const RunOrigin
     return activation_bytes(book.model(), strategy, stage, chunk, book.stack());
   };
   const auto waiting = [&](int stage, int chunk) {
-    return weight_gradient_bytes(book.model(), strategy, stage, chunk);
+    return weight_gradient_bytes(book.model(), strategy, stage, chunk, book.stack());
   };
   trace.activations = activation_curve(trace.timeline, by_part(strategy, kept), by_part(strategy, waiting));
   trace.cost.gpu_hours = strategy.gpus() * to_hours(run.iteration);

@@ -1,0 +1,100 @@
+#include "costmodels/expert_load.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "costmodels/layer_operators.hpp"
+#include "costmodels/memory.hpp"
+#include "tests/catch.hpp"
+#include "tests/costmodels/gpt_plans.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
+
+namespace orrery {
+
+TEST_CASE("the largest of a few normal numbers has its closed form") {
+  // Two: 1 / sqrt(pi). Three: 3 / (2 sqrt(pi)). Five: 5 / (2 sqrt(pi)) x (1/2 + 3/pi asin(1/3)) (Jones 1948).
+  const double root = std::sqrt(std::numbers::pi);
+  CHECK(expected_largest(1) == 0.0);
+  CHECK(expected_largest(2) == Approx(1 / root).epsilon(1e-9));
+  CHECK(expected_largest(3) == Approx(3 / (2 * root)).epsilon(1e-9));
+  const double of_five = 5 / (2 * root) * (0.5 + 3 / std::numbers::pi * std::asin(1.0 / 3));
+  CHECK(expected_largest(5) == Approx(of_five).epsilon(1e-9));
+}
+
+TEST_CASE("the busiest GPU's share is that of drawn loads") {
+  // An oracle without the formula: loads of 128 experts from a gamma distribution of that variation, dealt to
+  // GPUs in order; the mean of the fullest over 4,000 draws.
+  for (const int ways : {2, 8, 16}) {
+    const double cv = 0.3;
+    std::mt19937 random(7);
+    std::gamma_distribution<double> load(1 / (cv * cv), cv * cv);
+    constexpr int kExperts = 128, kDraws = 4000;
+    double sum = 0.0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      std::vector<double> loads(kExperts);
+      for (double& one : loads) one = load(random);
+      double fullest = 0.0;
+      const int held = kExperts / ways;
+      for (auto first = loads.begin(); first != loads.end(); first += held)
+        fullest = std::max(fullest, std::accumulate(first, first + held, 0.0));
+      sum += fullest * ways / std::accumulate(loads.begin(), loads.end(), 0.0);
+    }
+    CAPTURE(ways);
+    const double excess = busiest_load({.experts = kExperts, .per_token = 8, .ways = ways}, cv) - 1;
+    CHECK(excess == Approx(sum / kDraws - 1).epsilon(0.06));
+  }
+}
+
+TEST_CASE("no GPU gets more than all that can reach it") {
+  // Eight experts on eight GPUs, two a token: each token brings one copy at most, four times the mean.
+  CHECK(busiest_load({.experts = 8, .per_token = 2, .ways = 8}, 10) == 4.0);
+  // 16 experts a GPU and two a token: all tokens with both copies, eight times the mean.
+  CHECK(busiest_load({.experts = 128, .per_token = 2, .ways = 8}, 100) == 8.0);
+  CHECK(busiest_load({.experts = 8, .per_token = 8, .ways = 8}, 10) == 1.0);
+  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 1}, 2) == 1.0);
+  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 8}, 0) == 1.0);
+}
+
+TEST_CASE("the busiest GPU multiplies, receives and keeps more, the others wait for it") {
+  Sharding sharding = test::plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators even = layer_operators(test::mixtral_layer(), true, sharding);
+  sharding.stack.experts.load_cv = 0.5;
+  const BlockOperators uneven = layer_operators(test::mixtral_layer(), true, sharding);
+  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, 0.5);
+  REQUIRE(load > 1.3);
+  const auto received = [](const BlockOperators& layer) {
+    return test::all_of<Collective>(layer.forward.communication)[0].bytes.value();
+  };
+  CHECK(received(uneven) == Approx(load * received(even)));
+  const std::vector<Gemm> few = test::all_of<Gemm>(even.forward.compute);
+  const std::vector<Gemm> many = test::all_of<Gemm>(uneven.forward.compute);
+  REQUIRE(few.size() == many.size());
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    const bool of_experts = few[i].batch > 1;
+    CHECK(many[i].m == (of_experts ? std::ceil(load * static_cast<double>(few[i].m)) : few[i].m));
+  }
+}
+
+TEST_CASE("what the busiest GPU's experts get it keeps") {
+  ModelSpec model = gpt_layers(1);
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  const double dense = activation_bytes(model, strategy, 0, 0).value();
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  strategy.expert = 4;
+  SoftwareStack stack;
+  stack.experts.load_cv = 0.5;
+  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, 0.5);
+  // The 16 h bytes of the dense MLP give way to those of the copies and, of each, two tensors of 2 h bytes on
+  // the way there and back.
+  const double hidden = 2.0 * 2048 * 6144, copies = std::ceil(load * 2 * 2048 * 2) * 6144;
+  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() ==
+        Approx(dense - 16 * hidden + (16 + 2 * 2) * copies).epsilon(1e-4));
+}
+
+}  // namespace orrery

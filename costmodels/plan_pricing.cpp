@@ -123,9 +123,9 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
                         gradient_sent(precision_.stack, strategy.type));
     plan.overlap_slowdown = precision_.stack.overlap_slowdown;
   }
-  // Parameters gathered under the next forwards, and ranks that step on by themselves, show in the second
-  // iteration.
-  if (strategy.overlap_param_gather || !plan.gradient_norm) plan.iterations = 2;
+  // Parameters gathered under the next forwards, and stages that go on from their own step, show in the
+  // second iteration.
+  if (strategy.overlap_param_gather || !plan.gradient_norm || strategy.pipeline > 1) plan.iterations = 2;
   if (!is_cut) plan.transfers = transfer_times(plan, topology);
   return plan;
 }

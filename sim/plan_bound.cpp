@@ -124,9 +124,9 @@ Seconds least_time(const PriceBook& book, const ParallelStrategy& plan,
     above_forward += stage.first.forward + message;
     above += stage.first.whole + (whole ? 2 : 1) * message;
   }
-  // All begin to step together, when the norm is known; where parameters are gathered in the next iteration,
-  // each goes on from its own step.
-  return Seconds((most + (plan.overlap_param_gather ? first_step : last)) * (1 - 1e-12));
+  // All begin to step together, when the norm is known; each stage goes on from its own step.
+  const bool goes_on = plan.overlap_param_gather || plan.pipeline > 1;
+  return Seconds((most + (goes_on ? first_step : last)) * (1 - 1e-12));
 }
 
 }  // namespace

@@ -188,12 +188,11 @@ TimeBound TimeBounds::bound(const Ways& ways, const std::vector<char>& group_fit
   std::vector<LeastTraffic> traffic(group_fits.size());
   for (std::size_t g = 0; layers_alike_ && g < traffic.size(); ++g) {
     if (group_fits[g] == 0) continue;
-    traffic[g] = {kNever, kNever};
+    traffic[g].reduced = kNever;
     for (const Setting& setting : settings) {
       const int group = static_cast<int>(g);
       const LeastTraffic least = least_traffic(book_, group, ways.of_group(group), setting);
       traffic[g].reduced = std::min(traffic[g].reduced, least.reduced);
-      traffic[g].gathered = std::min(traffic[g].gathered, least.gathered);
     }
   }
   const WorkRates& of_groups = rates(ways, group_fits, common);

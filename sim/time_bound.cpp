@@ -16,33 +16,29 @@ constexpr double kRounding = 1 - 1e-9;
 TimeBound::TimeBound(const WorkRates& rates, const std::vector<LeastTraffic>& traffic,
                      const Pipeline& pipeline)
     : pipeline_(pipeline) {
-  std::vector<double> gathered, both;
-  double gathered_share = kNever;  // of the work of the model
-  const auto layers = static_cast<double>(rates.blocks.front().size());
+  std::vector<double> reduced;
   for (std::size_t g = 0; g < rates.blocks.size(); ++g) {
-    gathered.push_back(traffic[g].gathered);
-    both.push_back(traffic[g].gathered + traffic[g].reduced);
+    reduced.push_back(traffic[g].reduced);
     work_.push_back(std::accumulate(rates.blocks[g].begin(), rates.blocks[g].end(), 0.0));
     work_of_layer_.push_back(rates.layer.empty() ? kNever : rates.layer[g]);
-    layer_.push_back(work_of_layer_.back() + both.back() / pipeline.microbatches);
-    if (work_[g] == kNever) continue;
-    fastest_first_.push_back(static_cast<int>(g));
-    gathered_share = std::min(gathered_share, gathered[g] * layers / work_[g]);
+    layer_.push_back(work_of_layer_.back() + reduced.back() / pipeline.microbatches);
+    if (work_[g] != kNever) fastest_first_.push_back(static_cast<int>(g));
   }
   std::stable_sort(fastest_first_.begin(), fastest_first_.end(), [&](int a, int b) {
     return work_[static_cast<std::size_t>(a)] < work_[static_cast<std::size_t>(b)];
   });
-  reduced_ = falling(rates, both, pipeline.fill * rates.forward_least);
+  reduced_ = falling(rates, reduced, pipeline.fill * rates.forward_least);
   const bool gpipe = pipeline.schedule == ScheduleKind::gpipe;
   closed_ = pipeline.chunks == 1 && (gpipe || pipeline.schedule == ScheduleKind::one_f_one_b);
+  const std::vector<double> nothing(work_.size(), 0.0);
   if (!closed_) {
-    gathered_ = falling(rates, gathered, pipeline.fill);
+    passed_up_ = falling(rates, nothing, pipeline.fill);
     return;
   }
-  share_ = falling(rates, std::vector<double>(work_.size(), 0.0), 0).share;
+  share_ = falling(rates, nothing, 0).share;
   for (int behind = 0; behind < pipeline.most_stages; ++behind) {
     const double trips = gpipe ? 0 : std::min<double>(behind, pipeline.microbatches - 1) * rates.lesser_most;
-    weight_.push_back(std::max(pipeline.microbatches - 1 - trips + gathered_share, 1e-9));
+    weight_.push_back(std::max(pipeline.microbatches - 1 - trips, 1e-9));
     behind_.push_back(behind_.back() + 1 / weight_.back());
   }
 }
@@ -89,7 +85,7 @@ double TimeBound::time(const Falling& falling, const StageCounts& stages) const 
 
 double TimeBound::spread(const StageCounts& stages) const {
   const double reduced = time(reduced_, stages);
-  return std::max(reduced, closed_ ? kRounding * least_excess(stages).time : time(gathered_, stages));
+  return std::max(reduced, closed_ ? kRounding * least_excess(stages).time : time(passed_up_, stages));
 }
 
 // Stages that are at work all the time hold no less than ones that wait; so do more of them.

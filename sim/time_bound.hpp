@@ -21,17 +21,17 @@ struct WorkRates {
 
 // The bound for one setting on some ways, as a function of the stages of each group. However the layers are
 // split, a stage works on every microbatch, after the first microbatch has passed the stages above it; then
-// its gradients are reduced, while those of schedules that pass gradients up return through the stages above;
-// then its parameters are gathered. For every stage
+// its gradients are reduced, while those of schedules that pass gradients up return through the stages above.
+// Its step and the gathering of its parameters may lie beside the next iteration. For every stage
 //
-//   T >= fill x (work above) + M x (its own work) + (its gathering),
-//   T >= fill x (forwards above) + M x (its own work) + (its reduction and gathering).
+//   T >= fill x (work above) + M x (its own work),
+//   T >= fill x (forwards above) + M x (its own work) + (its reduction).
 //
 // Loads that make all of these equal are u_s = T (1 - fill / M)^s; they cannot hold more than the model has,
 // with the fastest GPUs in front. Of 1f1b and gpipe more is known, from pipeline_time.hpp: with k stages
 // behind,
 //
-//   T >= (work of all) + (M - 1 - k x (its forwards' share)) x (its own work) + (its gathering),
+//   T >= (work of all) + (M - 1 - k x (its forwards' share)) x (its own work),
 //
 // which bounds every load for a given T less the work of all; and that is least with as much as possible on
 // the fastest GPUs. Where all layers are alike, whole layers bound both too.
@@ -80,8 +80,8 @@ class TimeBound {
 
   Pipeline pipeline_;
   std::vector<int> fastest_first_;  // groups
-  Falling gathered_, reduced_;
-  std::vector<double> layer_;  // [group] s, with gathering and reduction
+  Falling passed_up_, reduced_;
+  std::vector<double> layer_;  // [group] s, with reduction
   // Of 1f1b and gpipe.
   bool closed_ = false;
   std::vector<double> work_;           // [group] s of the model

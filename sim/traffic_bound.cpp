@@ -79,9 +79,7 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
       setting.optimizer_instances > 1) {
     return {};
   }
-  // Which overlaps the candidate may have.
-  const bool gradients = setting.overlap_grad_reduce.value_or(true);
-  const bool parameters = gradients && setting.overlap_param_gather.value_or(true);
+  if (setting.overlap_grad_reduce.value_or(true)) return {};  // may lie beside backwards
   const JobPrecision& precision = book.precision();
   const LayerSplit split{.tensor = ways.tensor,
                          .context = ways.context,
@@ -98,11 +96,7 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
   const StageCopies copies{book.cluster().groups[static_cast<std::size_t>(group)], count, ways.tensor,
                            setting.order, book.cluster().contention};
   const double rounds = setting.distributed_optimizer ? 1 : 2;
-  LeastTraffic least;
-  if (!gradients) least.reduced = copies.seconds(held * rounds * gradient, {});
-  if (setting.distributed_optimizer && !parameters)
-    least.gathered = copies.seconds(held * stored_bytes(precision.type), {});
-  return least;
+  return {.reduced = copies.seconds(held * rounds * gradient, {})};
 }
 
 LeastTraffic least_traffic(const PriceBook& book, const ParallelStrategy& plan, int part) {
@@ -123,7 +117,7 @@ LeastTraffic least_traffic(const PriceBook& book, const ParallelStrategy& plan, 
   LeastTraffic least;
   if (!hidden)
     least.reduced = kWholeBytes * copies.seconds(rounds * reduction.gradients.value(), reduction.efficiency);
-  if (!plan.overlap_param_gather)
+  if (!plan.overlap_param_gather && plan.pipeline == 1)
     least.gathered = kWholeBytes * copies.seconds(reduction.gathered.value(), reduction.gather_efficiency);
   return least;
 }

@@ -9,11 +9,12 @@ namespace orrery {
 // Seconds once an iteration, at least: of one layer, or of a part.
 struct LeastTraffic {
   double reduced = 0;   // gradients, when a stage has done its last backward
-  double gathered = 0;  // parameters, when all stages have done all that
+  double gathered = 0;  // parameters of a single stage, when that is done; those of several go on meanwhile
 };
 
-// Of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N parts, twice for
-// an all-reduce) over its NICs, at full bandwidth. 0 where overlaps may hide it or experts are spread.
+// Gradients of one layer on a stage of a group: what any algorithm must send out of a node (N - 1 of N parts,
+// twice for an all-reduce) over its NICs, at full bandwidth. 0 where overlaps may hide it or experts are
+// spread.
 LeastTraffic least_traffic(const PriceBook&, int group, const Ways&, const Setting&);
 
 // The same of a part of a plan whose layers are split, at the bandwidth that its collectives reach.

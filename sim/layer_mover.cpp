@@ -11,7 +11,7 @@ constexpr int kMostEstimates = 40;
 // Faster by less is the same time in another order of sums.
 constexpr double kRounding = 1 - 1e-9;
 
-using Counts = std::vector<int>;  // layers of each stage
+using Counts = std::vector<int>;  // layers of each part
 
 Counts counts_of(const ParallelStrategy& plan) {
   Counts counts;
@@ -21,30 +21,33 @@ Counts counts_of(const ParallelStrategy& plan) {
 
 ParallelStrategy with_counts(ParallelStrategy plan, const Counts& counts) {
   int next = 0;
-  for (std::size_t stage = 0; stage < counts.size(); ++stage) {
-    plan.parts[stage] = {next, counts[stage]};
-    next += counts[stage];
+  for (std::size_t part = 0; part < counts.size(); ++part) {
+    plan.parts[part] = {next, counts[part]};
+    next += counts[part];
   }
   return plan;
 }
 
-// Stages of each kind, in the order of the pipeline.
+// Parts of each kind, in the order of the model.
 std::vector<std::vector<std::size_t>> kinds_of(const ParallelStrategy& plan) {
   std::vector<std::vector<std::size_t>> kinds;
-  const std::size_t last = plan.stages.size() - 1;
-  for (std::size_t stage = 0; stage <= last; ++stage) {
+  const std::size_t last = plan.parts.size() - 1;
+  const auto devices = [&](std::size_t part) {
+    return plan.stages[static_cast<std::size_t>(plan.rank_of_part(static_cast<int>(part)))];
+  };
+  for (std::size_t part = 0; part <= last; ++part) {
     const auto known = std::find_if(kinds.begin(), kinds.end(), [&](const std::vector<std::size_t>& kind) {
-      return kind.front() > 0 && stage < last && plan.stages[kind.front()] == plan.stages[stage];
+      return kind.front() > 0 && part < last && devices(kind.front()) == devices(part);
     });
     if (known == kinds.end())
-      kinds.push_back({stage});
+      kinds.push_back({part});
     else
-      known->push_back(stage);
+      known->push_back(part);
   }
   return kinds;
 }
 
-// `number` layers from the fullest stages of a kind, the first ones first, to the emptiest of another, the
+// `number` layers from the fullest parts of a kind, the first ones first, to the emptiest of another, the
 // last ones first: those hold fewer microbatches.
 Counts moved(Counts counts, const std::vector<std::size_t>& from, const std::vector<std::size_t>& to,
              int number) {
@@ -61,9 +64,9 @@ std::vector<Counts> moves(const ParallelStrategy& plan) {
   const auto kinds = kinds_of(plan);
   std::vector<Counts> all;
   for (const auto& from : kinds) {
-    int most = 0, fullest = 0;  // layers, and stages that have as many
-    for (const std::size_t stage : from) most = std::max(most, counts[stage]);
-    for (const std::size_t stage : from) fullest += counts[stage] == most ? 1 : 0;
+    int most = 0, fullest = 0;  // layers, and parts that have as many
+    for (const std::size_t part : from) most = std::max(most, counts[part]);
+    for (const std::size_t part : from) fullest += counts[part] == most ? 1 : 0;
     if (most < 2) continue;
     for (const auto& to : kinds) {
       if (Counts one = moved(counts, from, to, 1); one != counts) all.push_back(std::move(one));
@@ -77,7 +80,7 @@ std::vector<Counts> moves(const ParallelStrategy& plan) {
 
 RatedPlan LayerMover::improved(RatedPlan plan) {
   const ParallelStrategy& strategy = plan.strategy;
-  if (strategy.pipeline == 1 || strategy.chunks > 1 || !strategy.replicas.empty()) return plan;
+  if (strategy.pipeline == 1 || !strategy.replicas.empty()) return plan;
   estimates_left_ = kMostEstimates;
   while (auto better = step(plan)) plan = std::move(*better);
   return plan;

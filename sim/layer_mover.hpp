@@ -1,4 +1,4 @@
-// Layers moved between the stages of a plan for as long as its estimate falls.
+// Layers moved between the parts of a plan, its stages or virtual stages, for as long as its estimate falls.
 #pragma once
 
 #include "sim/feasibility.hpp"
@@ -14,10 +14,10 @@ class LayerMover {
   LayerMover(const PriceBook& book, StageFitter& fitter, PlanPlayer& player, RuleBook& rules)
       : book_(book), fitter_(fitter), player_(player), rules_(rules) {}
 
-  // Local search, steepest descent: stages of the same devices are one kind, the first and the last are kinds
-  // of their own; a step moves one layer from the fullest stage of one kind to the emptiest of another or of
+  // Local search, steepest descent: parts on the same devices are one kind, the first and the last are kinds
+  // of their own; a step moves one layer from the fullest part of one kind to the emptiest of another or of
   // its own, or one from each of the fullest. Every plan on the way fits, and no rule drops it. At most 40
-  // estimates; the plan itself where none is faster, and with virtual stages or unlike replicas.
+  // estimates; the plan itself where none is faster, and with unlike replicas.
   RatedPlan improved(RatedPlan);
 
  private:

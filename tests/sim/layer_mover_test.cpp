@@ -68,4 +68,27 @@ TEST_CASE("unlike stages are split by what transfers and reductions take, not by
   CHECK(run(one, second).plans.front().strategy == result.plans.front().strategy);
 }
 
+// Virtual stages: the last part has the head, and V100 stages one part each side of the middle.
+TEST_CASE("virtual stages get unequal numbers of layers where that is faster") {
+  SearchJob job = mixed_job();
+  job.space.chunks = {2};
+  job.space.tensor = {8};
+  job.top = 10;
+  PriceBook book(job.model, job.cluster, {job.type, true, job.sequence});
+  const SearchResult result = run(job, book);
+  StageFitter fitter(book);
+  PlanTimes times(book);
+  REQUIRE(!result.plans.empty());
+  std::size_t unequal = 0;
+  for (const RatedPlan& plan : result.plans) {
+    ParallelStrategy fitted = plan.strategy;
+    REQUIRE(fitted.chunks == 2);
+    REQUIRE(std::holds_alternative<FittedStages>(fitter.fit(fitted)));
+    if (fitted.parts == plan.strategy.parts) continue;
+    ++unequal;
+    CHECK(plan.iteration < times.played(fitted));
+  }
+  CHECK(unequal > 0);
+}
+
 }  // namespace orrery

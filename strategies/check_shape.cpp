@@ -240,6 +240,10 @@ Answer check_switches(const Case& c) {
   if (s.tensor_overlap == true && !user_buffers_take(s.type))
     return reason("tensor_overlap is on in fp4, which user buffers do not hold");
   if (Answer answer = in_words(tensor_overlap_misfit(switches, most->tensor))) return answer;
+  const bool gathers = s.overlap_param_gather && !s.fully_sharded;  // whose overlaps are always on
+  if (Answer answer =
+          in_words(gather_overlap_misfit(gathers, s.overlap_grad_reduce, s.distributed_optimizer)))
+    return answer;
   if (s.optimizer_offload < 0 || s.optimizer_offload > 1)
     return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
   if (Answer answer = in_words(offload_misfit(switches))) return answer;

@@ -147,6 +147,13 @@ std::optional<Misfit> tensor_overlap_misfit(const Switches& switches, int tensor
                 "tensor_overlap is on without sequence parallelism over tensor-parallel ways"};
 }
 
+// megatron/training/arguments.py asserts both.
+std::optional<Misfit> gather_overlap_misfit(bool gathers, bool reduces, bool distributed) {
+  if (!gathers || (reduces && distributed)) return std::nullopt;
+  return Misfit{"overlap_param_gather without overlap_grad_reduce and the distributed optimizer",
+                "overlap_param_gather is true without overlap_grad_reduce and the distributed optimizer"};
+}
+
 // The offloaded optimizer is built on the precision-aware one, and that on the distributed one
 // (megatron/training/arguments.py).
 std::optional<Misfit> offload_misfit(const Switches& switches) {

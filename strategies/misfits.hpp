@@ -55,6 +55,8 @@ std::optional<Misfit> expert_tensor_misfit(const Switches&, int tensor, int othe
 std::optional<Misfit> module_misfit(const ModelSpec&, const Recompute&);
 // `tensor`: the most ways of a stage.
 std::optional<Misfit> tensor_overlap_misfit(const Switches&, int tensor);
+// Of the overlaps of parameters and gradients, and the distributed optimizer.
+std::optional<Misfit> gather_overlap_misfit(bool gathers, bool reduces, bool distributed);
 std::optional<Misfit> offload_misfit(const Switches&);
 std::optional<Misfit> sharding_misfit(const Switches&);
 // `copies` of the weights, over context ranks and replicas, of which `sharing` have one set of experts.

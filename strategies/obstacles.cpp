@@ -63,10 +63,10 @@ Obstacle ways_obstacle(const ModelSpec& model, const Ways& ways, std::int64_t se
 Obstacle setting_obstacle(const ModelSpec& model, const Ways& ways, const Setting& setting,
                           std::int64_t global_batch, std::int64_t sequence) {
   if (const auto misfit = batch_misfit(global_batch, setting.micro_batch, ways.data)) return misfit->name;
-  if (setting.overlap_param_gather == true &&
-      !(setting.distributed_optimizer && setting.overlap_grad_reduce.value_or(true))) {
-    return "overlap_param_gather without overlap_grad_reduce and the distributed optimizer";
-  }
+  if (const auto misfit =
+          gather_overlap_misfit(setting.overlap_param_gather == true,
+                                setting.overlap_grad_reduce.value_or(true), setting.distributed_optimizer))
+    return misfit->name;
   // Megatron-LM core/parallel_state.py: expert and dense ranks must then have equally many replicas.
   if (setting.order != RankOrder::cp_dp_pp && ways.expert > 1) return "expert ways with use_tp_pp_dp_mapping";
   if (setting.sequence_parallel && ways.tensor == 1) return "sequence parallelism without tensor parallelism";

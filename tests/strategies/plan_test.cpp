@@ -291,6 +291,19 @@ TEST_CASE("optimizer instances split the copies of weights, and of experts, into
   CHECK(contains(reason_of(mixture, strategy), "optimizer_instances is 2 and must divide the 1 copies"));
 }
 
+TEST_CASE(
+    "parameters are gathered beside forwards where gradients are reduced beside backwards, and sharded") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  strategy.overlap_param_gather = strategy.distributed_optimizer = true;
+  strategy.overlap_grad_reduce = false;
+  CHECK(contains(reason_of(model, strategy), "overlap_param_gather is true without"));
+  strategy.overlap_grad_reduce = true;
+  CHECK(reason_of(model, strategy) == "feasible");
+  strategy.distributed_optimizer = false;
+  CHECK(contains(reason_of(model, strategy), "overlap_param_gather is true without"));
+}
+
 TEST_CASE("fully sharded weights have a sharded optimizer") {
   ParallelStrategy strategy = llama70b_on_two_kinds();
   const ModelSpec model = read_model("llama2-70b");

@@ -180,9 +180,16 @@ std::vector<std::string> MeasuredRun::complete_from(const MeasuredRun& other) {
   return filled;
 }
 
-std::vector<MeasuredRun> read_measured_runs(const std::string& path) {
+MeasuredTable read_measured_table(const std::string& path) {
   CsvStream stream(path, path);
-  return read_all(stream, path);
+  MeasuredTable table{read_all(stream, path), {}};
+  const std::vector<std::string> known(kColumns.begin(), kColumns.end());
+  for (const std::string& title : stream.titles()) {
+    if (std::find(known.begin(), known.end(), title) != known.end()) continue;
+    if (const std::string nearest = did_you_mean(title, known); !nearest.empty())
+      table.misspelt.push_back(path + ": column " + quote_for_message(title) + " is not read" + nearest);
+  }
+  return table;
 }
 
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name) {

@@ -49,8 +49,13 @@ class SeenRuns {
 };
 inline constexpr const char* kSecondRow = "a second row of this id";  // why it is left out
 
-// Needs the columns id, gpu, n_gpus and source_key, and a run at least. Throws InputError.
-std::vector<MeasuredRun> read_measured_runs(const std::string& path);
+struct MeasuredTable {
+  std::vector<MeasuredRun> runs;
+  // A sentence for each column that is not read and whose title is nearly that of one that is.
+  std::vector<std::string> misspelt;
+};
+// Needs the columns id, gpu, n_gpus and source_key, and a run at least. Throw InputError.
+MeasuredTable read_measured_table(const std::string& path);
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name);
 // The classics that come with Orrery: costmodels/measured/classics.csv.
 std::vector<MeasuredRun> classic_runs();

@@ -205,12 +205,17 @@ Json number_or_null(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
+// Without runs there is no error, not one of 0.
+Json mean_or_null(double value, std::size_t runs) {
+  return runs > 0 ? number_or_null(value) : Json();
+}
+
 void add_errors(Json& into, const GroupAccuracy& group) {
-  into["mape"] = number_or_null(group.errors.mean);
-  into["median_ape"] = number_or_null(group.errors.median);
-  into["p90_ape"] = number_or_null(group.errors.p90);
-  into["max_ape"] = number_or_null(group.errors.maximum);
-  into["bias"] = number_or_null(group.errors.bias);
+  into["mape"] = mean_or_null(group.errors.mean, group.runs);
+  into["median_ape"] = mean_or_null(group.errors.median, group.runs);
+  into["p90_ape"] = mean_or_null(group.errors.p90, group.runs);
+  into["max_ape"] = mean_or_null(group.errors.maximum, group.runs);
+  into["bias"] = mean_or_null(group.errors.bias, group.runs);
   into["spearman"] = number_or_null(group.spearman);
   into["mean_regret"] = group.sets > 0 ? number_or_null(group.mean_regret) : Json();
   into["regret_sets"] = group.sets;
@@ -290,8 +295,8 @@ std::string validation_json(const Validation& validation, const Coverages& cover
   json["groups"] = groups_json(validation);
   const MemoryAccuracy memory = memory_accuracy(validation, "");
   json["memory"] = {{"rows", memory.runs},
-                    {"mape", number_or_null(memory.errors.mean)},
-                    {"bias", number_or_null(memory.errors.bias)}};
+                    {"mape", mean_or_null(memory.errors.mean, memory.runs)},
+                    {"bias", mean_or_null(memory.errors.bias, memory.runs)}};
   json["oom"] = {{"true_positive", memory.true_positive},
                  {"false_positive", memory.false_positive},
                  {"false_negative", memory.false_negative},

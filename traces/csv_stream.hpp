@@ -28,6 +28,7 @@ class CsvStream {
   [[nodiscard]] std::size_t column(const std::string& title) const;
   [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
   [[nodiscard]] std::size_t columns() const { return header_.size(); }
+  [[nodiscard]] const std::vector<std::string>& titles() const { return header_; }
 
   // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip, a quote
   // that is not closed, and a row of more than 16 MiB.

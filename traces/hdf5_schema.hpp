@@ -171,7 +171,7 @@ void visit_curve(S& curve, Visit&& visit) {
 // `scalar(path, member, label)`. `C` is TraceCost or const TraceCost.
 template <class C, class Scalar>
 void visit_cost(C& cost, Scalar&& scalar) {
-  scalar("/cost/gpu_hours", cost.gpu_hours, {"h", "GPU-hours of one iteration"});
+  scalar("/cost/gpu_hours", cost.gpu_hours, {"h", "GPU-hours of one iteration; NaN: not known"});
   scalar("/cost/price", cost.price, {"USD/h", "of all nodes together; NaN: not known"});
   scalar("/cost/per_iteration", cost.per_iteration, {"USD", "of one iteration; NaN: not known"});
   scalar("/cost/per_million_tokens", cost.per_million_tokens, {"USD", "of 1e6 tokens; NaN: not known"});

@@ -61,7 +61,7 @@ MemoryCurve activation_curve(const Timeline&, const std::vector<std::vector<Byte
                              const std::vector<std::vector<Bytes>>& for_weights);
 
 struct TraceCost {
-  double gpu_hours = 0;  // of one iteration
+  std::optional<double> gpu_hours = {};  // of one iteration; absent where the GPUs are not known
   std::optional<DollarsPerHour> price =
       {};  // of all nodes together; absent where a price is not known, as all below
   std::optional<Dollars> per_iteration = {};

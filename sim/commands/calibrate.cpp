@@ -72,7 +72,7 @@ std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& cos
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
   SeenRuns seen;
-  for (const MeasuredRun& row : read_measured_runs(line.required("measured"))) {
+  for (const MeasuredRun& row : read_measured_option(line)) {
     if (seen.is_again(row)) {
       leave_out(row.id(), kSecondRow);
       continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include "costmodels/sha256.hpp"
 #include "sim/progress.hpp"
@@ -55,6 +56,14 @@ std::string command_line_text(const std::string& command, const std::vector<std:
 CostModels read_costs(const CommandLine& line) {
   const auto folder = line.text("costs");
   return folder ? CostModels::from_folder(*folder) : CostModels::built_in();
+}
+
+std::vector<MeasuredRun> read_measured_option(const CommandLine& line) {
+  MeasuredTable table = read_measured_table(line.required("measured"));
+  for (const std::string& sentence : table.misspelt) {
+    if (!line.quiet()) std::cerr << "orrery: " << sentence << "\n";
+  }
+  return std::move(table.runs);
 }
 
 SoftwareStack read_stack_option(const CommandLine& line, const std::string& otherwise) {

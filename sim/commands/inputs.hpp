@@ -8,6 +8,7 @@
 #include "costmodels/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "sim/command_line.hpp"
+#include "sim/measured_run.hpp"
 #include "sim/plan_run.hpp"
 #include "strategies/model.hpp"
 
@@ -17,6 +18,8 @@ namespace orrery {
 CostModels read_costs(const CommandLine&);
 // --stack, else the one that `otherwise` names, else the default.
 SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
+// The table of --measured, which is required; says on standard error which columns seem misspelt.
+std::vector<MeasuredRun> read_measured_option(const CommandLine&);
 // A built-in cluster, a cluster file, or a SimGrid platform (.xml).
 // `pricing` stands in for that of every group at list price; a platform has no list prices.
 ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing = std::nullopt);

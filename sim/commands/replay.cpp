@@ -144,7 +144,7 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
 }
 
 int replay_durations(const CommandLine& line, const Arguments& arguments) {
-  for (const char* option : {"tokens", "costs", "stack", "layer-profile"}) {
+  for (const char* option : {"tokens", "costs", "stack", "layer-profile", "pricing"}) {
     if (line.has(option))
       throw InputError(std::string("--") + option, "beside --durations", "it only with --plan");
   }

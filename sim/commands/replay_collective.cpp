@@ -145,7 +145,7 @@ void refuse_collective_options(const CommandLine& line) {
 
 int replay_collective(const CommandLine& line) {
   for (const char* option : {"tokens", "stack", "layer-profile", "no-fold", "iterations", "slow", "jitter",
-                             "runs", "schedule-file"}) {
+                             "runs", "schedule-file", "pricing"}) {
     if (line.has(option))
       throw InputError(line.place(option), "beside --collective", "it only with --plan or --durations");
   }

@@ -22,9 +22,13 @@ bool has_group(const std::vector<MeasuredRun>& runs, const std::string& group) {
 // The classics know facts that a table of one's own may leave blank for the same run.
 std::vector<MeasuredRun> runs_of(const CommandLine& line) {
   const std::vector<MeasuredRun> classics = classic_runs();
-  const auto path = line.text("measured");
-  if (!path) return classics;
-  std::vector<MeasuredRun> runs = read_measured_runs(*path);
+  if (!line.has("measured")) {
+    if (line.has("classics"))
+      throw InputError("--classics", "no --measured",
+                       "a table beside them, or neither for the classics alone");
+    return classics;
+  }
+  std::vector<MeasuredRun> runs = read_measured_option(line);
   for (MeasuredRun& run : runs) {
     for (const MeasuredRun& classic : classics) {
       if (classic.id() == run.id() && classic.group() == run.group()) run.complete_from(classic);

@@ -312,6 +312,16 @@ TEST_CASE("a path too long for the system is wrong input, whatever it is for") {
   }
 }
 
+TEST_CASE("a column of a table of runs whose title is nearly a known one is named") {
+  const Workplace place;
+  place.write("runs.csv", "id,source_key,gpu,n_gpus,tpp,seqq,evidence\nr,mine,A100,8,2,1024,seen\n");
+  const ProgramResult said = place.run({"validate", "--measured", "runs.csv"});
+  CHECK_THAT(said.err, contains_text("runs.csv: column 'tpp' is not read, did you mean 'tp'?"));
+  CHECK_THAT(said.err, contains_text("column 'seqq' is not read, did you mean 'seq'?"));
+  CHECK(said.err.find("evidence") == std::string::npos);
+  CHECK(place.run({"validate", "--measured", "runs.csv", "--quiet"}).err.empty());
+}
+
 TEST_CASE("a standard output that is full is said") {
   const Workplace place;
   REQUIRE(place.run(small_search()).code == 0);

@@ -16,6 +16,7 @@ constexpr const char* kFlexOverlap = "megatron-bridge-overlap";
 constexpr const char* kAllToAll = "megatron-bridge-alltoall";
 constexpr const char* kAllToAllOverlap = "megatron-bridge-alltoall-overlap";
 constexpr const char* kGraphs = "megatron-bridge-26.06";
+constexpr const char* kLibrary = "megatron-bridge-library";
 
 // Starts of a release and a model; words of which one is the GPU, all where empty; the start of a precision.
 struct Recipe {
@@ -94,6 +95,15 @@ constexpr std::array kRecomputes{
     RecomputeRecipe{"26", "Nemotron_3_Super", "B200", "MXFP8", {moe_act, layernorm}},
 };
 
+// Models that scripts/performance/configs has recipes for; all others run by those of the library.
+bool has_performance_recipe(const std::string& model) {
+  constexpr std::array<std::string_view, 8> kModels{"llama3", "deepseekv3", "gptoss",    "kimi",
+                                                    "qwen3",  "nemotronh",  "nemotron3", "nemotron4"};
+  const std::string letters = letters_and_digits(model);
+  return std::any_of(kModels.begin(), kModels.end(),
+                     [&](std::string_view known) { return letters.starts_with(known); });
+}
+
 bool is_word_in(std::string_view words, std::string_view word) {
   const std::string padded = " " + std::string(words) + " ";
   return padded.find(" " + std::string(word) + " ") != std::string::npos;
@@ -124,7 +134,8 @@ bool is_bridge(const MeasuredRun& run) {
 // FP8 without more is current scaling (fp8_cs; scripts/performance/utils/precision.py).
 SoftwareStack bridge_stack(const MeasuredRun& run) {
   const Recipe* recipe = row_of(kRecipes, run);
-  SoftwareStack stack = read_stack(recipe == nullptr ? kFlex : recipe->stack);
+  const char* other = has_performance_recipe(run.text("model")) ? kFlex : kLibrary;
+  SoftwareStack stack = read_stack(recipe == nullptr ? other : recipe->stack);
   const std::string precision = run.text("precision");
   const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");
   stack.fp8_recipe = blocks ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;

@@ -216,8 +216,9 @@ std::optional<std::string> builtin_model_called(const std::string& name) {
   return std::nullopt;
 }
 
-std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
+namespace {
+
+std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vector<std::string>& assumptions) {
   const std::string framework = run.text("framework");
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
@@ -250,6 +251,25 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   stack.family = like.family;
   // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).
   if (says(lower_case(framework), "deepspeed")) stack.may_interleave = false;
+  return stack;
+}
+
+// Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
+// programs nobody measured what they leave of that.
+void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
+  const std::string low = lower_case(framework);
+  if (!says(low, "megatron") || !(says(low, "deepep") || says(low, "hybridep"))) return;
+  const ExpertCost library = read_stack("megatron-bridge").experts;
+  stack.experts.deduplicated = library.deduplicated;
+  stack.experts.dispatch = library.dispatch;
+}
+
+}  // namespace
+
+std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
+  auto stack = stack_of_program(run, assumptions);
+  if (stack) use_said_dispatch(run.text("framework"), *stack);
   return stack;
 }
 

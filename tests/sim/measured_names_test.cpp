@@ -130,6 +130,20 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
   CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
 }
 
+TEST_CASE("libraries that exchange tokens with experts are read in the names of Megatron's programs") {
+  const auto experts = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}}), assumptions)->experts;
+  };
+  CHECK_FALSE(experts("Megatron-Core (2026)").deduplicated);
+  for (const char* framework : {"Megatron-Core (2026), DeepEP", "Megatron-LM dev with HybridEP (2026)"}) {
+    CHECK(experts(framework).deduplicated);
+    CHECK(experts(framework).dispatch == read_stack("megatron-bridge").experts.dispatch);
+    CHECK(experts(framework).layer_forward == read_stack("megatron-core").experts.layer_forward);
+  }
+  CHECK_FALSE(experts("torchtitan with DeepEP (2025)").deduplicated);
+}
+
 TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
   const auto flash = [](const char* framework) {
     std::vector<std::string> assumptions;

@@ -87,6 +87,7 @@ constexpr std::array kLikenesses{
     FrameworkStack{"nemo", "nemo-24.07"},
     FrameworkStack{"torch.compile", "torchtitan"},
     FrameworkStack{"transformer engine", "torchtitan"},  // kernels as fused as compiled ones
+    FrameworkStack{"modalities", "modalities"},
     FrameworkStack{"fsdp", "torchtitan-eager"},
     FrameworkStack{"llm foundry", "llm-foundry"},
     FrameworkStack{"mosaic", "llm-foundry"},
@@ -141,6 +142,7 @@ Likeness likeness_of(const MeasuredRun& run) {
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
+  if (says(low, "torch.compile") && !says(low, "fsdp")) return {"compiled-program", "torch.compile"};
   if (like != kLikenesses.end()) return {like->stack, like->start};
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;

@@ -94,6 +94,10 @@ TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "DeepSpeed ZeRO-3"}, {"gpu", "A100"}, {"source", "arXiv 2104.04473"}}) ==
         "deepspeed-zero3");
   CHECK(stack({{"framework", "FlagScale Megatron-LM (2023)"}, {"gpu", "A800"}}) == "flagscale");
+  CHECK(stack({{"framework", "Modalities (PyTorch FSDP1, 2024)"}, {"gpu", "H100"}}) == "modalities");
+  CHECK(stack({{"framework", "own script (PyTorch 2.8, torch.compile)"}, {"gpu", "A40"}}) ==
+        "compiled-program");
+  CHECK(stack({{"framework", "PyTorch FSDP, torch.compile"}, {"gpu", "A100"}}) == "torchtitan");
   CHECK(stack({{"framework", "Fast-LLM (PyTorch, 2025)"}, {"gpu", "H100"}}) == "fast-llm");
   CHECK(stack({{"framework", "KempnerForge (2026)"}, {"gpu", "H200"}}) == "kempnerforge");
   CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");

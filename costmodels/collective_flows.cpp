@@ -26,6 +26,10 @@ double rounds(CollectiveKind kind) {
   return kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
 }
 
+std::size_t steps_of(CollectiveKind kind, std::size_t members) {
+  return static_cast<std::size_t>(rounds(kind)) * (members - 1);
+}
+
 // Runs of neighbours in one node, in ring order; the ring is closed.
 std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus) {
   std::vector<Members> runs;
@@ -46,6 +50,7 @@ std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus)
 // both sides.
 FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
   PhaseBuilder phase(setting);
+  std::vector<Seconds> hops;  // of the slowest channel
   const double members = size_of(call.gpus);
   const Bytes hop = call.bytes * (rounds(call.kind) * (members - 1) / members);
   const auto runs = runs_in_node(setting.topology, call.gpus);
@@ -59,15 +64,19 @@ FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
       const std::size_t passing = closed || next >= channels ? channels : channels - 1;
       const Bytes carried = hop * (static_cast<double>(passing) / static_cast<double>(channels));
       if (passing > 0) phase.add(local[i], local[next], carried);
+      if (closed || next != 0) hops.push_back(phase.latency(local[i], local[next]));
     }
     if (closed) break;
     const Members& next = runs[(run + 1) % runs.size()];
+    Seconds crossing;
     for (std::size_t i = 0; i < channels; ++i) {
       const std::size_t exit = i + 1 < channels ? i : local.size() - 1;
       phase.add(local[exit], next[i], hop * (1.0 / static_cast<double>(channels)));
+      crossing = std::max(crossing, phase.latency(local[exit], next[i]));
     }
+    hops.push_back(crossing);
   }
-  return phase.finish(rounds(call.kind) * (members - 1));
+  return phase.finish(chain_latency(hops, steps_of(call.kind, call.gpus.size())));
 }
 
 // Every pair exchanges its share at once. An all-reduce is a reduce-scatter and an all-gather.
@@ -125,15 +134,19 @@ class Hierarchy {
   // One ring for each head over all nodes.
   void between() {
     const std::size_t nodes = grid_.nodes.size();
+    if (nodes == 1) return;
     PhaseBuilder phase(setting_);
-    for (std::size_t node = 0; nodes > 1 && node < nodes; ++node) {
+    std::vector<Seconds> hops;
+    for (std::size_t node = 0; node < nodes; ++node) {
       const std::size_t next = (node + 1) % nodes;
+      hops.emplace_back();
       for (std::size_t head = 0; head < grid_.heads; ++head) {
-        phase.add(grid_.nodes[node][head], grid_.nodes[next][head],
-                  call_.bytes * (crossing(node, next) / heads()));
+        const int from = grid_.nodes[node][head], to = grid_.nodes[next][head];
+        phase.add(from, to, call_.bytes * (crossing(node, next) / heads()));
+        hops.back() = std::max(hops.back(), phase.latency(from, to));
       }
     }
-    push(phase.finish(rounds(call_.kind) * static_cast<double>(nodes - 1)));
+    push(phase.finish(chain_latency(hops, steps_of(call_.kind, nodes))));
   }
 
   // What crosses the hop between two nodes: in a reduce-scatter all but the part that ends where the hop
@@ -168,14 +181,23 @@ FlowPhase chain_broadcast(const FlowSetting& setting, const BroadcastCall& call)
   const NodeGrid grid = by_node(setting.topology, call.gpus);
   PhaseBuilder phase(setting);
   gather_from_heads(phase, grid.nodes.front(), 1, call.bytes);
+  Seconds latency;
+  const auto add_inside = [&](const Members& local) {
+    for (std::size_t i = 1; i < local.size(); ++i) latency += phase.latency(local[i - 1], local[i]);
+  };
+  add_inside(grid.nodes.front());
   for (std::size_t node = 1; node < grid.nodes.size(); ++node) {
+    Seconds crossing;
     for (std::size_t head = 0; head < grid.heads; ++head) {
-      phase.add(grid.nodes[node - 1][head], grid.nodes[node][head],
-                call.bytes / static_cast<double>(grid.heads));
+      const int from = grid.nodes[node - 1][head], to = grid.nodes[node][head];
+      phase.add(from, to, call.bytes / static_cast<double>(grid.heads));
+      crossing = std::max(crossing, phase.latency(from, to));
     }
+    latency += crossing;
     gather_from_heads(phase, grid.nodes[node], grid.heads, call.bytes);
+    add_inside(grid.nodes[node]);
   }
-  return phase.finish(size_of(call.gpus) - 1);
+  return phase.finish(latency);
 }
 
 FlowPhase star_broadcast(const FlowSetting& setting, const BroadcastCall& call) {

@@ -73,6 +73,26 @@ FlowPhase PhaseBuilder::finish(Seconds latency) {
   return finish_after(std::max(Seconds(0), latency - slowest_hop_));
 }
 
+Seconds PhaseBuilder::latency(int from, int to) const {
+  return setting_.topology.path(from, to).latency;
+}
+
+Seconds chain_latency(const std::vector<Seconds>& ring, std::size_t steps) {
+  if (ring.empty()) return {};
+  const std::size_t hops = ring.size(), rest = steps % hops;
+  Seconds round, window;
+  for (std::size_t i = 0; i < hops; ++i) {
+    round += ring[i];
+    if (i < rest) window += ring[i];
+  }
+  Seconds longest = window;
+  for (std::size_t first = 0; first + 1 < hops && rest > 0; ++first) {
+    window += ring[(first + rest) % hops] - ring[first];
+    longest = std::max(longest, window);
+  }
+  return round * static_cast<double>(steps / hops) + longest;
+}
+
 FlowPhase PhaseBuilder::finish_after(Seconds tail) {
   for (Flow& flow : flows_) {
     const bool inside = setting_.topology.same_node(flow.from, flow.to);

@@ -27,6 +27,7 @@ class PhaseBuilder {
   FlowPhase finish(double steps);
   // The longest chain of hops has this latency in all.
   FlowPhase finish(Seconds latency);
+  [[nodiscard]] Seconds latency(int from, int to) const;  // of one hop
 
  private:
   FlowPhase finish_after(Seconds tail);
@@ -39,6 +40,10 @@ class PhaseBuilder {
   std::vector<Flow> flows_;
   Seconds slowest_hop_;
 };
+
+// Of a piece that takes so many steps round a ring of these hops, wherever it begins: who has a piece passes
+// it on, so that a slow hop is waited for when pieces cross it, not in every step.
+Seconds chain_latency(const std::vector<Seconds>& ring, std::size_t steps);
 
 // All members of each node, nodes and members in order of first mention but spread over NICs. The first
 // `heads` of every node speak to other nodes, each to those of its index.

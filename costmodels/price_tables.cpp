@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodels/collective_phase.hpp"
 #include "costmodels/price_batch.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/stack_effects.hpp"
@@ -46,11 +47,16 @@ std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& r
   const double hop = rounds * (members - 1) / members * ring.bytes.value();
   const bool closed = ring.ranks <= ring.ranks_per_node;
   const double inside = hop / group.gpu_link.bandwidth.value();
-  const double steps = rounds * (members - 1);
-  if (closed) return {inside, steps * 2 * group.gpu_link.latency.value()};
+  const Seconds hop_inside = group.gpu_link.latency * 2;
+  std::vector<Seconds> hops(static_cast<std::size_t>(ring.ranks), hop_inside);
+  const auto run = static_cast<std::size_t>(ring.ranks_per_node);
+  for (std::size_t last = run; !closed && last < hops.size() + run; last += run)
+    hops[std::min(last, hops.size()) - 1] = group.nic.latency * 2;
+  const auto steps = static_cast<std::size_t>(rounds) * (hops.size() - 1);
+  const double latency = chain_latency(hops, steps).value();
+  if (closed) return {inside, latency};
   const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
-  const double latency = 2 * std::max(group.nic.latency.value(), group.gpu_link.latency.value());
-  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, steps * latency};
+  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, latency};
 }
 
 // What pinned copies reach of a link, 25 of 32 GB/s on PCIe 4.0, and a stream through the memory of a host of

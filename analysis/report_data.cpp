@@ -190,8 +190,8 @@ void add_links(JsonBuilder& json, const Timeline& timeline) {
   std::vector<std::pair<double, std::size_t>> order;  // busiest first
   for (std::size_t i = 0; i < timeline.links.size(); ++i) {
     const auto& bins = timeline.links[i].bin_bytes;
-    const double most = bins.empty() ? 0 : *std::max_element(bins.begin(), bins.end());
-    order.emplace_back(-most / timeline.links[i].bandwidth, i);
+    const double carried = std::accumulate(bins.begin(), bins.end(), 0.0);
+    order.emplace_back(-carried / timeline.links[i].bandwidth, i);
   }
   std::sort(order.begin(), order.end());
   order.resize(std::min(order.size(), kMostDrawnLinks));

@@ -299,7 +299,11 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
   read_pcie_uplinks(map, group);
   read_nics(map, instance, group);
   read_host(map, instance, group);
-  if (const auto usable = map.find("usable_memory")) group.usable_memory = usable->positive_quantity<Bytes>();
+  if (const auto usable = map.find("usable_memory")) {
+    group.usable_memory = usable->positive_quantity<Bytes>();
+    if (*group.usable_memory > group.gpu.memory)
+      usable->fail("at most the " + to_text(group.gpu.memory) + " of its card");
+  }
   read_price(map, instance, pricing, group);
   return group;
 }

@@ -121,8 +121,9 @@ MemoryFactors memory_sensitivities(const PriceBook& book, const ParallelStrategy
 
 std::vector<std::string> gpus_of(const ClusterSpec& cluster, const ParallelStrategy& strategy) {
   std::set<std::string> names;
-  for (std::size_t group = 0; group < strategy.nodes.size(); ++group) {
-    if (strategy.nodes[group] > 0) names.insert(cluster.groups[group].gpu.name);
+  for (int kind = 0; kind < strategy.kinds(); ++kind) {
+    for (const StageDevices& stage : strategy.of_kind(kind).stages)
+      names.insert(cluster.groups[static_cast<std::size_t>(stage.group)].gpu.name);
   }
   return {names.begin(), names.end()};
 }

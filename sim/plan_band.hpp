@@ -37,7 +37,7 @@ MachineFactors sensitivities(const PriceBook&, const ParallelStrategy&, const Co
 MemoryFactors memory_sensitivities(const PriceBook&, const ParallelStrategy&, MemoryFigure,
                                    const MemoryFactors& at = {1, 1, 1});
 
-// Names of the GPUs that a plan uses, in order, each once.
+// Names of the GPUs that stages of a plan stand on, in order, each once; nodes left idle are not among them.
 std::vector<std::string> gpus_of(const ClusterSpec&, const ParallelStrategy&);
 
 // By published runs of its kind; for a calibrated stack by what the calibration left open, as far as this

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/table.hpp"
+#include "platforms/errors.hpp"
 #include "traces/json_text.hpp"
 
 namespace orrery {
@@ -161,6 +162,32 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
   return table;
 }
 
+// Reason -> ids, of which the first three are named.
+Table skipped_table(const std::map<std::string, std::vector<std::string>>& skipped) {
+  constexpr std::size_t kNamed = 3;
+  Table table;
+  table.columns = {{"runs", Align::right}, {"reason"}, {"of which"}};
+  for (const auto& [reason, ids] : skipped) {
+    const std::size_t named = std::min(kNamed, ids.size());
+    const std::vector<std::string> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(named));
+    table.rows.push_back(
+        {std::to_string(ids.size()), reason, comma_list(first) + (named < ids.size() ? ", ..." : "")});
+  }
+  return table;
+}
+
+// Runs so far from their prediction that another unit is likelier than another speed.
+std::string other_units_text(const Validation& validation) {
+  constexpr double kFar = 50;
+  std::string text;
+  for (const ValidatedRun& run : validation.runs) {
+    if (!run.measured || std::abs(std::log(*run.measured / run.predicted)) < std::log(kFar)) continue;
+    text += "\n" + run.id + ": measured " + fixed(*run.measured, 3) + " s, " + fixed(run.predicted, 3) +
+            " s predicted: are its plan and its unit right?\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string validation_text(const Validation& validation, RunRows rows, const Coverages& coverage) {
@@ -185,18 +212,19 @@ std::string validation_text(const Validation& validation, RunRows rows, const Co
   if (!coverage.out_of_memory.empty())
     text += "\nChances to run out of memory, by sources other than the run's that publish such runs\n\n" +
             to_text(chances_table(coverage.out_of_memory));
-  std::map<std::string, std::size_t> assumed, skipped;
+  std::map<std::string, std::size_t> assumed;
+  std::map<std::string, std::vector<std::string>> skipped;  // ids
   for (const ValidatedRun& run : validation.runs) {
     for (const std::string& assumption : run.assumptions) ++assumed[assumption];
   }
-  for (const SkippedRun& run : validation.skipped) ++skipped[run.group + ": " + run.reason];
+  for (const SkippedRun& run : validation.skipped) skipped[run.group + ": " + run.reason].push_back(run.id);
   if (!assumed.empty())
     text +=
         "\nAssumed where the source is silent; of what is open the settings within a tenth of the fastest "
         "count,\nby the geometric mean of the least and the most\n\n" +
         to_text(counts_table("assumption", assumed));
-  if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(counts_table("reason", skipped));
-  return text;
+  if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(skipped_table(skipped));
+  return text + other_units_text(validation);
 }
 
 namespace {

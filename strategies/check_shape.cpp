@@ -173,7 +173,7 @@ Answer check_devices(const Case& c) {
     const int nodes = c.strategy.nodes[i];
     if (nodes < group.count.minimum || nodes > group.count.maximum)
       return reason(nodes, "nodes of group", group.name, "are not between", group.count.minimum, "and",
-                    group.count.maximum);
+                    group.count.maximum, "of the cluster's count (0..n lets a plan leave nodes out)");
     const std::int64_t available = std::int64_t{nodes} * group.gpus_per_node;
     if (used[i] > available)
       return reason("the stages on group", group.name, "need", used[i], "GPUs;", nodes, "nodes have",
@@ -228,6 +228,10 @@ Answer check_recompute(const Case& c) {
   const Recompute& recompute = c.strategy.recompute;
   if (recompute.granularity == RecomputeGranularity::selective && recompute.modules.empty())
     return reason("selective recomputation of no module");
+  int most = 0;  // layers of a part
+  for (const LayerRange& part : c.strategy.parts) most = std::max(most, part.count);
+  if (recompute.granularity == RecomputeGranularity::full && recompute.layers > most)
+    return reason("recompute has", recompute.layers, "layers; the largest part has", most);
   return in_words(module_misfit(c.model, recompute));
 }
 

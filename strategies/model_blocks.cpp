@@ -1,4 +1,5 @@
-// A model as a YAML list of blocks, equal or not (MODELS.md of this folder; built-in `transgan` is an example).
+// A model as a YAML list of blocks, equal or not (MODELS.md of this folder; built-in `transgan` is an
+// example).
 #include <algorithm>
 #include <string>
 
@@ -179,6 +180,12 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   model.alibi = boolean_or(top, "alibi", false);
   model.rotary_positions = read_rotary(top);
   read_blocks(top.at("blocks"), model);
+  const bool turns = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                 [](const LayerShape& shape) { return shape.rotary; });
+  for (const char* key : {"rotary_base", "rotary_share"}) {
+    if (const auto given = top.find(key); given && !turns)
+      given->fail("it with a block that has rotary: true");
+  }
   // Biases that balance experts go with scores by sigmoid (DeepSeek-V3).
   model.router.sigmoid = std::any_of(model.shapes.begin(), model.shapes.end(),
                                      [](const LayerShape& shape) { return shape.router_bias; });

@@ -20,6 +20,7 @@
 #include "sim/progress.hpp"
 #include "sim/search_replays.hpp"
 #include "strategies/megatron.hpp"
+#include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "traces/output_file.hpp"
 
@@ -30,6 +31,13 @@ constexpr int kReportedTraces = 3;  // in the page; each brings its timeline alo
 
 Seconds now() {
   return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+// Whether a plan that is shown has whole nodes without a stage on them.
+bool pays_for_idle_nodes(const SearchReport& report) {
+  return std::any_of(report.plans.begin(), report.plans.end(), [&](const ReportedPlan& row) {
+    return nodes_in_use(row.plan.strategy, report.job->cluster) != row.plan.strategy.nodes;
+  });
 }
 
 void declare_options(CommandLine& line) {
@@ -293,7 +301,12 @@ void print_report(const SearchReport& report, const std::string& folder, const L
                "half of it);\n"
                "bp: blocking p2p of virtual stages; MFU: with full attention (mfu_causal in plans.csv: half "
                "of it);\n"
-               "OOM: how many published runs with a card counted as full ran out of memory\n";
+               "OOM: how many published runs with a card counted as full ran out of memory;\n"
+               "imbal. s: what stages of equal times would save (below 0: they would take longer)\n";
+  if (pays_for_idle_nodes(report))
+    std::cout
+        << "money and energy: of all nodes of a fixed count, also those that a plan leaves idle (count: 0..n "
+           "pays for those in use)\n";
   const Trace best = read_trace(report.plans.front().trace);
   const ReplaySummary& replayed = report.plans.front().replay;
   const bool is_one = replayed.makespan_s < 1.001 * replayed.iteration_s;

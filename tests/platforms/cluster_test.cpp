@@ -6,6 +6,7 @@
 #include "platforms/instance.hpp"
 #include "platforms/yaml.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 
 using namespace orrery;
 
@@ -129,6 +130,7 @@ TEST_CASE("a group may say how much of its cards is usable, which is written bac
   const ClusterSpec cluster =
       parse_cluster("{name: c, groups: [{name: a, " + two + ", usable_memory: 70GiB}]}", "c.yaml");
   CHECK(parse_cluster(to_yaml(cluster), "again.yaml") == cluster);
+  CHECK_THAT(input_error([&] { only_group(two + ", usable_memory: 100GiB"); }), contains_text("of its card"));
 }
 
 TEST_CASE("pricing picks the column of the price list and price_region the row") {

@@ -196,6 +196,12 @@ TEST_CASE(
   CHECK(wide.basis ==
         published.basis + "; not narrowed: calibrated on A100-SXM4-80GB, not on all of H100-SXM5-80GB");
   CHECK(contains(wide_memory.basis, "not narrowed"));
+  // Nodes of another kind that the plan leaves idle say nothing of it.
+  const std::string two_kinds =
+      kCluster + "  - {name: idle, gpu: H100, gpus_per_node: 8, count: 1, nic_bandwidth: 1Gbps}\n";
+  ParallelStrategy beside = strategy;
+  beside.nodes.push_back(1);
+  CHECK(gpus_of(parse_cluster(two_kinds, "c.yaml"), beside) == std::vector<std::string>{"A100-SXM4-80GB"});
   stack.calibrated->cost_models = "others";
   const auto [priced_otherwise, memory_alike] = bands(same, stack);
   CHECK(has_bounds_of(priced_otherwise, bands(same, plain).first));

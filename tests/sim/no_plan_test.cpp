@@ -162,7 +162,9 @@ TEST_CASE("a mix of replicas that cannot run is explained by its reason") {
       {{.shares = 11}, "the replicas run 15 microbatches of 1 sequences in all; the global batch has 16"},
       {{.second = "0"}, "the stages on group fast need 4 GPUs; 1 nodes have 2"},
       {{.tensor = 4}, "the stages on group fast need 4 GPUs; 1 nodes have 2"},
-      {{.nodes = "[1, 0]"}, "0 nodes of group slow are not between 1 and 1"},
+      {{.nodes = "[1, 0]"},
+       "0 nodes of group slow are not between 1 and 1 of the cluster's count (0..n lets a plan leave nodes "
+       "out)"},
       {{.layers = 23}, "the parts hold 23 layers; the model has 24"},
   }));
   const ProgramResult result = explained(place, row.mix);

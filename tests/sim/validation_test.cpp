@@ -336,6 +336,12 @@ TEST_CASE("runs priced from measured layers take as long as these, and others ar
   REQUIRE(slow.runs.size() == 1);  // tensor 1 was measured, tensor 2 was not
   REQUIRE(slow.skipped.size() == 1);
   CHECK(slow.skipped.front().id == "b");
+  const std::string text = validation_text(slow, RunRows::left_out);
+  CHECK(contains(text.substr(text.find("Left out")), "b\n"));
+  Validation in_milliseconds = slow;
+  in_milliseconds.runs.front().measured = 1000 * slow.runs.front().predicted;
+  CHECK(contains(validation_text(in_milliseconds, RunRows::left_out), "are its plan and its unit right?"));
+  CHECK(!contains(text, "its unit right"));
   // 64 sequences over 16 replicas: 4 microbatches of 24 layers, 0.3 s more for each in `slow`.
   CHECK(slow.runs.front().predicted - fast.runs.front().predicted == Approx(4 * 24 * 0.3));
 }

@@ -4,6 +4,7 @@
 #include "platforms/errors.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/replaced.hpp"
 #include "tests/strategies/tiny_llama.hpp"
 
@@ -74,7 +75,7 @@ TEST_CASE("activations are read by their names, or as their family has them") {
   CHECK(activation_of(opt) == Activation::relu);
   const std::string yaml =
       "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\nrotary_base: 500000\nrotary_share: 0.25\n"
-      "alibi: true\nblocks: [{hidden: 64, heads: 4, ffn: 256, mlp: MLP, norm: layer_norm}]\n";
+      "alibi: true\nblocks: [{hidden: 64, heads: 4, ffn: 256, mlp: MLP, norm: layer_norm, rotary: true}]\n";
   const auto block = [&](const char* mlp) {
     return parse_model_blocks(replaced(yaml, "MLP", mlp), "x.yaml").layer(0);
   };
@@ -85,4 +86,8 @@ TEST_CASE("activations are read by their names, or as their family has them") {
   const ModelSpec model = parse_model_blocks(replaced(yaml, "MLP", "gelu"), "x.yaml");
   CHECK(model.rotary_positions == RotaryPositions{.base = 5e5, .share = 0.25});
   CHECK(model.alibi);
+  CHECK_THAT(input_error([&] {
+               parse_model_blocks(replaced(replaced(yaml, "MLP", "gelu"), ", rotary: true", ""), "x.yaml");
+             }),
+             contains_text("rotary: true"));
 }

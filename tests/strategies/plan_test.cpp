@@ -189,6 +189,8 @@ TEST_CASE("a plan that cannot run says why, with the numbers") {
          s.context = 3, s.data = 1, s.stages = {{0, 2}, {0, 2}, {1, 2}, {1, 2}};
        }},
       {"experts to spread over 2", [](auto& s) { s.expert = 2; }},
+      {"recompute has 1000 layers; the largest part has",
+       [](auto& s) { s.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 1000}; }},
       {"3 expert-parallel ways do not divide the 2 context ranks and replicas",
        [](auto& s) { s.expert = 3; }},
       {"schedule: 1f1b", [](auto& s) { s.chunks = 2, s.parts = equal_parts(8, 80); }},

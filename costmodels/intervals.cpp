@@ -126,8 +126,24 @@ IntervalModel::FamilyBias IntervalModel::bias_of_family(const RunKind& kind) con
   return {sum / count, variance_[0] * kPriorGroups / count};
 }
 
+double IntervalModel::spread_of_family(const RunKind& kind) const {
+  constexpr double kPriorGroups = 10;  // assumption: that it spreads as all do is worth ten groups
+  constexpr double kMost = 16;         // of a group, whatever made it an exception
+  double sum = kPriorGroups, count = kPriorGroups;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const ResidualGroup& group = groups_[g];
+    if (weights_[g] == 0 || group.kind.family != kind.family) continue;
+    const double mean = group.mean - bias_of_family(group.kind).mean;
+    const double square = mean * mean + group.variance * (group.runs - 1) / group.runs;
+    sum += weights_[g] * std::min(square / total(variance_, sources_of(group.kind)), kMost);
+    count += weights_[g];
+  }
+  return sum / count;
+}
+
 double IntervalModel::deviation(const RunKind& kind) const {
-  return std::sqrt(total(variance_, sources_of(kind)) + bias_of_family(kind).variance);
+  return std::sqrt(total(variance_, sources_of(kind)) * spread_of_family(kind) +
+                   bias_of_family(kind).variance);
 }
 
 // Each group against the model that the others make, its runs taken for normal: half-widths, in deviations of

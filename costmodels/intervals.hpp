@@ -34,9 +34,10 @@ struct ErrorBand {
 // of a residual is a sum over what makes a run hard to predict, for each source of error one component: any
 // run, an extrapolated GPU, one of another maker, experts, kernels never measured, 4 bits, weights sharded, a
 // host-bound pass; a family of programs never seen counts as much as any run, one that was seen the less the
-// more groups it has. Intervals lie around the bias of the family, dense models and experts apart, shrunk
-// towards none, and are so many deviations wide that groups left out one by one are held: conformal over
-// groups (Dunn, Wasserman and Ramdas, arXiv 1809.07441, pooled), so that none need be normal.
+// more groups it has. A family of many groups spreads as these do, more or less than all. Intervals lie
+// around the bias of the family, dense models and experts apart, shrunk towards none, and are so many
+// deviations wide that groups left out one by one are held: conformal over groups (Dunn, Wasserman and
+// Ramdas, arXiv 1809.07441, pooled), so that none need be normal.
 class IntervalModel {
  public:
   // Throws InputError where there is no group. The kinds of the groups are as `telling` leaves them.
@@ -49,6 +50,8 @@ class IntervalModel {
     double mean = 0, variance = 0;
   };
   [[nodiscard]] FamilyBias bias_of_family(const RunKind&) const;
+  // Variance of the family over that of all runs of its groups' kinds.
+  [[nodiscard]] double spread_of_family(const RunKind&) const;
   [[nodiscard]] double deviation(const RunKind&) const;
   [[nodiscard]] double calibrated_multiplier() const;
 

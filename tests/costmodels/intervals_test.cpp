@@ -95,6 +95,26 @@ TEST_CASE("each kind of runs is held, though one scatters three times as much as
   }
 }
 
+// Thirty groups of each: with a prior of ten that spread as all do, the variance of family f over that of all
+// is (10 + 30 r) / 40, where r is its own over theirs.
+TEST_CASE("a family of many groups is as wide as it scatters, and one of none as all do") {
+  std::vector<ResidualGroup> groups;
+  for (int i = 0; i < 30; ++i) {
+    const double sign = i % 2 == 0 ? 1 : -1;
+    groups.push_back(group("calm " + std::to_string(i), dense("calm"), 0.05 * sign, 1e-4));
+    groups.push_back(group("wild " + std::to_string(i), dense("wild"), 0.35 * sign, 1e-4));
+  }
+  const IntervalModel model(groups);
+  const double calm = half_width(model.band(dense("calm"))), wild = half_width(model.band(dense("wild")));
+  const double all = (0.05 * 0.05 + 0.35 * 0.35) / 2;
+  const double ratio = (10 + 30 * 0.35 * 0.35 / all) / (10 + 30 * 0.05 * 0.05 / all);
+  CHECK(wild / calm == Approx(std::sqrt(ratio)).epsilon(0.1));  // beside what its bias leaves open
+  CHECK(half_width(model.band(dense("never seen"))) > calm);
+  const std::pair<RunKind, Scatter> narrow{dense("calm"), {0.05, 0.02}}, wide{dense("wild"), {0.4, 0.02}};
+  const double both = coverage({narrow, wide}, 30, narrow) + coverage({narrow, wide}, 30, wide);
+  CHECK(both / 2 > 0.9 - kTwoErrors);
+}
+
 TEST_CASE("groups of heavy tails are held too") {
   // One group in six is four times as far off: 0.9 of the mixture lies within about 2.2 usual deviations.
   std::mt19937_64 random(11);

@@ -321,7 +321,10 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
     return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
   }
   plan.stack = *stack;
-  if (const auto cv = run.number("expert_load_cv")) plan.stack.experts.load_cv = *cv;
+  if (run.text("expert_load_cv") == "0")
+    plan.stack.experts.load_cv = 0;
+  else if (const auto cv = run.number("expert_load_cv"))
+    plan.stack.experts.load_cv = *cv;
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));

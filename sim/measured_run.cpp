@@ -77,8 +77,7 @@ bool is_blank(const std::string& cell) {
 
 // Ways and sizes that a run does not have, where tables also write 0.
 bool is_none(const std::string& column, const std::string& cell) {
-  constexpr std::array kOptional{"vpp",           "cp", "ep", "etp", "n_experts", "optimizer_instances",
-                                 "expert_load_cv"};
+  constexpr std::array kOptional{"vpp", "cp", "ep", "etp", "n_experts", "optimizer_instances"};
   return cell == "0" && std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end();
 }
 

@@ -188,6 +188,23 @@ TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline
   CHECK(piped.strategies.front().distributed_optimizer);
 }
 
+TEST_CASE("how unevenly experts are loaded is the row's word, else the program's") {
+  const auto load_cv = [](const std::string& framework, const std::string& cell) {
+    return mapped(parse_measured_runs(
+                      "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,seq,precision,gbs,mbs,"
+                      "tp,pp,dp,ep,expert_load_cv\n"
+                      "a,g,H100,8,8," +
+                          framework + ",mixtral-8x7b,4096,bf16,64,1,1,1,8,8," + cell + "\n",
+                      "made-up.csv")
+                      .front())
+        .stack.experts.load_cv;
+  };
+  CHECK(load_cv("Megatron-Core (2025)", "") == 0);
+  CHECK(load_cv("Megatron-Core (2025)", "0.6") == 0.6);
+  CHECK(load_cv("torchtitan (October 2025)", "") == 1.7);
+  CHECK(load_cv("torchtitan (October 2025)", "0") == 0);
+}
+
 TEST_CASE("runs whose weights and states wait in the host's memory are left out") {
   const auto runs = parse_measured_runs(
       "id,source_key,source_location,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp\n"

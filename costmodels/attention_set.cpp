@@ -35,6 +35,7 @@ Attention operator_of(const MeasuredAttention& row, Kernel kernel) {
           .causal = row.causal,
           .kernel = kernel.attention,
           .softmax = kernel.softmax,
+          .dropout = kernel.attention == AttentionKernel::unfused,  // orrery_timing.py, unfused
           .direction = row.backward ? Direction::backward : Direction::forward};
 }
 

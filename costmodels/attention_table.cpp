@@ -86,6 +86,9 @@ double elementwise_traffic(const Attention& op) {
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on
 constexpr Seconds kLaunch = Seconds(5e-6);
 constexpr double kStreamShare = 0.8;  // of the bandwidth, for the traffic of Q, K, V, O
+// Integer instructions a multiprocessor starts in a clock, of 32 bits (CUDA C++ Programming Guide, throughput
+// of native arithmetic instructions, compute capabilities 7.0 to 10.0).
+constexpr double kIntegerLanes = 64;
 
 // Width of a GPU's matrix units, FLOPs a clock of one multiprocessor and a power of two by construction, over
 // the one that was measured. Exponentials and shared memory go at the same pace on every multiprocessor, so
@@ -126,8 +129,8 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
     root.at("sequences").fail("sequence lengths in ascending order");
   }
   for (const auto& row : root.at("kernels").items()) {
-    row.allow_keys(
-        {"name", "kernel", "architectures", "measured", "peak", "flops_per_clock", "forward", "backward"});
+    row.allow_keys({"name", "kernel", "architectures", "measured", "peak", "flops_per_clock", "dropout",
+                    "forward", "backward"});
     const double peak = row.at("peak").positive_quantity<FlopsPerSecond>().value() / kTera;
     const auto curve = [&](const YamlValue& value) {
       value.allow_keys({"plain", "causal", "narrow"});
@@ -141,6 +144,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
     };
     table.kernels_.push_back({.kernel = row.at("kernel").one_of_values(kFused),
                               .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
+                              .dropout = row.at("dropout").number(0, 1000),
                               .architectures = texts(row.at("architectures")),
                               .measured = texts(row.at("measured")),
                               .forward = curve(row.at("forward")),
@@ -175,6 +179,10 @@ AttentionTable::Efficiency AttentionTable::at(const Attention& op, const GpuSpec
   return {share, contains(kernel.measured, gpu.architecture)};
 }
 
+double AttentionTable::dropout_instructions(const Attention& op, const GpuSpec& gpu) const {
+  return op.dropout ? kernel_for(op, gpu).dropout : 0;
+}
+
 double attention_waves(const Attention& op, const GpuSpec& gpu) {
   const double tiles = static_cast<double>(op.batch) * static_cast<double>(op.heads) *
                        std::ceil(static_cast<double>(op.query_tokens) / kTileTokens);
@@ -188,8 +196,13 @@ AttentionTime fused_attention_time(const AttentionTable& table, const Attention&
   const double filled = std::min(1.0, attention_waves(op, gpu));
   const Seconds compute = flops_of(op) / (peak->speed * (share * filled));
   const Seconds memory = attention_traffic(op) / (gpu.memory_bandwidth * kStreamShare);
+  // Beside the matrices, not under them: Ma et al. 2025 (arXiv 2410.07531), abstract.
+  const double scores = static_cast<double>(op.batch * op.heads) * static_cast<double>(op.query_tokens) *
+                        static_cast<double>(op.kv_tokens) * (op.causal ? 0.5 : 1.0);
+  const Seconds draws(scores * table.dropout_instructions(op, gpu) /
+                      (kIntegerLanes * multiprocessor_clocks(gpu)));
   // The published bars have keys and values of one width.
-  return {kLaunch + std::max(compute, memory), measured && op.value_width() == op.head_dim};
+  return {kLaunch + std::max(compute, memory) + draws, measured && op.value_width() == op.head_dim};
 }
 
 AttentionTime attention_time(const AttentionTable& table, const Attention& op, const GpuSpec& gpu) {

@@ -22,6 +22,8 @@ class AttentionTable {
     bool measured = false;
   };
   [[nodiscard]] Efficiency at(const Attention&, const GpuSpec&) const;
+  // Integer instructions a score that is not masked, in either direction; 0 without dropout.
+  [[nodiscard]] double dropout_instructions(const Attention&, const GpuSpec&) const;
 
  private:
   struct Curve {
@@ -31,6 +33,7 @@ class AttentionTable {
   struct Kernel {
     AttentionKernel kernel = AttentionKernel::flash;
     double flops_per_clock = 0;  // of a multiprocessor's matrix units, where it was measured
+    double dropout = 0;          // instructions a score
     std::vector<std::string> architectures, measured;
     Curve forward, backward;
   };
@@ -41,8 +44,8 @@ class AttentionTable {
   std::vector<Kernel> kernels_;
 };
 
-// Fused attention: FLOPs at that share of the peak, its traffic at the bandwidth, and a GPU that one tile for
-// each multiprocessor does not fill yet.
+// Fused attention: FLOPs at that share of the peak, its traffic at the bandwidth, a GPU that one tile for
+// each multiprocessor does not fill yet, and the random numbers of dropout.
 struct AttentionTime {
   Seconds time;
   bool measured = false;

@@ -46,8 +46,8 @@ struct Attention {
   std::int64_t value_dim = 0;  // of V and the output where it differs from head_dim (of Q and K); 0: head_dim
   bool causal = true;
   AttentionKernel kernel = AttentionKernel::flash;
-  SoftmaxKernel softmax = SoftmaxKernel::fused;  // of unfused attention, and so is the next
-  bool dropout = true;
+  SoftmaxKernel softmax = SoftmaxKernel::fused;  // of unfused attention
+  bool dropout = false;                          // of the probabilities
   Direction direction = Direction::forward;
   DataType type = DataType::bf16;
   [[nodiscard]] std::int64_t value_width() const { return value_dim > 0 ? value_dim : head_dim; }

@@ -151,6 +151,27 @@ TEST_CASE("attention runs at the published speed") {
   CHECK(tflops() == Approx(310.0 * 319 / 368).epsilon(0.02));
 }
 
+TEST_CASE("dropout inside fused attention takes the time of its random numbers") {
+  // NeMo's GPT-3 5B, four sequences of 2048 tokens, 32 heads of 128; half of the scores are masked. 67 TFLOP/s in
+  // 32 bits are 2 x 128 x the clocks of H100's multiprocessors, which start 64 integer instructions each.
+  Attention op{
+      .batch = 4, .heads = 32, .kv_heads = 32, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128};
+  op.direction = GENERATE(Direction::forward, Direction::backward);
+  const double instruction = 4.0 * 32 * 2048 * 2048 / 2 / (64 * 67e12 / 256);
+  const auto dropout = [&](AttentionKernel kernel) {
+    op.kernel = kernel;
+    op.dropout = false;
+    const double plain = predict("H100", op).time.value();
+    op.dropout = true;
+    return predict("H100", op).time.value() - plain;
+  };
+  // Philox of seven rounds of six instructions and twelve for its keys: a word a score, or four.
+  CHECK(dropout(AttentionKernel::flash) == Approx((54.0 / 4 + 3) * instruction));
+  CHECK(dropout(AttentionKernel::flash2) == Approx((54.0 / 16 + 2) * instruction).epsilon(0.01));
+  op.causal = false;
+  CHECK(dropout(AttentionKernel::flash) == Approx(2 * (54.0 / 4 + 3) * instruction));
+}
+
 TEST_CASE("attention on Blackwell runs at the speed cuDNN was measured at") {
   // cuDNN 9.19, one sequence of 8192 tokens, 64 heads of 128, causal; 5 us of launch are added here.
   Attention op{
@@ -175,6 +196,7 @@ TEST_CASE("unfused attention takes what Megatron's kernels took") {
                      .kv_tokens = 2048,
                      .head_dim = 128,
                      .kernel = AttentionKernel::unfused,
+                     .dropout = true,
                      .type = DataType::fp16};
   const double measured = 1152.5 + 1380.5 + 2343.3 + 1084.3;
   // The heads of that row are 32 of 80: the scores of 276 MiB at one sequence are 32 x 2048^2 x 2 B with the

@@ -335,7 +335,8 @@ TEST_CASE("the gradient of a kernel is taught and asked apart from its forward")
 
 TEST_CASE("one's own unfused attention is held against PyTorch's kernels, and corrects those") {
   const InventedProfiles profiles("eager");
-  const Attention eager{.kernel = AttentionKernel::unfused, .softmax = SoftmaxKernel::eager};
+  const Attention eager{
+      .kernel = AttentionKernel::unfused, .softmax = SoftmaxKernel::eager, .dropout = true};
   write_attention(profiles.folder / "in/orrery_profile.csv", "A100-SXM4-80GB", 1.25, eager, "unfused");
   const FitReport report = fit(profiles.options("out"));
   const auto bars = std::find_if(report.errors.begin(), report.errors.end(),

@@ -142,8 +142,12 @@ TEST_CASE("GPT-3 on eight tensor ranks is the GEMMs that Megatron-LM runs") {
   CHECK(backward[1] == Gemm{.m = 12288, .n = 4608, .k = 2048, .pass = GemmPass::weight_gradient});
   const std::vector<Attention> core = all_of<Attention>(layer.forward.compute);
   REQUIRE(core.size() == 1);
-  CHECK(core[0] ==
-        Attention{.heads = 12, .kv_heads = 12, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128});
+  CHECK(core[0] == Attention{.heads = 12,
+                             .kv_heads = 12,
+                             .query_tokens = 2048,
+                             .kv_tokens = 2048,
+                             .head_dim = 128,
+                             .dropout = true});  // GPT-3's
 }
 
 TEST_CASE("heads and sequences that do not come in fours go without Megatron's fused softmax") {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "platforms/errors.hpp"
 #include "strategies/rule_words.hpp"
@@ -190,6 +191,39 @@ std::vector<std::string> known_names() {
   return names;
 }
 
+// Texts an argument may have, where Megatron-LM takes no other (megatron/training/arguments.py,
+// megatron/core/transformer/transformer_config.py).
+const std::map<std::string, std::vector<std::string>, std::less<>>& argument_choices() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> kChoices{
+      {"data_parallel_sharding_strategy", {"no_shard", "optim", "optim_grads", "optim_grads_params"}},
+      {"fp8_format", {"e4m3", "hybrid"}},
+      {"normalization", {"LayerNorm", "RMSNorm"}},
+      {"position_embedding_type", {"learned_absolute", "rope", "yarn", "mrope", "relative", "none"}},
+      {"recompute_granularity", {"full", "selective"}},
+      {"recompute_method", {"uniform", "block"}},
+  };
+  return kChoices;
+}
+
+// A rule that compares such an argument with another text would never drop anything, or everything.
+void check_choices(const std::vector<RuleWord>& words, const std::string& place) {
+  const auto is_equality = [](const RuleWord& word) { return word.text == "==" || word.text == "!="; };
+  const auto check = [&](const RuleWord& name, const RuleWord& text) {
+    const auto choices = argument_choices().find(name.text);
+    if (name.kind != RuleWord::Kind::name || text.kind != RuleWord::Kind::text) return;
+    if (choices == argument_choices().end()) return;
+    const auto& all = choices->second;
+    if (std::find(all.begin(), all.end(), text.text) == all.end())
+      throw InputError(rule_place(place, text.at), quote_for_message(text.text),
+                       "one of " + comma_list(all) + did_you_mean(text.text, all));
+  };
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
+    if (words[i].kind != RuleWord::Kind::mark || !is_equality(words[i])) continue;
+    check(words[i - 1], words[i + 1]);
+    check(words[i + 1], words[i - 1]);
+  }
+}
+
 void assign(mup::Value& value, const Argument& argument) {
   if (const auto* number = std::get_if<double>(&argument))
     value = *number;
@@ -279,6 +313,7 @@ Rule::Rule(std::string text, std::string place) : text_(std::move(text)) {
   const auto words = rule_words(text_, place);
   if (words.empty()) throw InputError(place, "nothing", "a rule such as $tensor_model_parallel_size > 8");
   check_rule_syntax(words, text_, place);
+  check_choices(words, place);
   program_ = std::make_unique<Program>(std::move(place));
   for (const RuleWord& word : words)
     if (word.kind == RuleWord::Kind::name && !is_literal(word.text)) program_->bind(word);

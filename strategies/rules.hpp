@@ -5,7 +5,8 @@
 // Names stand with or without `$`. Numbers, "texts", true, false, None; + - * / %, == != < <= > >=, && || !,
 // parentheses, with the precedence of C. None is equal to None only; any calculation with None is None, and
 // None is neither below nor above anything. Comparing different kinds (a number with a text) is an error, not
-// false, and so is a calculation that gives infinity or NaN (1 / 0).
+// false, and so are a calculation that gives infinity or NaN (1 / 0) and a text that Megatron-LM does not
+// take for the argument it is compared with.
 #pragma once
 
 #include <memory>

@@ -177,6 +177,8 @@ TEST_CASE("errors point at the character and say what to write") {
       {"$sequence_parallel == 1", "rules.txt:3:20 ", "not true or false and a number"},
       {"$recompute_granularity < 3", "rules.txt:3:24 ", "numbers on each side, not a text"},
       {"$micro_batch_size && true", "rules.txt:3:19 ", "true or false on each side, not a number"},
+      {"$recompute_granularity == \"ful\"", "rules.txt:3:27 ", "one of full, selective, did you mean 'full'"},
+      {"1 < 2 || \"blocks\" != $recompute_method", "rules.txt:3:10 ", "one of uniform, block"},
       // Wrong kinds show themselves behind a condition that hides them, too.
       {"false && $recompute_granularity + 1 > 2", "rules.txt:3:33 ", "numbers on each side, not a text"},
   }));
@@ -234,7 +236,7 @@ TEST_CASE("long and deep rules are refused or read, never a crash") {
 TEST_CASE("a rule file has one rule a line and comments") {
   const auto rules = parse_rules(
       "# small pipelines only\n\n  $pipeline_model_parallel_size > 8  # a comment\r\n"
-      "$recompute_granularity == \"a # b\"",
+      "$recompute_modules == \"a # b\"",
       "rules.txt");
   REQUIRE(rules.size() == 2);
   CHECK(rules[0].text() == "  $pipeline_model_parallel_size > 8");

@@ -27,8 +27,9 @@ double total(const Variances& of_source, const Sources& sources) {
   return sum;
 }
 
-double mean_square(const ResidualGroup& group) {
-  return group.mean * group.mean + group.variance * (group.runs - 1) / group.runs;
+double mean_square(const ResidualGroup& group, double bias = 0) {
+  const double mean = group.mean - bias;
+  return mean * mean + group.variance * (group.runs - 1) / group.runs;
 }
 
 // Rows of one name are one group, which counts once: each row by its share of the runs.
@@ -133,8 +134,7 @@ double IntervalModel::spread_of_family(const RunKind& kind) const {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const ResidualGroup& group = groups_[g];
     if (weights_[g] == 0 || group.kind.family != kind.family) continue;
-    const double mean = group.mean - bias_of_family(group.kind).mean;
-    const double square = mean * mean + group.variance * (group.runs - 1) / group.runs;
+    const double square = mean_square(group, bias_of_family(group.kind).mean);
     sum += weights_[g] * std::min(square / total(variance_, sources_of(group.kind)), kMost);
     count += weights_[g];
   }

@@ -33,7 +33,8 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2};
+constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2,
+                            AttentionKernel::sdpa_2025};
 
 // Linear in log2 of the sequence; constant outside the table.
 double interpolate(const std::vector<double>& sequences, const std::vector<double>& values, double sequence) {
@@ -129,7 +130,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
     root.at("sequences").fail("sequence lengths in ascending order");
   }
   for (const auto& row : root.at("kernels").items()) {
-    row.allow_keys({"name", "kernel", "architectures", "measured", "peak", "flops_per_clock", "dropout",
+    row.allow_keys({"name", "kernels", "architectures", "measured", "peak", "flops_per_clock", "dropout",
                     "forward", "backward"});
     const double peak = row.at("peak").positive_quantity<FlopsPerSecond>().value() / kTera;
     const auto curve = [&](const YamlValue& value) {
@@ -142,7 +143,9 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
       };
       return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
     };
-    table.kernels_.push_back({.kernel = row.at("kernel").one_of_values(kFused),
+    std::vector<AttentionKernel> kernels;
+    for (const auto& item : row.at("kernels").items()) kernels.push_back(item.one_of_values(kFused));
+    table.kernels_.push_back({.kernels = std::move(kernels),
                               .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
                               .dropout = row.at("dropout").number(0, 1000),
                               .architectures = texts(row.at("architectures")),
@@ -158,7 +161,9 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
 const AttentionTable::Kernel& AttentionTable::kernel_for(const Attention& op, const GpuSpec& gpu) const {
   const auto found = [&](AttentionKernel asked) {
     return std::find_if(kernels_.begin(), kernels_.end(), [&](const Kernel& kernel) {
-      return kernel.kernel == asked && contains(kernel.architectures, gpu.architecture);
+      const auto& own = kernel.kernels;
+      return std::find(own.begin(), own.end(), asked) != own.end() &&
+             contains(kernel.architectures, gpu.architecture);
     });
   };
   for (const AttentionKernel asked : {op.kernel, AttentionKernel::flash, AttentionKernel::flash2}) {

@@ -31,7 +31,7 @@ class AttentionTable {
     double narrow = 1;                  // factor at head dimension 64
   };
   struct Kernel {
-    AttentionKernel kernel = AttentionKernel::flash;
+    std::vector<AttentionKernel> kernels;
     double flops_per_clock = 0;  // of a multiprocessor's matrix units, where it was measured
     double dropout = 0;          // instructions a score
     std::vector<std::string> architectures, measured;

@@ -14,6 +14,8 @@ std::string_view to_text(AttentionKernel kernel) {
       return "flash2";
     case AttentionKernel::flash_2026:
       return "flash_2026";
+    case AttentionKernel::sdpa_2025:
+      return "sdpa_2025";
   }
   throw Defect("an attention kernel without a name");
 }

@@ -28,9 +28,10 @@ struct Gemm {
 
 // `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper in 2024);
 // `flash_2026`: the same two years later (cuDNN 9.19), of which Hopper's alone was measured apart; `flash2`:
-// FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `unfused`: two batched GEMMs, softmax,
-// dropout.
-enum class AttentionKernel { flash, unfused, flash2, flash_2026 };
+// FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `sdpa_2025`: PyTorch's
+// scaled_dot_product_attention as torchtitan calls it since May 2025, cuDNN on Blackwell's servers and
+// FlashAttention-2 elsewhere; `unfused`: two batched GEMMs, softmax, dropout.
+enum class AttentionKernel { flash, unfused, flash2, flash_2026, sdpa_2025 };
 std::string_view to_text(AttentionKernel);
 inline bool is_best_fused(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;

@@ -169,7 +169,8 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto name = map.find("name")) stack.name = name->text();
   if (const auto attention = map.find("attention"))
     stack.attention = attention->one_of_values(std::array{AttentionKernel::flash, AttentionKernel::flash_2026,
-                                                          AttentionKernel::flash2, AttentionKernel::unfused});
+                                                          AttentionKernel::flash2, AttentionKernel::sdpa_2025,
+                                                          AttentionKernel::unfused});
   read_word(map, "elementwise", kFusions, stack.elementwise);
   read_kernels(map, stack.kernels);
   read_word<CrossEntropyKernel>(

@@ -87,6 +87,7 @@ constexpr std::array kLikenesses{
     FrameworkStack{"nemo", "nemo-24.07"},
     FrameworkStack{"torch.compile", "torchtitan"},
     FrameworkStack{"transformer engine", "torchtitan"},  // kernels as fused as compiled ones
+    FrameworkStack{"kempnerforge", "kempnerforge"},
     FrameworkStack{"modalities", "modalities"},
     FrameworkStack{"fsdp", "torchtitan-eager"},
     FrameworkStack{"llm foundry", "llm-foundry"},
@@ -94,8 +95,8 @@ constexpr std::array kLikenesses{
     FrameworkStack{"neox", "megatron-deepspeed"},
     FrameworkStack{"nanotron", "nanotron"},
     // XLA fuses what torch.compile does (assumption).
+    FrameworkStack{"maxtext", "maxtext"},
     FrameworkStack{"jax", "torchtitan"},
-    FrameworkStack{"maxtext", "torchtitan"},
     FrameworkStack{"levanter", "torchtitan"},
     FrameworkStack{"pax", "torchtitan"},
 };
@@ -157,8 +158,9 @@ Likeness likeness_of(const MeasuredRun& run) {
 // A row that says its year alone is taken for the middle of it. Eager: neither layers nor loss are compiled,
 // whatever the year.
 const char* torchtitan_of(const std::string& framework, double date) {
-  constexpr double kCompiledLoss = 2025, kEmbeddingAlone = 2025.58;
-  if (says(lower_case(framework), "eager")) return "torchtitan-eager";
+  constexpr double kCompiledLoss = 2025, kCudnnOnBlackwell = 2025.37, kEmbeddingAlone = 2025.58;
+  if (says(lower_case(framework), "eager"))
+    return date >= kCudnnOnBlackwell ? "torchtitan-eager-2025" : "torchtitan-eager";
   if (date >= kEmbeddingAlone) return "torchtitan-2025-08";
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
 }

@@ -49,10 +49,12 @@ struct KnownMachine {
   SaidNetwork network;
 };
 constexpr std::array kReferenceMachines{
-    KnownMachine{"A100", 8, {8, 200}}, KnownMachine{"A800", 8, {8, 200}},  KnownMachine{"H100", 8, {8, 400}},
-    KnownMachine{"H800", 8, {8, 400}}, KnownMachine{"H200", 8, {8, 400}},  KnownMachine{"B200", 8, {8, 400}},
-    KnownMachine{"B300", 8, {8, 800}}, KnownMachine{"GB200", 4, {4, 400}}, KnownMachine{"GB300", 4, {4, 800}},
-    KnownMachine{"MI2", 4, {4, 200}},  KnownMachine{"MI3", 8, {8, 400}},
+    KnownMachine{"A100", 8, {8, 200}},  KnownMachine{"A800", 8, {8, 200}},
+    KnownMachine{"H100", 8, {8, 400}},  KnownMachine{"H800", 8, {8, 400}},
+    KnownMachine{"H200", 8, {8, 400}},  KnownMachine{"B200", 8, {8, 400}},
+    KnownMachine{"B300", 8, {8, 800}},  KnownMachine{"GB200", 4, {4, 400}},
+    KnownMachine{"GB300", 4, {4, 800}}, KnownMachine{"GH200", 4, {4, 200}},
+    KnownMachine{"MI2", 4, {4, 200}},   KnownMachine{"MI3", 8, {8, 400}},
 };
 // One kind of many.
 constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}}};

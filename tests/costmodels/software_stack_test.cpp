@@ -81,7 +81,7 @@ TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));
   CHECK(contains(input_error([] { parse_stack("attention: flash3", "s.yaml"); }),
-                 "one of flash, flash_2026, flash2, unfused"));
+                 "one of flash, flash_2026, flash2, sdpa_2025, unfused"));
   CHECK(contains(input_error([] { parse_stack("host: {forward: 3}", "s.yaml"); }), "unit"));
 }
 

@@ -115,7 +115,8 @@ TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the yea
 }
 
 TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
-  CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
+  CHECK(stack({{"framework", "torchtitan, eager (March 2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
+  CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager-2025");
   CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
 }
 
@@ -211,7 +212,8 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(stack({{"framework", "LLaMA-Factory"}, {"gpu", "A100"}, {"optimizer_sharding", "zero3"}}) ==
         "hf-zero3");
   CHECK(stack({{"framework", "Axolotl + DeepSpeed ZeRO-2"}, {"gpu", "A100"}}) == "hf-zero2");
-  CHECK(stack({{"framework", "MaxText (JAX)"}, {"gpu", "H100"}}) == "torchtitan");
+  CHECK(stack({{"framework", "MaxText (JAX)"}, {"gpu", "H100"}}) == "maxtext");
+  CHECK(stack({{"framework", "PyTorch FSDP2 (KempnerForge, 2026)"}, {"gpu", "H200"}}) == "kempnerforge");
 }
 
 TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss and its types") {

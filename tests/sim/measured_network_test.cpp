@@ -61,6 +61,12 @@ TEST_CASE("superchips draw less where four share a node") {
   CHECK_FALSE(card("1").power_limit.has_value());
 }
 
+TEST_CASE("nodes of four superchips have a card of 200 Gb/s for each, as Alps, JUPITER and Isambard-AI do") {
+  const SaidNetwork four = reference_network(find_gpu("GH200-quad", "test"), 4);
+  CHECK(four.nics == 4);
+  CHECK(four.gigabits == 200);
+}
+
 TEST_CASE("a network is read however people write it") {
   const SaidNetwork usual{8, 400};
   const auto read = [&](const std::string& text) {

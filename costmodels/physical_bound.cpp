@@ -39,4 +39,20 @@ Seconds least_time(const Attention& op, const GpuSpec& gpu) {
   return least(flops_of(op), attention_traffic(op), op.type == DataType::fp8 ? DataType::bf16 : op.type, gpu);
 }
 
+Seconds least_time(const Operator& any, const GpuSpec& gpu) {
+  return std::visit(
+      [&](const auto& op) -> Seconds {
+        using Op = std::decay_t<decltype(op)>;
+        if constexpr (std::is_same_v<Op, MemoryBound>)
+          return least_kernel_time(op.bytes, gpu);
+        else if constexpr (std::is_same_v<Op, Collective>)
+          return wire_time(op);
+        else if constexpr (std::is_same_v<Op, PointToPoint>)
+          return op.bytes / op.path.bandwidth;
+        else
+          return least_time(op, gpu);
+      },
+      any);
+}
+
 }  // namespace orrery

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "costmodels/physical_bound.hpp"
 #include "costmodels/sustained_power.hpp"
 #include "costmodels/unaligned_gemm.hpp"
 
@@ -122,7 +123,10 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     const OperatorQuery& query = queries_[i];
     const auto group = static_cast<std::size_t>(query.gpu);
     const Seconds aligned = under_power(query.op, gpus[group], answers[i].time, slowest[group]);
-    *sink.seconds += std::max(aligned, unaligned[i]) * sink.factor;
+    const Seconds predicted = std::max(aligned, unaligned[i]), scaled = predicted * sink.factor;
+    // A stack may say kernels and links are faster than expected, not that they are faster than can be.
+    *sink.seconds +=
+        sink.factor < 1 ? std::max(scaled, std::min(predicted, least_time(query.op, gpus[group]))) : scaled;
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }
   return queries_.size();

@@ -150,6 +150,31 @@ TEST_CASE("a plan with flash attention has it under a program that had none") {
 
 // Each matrix has a gradient for its input and one for its weights of as many FLOPs; attention has no
 // weights.
+TEST_CASE("no stack makes kernels or links faster than can be") {
+  const auto times = [](double compute, double inside) {
+    SoftwareStack own = read_stack("megatron-core");
+    own.compute_time = compute;
+    own.network.inside = inside;
+    PriceBook priced(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, own});
+    priced.need(kShard);
+    priced.predict(test::cost_models());
+    return priced.part_times(priced.shard(kShard), {5, 1}, {});
+  };
+  const PartTimes stated = times(0.01, 100), expected = times(1, 1);
+  const GpuSpec& gpu = test::two_priced_kinds().groups.front().gpu;
+  // Cards run at up to 1.1 times the clock of their data sheet's peak (costmodels/physical_bound.cpp);
+  // without attention a Llama layer has 2 x 4 h^2 + 2 x 3 h ffn FLOPs a token, here on each of two GPUs half
+  // of them.
+  const double flops = 4096 * (2.0 * 4 * 4096 * 4096 + 2.0 * 3 * 4096 * 11008) / 2;
+  CHECK(stated.forward.value() > flops / (1.1 * gpu.bf16->value()));
+  CHECK(stated.forward < expected.forward * 0.9);
+  // With sequence parallelism two gathers and two scatters of b s h in 16 bits, half of which each of two
+  // GPUs sends.
+  const NodeGroup& group = test::two_priced_kinds().groups.front();
+  CHECK(stated.forward_tensor.value() >= 4 * 2.0 * 4096 * 4096 / 2 / group.gpu_link.bandwidth.value());
+  CHECK(stated.forward_tensor < expected.forward_tensor);
+}
+
 TEST_CASE("the weight gradients of a layer are the FLOPs of its forward matrices") {
   const PartTimes layer = book().part_times(book().shard(kShard), {5, 1}, {}, Backward::split);
   const PartTimes selective = book().part_times(book().shard(kShard), {5, 1}, kSelective, Backward::split);

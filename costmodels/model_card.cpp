@@ -135,10 +135,15 @@ bool ModelCard::speaks_of(const MeasuredLinks& asked) const {
 }
 
 bool measured_chip(const ModelCard& card, const GpuSpec& gpu) {
+  constexpr double kSameChip = 1.25;  // of the peak; forms of V100 differ by 1.12, of H100 by 1.18
   const auto& catalog = gpu_catalog();
+  const auto is_faster = [&](const GpuSpec& other) {
+    const auto own = matrix_peak(gpu, DataType::fp16), known = matrix_peak(other, DataType::fp16);
+    return own && known && own->speed > known->speed * kSameChip;
+  };
   return card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const GpuSpec& other) {
            return other.architecture == gpu.architecture && other.multiprocessors == gpu.multiprocessors &&
-                  card.measured(other.name);
+                  card.measured(other.name) && !is_faster(other);
          });
 }
 

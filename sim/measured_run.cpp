@@ -171,12 +171,15 @@ std::optional<std::int64_t> MeasuredRun::integer(const std::string& column, std:
   return static_cast<std::int64_t>(*value);
 }
 
-std::vector<std::string> MeasuredRun::complete_from(const MeasuredRun& other) {
-  std::vector<std::string> filled;
+void MeasuredRun::complete_from(const MeasuredRun& other) {
+  constexpr std::array kNotOfTheRun{
+      "source",         "note",        "source_location", "iter_time_s",
+      "tflops_per_gpu", "mfu_pct",     "hfu_pct",         "tokens_per_s_per_gpu",
+      "samples_per_s",  "peak_mem_gb", "status"};
   for (const auto& [column, value] : other.cells_) {
-    if (cells_.emplace(column, value).second) filled.push_back(column);
+    const bool skipped = std::find(kNotOfTheRun.begin(), kNotOfTheRun.end(), column) != kNotOfTheRun.end();
+    if (!skipped && cells_.emplace(column, value).second) filled_.push_back(column);
   }
-  return filled;
 }
 
 MeasuredTable read_measured_table(const std::string& path) {

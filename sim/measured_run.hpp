@@ -31,11 +31,14 @@ class MeasuredRun {
   // By the first word of `status`, in any case; blank: ok. Absent for any other word.
   [[nodiscard]] std::optional<RunStatus> status() const;
   [[nodiscard]] bool has_failed() const;  // out of memory included
-  // Fills what is absent from another row of the same run; returns the columns it filled.
-  std::vector<std::string> complete_from(const MeasuredRun& other);
+  // Fills what is absent of what ran from another row of the same run; what was measured stays as it is.
+  void complete_from(const MeasuredRun& other);
+  // The columns that were filled so.
+  [[nodiscard]] const std::vector<std::string>& filled() const { return filled_; }
 
  private:
   std::map<std::string, std::string> cells_;  // no blank ones
+  std::vector<std::string> filled_;
 };
 
 // The runs of a table, each of which counts once.

@@ -227,6 +227,8 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
+  if (!run.filled().empty())
+    result.assumptions.push_back("as the classics say of the same run: " + comma_list(run.filled()));
   result.out_of_memory = run.status() == RunStatus::out_of_memory;
   result.failed = run.has_failed();
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);

@@ -37,7 +37,7 @@ void require_one_stack(const std::vector<OwnRun>& runs, const std::string& place
 // Of runs that no level of compute, host, network or memory explains.
 template <std::size_t N>
 void warn_of_misfits(const FactorFit<N>& fit, const char* unit) {
-  constexpr double kExplained = 2;  // times too much or too little
+  constexpr double kExplained = 1.2;  // times too much or too little
   for (std::size_t i = 0; i < fit.names.size(); ++i) {
     const double ratio = fit.predicted_after[i] / fit.measured[i];
     if (ratio < kExplained && ratio > 1 / kExplained) continue;

@@ -51,7 +51,8 @@ void declare_options(CommandLine& line) {
              "homogeneous: one GPU kind a plan; heterogeneous; cost: within --budget and --deadline")
       .value("budget", "MONEY", "most money for the whole job, such as \"2e6 USD\"")
       .value("deadline", "TIME", "latest end of the whole job, such as 30d")
-      .value("precision", "TYPE", "fp32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
+      .value("precision", "TYPE",
+             "fp32, tf32, fp16, bf16, fp8 or fp4 (bf16 where all GPUs have it, else fp16)")
       .value_or_map(
           "space", "FILE",
           "what to choose from, by Megatron-LM's argument names (YAML; strategies/SPACE.md has all)")
@@ -84,9 +85,9 @@ DataType default_precision(const ClusterSpec& cluster) {
 }
 
 DataType read_precision(const CommandLine& line, const ClusterSpec& cluster) {
-  const std::vector<std::string> names{"fp32", "fp16", "bf16", "fp8", "fp4"};
-  const std::vector<DataType> types{DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8,
-                                    DataType::fp4};
+  const std::vector<std::string> names{"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};
+  const std::vector<DataType> types{DataType::fp32, DataType::tf32, DataType::fp16,
+                                    DataType::bf16, DataType::fp8,  DataType::fp4};
   const auto chosen = line.choice("precision", names);
   if (!chosen) return default_precision(cluster);
   for (const NodeGroup& group : cluster.groups) {

@@ -152,8 +152,9 @@ TEST_CASE("attention runs at the published speed") {
 }
 
 TEST_CASE("dropout inside fused attention takes the time of its random numbers") {
-  // NeMo's GPT-3 5B, four sequences of 2048 tokens, 32 heads of 128; half of the scores are masked. 67 TFLOP/s in
-  // 32 bits are 2 x 128 x the clocks of H100's multiprocessors, which start 64 integer instructions each.
+  // NeMo's GPT-3 5B, four sequences of 2048 tokens, 32 heads of 128; half of the scores are masked. 67
+  // TFLOP/s in 32 bits are 2 x 128 x the clocks of H100's multiprocessors, which start 64 integer
+  // instructions each.
   Attention op{
       .batch = 4, .heads = 32, .kv_heads = 32, .query_tokens = 2048, .kv_tokens = 2048, .head_dim = 128};
   op.direction = GENERATE(Direction::forward, Direction::backward);
@@ -170,6 +171,14 @@ TEST_CASE("dropout inside fused attention takes the time of its random numbers")
   CHECK(dropout(AttentionKernel::flash2) == Approx((54.0 / 16 + 2) * instruction).epsilon(0.01));
   op.causal = false;
   CHECK(dropout(AttentionKernel::flash) == Approx(2 * (54.0 / 4 + 3) * instruction));
+}
+
+TEST_CASE("a chip of one's own is measured where it is one that was, not where it is faster") {
+  GpuSpec own = find_gpu("H100", "test");
+  own.name = "mine";
+  CHECK(models().measured(own));
+  own.fp16 = *own.fp16 * 4.0;
+  CHECK_FALSE(models().measured(own));
 }
 
 TEST_CASE("attention on Blackwell runs at the speed cuDNN was measured at") {

@@ -76,4 +76,15 @@ TEST_CASE("a time in which no GPU could compute the model leaves its row out") {
   CHECK(reason(1.2 * least).empty());
 }
 
+TEST_CASE(
+    "a row takes from another of its run what it does not say of what ran, and nothing that was measured") {
+  const std::string titles = "id,source_key,gpu,n_gpus,mbs,iter_time_s,status,note\n";
+  MeasuredRun own = parse_measured_runs(titles + "a,g,A100,8,,,,\n", "own.csv").front();
+  own.complete_from(parse_measured_runs(titles + "a,g,A800,8,4,2.5,ok,why\n", "other.csv").front());
+  CHECK(own.text("gpu") == "A100");
+  CHECK(own.integer("mbs") == 4);
+  CHECK(own.text("iter_time_s").empty());
+  CHECK(own.filled() == std::vector<std::string>{"mbs"});
+}
+
 }  // namespace orrery

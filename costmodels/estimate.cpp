@@ -155,7 +155,7 @@ class Recurrence {
     const std::vector<Step>& steps = program(rank);
     while (at.step < steps.size()) {
       if (!play(rank, steps[at.step])) return;
-      if (left_) left_->done(rank, at.step, at.iteration, at.now, before_last());
+      if (left_) left_->done(rank, at.step, at.now, before_last());
       at.entered = false;
       ++at.step;
     }

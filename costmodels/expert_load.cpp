@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace orrery {
 
@@ -21,12 +22,27 @@ double expected_largest(int count) {
   return sum * kStep;
 }
 
+namespace {
+
+// The integral takes a hundred times as long as the rest of a layer, of which it is asked again and again.
+double known_largest(int count) {
+  constexpr int kKnown = 256;  // expert ways of the largest mixtures
+  static const std::vector<double> known = [] {
+    std::vector<double> all;
+    for (int ways = 0; ways <= kKnown; ++ways) all.push_back(expected_largest(ways));
+    return all;
+  }();
+  return count <= kKnown ? known[static_cast<std::size_t>(count)] : expected_largest(count);
+}
+
+}  // namespace
+
 double busiest_load(const ExpertSpread& spread, double cv) {
   if (cv <= 0.0 || spread.ways < 2) return 1.0;
   const auto experts = static_cast<double>(spread.experts);
   const double held = std::max(1.0, experts / spread.ways);
   const double most = experts / std::max(static_cast<double>(spread.per_token), held);
-  return std::clamp(1.0 + cv / std::sqrt(held) * expected_largest(spread.ways), 1.0, std::max(1.0, most));
+  return std::clamp(1.0 + cv / std::sqrt(held) * known_largest(spread.ways), 1.0, std::max(1.0, most));
 }
 
 }  // namespace orrery

@@ -39,24 +39,28 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   return ring;
 }
 
-// Seconds at full bandwidth, and of latency, of the ring that collective_flows plays when the rest of the
-// node is as busy: with its share of the NICs, since the flows that share them are played.
-std::pair<double, double> ring_bound(const NodeGroup& group, const Collective& ring) {
+// Seconds at full bandwidth of the ring that collective_flows plays when the rest of the node is as busy:
+// with its share of the NICs, since the flows that share them are played.
+double ring_ideal(const NodeGroup& group, const Collective& ring) {
   const double rounds = ring.kind == CollectiveKind::all_reduce ? 2.0 : 1.0;
   const double members = ring.ranks;
   const double hop = rounds * (members - 1) / members * ring.bytes.value();
-  const bool closed = ring.ranks <= ring.ranks_per_node;
   const double inside = hop / group.gpu_link.bandwidth.value();
+  if (ring.ranks <= ring.ranks_per_node) return inside;
+  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
+  return ring.ranks_per_node > 1 ? std::max(inside, between) : between;
+}
+
+// And of latency, whatever it carries.
+Seconds ring_latency(const NodeGroup& group, const Collective& ring) {
+  const bool closed = ring.ranks <= ring.ranks_per_node;
   const Seconds hop_inside = group.gpu_link.latency * 2;
   std::vector<Seconds> hops(static_cast<std::size_t>(ring.ranks), hop_inside);
   const auto run = static_cast<std::size_t>(ring.ranks_per_node);
   for (std::size_t last = run; !closed && last < hops.size() + run; last += run)
     hops[std::min(last, hops.size()) - 1] = group.nic.latency * 2;
-  const auto steps = static_cast<std::size_t>(rounds) * (hops.size() - 1);
-  const double latency = chain_latency(hops, steps).value();
-  if (closed) return {inside, latency};
-  const double between = hop / ring.ranks_per_node / ring.network.bandwidth.value();
-  return {ring.ranks_per_node > 1 ? std::max(inside, between) : between, latency};
+  const std::size_t rounds = ring.kind == CollectiveKind::all_reduce ? 2 : 1;
+  return chain_latency(hops, rounds * (hops.size() - 1));
 }
 
 // What pinned copies reach of a link, 25 of 32 GB/s on PCIe 4.0, and a stream through the memory of a host of
@@ -94,10 +98,11 @@ std::map<PriceBook::RingKey, SizeSeries> PriceBook::ask_rings(PriceBatch& batch)
     const NodeGroup& group = cluster_.groups[static_cast<std::size_t>(key.group)];
     SizeSeries& series = all[key];
     series.times.resize(sizes.size());
+    const Seconds latency =
+        ring_latency(group, ring_collective(group, key.lanes, key.data, key.kind, sizes.front()));
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const Collective ring = ring_collective(group, key.lanes, key.data, key.kind, sizes[i]);
-      const auto [ideal, overhead] = ring_bound(group, ring);
-      series.add(Seconds(ideal), Seconds(overhead));
+      series.add(Seconds(ring_ideal(group, ring)), latency);
       batch.add(key.group, ring, &series.times[i]);
     }
   }

@@ -113,12 +113,12 @@ void SharedLinks::start(double time, int kind, std::uint64_t tag) {
 
 std::optional<SharedLinks::End> SharedLinks::next() {
   while (!events_.empty()) {
-    const Event event = events_.top();
-    events_.pop();
-    if (event.what() == What::link && links_[event.subject].version != event.version) continue;
-    if (event.what() == What::undisturbed && transfers_[event.subject].version != event.version) continue;
-    now_ = std::max(now_, event.time);
-    switch (event.what()) {
+    const double time = events_.next();
+    const Event event = events_.take();
+    if (event.what == What::link && links_[event.subject].version != event.version) continue;
+    if (event.what == What::undisturbed && transfers_[event.subject].version != event.version) continue;
+    now_ = std::max(now_, time);
+    switch (event.what) {
       case What::reminder:
         return End{now_, event.subject + (std::uint64_t{event.version} << 32)};
       case What::arrival:

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "costmodels/date_queue.hpp"
 #include "costmodels/flow.hpp"
 #include "platforms/topology.hpp"
 
@@ -54,16 +55,11 @@ class SharedLinks {
   std::optional<End> next();
 
  private:
-  enum class What : std::uint64_t { reminder, arrival, link, undisturbed };
+  enum class What : std::uint32_t { reminder, arrival, link, undisturbed };
   struct Event {
-    double time = 0;
-    std::uint64_t number_and_what = 0;  // events of one time come out in the order they went in
-    std::uint32_t subject = 0;          // transfer or link; lower half of a reminder's tag
-    std::uint32_t version = 0;          // of it: an event of another is stale; upper half of the tag
-    [[nodiscard]] What what() const { return static_cast<What>(number_and_what % 4); }
-    bool operator<(const Event& other) const {
-      return std::tie(time, number_and_what) > std::tie(other.time, other.number_and_what);
-    }
+    What what = What::reminder;
+    std::uint32_t subject = 0;  // transfer or link; lower half of a reminder's tag
+    std::uint32_t version = 0;  // of it: an event of another is stale; upper half of the tag
   };
   // One that finds all its links free holds them, and is over without another event unless one comes that
   // needs a link it is on: then it is put on its links as if it had been there since it came.
@@ -97,7 +93,7 @@ class SharedLinks {
   };
 
   void add(double time, What what, std::uint32_t subject, std::uint32_t version) {
-    events_.push({time, added_++ * 4 + static_cast<std::uint64_t>(what), subject, version});
+    events_.add(time, {what, subject, version});
   }
   [[nodiscard]] const std::vector<LinkDemand>& asked_by(const Transfer& transfer) const {
     return kinds_[static_cast<std::size_t>(transfer.kind)].uses;
@@ -119,8 +115,7 @@ class SharedLinks {
   std::vector<Link> links_;
   std::vector<Transfer> transfers_;
   std::vector<std::size_t> free_;  // of transfers_
-  std::priority_queue<Event> events_;
-  std::uint64_t added_ = 0;
+  DateQueue<Event> events_;
   double now_ = 0;
 };
 

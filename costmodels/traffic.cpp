@@ -229,10 +229,13 @@ std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) c
 
 void TrafficFlows::build_collectives() {
   collectives_.resize(4 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
+  std::vector<bool> is_built(collectives_.size());  // maybe of no flows
   for (const CollectiveSlot& slot : schedule_.collectives) {
     for (int replica = 0; replica < replicas_; ++replica) {
-      PlayedCollective& flows = collectives_[flows_index(slot, replica)];
-      if (!flows.phases.empty()) continue;
+      const std::size_t index = flows_index(slot, replica);
+      if (is_built[index]) continue;
+      is_built[index] = true;
+      PlayedCollective& flows = collectives_[index];
       switch (slot.role) {
         case CollectiveRole::gradients:
         case CollectiveRole::parameters:

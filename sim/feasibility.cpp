@@ -249,13 +249,59 @@ double StageFitter::excess(const ParallelStrategy& strategy, const std::vector<S
   return most;
 }
 
+StageFitter::MemoryKey StageFitter::memory_key(const ParallelStrategy& strategy) {
+  ORRERY_ENSURE(strategy.chunks == 1 && strategy.pipeline > 1);
+  return {.tensor_of_first = strategy.tensor(0),
+          .data = strategy.data,
+          .context = strategy.context,
+          .expert = strategy.expert,
+          .expert_tensor = strategy.expert_tensor,
+          .micro_batch = strategy.micro_batch,
+          .sequence = strategy.sequence,
+          .type = strategy.type,
+          .sequence_parallel = strategy.sequence_parallel,
+          .distributed_optimizer = strategy.distributed_optimizer,
+          .optimizer_instances = strategy.optimizer_instances,
+          .flash_attention = strategy.flash_attention,
+          .tensor_overlap = strategy.tensor_overlap,
+          .optimizer_offload = strategy.optimizer_offload,
+          .fully_sharded = strategy.fully_sharded,
+          .recompute = strategy.recompute.of_layer(),
+          .method = strategy.recompute.method,
+          .recomputed = strategy.recompute.layers};
+}
+
+// Candidates of the same ways and settings ask again and again: their stages differ by what is alive on them.
+std::vector<int> StageFitter::most_layers(const ParallelStrategy& strategy) {
+  constexpr std::size_t kMostKnown = 10'000;  // of a few dozen stages each
+  if (most_layers_.size() >= kMostKnown) most_layers_.clear();
+  auto& known = most_layers_[memory_key(strategy)];
+  std::vector<int> most;
+  for (int stage = 0; stage < strategy.pipeline; ++stage) {
+    const auto& [group, tensor] = strategy.stages[static_cast<std::size_t>(stage)];
+    const Bytes communicators =
+        communicator_bytes(book_.model(), strategy, stage, book_.cluster(), book_.stack());
+    StageKey key{group, tensor, stage == 0, stage == strategy.pipeline - 1, communicators.value(), {}};
+    for (const AliveState& state : alive(strategy, stage)) {
+      key.alive.push_back(state.whole.front());
+      key.alive.push_back(state.for_weights.front());
+    }
+    const auto found = known.find(key);
+    most.push_back(found != known.end() ? found->second : most_layers(strategy, stage, communicators));
+    if (found == known.end()) known.emplace(std::move(key), most.back());
+  }
+  return most;
+}
+
 // Layers from the front of the model stand for any layers: unequal layers are checked again by too_full.
-int StageFitter::most_layers(ParallelStrategy strategy, int stage) {
+int StageFitter::most_layers(ParallelStrategy strategy, int stage, Bytes communicators) {
+  const std::vector<AliveState>& states = alive(strategy, stage);
   int fits = 0, too_many = book_.model().layer_count() + 1;
   while (too_many - fits > 1) {
     const int middle = (fits + too_many) / 2;
     strategy.parts[static_cast<std::size_t>(stage)] = {0, middle};
-    const StageMemory memory = peak(strategy, stage, alive(strategy, stage));
+    StageMemory memory = peak_memory(book_.model(), strategy, stage, states, book_.stack());
+    memory.communicators = communicators;
     (memory.needed() <= capacity(strategy, stage) ? fits : too_many) = middle;
   }
   return fits;
@@ -331,9 +377,7 @@ std::variant<FittedStages, Infeasible> StageFitter::fit(ParallelStrategy& strate
   std::vector<StageMemory> memory = memory_of(strategy);
   auto trouble = too_full(strategy, memory);
   if (trouble && moving == Moving::allowed && strategy.chunks == 1 && strategy.pipeline > 1) {
-    std::vector<int> most;
-    for (int stage = 0; stage < strategy.pipeline; ++stage) most.push_back(most_layers(strategy, stage));
-    if (std::vector<LayerRange> parts = fastest_split(strategy, most); !parts.empty()) {
+    if (std::vector<LayerRange> parts = fastest_split(strategy, most_layers(strategy)); !parts.empty()) {
       strategy.parts = std::move(parts);
       memory = memory_of(strategy);
       trouble = too_full(strategy, memory);

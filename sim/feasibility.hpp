@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -63,7 +64,8 @@ class StageFitter {
   const std::vector<AliveState>& alive(const ParallelStrategy&, int stage);
   // Of one GPU of a stage of equal replicas, communicators included.
   StageMemory peak(const ParallelStrategy&, int stage, const std::vector<AliveState>&) const;
-  int most_layers(ParallelStrategy, int stage);
+  std::vector<int> most_layers(const ParallelStrategy&);  // that fit each stage
+  int most_layers(ParallelStrategy, int stage, Bytes communicators);
   Bytes capacity(const ParallelStrategy&, int stage) const;
 
   // Layers that `block` recomputes of each part as far as the split counts them one by one; 0: it does not.
@@ -80,6 +82,33 @@ class StageFitter {
   };
   std::map<AliveKey, std::vector<std::vector<AliveState>>> alive_;       // [stage]
   std::map<std::vector<std::int64_t>, std::vector<LayerRange>> splits_;  // the fastest, by what decides them
+  // All that peak_memory asks of a pipeline without virtual stages, but for its stages and their number.
+  struct MemoryKey {
+    int tensor_of_first, data, context, expert;
+    std::optional<int> expert_tensor;
+    std::int64_t micro_batch, sequence;
+    DataType type;
+    bool sequence_parallel, distributed_optimizer;
+    int optimizer_instances;
+    bool flash_attention;
+    std::optional<bool> tensor_overlap;
+    double optimizer_offload;
+    bool fully_sharded;
+    Recompute::OfLayer recompute;
+    RecomputeMethod method;
+    int recomputed;
+    auto operator<=>(const MemoryKey&) const = default;
+  };
+  static MemoryKey memory_key(const ParallelStrategy&);
+  // And of a stage.
+  struct StageKey {
+    int group, tensor;
+    bool is_first, is_last;
+    double communicators;    // B
+    std::vector<int> alive;  // of each state: microbatches, and those that wait for their weight gradient
+    auto operator<=>(const StageKey&) const = default;
+  };
+  std::map<MemoryKey, std::map<StageKey, int>> most_layers_;
 };
 
 }  // namespace orrery

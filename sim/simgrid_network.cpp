@@ -138,9 +138,8 @@ struct Network::Impl {
       const bool has_more_now = !queue.empty() && queue.next() <= now;
       if (!has_more_now) rebatch();
       if (!has_more_now && (queue.empty() || communications > 0 || !waiting.empty())) break;
-      const TimedEvent event = queue.take();
-      now = std::max(now, event.date);
-      handle(event);
+      now = std::max(now, queue.next());
+      handle(queue.take());
     }
     if (now <= sg4::Engine::get_clock()) start_communications();
     wake_later();
@@ -178,7 +177,7 @@ struct Network::Impl {
     Flow& flow = flows[index];
     flow.rate = rate;
     flow.since = now;
-    queue.add({now + flow.left / rate, TimedEvent::Kind::flow_ends, index, flow.times_ended});
+    queue.add(now + flow.left / rate, {TimedEvent::Kind::flow_ends, index, flow.times_ended});
   }
 
   // It waits for another rate.
@@ -316,7 +315,7 @@ struct Network::Impl {
     sample_later();
   }
 
-  void sample_later() { queue.add({recorder->end_of(bin), TimedEvent::Kind::sample, 0, 0}); }
+  void sample_later() { queue.add(recorder->end_of(bin), {TimedEvent::Kind::sample, 0, 0}); }
 
   void sample() {
     is_sampling = false;
@@ -408,7 +407,7 @@ double Network::now() const {
 }
 
 void Network::after(double delay, std::uint32_t tag) {
-  impl_->queue.add({now() + delay, TimedEvent::Kind::heard, tag, 0});
+  impl_->queue.add(now() + delay, {TimedEvent::Kind::heard, tag, 0});
 }
 
 void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
@@ -424,7 +423,7 @@ void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
   flow.payload_share = what.wire.value() > 0 ? what.payload / what.wire : 1.0;
   flow.tag = tag;
   // The latency is waited for here: SimGrid's model would give less bandwidth to flows with a longer latency.
-  impl_->queue.add({now() + what.path.latency.value(), TimedEvent::Kind::flow_begins, index, 0});
+  impl_->queue.add(now() + what.path.latency.value(), {TimedEvent::Kind::flow_begins, index, 0});
 }
 
 void Network::watch(LinkRecorder& recorder) {

@@ -2,6 +2,7 @@
 #include "costmodels/work_left.hpp"
 
 #include "costmodels/estimate.hpp"
+#include "sim/durations.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_plan.hpp"
 
@@ -17,7 +18,46 @@ RandomPlan drawn(std::uint32_t seed) {
   return plan;
 }
 
+// Whether a plan is, before any of it is played, known to take longer than that.
+bool is_beyond(const DurationsPlan& given, Seconds limit) {
+  const PlanPrograms programs = make_programs(given.plan);
+  const TrafficFlows flows(given.plan, programs, given.topology, Folding::on);
+  PlanTransfers transfers(given.plan, programs, given.topology, flows);
+  return WorkLeft(given.plan, programs, flows, transfers, limit.value()).is_beyond_limit();
+}
+
+struct Alone {
+  std::string p2p;
+  int microbatches;
+  std::string traffic;
+  double ms;
+};
+
 }  // namespace
+
+// Two stages of 1 ms and 2 ms. One microbatch goes there and back: F F B B. Of four, 1f1b takes
+// (M + P - 1) x (f + b). A message of 1 MB takes 1 ms, gradients of 1 MB over two replicas 2 x 1/2 x 1 ms
+// after the last backward.
+TEST_CASE("a plan whose longest path takes too long is given up before it is played") {
+  const auto [p2p, microbatches, traffic, ms] = GENERATE(values<Alone>({
+      {"eager", 4, "message: 1B\n", 15},
+      {"blocking", 4, "message: 1B\n", 15},
+      {"eager", 1, "message: 1MB\n", 8},
+      {"blocking", 1, "message: 1MB\n", 8},
+      {"overlapped", 1, "message: 1MB\n", 8},
+      {"eager", 1, "message: 1MB\nreplicas: 2\ngradient: 1MB\n", 9},
+  }));
+  const std::string yaml =
+      "schedule: 1f1b\nmicrobatches: " + std::to_string(microbatches) + "\np2p: " + p2p +
+      "\nstages:\n  - {forward: 1ms, backward: 2ms}\n  - {forward: 1ms, backward: 2ms}\n" + traffic +
+      "link: {bandwidth: 8Gbps, latency: 0us}\n";
+  INFO(yaml);
+  const DurationsPlan given = parse_durations(yaml, "test.yaml");
+  CHECK(estimate_iteration(given.plan, make_programs(given.plan), given.topology).value() ==
+        Approx(ms * 1e-3).epsilon(1e-6));
+  CHECK(is_beyond(given, milliseconds(ms * 0.999)));
+  CHECK(!is_beyond(given, milliseconds(ms * 1.001)));
+}
 
 TEST_CASE("a plan is given up only where it takes longer than asked about") {
   int within = 0, given_up_early = 0;

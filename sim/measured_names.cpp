@@ -76,6 +76,9 @@ constexpr std::array kFrameworks{
     FrameworkStack{"InternEvo", "internevo"},
     FrameworkStack{"FlagScale", "flagscale"},
     FrameworkStack{"Fast-LLM", "fast-llm"},
+    FrameworkStack{"llm.c", "llm.c"},
+    FrameworkStack{"llmq", "llm.c"},
+    FrameworkStack{"LLM.Q", "llm.c"},
     FrameworkStack{"KempnerForge, eager", "kempnerforge-eager"},
     FrameworkStack{"KempnerForge", "kempnerforge"},
 };

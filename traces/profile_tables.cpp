@@ -196,6 +196,12 @@ std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
   return static_cast<std::int64_t>(*value);
 }
 
+std::string bytes_fault(const CsvStream& rows, std::size_t column) {
+  const auto value = positive_field(rows, column);
+  if (!value) return kUnreadable;
+  return *value == std::floor(*value) ? std::string() : kNoWholeBytes;
+}
+
 std::string extent_fault(const CsvStream& rows, std::initializer_list<std::size_t> columns) {
   for (const std::size_t column : columns) {
     if (!positive_field(rows, column)) return kUnreadable;
@@ -228,15 +234,16 @@ void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, 
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
   GpuNames gpus;
   const auto take = [&](Profiles& row) -> std::string {
-    const auto size = positive_field(rows, bytes), duration = positive_field(rows, time);
+    if (std::string fault = bytes_fault(rows, bytes); !fault.empty()) return fault;
+    const auto duration = positive_field(rows, time);
     const std::string* name = gpus.find(text_field(rows, gpu));
-    if (!size || !duration) return kUnreadable;
+    if (!duration) return kUnreadable;
     if (name == nullptr) return "GPU not in the catalog";
     row.kernels.push_back({.source = std::string(text_field(rows, source)),
                            .model = std::string(text_field(rows, model)),
                            .gpu = *name,
                            .op = std::string(text_field(rows, op)),
-                           .bytes = Bytes(*size),
+                           .bytes = Bytes(*positive_field(rows, bytes)),
                            .timed = TimedAs::kernel,
                            .time = microseconds(*duration)});
     return {};

@@ -40,6 +40,8 @@ class Folder {
 
 const std::string kOtherFields = "unreadable: more or fewer fields than the header";
 const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
+const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
+const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
 
 const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
 const std::string kGoodGemm =
@@ -277,6 +279,34 @@ TEST_CASE("counts of every table are whole") {
                 "status,notes",
                 "sailor,A100-40,fp16,GPT,1,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,",
                 "sailor,A100-40,fp16,GPT,1e30,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,") == one);
+}
+
+TEST_CASE("sizes in bytes are whole, and links are as fast as links are") {
+  const Folder folder;
+  const auto skipped = [&](const std::string& bytes, const std::string& links) {
+    std::string text =
+        "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps,network_GBps\n";
+    for (int i = 1; i <= 40; ++i) text += "own,mine,all_reduce,8,8," + std::to_string(i) + ",50,ok,300,\n";
+    folder.write("collectives_long.csv",
+                 text + "own,mine,all_reduce,8,4," + bytes + ",50,ok," + links + "\n");
+    return read_profiles(folder.name()).files.front().skipped;
+  };
+  using Skipped = std::map<std::string, std::int64_t>;
+  CHECK(skipped("1048576", "300,25").empty());
+  for (const char* megabytes : {"0.5", "67.108864"})
+    CHECK(skipped(megabytes, "300,25") == Skipped{{kNoWholeBytes, 1}});
+  for (const char* links : {"300e9,25", "300,25e9", "300,0.001"})
+    CHECK(skipped("1048576", links) == Skipped{{kNoLink, 1}});
+}
+
+TEST_CASE("a table of sizes in megabytes is refused with its first line and the reason") {
+  const Folder folder;
+  std::string text = "source,gpu,model,op,bytes,time_us\n";
+  for (int i = 1; i < 40; ++i)
+    text += "own,A100,m,norm," + std::to_string(0.3 * i) + "," + std::to_string(i) + "\n";
+  folder.write("kernels_long.csv", text);
+  CHECK_THROWS_WITH(read_profiles(folder.name()),
+                    contains_text("the first in line 2: a size that is no whole number of bytes"));
 }
 
 TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is taken for no") {

@@ -324,6 +324,30 @@ TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is
   CHECK_THROWS_WITH(activation_bytes("maybe"), contains_text("2 unreadable of 2"));
 }
 
+TEST_CASE("rows of vidur's and Aceso's tables teach once") {
+  const Folder folder;
+  const auto file_of = [&](const std::string& name, const std::string& header, const std::string& row) {
+    folder.write(name, header + "\n" + row + "\n" + row + "\n");
+    const ProfileFile file = read_profiles(folder.name()).files.front();
+    fs::remove(folder.at(name));
+    return file;
+  };
+  const ProfileFile vidur =
+      file_of("compute/h100/meta/Llama/mlp.csv",
+              "time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,"
+              "num_tensor_parallel_workers,time_stats.post_attention_layernorm.mean",
+              "0.139,32,32,4096,11008,True,4096,1,0.02");
+  CHECK(vidur.used == 2);
+  CHECK(vidur.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 2}});
+  const ProfileFile aceso =
+      file_of("transformer_ops_fwd_bwd_long.csv",
+              "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,weights_MB,activations_MB,status",
+              "sailor,A100-40,fp16,GPT,1,1,0,enc-attention-qkv,453,430,20,37.5,30,ok");
+  CHECK(aceso.used == 1);
+  CHECK(aceso.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 1}});
+  CHECK(aceso.first_line.at("duplicate of an earlier row") == 3);
+}
+
 TEST_CASE("a row that no one can read is no duplicate, however often it stands there") {
   const Folder folder;
   std::string nothing;

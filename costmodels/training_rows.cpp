@@ -26,15 +26,24 @@ double efficiency_cap(std::vector<float> targets) {
 
 }  // namespace
 
-bool SourceCheck::believes(const std::string& source, Seconds reference, Seconds time) {
+void TaughtFiles::leave_out(TableLine at, const std::string& reason) {
+  ORRERY_ENSURE(at.file < files_.size());
+  ProfileFile& file = files_[at.file];
+  --file.used;
+  ++file.skipped[reason];
+  std::size_t& first = file.first_line.try_emplace(reason, at.line).first->second;
+  first = std::min(first, at.line);
+}
+
+bool SourceCheck::believes(const std::string& source, TableLine at, Seconds reference, Seconds time) {
   Counts& counts = sources_[source];
   ++counts.all;
   const bool too_fast = reference / time > kBelievableEfficiency;
   const bool too_slow = time > (reference + kSlowLaunch) * kSlowestBelievable;
   if (!too_fast && !too_slow) return true;
   ++counts.wrong;
-  ++(*left_out_)[too_fast ? "faster than the data sheet allows"
-                          : "hundreds of times slower than the data sheet"];
+  files_->leave_out(
+      at, too_fast ? "faster than the data sheet allows" : "hundreds of times slower than the data sheet");
   return false;
 }
 

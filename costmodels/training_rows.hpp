@@ -10,8 +10,6 @@
 
 namespace orrery {
 
-using Reasons = std::map<std::string, std::int64_t>;
-
 // Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
 inline constexpr double kBelievableEfficiency = 2.0;
 
@@ -19,11 +17,11 @@ inline constexpr double kBelievableEfficiency = 2.0;
 // times are in another unit. Single misreadings are left out.
 class SourceCheck {
  public:
-  // `what`: the operators in messages. `left_out` outlives the check.
-  SourceCheck(std::string what, Reasons& left_out) : what_(std::move(what)), left_out_(&left_out) {}
+  // `what`: the operators in messages. `files` outlive the check.
+  SourceCheck(std::string what, TaughtFiles& files) : what_(std::move(what)), files_(&files) {}
 
   // `reference`: time at the data-sheet peak or bandwidth.
-  bool believes(const std::string& source, Seconds reference, Seconds time);
+  bool believes(const std::string& source, TableLine, Seconds reference, Seconds time);
   void refuse_wrong_sources() const;  // throws InputError
 
  private:
@@ -31,7 +29,7 @@ class SourceCheck {
     std::int64_t wrong = 0, all = 0;
   };
   std::string what_;
-  Reasons* left_out_;
+  TaughtFiles* files_;
   std::map<std::string, Counts> sources_;
 };
 

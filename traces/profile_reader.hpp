@@ -35,6 +35,12 @@ namespace orrery {
 // included; short ones then take the host's time, not the GPU's.
 enum class TimedAs { kernel, framework };
 
+// Where a measurement stands.
+struct TableLine {
+  std::size_t file = 0;  // in Profiles::files
+  std::size_t line = 0;
+};
+
 struct MeasuredGemm {
   std::string source, model;
   std::string gpu;  // catalog name
@@ -45,6 +51,7 @@ struct MeasuredGemm {
   GemmPass pass = GemmPass::forward;        // m, n, k are those of this GEMM
   std::optional<Seconds> input_gradient{};  // [m, k, n], where a forward GEMM's gradient was timed alone
   std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
+  TableLine at{};
 };
 
 // Inference engines have other norms and activations than training has: each has its own model.
@@ -59,6 +66,7 @@ struct MeasuredKernel {
   Seconds time;
   bool backward = false;  // the gradient of that kernel, timed alone
   KernelProgram program = KernelProgram::inference;
+  TableLine at{};
 };
 
 // softmax(Q K^T) V of `batch` sequences, one GPU.
@@ -69,6 +77,7 @@ struct MeasuredAttention {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
   bool causal = false, backward = false;
   Seconds time;
+  TableLine at{};
 };
 
 // Whether a source's operators and collectives were timed by Aceso's profiler, through PyTorch's list forms.
@@ -83,6 +92,7 @@ struct MeasuredCollective {
   LinkSpec gpu_link;  // data sheet of the system
   LinkSpec network;   // of one rank; zero bandwidth where all ranks share a node
   Seconds time;
+  TableLine at{};
 };
 
 // What became of the rows of one file.
@@ -103,7 +113,7 @@ struct Profiles {
   std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
 };
 
-// Adds what `more` holds, in its order.
+// Adds what `more` holds, in its order; its measurements follow their files.
 void append(Profiles& all, Profiles&& more);
 
 // How a table may name a GPU of the catalog.

@@ -94,12 +94,27 @@ void append(Profiles& all, Profiles&& more) {
   const auto move = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
-  move(all.gemms, more.gemms);
-  move(all.kernels, more.kernels);
-  move(all.attentions, more.attentions);
-  move(all.collectives, more.collectives);
+  const auto move_rows = [&](auto& to, auto& from) {
+    for (auto& row : from) row.at.file += all.files.size();
+    move(to, from);
+  };
+  move_rows(all.gemms, more.gemms);
+  move_rows(all.kernels, more.kernels);
+  move_rows(all.attentions, more.attentions);
+  move_rows(all.collectives, more.collectives);
   move(all.files, more.files);
   move(all.not_read, more.not_read);
+}
+
+void append_line(Profiles& profiles, Profiles&& measured, std::size_t line) {
+  const auto set_line = [&](auto& rows) {
+    for (auto& row : rows) row.at.line = line;
+  };
+  set_line(measured.gemms);
+  set_line(measured.kernels);
+  set_line(measured.attentions);
+  set_line(measured.collectives);
+  append(profiles, std::move(measured));
 }
 
 bool Duplicates::seen(const CsvStream& rows) {
@@ -217,7 +232,7 @@ void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& tak
     Profiles row;
     std::string reason = take(row);
     if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
-    if (reason.empty()) append(profiles, std::move(row));
+    if (reason.empty()) append_line(profiles, std::move(row), rows.line());
     count(file, reason, rows.line());
   }
 }

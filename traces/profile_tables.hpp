@@ -69,6 +69,9 @@ void count(ProfileFile&, const std::string& reason, std::size_t line);
 // of them.
 bool next_row(CsvStream&, ProfileFile&);
 
+// Adds what one line measured.
+void append_line(Profiles&, Profiles&& measured, std::size_t line);
+
 // Takes each row that `take` can read and that repeats no earlier one. `take` adds what the row at hand
 // measured, or says why it teaches nothing.
 void read_rows(CsvStream&, const std::function<std::string(Profiles&)>& take, Profiles&, ProfileFile&);

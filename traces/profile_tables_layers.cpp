@@ -221,6 +221,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
     const bool repeated = duplicates.seen(rows);
     const std::string fault = model_fault(rows, at);
     const VidurModel model = vidur_model(rows, at);
+    Profiles row;
     for (std::size_t i = 0; i < kVidurKernels.size(); ++i) {
       const auto& kernel = kVidurKernels[i];
       if (!at.times[i]) continue;
@@ -234,16 +235,17 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
       } else if (repeated) {
         skip(file, kDuplicate, rows.line());
       } else {
-        profiles.kernels.push_back({.source = "vidur",
-                                    .model = place.model,
-                                    .gpu = *gpu,
-                                    .op = kernel.op,
-                                    .bytes = Bytes(kernel.bytes(model)),
-                                    .timed = TimedAs::kernel,
-                                    .time = milliseconds(*time)});
+        row.kernels.push_back({.source = "vidur",
+                               .model = place.model,
+                               .gpu = *gpu,
+                               .op = kernel.op,
+                               .bytes = Bytes(kernel.bytes(model)),
+                               .timed = TimedAs::kernel,
+                               .time = milliseconds(*time)});
         ++file.used;
       }
     }
+    append_line(profiles, std::move(row), rows.line());
   }
 }
 

@@ -141,6 +141,7 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
   const std::size_t size = rows.column("Size"), first = rows.column("2Node-16GPU(NIC )");
   while (next_row(rows, file)) {
     const auto bytes = positive_field(rows, size);
+    Profiles line;
     for (std::size_t i = 0; i < kSimaiNodes.size(); ++i) {
       if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
       const auto ratio = positive_field(rows, first + i);
@@ -156,9 +157,10 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
       const double wire = op == "all_gather" ? (1.0 - 1.0 / row.ranks) * *bytes / kSimaiGpus
                                              : (1.0 - 1.0 / kSimaiNodes[i]) * *bytes;
       row.time = Bytes(wire) / gigabytes_per_second(kSimaiLinks.network * *ratio);
-      profiles.collectives.push_back(std::move(row));
+      line.collectives.push_back(std::move(row));
       ++file.used;
     }
+    append_line(profiles, std::move(line), rows.line());
   }
 }
 

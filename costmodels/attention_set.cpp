@@ -55,8 +55,11 @@ TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table,
       continue;
     }
     const Attention op = operator_of(row, *kernel);
-    if (!check.believes(row.source, row.at, least_time(op, gpu), row.time)) continue;
-    add_row(set, attention_features(op, gpu), attention_time(table, op, gpu).time, row.time, row.source,
+    const Seconds bars = attention_time(table, op, gpu).time;
+    if (!check.believes(row.source, row.at,
+                        {.least = least_time(op, gpu), .expected = bars, .time = row.time}))
+      continue;
+    add_row(set, attention_features(op, gpu), bars, row.time, row.source,
             "head dimension " + std::to_string(row.head_dim), row.gpu);
     set.large.back() = row.query_tokens >= 2048;
     add_unique(set.card.gpus, row.gpu);

@@ -8,6 +8,7 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/fit.hpp"
+#include "costmodels/physical_bound.hpp"
 #include "costmodels/training_rows.hpp"
 
 namespace orrery {
@@ -52,7 +53,9 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) 
     const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
     if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       files.leave_out(gemm.at, "short operator timed through a framework");
-    } else if (check.believes(gemm.source, gemm.at, reference, gemm.time)) {
+    } else if (check.believes(
+                   gemm.source, gemm.at,
+                   {.least = least_time(shape_of(gemm), gpu), .expected = reference, .time = gemm.time})) {
       rows.push_back({&gemm, &gpu, *peak, reference});
     }
   }

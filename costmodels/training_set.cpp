@@ -41,8 +41,9 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
       files.leave_out(row.at, "kernel without a model here");
     } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       files.leave_out(row.at, "short operator timed through a framework");
-    } else if (check.believes(row.source, row.at, least_kernel_time(row.bytes, gpu) * kBelievableEfficiency,
-                              row.time)) {
+    } else if (check.believes(
+                   row.source, row.at,
+                   {.least = least_kernel_time(row.bytes, gpu), .expected = reference, .time = row.time})) {
       const auto direction = row.backward ? Direction::backward : Direction::forward;
       const std::string name = configuration_name(*kernel, direction);
       add_row(set, kernel_features(*kernel, direction, row.bytes, gpu), reference, row.time, row.model, name,
@@ -61,6 +62,9 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
   finish(set);
   return set;
 }
+
+// What links do is less sure than what a GPU does: a table may give half of it, of one direction or port.
+constexpr double kFasterLinks = 2;
 
 constexpr std::string_view kSendReceive = "send_recv";
 
@@ -108,7 +112,9 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFile
                         .network = row.network};
     if (!is_taught(row, *kind)) {
       files.leave_out(row.at, "a list form of PyTorch's, which copies");
-    } else if (check.believes(row.source + " " + row.system, row.at, wire_time(op), row.time)) {
+    } else if (check.believes(
+                   row.source + " " + row.system, row.at,
+                   {.least = wire_time(op) / kFasterLinks, .expected = nccl_time(op), .time = row.time})) {
       const std::string system = row.source + " " + row.system;
       add_row(set, network ? network_features(op) : collective_features(op), nccl_time(op), row.time,
               row.source, row.op, system);
@@ -138,7 +144,9 @@ TrainingSet transfer_set(const Profiles& profiles, TaughtFiles& files) {
     LinkSpec path = same_node ? row.gpu_link : row.network;
     path.latency *= 2;  // of both ends, as in a plan
     const PointToPoint op{.bytes = row.bytes, .path = path, .same_node = same_node};
-    if (!check.believes(row.source + " " + row.system, row.at, op.bytes / op.path.bandwidth, row.time))
+    const Seconds wire = op.bytes / op.path.bandwidth;
+    if (!check.believes(row.source + " " + row.system, row.at,
+                        {.least = wire / kFasterLinks, .expected = transfer_time(op), .time = row.time}))
       continue;
     const std::string system = row.source + " " + row.system + (same_node ? " in a node" : " between nodes");
     add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);

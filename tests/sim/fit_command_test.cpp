@@ -1,9 +1,13 @@
 // `orrery fit` on damaged tables: what is left out is counted by reason, what cannot be trusted is refused.
 #include <zlib.h>
 
+#include <cmath>
 #include <filesystem>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "platforms/gpu.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -101,6 +105,60 @@ TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
   refused(holes, {"12 unreadable of 212", "at most 5 %"});
   refused("source,gpu,dtype,op,model,tp,batch,M,N,time_us\n", {"gemm_long.csv", "no column 'K'"});
   refused(gemms(1, 59), {"59 usable rows", "at least 60"});
+}
+
+namespace {
+
+// 3 x 21 collectives of eight GPUs, 1 KiB to 1 GiB at 0.7 of 300 GB/s and 20 us; sizes as multiples of
+// `unit`.
+std::string collectives(double unit) {
+  std::ostringstream text;
+  text << "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n" << std::fixed;
+  for (const char* op : {"all_reduce", "reduce_scatter", "all_gather"}) {
+    const double passes = op == std::string("all_reduce") ? 1.75 : 0.875;
+    for (int power = 10; power <= 30; ++power) {
+      const double bytes = std::exp2(power);
+      text << "own,mine," << op << ",8,8," << std::setprecision(0) << bytes / unit << ','
+           << std::setprecision(3) << 20 + passes * bytes / 300e3 / 0.7 << ",ok,300\n";
+    }
+  }
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("sizes in another unit are refused by the median of the long times, and latency alone is not") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const auto fit = [&](const std::string& table) {
+    place.write("measured/collectives_long.csv", table);
+    return place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  };
+  check_refused(fit(collectives(1024)), {"collectives_long.csv", "collectives of 'own mine'", "in the median",
+                                         "sizes in bytes (not KB or MB)"});
+  CHECK_FALSE(std::filesystem::exists(place.file("costs")));
+  CHECK(fit(collectives(1)).code == 0);
+  // Small messages over a slow host: 300 us each, whatever their sizes.
+  std::string slow = "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n";
+  for (int i = 1; i <= 60; ++i) slow += "own,mine,all_reduce,8,8," + std::to_string(i) + ",300,ok,300\n";
+  CHECK(fit(slow).code == 0);
+}
+
+TEST_CASE(
+    "server cards are not half as fast again as their data sheet says, and cards with a display may be") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const auto fit = [&](const std::string& gpu, double share) {
+    const double speed = share * peak(find_gpu(gpu, "test"), DataType::bf16)->value();
+    std::string table = kHeader;
+    for (int m = 512; m < 512 + 64 * 100; m += 64)
+      table += row(gpu, m, std::to_string(2.0 * m * 4096 * 4096 / speed * 1e6));
+    place.write("measured/gemm_long.csv", table);
+    return place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  };
+  check_refused(fit("A100", 1.3), {"gemm_long.csv", "100 of 100 GEMMs of 'own'", "the first in line 2"});
+  CHECK(fit("A100", 1.0).code == 0);
+  CHECK(fit("RTX 4090", 1.3).code == 0);
 }
 
 TEST_CASE("a table cut inside its gzip is refused by name") {

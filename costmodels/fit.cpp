@@ -32,6 +32,7 @@ void set_counts(FitInput& input, const ProfileFile& file) {
   input.used = file.used;
   input.skipped = file.skipped;
   input.first_line = file.first_line;
+  input.gemms_not_read = file.gemms_not_read;
 }
 
 Profiles read_all(const FitOptions& options, FitReport& report) {

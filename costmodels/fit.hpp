@@ -38,6 +38,7 @@ struct FitInput {
   std::int64_t rows = 0, used = 0;                  // used: measurements that teach, or of kinds with too few
   std::map<std::string, std::int64_t> skipped{};    // measurements by reason
   std::map<std::string, std::size_t> first_line{};  // of the file, by reason
+  std::vector<std::string> gemms_not_read{};        // columns
 };
 
 // ", first in line 4" of what was skipped for a reason; empty where no line is known.

@@ -9,7 +9,7 @@
 //   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status
 //   [,link_GBps,network_GBps,network_latency_us]
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
-//   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
+//   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/; its GEMMs are not read
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
 //   flash_attention_fwd_bwd.csv
 //   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops orrery_profile.csv
@@ -102,6 +102,7 @@ struct ProfileFile {
   std::int64_t used = 0;                            // measurements taken: a row may hold several, or none
   std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
   std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
+  std::vector<std::string> gemms_not_read{};        // columns of GEMMs, for which gemm_long.csv is the table
 };
 
 struct Profiles {

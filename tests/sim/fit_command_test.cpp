@@ -195,6 +195,23 @@ TEST_CASE("sixty rows of one GPU are enough for the model of any GPU, and the re
   CHECK(contains(result.out, "not read, since no table has such a name: 'gemm_long (1).csv'\n"));
 }
 
+TEST_CASE("GEMMs in columns of vidur's tables are named as not read, with the table that is") {
+  const Workplace place;
+  std::filesystem::create_directories(place.file("measured/h100/meta/Llama"));
+  std::string table =
+      "time_stats.mlp_act.mean,time_stats.mlp_up_proj.mean,time_stats.attn_pre_proj.mean,n_head,n_kv_head,"
+      "n_embd,n_expanded_embd,use_gated_mlp,num_tokens,num_tensor_parallel_workers\n";
+  for (int tokens = 64; tokens <= 64 * 70; tokens += 64)
+    table += std::to_string(0.003 + tokens * 0.00004) + ",0.1,0.1,32,32,4096,11008,True," +
+             std::to_string(tokens) + ",1\n";
+  place.write("measured/h100/meta/Llama/mlp.csv", table);
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  CHECK(contains(result.out,
+                 "not read, GEMMs in columns of h100/meta/Llama/mlp.csv: attn_pre_proj, mlp_up_proj; their "
+                 "table is gemm_long.csv\n"));
+}
+
 TEST_CASE("the same folder given twice teaches once") {
   const Workplace place;
   std::filesystem::create_directory(place.file("measured"));

@@ -41,23 +41,25 @@ Attention operator_of(const MeasuredAttention& row, Kernel kernel) {
 
 }  // namespace
 
-TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table,
-                          std::map<std::string, std::int64_t>& left_out) {
+TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table, TaughtFiles& files) {
   TrainingSet set{.name = "attention",
                   .card = {.kind = ModelKind::attention},
                   .options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2},
                   .features = FeatureMatrix(attention_feature_names().size())};
-  SourceCheck check("attention kernels", left_out);
+  SourceCheck check("attention kernels", files);
   for (const auto& row : profiles.attentions) {
     const auto kernel = kernel_named(row.kernel);
     const GpuSpec& gpu = gpu_named(row.gpu);
     if (!kernel || !peak(gpu, DataType::fp16)) {
-      ++left_out["attention kernel without a model here"];
+      files.leave_out(row.at, "attention kernel without a model here");
       continue;
     }
     const Attention op = operator_of(row, *kernel);
-    if (!check.believes(row.source, least_time(op, gpu), row.time)) continue;
-    add_row(set, attention_features(op, gpu), attention_time(table, op, gpu).time, row.time, row.source,
+    const Seconds bars = attention_time(table, op, gpu).time;
+    if (!check.believes(row.source, row.at,
+                        {.least = least_time(op, gpu), .expected = bars, .time = row.time}))
+      continue;
+    add_row(set, attention_features(op, gpu), bars, row.time, row.source,
             "head dimension " + std::to_string(row.head_dim), row.gpu);
     set.large.back() = row.query_tokens >= 2048;
     add_unique(set.card.gpus, row.gpu);

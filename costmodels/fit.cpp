@@ -10,7 +10,7 @@
 #include "costmodels/model_set.hpp"
 #include "costmodels/pass_factors.hpp"
 #include "costmodels/sha256.hpp"
-#include "costmodels/training_rows.hpp"
+#include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
 #include "traces/measured_once.hpp"
@@ -27,18 +27,23 @@ void append(std::vector<Row>& all, std::vector<Row>&& more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
+void set_counts(FitInput& input, const ProfileFile& file) {
+  input.rows = file.rows;
+  input.used = file.used;
+  input.skipped = file.skipped;
+  input.first_line = file.first_line;
+  input.gemms_not_read = file.gemms_not_read;
+}
+
 Profiles read_all(const FitOptions& options, FitReport& report) {
   Profiles all;
   MeasuredOnce known;
   for (const auto& folder : options.profiles) {
     Profiles one = read_profiles(folder, known, options.invented);
     for (const auto& file : one.files) {
-      report.inputs.push_back({.file = file.name,
-                               .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string())),
-                               .rows = file.rows,
-                               .used = file.used,
-                               .skipped = file.skipped,
-                               .first_line = file.first_line});
+      report.inputs.push_back(
+          {.file = file.name, .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string()))});
+      set_counts(report.inputs.back(), file);
     }
     append(all, std::move(one));
   }
@@ -154,8 +159,9 @@ FitReport fit(const FitOptions& options) {
   const Profiles profiles = read_all(options, report);
   require_some_row(report.inputs);
   const AttentionTable bars = AttentionTable::published();
-  auto [sets, left_out] = training_sets(profiles, bars, options.seed);
+  auto [sets, files, left_out] = training_sets(profiles, bars, options.seed);
   report.left_out = std::move(left_out);
+  for (std::size_t i = 0; i < files.size(); ++i) set_counts(report.inputs[i], files[i]);
   std::error_code error;
   fs::create_directories(options.output, error);
   if (error) throw InputError(options.output, error.message(), "a folder that can be created");
@@ -165,7 +171,7 @@ FitReport fit(const FitOptions& options) {
         {&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
     append(report.errors, cross_validate(set));
   }
-  Reasons counted_already;
+  TaughtFiles counted_already(profiles.files);
   append(report.errors, reference_errors(attention_set(profiles, bars, counted_already), "bars"));
   set_passes(profiles, trained, report);
   for (auto& one : trained) write_model(one, options.output, report);

@@ -35,9 +35,10 @@ struct FitError {
 struct FitInput {
   std::string file;  // relative to its folder
   std::string sha256;
-  std::int64_t rows = 0, used = 0;
-  std::map<std::string, std::int64_t> skipped;    // measurements by reason
-  std::map<std::string, std::size_t> first_line;  // of the file, by reason
+  std::int64_t rows = 0, used = 0;                  // used: measurements that teach, or of kinds with too few
+  std::map<std::string, std::int64_t> skipped{};    // measurements by reason
+  std::map<std::string, std::size_t> first_line{};  // of the file, by reason
+  std::vector<std::string> gemms_not_read{};        // columns
 };
 
 // ", first in line 4" of what was skipped for a reason; empty where no line is known.
@@ -67,7 +68,7 @@ struct FitReport {
   std::vector<FitInput> inputs{};
   std::vector<std::string> not_read{};  // files below the folders that are no table of a known name
   PassFactors passes{};
-  std::map<std::string, std::int64_t> left_out{};  // measurements read but not taught, by reason
+  std::map<std::string, std::int64_t> left_out{};  // measurements of kinds with too few, by reason
   std::string xgboost{};                           // version
   std::uint64_t seed = 0;
 };

@@ -71,6 +71,19 @@ std::string not_read_line(const std::vector<std::string>& names) {
   return text + "\n";
 }
 
+// One line for all tables: those of a source have the same columns.
+std::string gemms_not_read_line(const std::vector<FitInput>& inputs) {
+  const auto has_gemms = [](const FitInput& input) { return !input.gemms_not_read.empty(); };
+  const auto first = std::find_if(inputs.begin(), inputs.end(), has_gemms);
+  if (first == inputs.end()) return {};
+  const auto tables = std::count_if(first, inputs.end(), has_gemms);
+  std::string columns;
+  for (const std::string& column : first->gemms_not_read) columns += (columns.empty() ? "" : ", ") + column;
+  return "not read, GEMMs in columns of " + first->file +
+         (tables > 1 ? " and " + std::to_string(tables - 1) + " more" : "") + ": " + columns +
+         "; their table is gemm_long.csv\n";
+}
+
 }  // namespace
 
 std::string to_json(const FitReport& report) {
@@ -113,7 +126,7 @@ std::string to_table(const FitReport& report) {
   }
   for (const auto& [reason, rows] : report.left_out)
     text += "left out, " + std::to_string(rows) + " rows: " + reason + "\n";
-  return text + not_read_line(report.not_read);
+  return text + gemms_not_read_line(report.inputs) + not_read_line(report.not_read);
 }
 
 }  // namespace orrery

@@ -8,6 +8,7 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/fit.hpp"
+#include "costmodels/physical_bound.hpp"
 #include "costmodels/training_rows.hpp"
 
 namespace orrery {
@@ -39,20 +40,22 @@ Gemm shape_of(const MeasuredGemm& row) {
   return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type, .pass = row.pass};
 }
 
-std::vector<GemmRow> usable_gemms(const Profiles& profiles, Reasons& left_out) {
+std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) {
   std::vector<GemmRow> rows;
-  SourceCheck check("GEMMs", left_out);
+  SourceCheck check("GEMMs", files);
   for (const auto& gemm : profiles.gemms) {
     const GpuSpec& gpu = gpu_named(gemm.gpu);
     const auto peak = matrix_peak(gpu, gemm.type);
     if (!peak || peak->type != gemm.type) {
-      ++left_out["GPU without a peak for " + std::string(to_text(gemm.type))];
+      files.leave_out(gemm.at, "GPU without a peak for " + std::string(to_text(gemm.type)));
       continue;
     }
     const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
     if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
-      ++left_out["short operator timed through a framework"];
-    } else if (check.believes(gemm.source, reference, gemm.time)) {
+      files.leave_out(gemm.at, "short operator timed through a framework");
+    } else if (check.believes(
+                   gemm.source, gemm.at,
+                   {.least = least_time(shape_of(gemm), gpu), .expected = reference, .time = gemm.time})) {
       rows.push_back({&gemm, &gpu, *peak, reference});
     }
   }
@@ -156,8 +159,8 @@ void drop_framework_rows(std::vector<const GemmRow*>& rows) {
 
 }  // namespace
 
-std::vector<TrainingSet> gemm_sets(const Profiles& profiles, std::map<std::string, std::int64_t>& left_out) {
-  const auto rows = usable_gemms(profiles, left_out);
+std::vector<TrainingSet> gemm_sets(const Profiles& profiles, TaughtFiles& files) {
+  const auto rows = usable_gemms(profiles, files);
   std::map<std::string, std::vector<const GemmRow*>> chips;
   std::vector<const GemmRow*> pooled, fp32;
   PooledRows choice(rows);

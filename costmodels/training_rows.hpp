@@ -10,29 +10,39 @@
 
 namespace orrery {
 
-using Reasons = std::map<std::string, std::int64_t>;
-
-// Faster than this share of the reference cannot be: a unit mistaken or a kernel that did not run.
-inline constexpr double kBelievableEfficiency = 2.0;
+// A measured time beside what a data sheet says of it.
+struct TimeCheck {
+  Seconds least;     // no operator is faster: a unit mistaken or a kernel that did not run
+  Seconds expected;  // at the data-sheet peak or bandwidth, with launches
+  Seconds time;
+};
 
 // Counts the times that a data sheet rules out by reason, and refuses a source with too many of them: its
-// times are in another unit. Single misreadings are left out.
+// times are in another unit. Single misreadings are left out. Refuses a source also where its long times are
+// off in the median: its sizes are in another unit.
 class SourceCheck {
  public:
-  // `what`: the operators in messages. `left_out` outlives the check.
-  SourceCheck(std::string what, Reasons& left_out) : what_(std::move(what)), left_out_(&left_out) {}
+  // `what`: the operators in messages. `files` outlive the check.
+  SourceCheck(std::string what, TaughtFiles& files) : what_(std::move(what)), files_(&files) {}
 
-  // `reference`: time at the data-sheet peak or bandwidth.
-  bool believes(const std::string& source, Seconds reference, Seconds time);
+  bool believes(const std::string& source, TableLine, const TimeCheck&);
   void refuse_wrong_sources() const;  // throws InputError
 
  private:
   struct Counts {
     std::int64_t wrong = 0, all = 0;
+    TableLine first_wrong{};
   };
+  struct Believed {
+    Seconds expected, time;
+  };
+  using TableSource = std::pair<std::size_t, std::string>;  // its file, and its name there
+
+  void refuse_wrong_sizes() const;
   std::string what_;
-  Reasons* left_out_;
+  TaughtFiles* files_;
   std::map<std::string, Counts> sources_;
+  std::map<TableSource, std::vector<Believed>> believed_;
 };
 
 void add_row(TrainingSet&, const std::vector<float>& features, Seconds reference, Seconds time,

@@ -23,7 +23,7 @@ std::optional<MemoryKernel> kernel_named(std::string_view name) {
   return std::nullopt;
 }
 
-TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
+TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& files) {
   const bool training = model == ModelKind::training_kernel;
   TrainingSet set{.name = training ? "training-kernels" : "kernels",
                   .card = {.kind = model},
@@ -31,18 +31,19 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
                   .features = FeatureMatrix(kernel_feature_names().size())};
   if (training) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
-  SourceCheck check("kernels", left_out);
+  SourceCheck check("kernels", files);
   for (const auto& row : profiles.kernels) {
     if ((row.program == KernelProgram::training) != training) continue;
     const GpuSpec& gpu = gpu_named(row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
-      ++left_out["kernel without a model here"];
+      files.leave_out(row.at, "kernel without a model here");
     } else if (row.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
-      ++left_out["short operator timed through a framework"];
-    } else if (check.believes(row.source, least_kernel_time(row.bytes, gpu) * kBelievableEfficiency,
-                              row.time)) {
+      files.leave_out(row.at, "short operator timed through a framework");
+    } else if (check.believes(
+                   row.source, row.at,
+                   {.least = least_kernel_time(row.bytes, gpu), .expected = reference, .time = row.time})) {
       const auto direction = row.backward ? Direction::backward : Direction::forward;
       const std::string name = configuration_name(*kernel, direction);
       add_row(set, kernel_features(*kernel, direction, row.bytes, gpu), reference, row.time, row.model, name,
@@ -61,6 +62,11 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, Reasons& left_
   finish(set);
   return set;
 }
+
+// What links do is less sure than what a GPU does: a table may give half of it, of one direction or port.
+constexpr double kFasterLinks = 2;
+
+constexpr std::string_view kSendReceive = "send_recv";
 
 std::optional<CollectiveKind> collective_named(std::string_view name) {
   for (const auto kind : {CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
@@ -81,7 +87,7 @@ bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
   return row.ranks > 1 && (!is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce);
 }
 
-TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& left_out) {
+TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFiles& files) {
   const bool network = model == ModelKind::network;
   const auto& names = network ? network_feature_names() : collective_feature_names();
   TrainingSet set{.name = network ? "network" : "collectives",
@@ -90,12 +96,12 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
                   .features = FeatureMatrix(names.size())};
   if (network) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
-  SourceCheck check(network ? "collectives over nodes" : "collectives", left_out);
+  SourceCheck check(network ? "collectives over nodes" : "collectives", files);
   for (const auto& row : profiles.collectives) {
-    if ((row.ranks > row.ranks_per_node) != network) continue;
+    if ((row.ranks > row.ranks_per_node) != network || row.op == kSendReceive) continue;
     const auto kind = collective_named(row.op);
     if (!kind) {
-      ++left_out["collective without a model here"];
+      files.leave_out(row.at, "collective without a model here");
       continue;
     }
     const Collective op{.kind = *kind,
@@ -105,8 +111,10 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
                         .gpu_link = row.gpu_link,
                         .network = row.network};
     if (!is_taught(row, *kind)) {
-      ++left_out["a list form of PyTorch's, which copies"];
-    } else if (check.believes(row.source + " " + row.system, wire_time(op), row.time)) {
+      files.leave_out(row.at, "a list form of PyTorch's, which copies");
+    } else if (check.believes(
+                   row.source + " " + row.system, row.at,
+                   {.least = wire_time(op) / kFasterLinks, .expected = nccl_time(op), .time = row.time})) {
       const std::string system = row.source + " " + row.system;
       add_row(set, network ? network_features(op) : collective_features(op), nccl_time(op), row.time,
               row.source, row.op, system);
@@ -124,19 +132,22 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, Reasons& l
   return set;
 }
 
-TrainingSet transfer_set(const Profiles& profiles, Reasons& left_out) {
+TrainingSet transfer_set(const Profiles& profiles, TaughtFiles& files) {
   TrainingSet set{.name = "transfers",
                   .card = {.kind = ModelKind::transfer},
                   .options = {.trees = 30, .leaves = 8, .learning_rate = 0.25},
                   .features = FeatureMatrix(transfer_feature_names().size())};
-  SourceCheck check("transfers", left_out);
+  SourceCheck check("transfers", files);
   for (const auto& row : profiles.collectives) {
-    if (row.op != "send_recv") continue;
+    if (row.op != kSendReceive) continue;
     const bool same_node = row.ranks_per_node >= row.ranks;
     LinkSpec path = same_node ? row.gpu_link : row.network;
     path.latency *= 2;  // of both ends, as in a plan
     const PointToPoint op{.bytes = row.bytes, .path = path, .same_node = same_node};
-    if (!check.believes(row.source + " " + row.system, op.bytes / op.path.bandwidth, row.time)) continue;
+    const Seconds wire = op.bytes / op.path.bandwidth;
+    if (!check.believes(row.source + " " + row.system, row.at,
+                        {.least = wire / kFasterLinks, .expected = transfer_time(op), .time = row.time}))
+      continue;
     const std::string system = row.source + " " + row.system + (same_node ? " in a node" : " between nodes");
     add_row(set, transfer_features(op), transfer_time(op), row.time, row.source, row.op, system);
     set.large.back() = row.bytes >= Bytes(kMebi);
@@ -161,13 +172,15 @@ void relate_to_paces(TrainingSet& set, const KernelPaces& paces) {
 
 TrainingSets training_sets(const Profiles& profiles, const AttentionTable& table, std::uint64_t seed) {
   TrainingSets all;
-  all.sets = gemm_sets(profiles, all.left_out);
-  all.sets.push_back(attention_set(profiles, table, all.left_out));
-  all.sets.push_back(kernel_set(profiles, ModelKind::kernel, all.left_out));
-  all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, all.left_out));
-  all.sets.push_back(collective_set(profiles, ModelKind::collective, all.left_out));
-  all.sets.push_back(collective_set(profiles, ModelKind::network, all.left_out));
-  all.sets.push_back(transfer_set(profiles, all.left_out));
+  TaughtFiles files(profiles.files);
+  all.sets = gemm_sets(profiles, files);
+  all.sets.push_back(attention_set(profiles, table, files));
+  all.sets.push_back(kernel_set(profiles, ModelKind::kernel, files));
+  all.sets.push_back(kernel_set(profiles, ModelKind::training_kernel, files));
+  all.sets.push_back(collective_set(profiles, ModelKind::collective, files));
+  all.sets.push_back(collective_set(profiles, ModelKind::network, files));
+  all.sets.push_back(transfer_set(profiles, files));
+  all.files = files.all();
   // A table of GEMMs alone fits the GEMM models; kinds with too few rows keep their built-in models.
   std::string few;
   for (const TrainingSet& set : all.sets) {

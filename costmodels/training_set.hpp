@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodels/attention_table.hpp"
@@ -34,9 +35,22 @@ struct TrainingSet {
 // The pace of each kernel in these rows, and targets relative to it.
 void relate_to_paces(TrainingSet&, const KernelPaces&);
 
+// The files of the profiles again, with what was read but is not taught moved from used to skipped.
+class TaughtFiles {
+ public:
+  explicit TaughtFiles(std::vector<ProfileFile> files) : files_(std::move(files)) {}
+
+  void leave_out(TableLine, const std::string& reason);
+  [[nodiscard]] const std::vector<ProfileFile>& all() const { return files_; }
+
+ private:
+  std::vector<ProfileFile> files_;
+};
+
 struct TrainingSets {
   std::vector<TrainingSet> sets;
-  std::map<std::string, std::int64_t> left_out;  // by reason
+  std::vector<ProfileFile> files;                // those of the profiles; used: taught
+  std::map<std::string, std::int64_t> left_out;  // of kinds with too few rows, by reason
 };
 
 // Sets in a fixed order: one GEMM set for each chip with enough rows, then gemm-any, gemm-fp32, attention,
@@ -45,10 +59,9 @@ struct TrainingSets {
 TrainingSets training_sets(const Profiles&, const AttentionTable&, std::uint64_t seed);
 
 // GEMMs of each chip with kLeastRowsOfGpu rows, of any GPU, and in fp32.
-std::vector<TrainingSet> gemm_sets(const Profiles&, std::map<std::string, std::int64_t>& left_out);
+std::vector<TrainingSet> gemm_sets(const Profiles&, TaughtFiles&);
 
 // All measured attention, however few rows: what the published bars say of it can be judged all the same.
-TrainingSet attention_set(const Profiles&, const AttentionTable&,
-                          std::map<std::string, std::int64_t>& left_out);
+TrainingSet attention_set(const Profiles&, const AttentionTable&, TaughtFiles&);
 
 }  // namespace orrery

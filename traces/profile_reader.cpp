@@ -50,16 +50,20 @@ const Reader* reader_of(const std::string& name) {
 void refuse_unreadable(const ProfileFile& file) {
   std::int64_t unreadable = 0, all = file.used;
   std::size_t first = std::numeric_limits<std::size_t>::max();
+  std::string why;
   for (const auto& [reason, count] : file.skipped) {
     all += count;
     if (!reason.starts_with(kUnreadable)) continue;
     unreadable += count;
-    first = std::min(first, file.first_line.at(reason));
+    if (file.first_line.at(reason) >= first) continue;
+    first = file.first_line.at(reason);
+    why = reason;
   }
   if (static_cast<double>(unreadable) > kWorstUnreadableShare * static_cast<double>(all)) {
     throw InputError(file.name,
                      std::to_string(unreadable) + " unreadable of " + std::to_string(all) +
-                         " measurements, the first in line " + std::to_string(first),
+                         " measurements, the first in line " + std::to_string(first) +
+                         (why == kUnreadable ? "" : why.substr(kUnreadable.size())),
                      "at most 5 % of them; repair the table or leave it out");
   }
 }

@@ -9,7 +9,7 @@
 //   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status
 //   [,link_GBps,network_GBps,network_latency_us]
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
-//   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/
+//   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/; its GEMMs are not read
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
 //   flash_attention_fwd_bwd.csv
 //   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops orrery_profile.csv
@@ -35,6 +35,12 @@ namespace orrery {
 // included; short ones then take the host's time, not the GPU's.
 enum class TimedAs { kernel, framework };
 
+// Where a measurement stands.
+struct TableLine {
+  std::size_t file = 0;  // in Profiles::files
+  std::size_t line = 0;
+};
+
 struct MeasuredGemm {
   std::string source, model;
   std::string gpu;  // catalog name
@@ -45,6 +51,7 @@ struct MeasuredGemm {
   GemmPass pass = GemmPass::forward;        // m, n, k are those of this GEMM
   std::optional<Seconds> input_gradient{};  // [m, k, n], where a forward GEMM's gradient was timed alone
   std::optional<Seconds> backward{};        // gradients of input and weight together, where both were timed
+  TableLine at{};
 };
 
 // Inference engines have other norms and activations than training has: each has its own model.
@@ -59,6 +66,7 @@ struct MeasuredKernel {
   Seconds time;
   bool backward = false;  // the gradient of that kernel, timed alone
   KernelProgram program = KernelProgram::inference;
+  TableLine at{};
 };
 
 // softmax(Q K^T) V of `batch` sequences, one GPU.
@@ -69,6 +77,7 @@ struct MeasuredAttention {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, query_tokens = 0, kv_tokens = 0, head_dim = 0;
   bool causal = false, backward = false;
   Seconds time;
+  TableLine at{};
 };
 
 // Whether a source's operators and collectives were timed by Aceso's profiler, through PyTorch's list forms.
@@ -83,6 +92,7 @@ struct MeasuredCollective {
   LinkSpec gpu_link;  // data sheet of the system
   LinkSpec network;   // of one rank; zero bandwidth where all ranks share a node
   Seconds time;
+  TableLine at{};
 };
 
 // What became of the rows of one file.
@@ -92,6 +102,7 @@ struct ProfileFile {
   std::int64_t used = 0;                            // measurements taken: a row may hold several, or none
   std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
   std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
+  std::vector<std::string> gemms_not_read{};        // columns of GEMMs, for which gemm_long.csv is the table
 };
 
 struct Profiles {
@@ -103,7 +114,7 @@ struct Profiles {
   std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
 };
 
-// Adds what `more` holds, in its order.
+// Adds what `more` holds, in its order; its measurements follow their files.
 void append(Profiles& all, Profiles&& more);
 
 // How a table may name a GPU of the catalog.

@@ -94,12 +94,27 @@ void append(Profiles& all, Profiles&& more) {
   const auto move = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
-  move(all.gemms, more.gemms);
-  move(all.kernels, more.kernels);
-  move(all.attentions, more.attentions);
-  move(all.collectives, more.collectives);
+  const auto move_rows = [&](auto& to, auto& from) {
+    for (auto& row : from) row.at.file += all.files.size();
+    move(to, from);
+  };
+  move_rows(all.gemms, more.gemms);
+  move_rows(all.kernels, more.kernels);
+  move_rows(all.attentions, more.attentions);
+  move_rows(all.collectives, more.collectives);
   move(all.files, more.files);
   move(all.not_read, more.not_read);
+}
+
+void append_line(Profiles& profiles, Profiles&& measured, std::size_t line) {
+  const auto set_line = [&](auto& rows) {
+    for (auto& row : rows) row.at.line = line;
+  };
+  set_line(measured.gemms);
+  set_line(measured.kernels);
+  set_line(measured.attentions);
+  set_line(measured.collectives);
+  append(profiles, std::move(measured));
 }
 
 bool Duplicates::seen(const CsvStream& rows) {
@@ -196,6 +211,12 @@ std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
   return static_cast<std::int64_t>(*value);
 }
 
+std::string bytes_fault(const CsvStream& rows, std::size_t column) {
+  const auto value = positive_field(rows, column);
+  if (!value) return kUnreadable;
+  return *value == std::floor(*value) ? std::string() : kNoWholeBytes;
+}
+
 std::string extent_fault(const CsvStream& rows, std::initializer_list<std::size_t> columns) {
   for (const std::size_t column : columns) {
     if (!positive_field(rows, column)) return kUnreadable;
@@ -211,7 +232,7 @@ void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& tak
     Profiles row;
     std::string reason = take(row);
     if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
-    if (reason.empty()) append(profiles, std::move(row));
+    if (reason.empty()) append_line(profiles, std::move(row), rows.line());
     count(file, reason, rows.line());
   }
 }
@@ -228,15 +249,16 @@ void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, 
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
   GpuNames gpus;
   const auto take = [&](Profiles& row) -> std::string {
-    const auto size = positive_field(rows, bytes), duration = positive_field(rows, time);
+    if (std::string fault = bytes_fault(rows, bytes); !fault.empty()) return fault;
+    const auto duration = positive_field(rows, time);
     const std::string* name = gpus.find(text_field(rows, gpu));
-    if (!size || !duration) return kUnreadable;
+    if (!duration) return kUnreadable;
     if (name == nullptr) return "GPU not in the catalog";
     row.kernels.push_back({.source = std::string(text_field(rows, source)),
                            .model = std::string(text_field(rows, model)),
                            .gpu = *name,
                            .op = std::string(text_field(rows, op)),
-                           .bytes = Bytes(*size),
+                           .bytes = Bytes(*positive_field(rows, bytes)),
                            .timed = TimedAs::kernel,
                            .time = microseconds(*duration)});
     return {};

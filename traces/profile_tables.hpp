@@ -16,6 +16,8 @@ namespace orrery {
 inline const std::string kUnreadable = "unreadable";  // not a number, or not above zero
 inline const std::string kOtherFields = "unreadable: more or fewer fields than the header";  // `1,024`
 inline const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
+inline const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
+inline const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
 
 inline const std::string kDuplicate = "duplicate of an earlier row";
 inline const std::string kInEarlierTable = "measured alike in an earlier table";
@@ -67,6 +69,9 @@ void count(ProfileFile&, const std::string& reason, std::size_t line);
 // of them.
 bool next_row(CsvStream&, ProfileFile&);
 
+// Adds what one line measured.
+void append_line(Profiles&, Profiles&& measured, std::size_t line);
+
 // Takes each row that `take` can read and that repeats no earlier one. `take` adds what the row at hand
 // measured, or says why it teaches nothing.
 void read_rows(CsvStream&, const std::function<std::string(Profiles&)>& take, Profiles&, ProfileFile&);
@@ -81,6 +86,8 @@ inline constexpr std::int64_t kMostRanks = 1'000'000;
 
 // A count of rows, heads, tokens, ranks, ...: whole, above zero and at most kMostExtent.
 std::optional<std::int64_t> extent(const CsvStream&, std::size_t column);
+// Why a field is no size in bytes: sizes in KB or MB show by their fractions. Empty when it is one.
+std::string bytes_fault(const CsvStream&, std::size_t column);
 // Why one of these fields is no such count; empty when all are.
 std::string extent_fault(const CsvStream&, std::initializer_list<std::size_t> columns);
 

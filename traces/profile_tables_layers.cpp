@@ -52,6 +52,9 @@ constexpr std::array kVidurKernels{
     VidurKernel{"time_stats.emb.mean", "embedding", false, embedding_bytes},
 };
 
+// gemm_long.csv holds these with their extents; taken from both, a published table would teach twice.
+constexpr std::array kVidurGemms{"attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj"};
+
 constexpr std::size_t kSecondNorm = 1;  // in kVidurKernels
 
 struct VidurColumns {
@@ -150,22 +153,18 @@ constexpr std::array kAcesoGemms{AcesoGemm{"enc-attention-qkv", 3, 1}, AcesoGemm
 constexpr std::int64_t kAcesoSequence = 2048;  // of every GPT and OPT profile
 constexpr double kMostWeights = 1e9;           // MiB of one matrix: more is a mistake
 
-void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
-                    const std::string& gpu, Profiles& profiles, ProfileFile& file) {
+// Why a GEMM taught nothing; empty when it was taken.
+std::string take_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
+                            const std::string& gpu, Profiles& profiles) {
   const auto weights = positive_field(rows, at.weights), forward = positive_field(rows, at.forward),
              backward = positive_field(rows, at.backward);
   const std::string fault = extent_fault(rows, {at.batch});
-  if (!weights || !forward || !fault.empty() || *weights > kMostWeights) {
-    skip(file, fault.empty() ? kUnreadable : fault, rows.line());
-    return;
-  }
+  if (!fault.empty()) return fault;
+  if (!weights || !forward || *weights > kMostWeights) return kUnreadable;
   // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed
   // decimals.
   const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
-  if (hidden <= 0) {
-    skip(file, kUnreadable, rows.line());
-    return;
-  }
+  if (hidden <= 0) return kUnreadable;
   const std::string source(text_field(rows, at.source));
   MeasuredGemm gemm{.source = source,
                     .model = std::string(text_field(rows, at.model)),
@@ -180,18 +179,15 @@ void add_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoCo
   // sailor's backward times are the input gradient alone (0.85-0.98 of forward); Aceso's own hold both.
   if (backward) (source == "sailor" ? gemm.input_gradient : gemm.backward) = microseconds(*backward);
   profiles.gemms.push_back(std::move(gemm));
-  ++file.used;
+  return {};
 }
 
-void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at,
-                      const std::string& gpu, Profiles& profiles, ProfileFile& file) {
+std::string take_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at,
+                              const std::string& gpu, Profiles& profiles) {
   const bool norm = op == "enc-1st-layernorm";
   const auto size = positive_field(rows, norm ? at.input : at.activations);
   const auto forward = positive_field(rows, at.forward);
-  if (!size || !forward) {
-    skip(file, kUnreadable, rows.line());
-    return;
-  }
+  if (!size || !forward) return kUnreadable;
   profiles.kernels.push_back({.source = std::string(text_field(rows, at.source)),
                               .model = std::string(text_field(rows, at.model)),
                               .gpu = gpu,
@@ -200,7 +196,20 @@ void add_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoCol
                               .timed = TimedAs::framework,
                               .time = microseconds(*forward),
                               .program = KernelProgram::training});
-  ++file.used;
+  return {};
+}
+
+std::string take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& gpus, Profiles& profiles) {
+  if (std::string reason = left_out(rows, at); !reason.empty()) return reason;
+  const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+  if (gpu == nullptr) return "GPU not in the catalog";
+  const std::string_view op = text_field(rows, at.op);
+  const auto* gemm = std::find_if(kAcesoGemms.begin(), kAcesoGemms.end(),
+                                  [&](const AcesoGemm& one) { return one.op == op; });
+  if (gemm != kAcesoGemms.end()) return take_aceso_gemm(*gemm, rows, at, *gpu, profiles);
+  if (op == "enc-1st-layernorm" || op == "enc-MLP-gelu")
+    return take_aceso_kernel(op, rows, at, *gpu, profiles);
+  return "operator without a model here";
 }
 
 }  // namespace
@@ -210,9 +219,15 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
   const VidurPlace place = vidur_place(name);
   GpuNames gpus;
   const std::string* gpu = gpus.find(place.gpu);
+  for (const char* gemm : kVidurGemms) {
+    if (rows.find_column("time_stats." + std::string(gemm) + ".mean")) file.gemms_not_read.emplace_back(gemm);
+  }
+  Duplicates duplicates;
   while (next_row(rows, file)) {
+    const bool repeated = duplicates.seen(rows);
     const std::string fault = model_fault(rows, at);
     const VidurModel model = vidur_model(rows, at);
+    Profiles row;
     for (std::size_t i = 0; i < kVidurKernels.size(); ++i) {
       const auto& kernel = kVidurKernels[i];
       if (!at.times[i]) continue;
@@ -223,41 +238,28 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
         skip(file, "GPU not in the catalog", rows.line());
       } else if (!kernel.sharded && model.ways > 1) {
         skip(file, "the same kernel for more tensor ways", rows.line());
+      } else if (repeated) {
+        skip(file, kDuplicate, rows.line());
       } else {
-        profiles.kernels.push_back({.source = "vidur",
-                                    .model = place.model,
-                                    .gpu = *gpu,
-                                    .op = kernel.op,
-                                    .bytes = Bytes(kernel.bytes(model)),
-                                    .timed = TimedAs::kernel,
-                                    .time = milliseconds(*time)});
+        row.kernels.push_back({.source = "vidur",
+                               .model = place.model,
+                               .gpu = *gpu,
+                               .op = kernel.op,
+                               .bytes = Bytes(kernel.bytes(model)),
+                               .timed = TimedAs::kernel,
+                               .time = milliseconds(*time)});
         ++file.used;
       }
     }
+    append_line(profiles, std::move(row), rows.line());
   }
 }
 
 void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const AcesoColumns at(rows);
   GpuNames gpus;
-  while (next_row(rows, file)) {
-    const std::string reason = left_out(rows, at);
-    const std::string* gpu = gpus.find(text_field(rows, at.gpu));
-    if (!reason.empty() || gpu == nullptr) {
-      skip(file, reason.empty() ? "GPU not in the catalog" : reason, rows.line());
-      continue;
-    }
-    const std::string_view op = text_field(rows, at.op);
-    const auto* gemm = std::find_if(kAcesoGemms.begin(), kAcesoGemms.end(),
-                                    [&](const AcesoGemm& one) { return one.op == op; });
-    if (gemm != kAcesoGemms.end()) {
-      add_aceso_gemm(*gemm, rows, at, *gpu, profiles, file);
-    } else if (op == "enc-1st-layernorm" || op == "enc-MLP-gelu") {
-      add_aceso_kernel(op, rows, at, *gpu, profiles, file);
-    } else {
-      skip(file, "operator without a model here", rows.line());
-    }
-  }
+  read_rows(
+      rows, [&](Profiles& row) { return take_aceso(rows, at, gpus, row); }, profiles, file);
 }
 
 }  // namespace orrery

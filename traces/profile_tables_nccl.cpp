@@ -142,7 +142,9 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
       read_remark(line, file_op, run);
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
-      count(file, take_row(words, run, gpus.find(run.gpu), profiles), number);
+      Profiles row;
+      count(file, take_row(words, run, gpus.find(run.gpu), row), number);
+      append_line(profiles, std::move(row), number);
     }
   }
   if (file.rows == 0)

@@ -55,6 +55,19 @@ struct Links {
   double gpu_link, network;
 };
 
+// Bytes per second or kilobytes in a column of GB/s would make every measured time look like latency.
+bool is_link_speed(double gigabytes) {
+  return gigabytes >= 0.01 && gigabytes <= 5000;
+}
+
+bool has_absurd_link(const CsvStream& rows, const CollectiveColumns& at) {
+  const auto absurd = [&](std::optional<std::size_t> column) {
+    const auto speed = column ? positive_field(rows, *column) : std::nullopt;
+    return speed && !is_link_speed(*speed);
+  };
+  return absurd(at.gpu_link) || absurd(at.network);
+}
+
 std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at, int ranks) {
   if (at.gpu_link) {
     const auto gpu_link = positive_field(rows, *at.gpu_link);
@@ -95,10 +108,12 @@ std::string take(const CsvStream& rows, const CollectiveColumns& at, Profiles& p
   if (status != "ok") return "status " + std::string(status);
   std::string fault = extent_fault(rows, {at.ranks});
   if (fault.empty() && !text_field(rows, at.per_node).empty()) fault = extent_fault(rows, {at.per_node});
+  if (fault.empty()) fault = bytes_fault(rows, at.bytes);
   if (!fault.empty()) return fault;
+  if (has_absurd_link(rows, at)) return kNoLink;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::int64_t ranks = *extent(rows, at.ranks);
-  if (!bytes || !time || ranks > kMostRanks) return kUnreadable;
+  if (!time || ranks > kMostRanks) return kUnreadable;
   const int count = static_cast<int>(ranks);
   const int per_node = static_cast<int>(std::min(extent(rows, at.per_node).value_or(ranks), kMostRanks));
   const auto links = links_of(rows, at, count);
@@ -126,6 +141,7 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
   const std::size_t size = rows.column("Size"), first = rows.column("2Node-16GPU(NIC )");
   while (next_row(rows, file)) {
     const auto bytes = positive_field(rows, size);
+    Profiles line;
     for (std::size_t i = 0; i < kSimaiNodes.size(); ++i) {
       if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
       const auto ratio = positive_field(rows, first + i);
@@ -141,9 +157,10 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
       const double wire = op == "all_gather" ? (1.0 - 1.0 / row.ranks) * *bytes / kSimaiGpus
                                              : (1.0 - 1.0 / kSimaiNodes[i]) * *bytes;
       row.time = Bytes(wire) / gigabytes_per_second(kSimaiLinks.network * *ratio);
-      profiles.collectives.push_back(std::move(row));
+      line.collectives.push_back(std::move(row));
       ++file.used;
     }
+    append_line(profiles, std::move(line), rows.line());
   }
 }
 

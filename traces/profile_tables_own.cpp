@@ -81,10 +81,11 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::st
 
 std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                         Profiles& profiles) {
+  if (std::string fault = bytes_fault(rows, at.bytes); !fault.empty()) return fault;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::string op(text_field(rows, at.op));
   const auto backward = is_backward(rows, at);
-  if (!bytes || !time || !backward) return kUnreadable;
+  if (!time || !backward) return kUnreadable;
   // PyTorch's norm and activation are the training kernels; queued ahead, they hold nothing of the host's
   // time.
   const bool training = op == "norm" || op == "activation";
@@ -132,9 +133,11 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
 std::string take_collective(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
                             Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
-  if (std::string fault = extent_fault(rows, {at.ranks, at.per_node}); !fault.empty()) return fault;
+  std::string fault = extent_fault(rows, {at.ranks, at.per_node});
+  if (fault.empty()) fault = bytes_fault(rows, at.bytes);
+  if (!fault.empty()) return fault;
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
-  if (!bytes || !time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
+  if (!time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
   const GpuSpec& spec = find_gpu(gpu, kSource);
   profiles.collectives.push_back({.source = kSource,
                                   .system = gpu,

@@ -40,6 +40,8 @@ class Folder {
 
 const std::string kOtherFields = "unreadable: more or fewer fields than the header";
 const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
+const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
+const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
 
 const std::string kGemmHeader = "source,gpu,dtype,op,model,tp,batch,M,N,K,time_us,direction,tflops\n";
 const std::string kGoodGemm =
@@ -279,6 +281,34 @@ TEST_CASE("counts of every table are whole") {
                 "sailor,A100-40,fp16,GPT,1e30,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,") == one);
 }
 
+TEST_CASE("sizes in bytes are whole, and links are as fast as links are") {
+  const Folder folder;
+  const auto skipped = [&](const std::string& bytes, const std::string& links) {
+    std::string text =
+        "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps,network_GBps\n";
+    for (int i = 1; i <= 40; ++i) text += "own,mine,all_reduce,8,8," + std::to_string(i) + ",50,ok,300,\n";
+    folder.write("collectives_long.csv",
+                 text + "own,mine,all_reduce,8,4," + bytes + ",50,ok," + links + "\n");
+    return read_profiles(folder.name()).files.front().skipped;
+  };
+  using Skipped = std::map<std::string, std::int64_t>;
+  CHECK(skipped("1048576", "300,25").empty());
+  for (const char* megabytes : {"0.5", "67.108864"})
+    CHECK(skipped(megabytes, "300,25") == Skipped{{kNoWholeBytes, 1}});
+  for (const char* links : {"300e9,25", "300,25e9", "300,0.001"})
+    CHECK(skipped("1048576", links) == Skipped{{kNoLink, 1}});
+}
+
+TEST_CASE("a table of sizes in megabytes is refused with its first line and the reason") {
+  const Folder folder;
+  std::string text = "source,gpu,model,op,bytes,time_us\n";
+  for (int i = 1; i < 40; ++i)
+    text += "own,A100,m,norm," + std::to_string(0.3 * i) + "," + std::to_string(i) + "\n";
+  folder.write("kernels_long.csv", text);
+  CHECK_THROWS_WITH(read_profiles(folder.name()),
+                    contains_text("the first in line 2: a size that is no whole number of bytes"));
+}
+
 TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is taken for no") {
   const auto activation_bytes = [](const std::string& gated) {
     const Folder folder;
@@ -292,6 +322,30 @@ TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is
   for (const char* yes : {"True", "true", "TRUE", "1"}) CHECK(activation_bytes(yes) == 6.0 * 4096 * 11008);
   for (const char* no : {"False", "false", "0"}) CHECK(activation_bytes(no) == 4.0 * 4096 * 11008);
   CHECK_THROWS_WITH(activation_bytes("maybe"), contains_text("2 unreadable of 2"));
+}
+
+TEST_CASE("rows of vidur's and Aceso's tables teach once") {
+  const Folder folder;
+  const auto file_of = [&](const std::string& name, const std::string& header, const std::string& row) {
+    folder.write(name, header + "\n" + row + "\n" + row + "\n");
+    const ProfileFile file = read_profiles(folder.name()).files.front();
+    fs::remove(folder.at(name));
+    return file;
+  };
+  const ProfileFile vidur =
+      file_of("compute/h100/meta/Llama/mlp.csv",
+              "time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,"
+              "num_tensor_parallel_workers,time_stats.post_attention_layernorm.mean",
+              "0.139,32,32,4096,11008,True,4096,1,0.02");
+  CHECK(vidur.used == 2);
+  CHECK(vidur.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 2}});
+  const ProfileFile aceso =
+      file_of("transformer_ops_fwd_bwd_long.csv",
+              "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,weights_MB,activations_MB,status",
+              "sailor,A100-40,fp16,GPT,1,1,0,enc-attention-qkv,453,430,20,37.5,30,ok");
+  CHECK(aceso.used == 1);
+  CHECK(aceso.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 1}});
+  CHECK(aceso.first_line.at("duplicate of an earlier row") == 3);
 }
 
 TEST_CASE("a row that no one can read is no duplicate, however often it stands there") {

@@ -79,6 +79,10 @@ bool CostModels::measured_gradients(const GpuSpec& gpu, DataType type) const {
   return impl_->set.measured_gradients(gpu, type);
 }
 
+std::optional<double> CostModels::error_of_unseen_gpus() const {
+  return impl_->set.error_of_unseen_gpus();
+}
+
 std::string CostModels::digest() const {
   return impl_->set.digest();
 }

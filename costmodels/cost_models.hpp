@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ class CostModels {
   [[nodiscard]] bool measured(const GpuSpec&) const;
   // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
   [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
+  // Mean error of large GEMMs on GPUs left out of the fit: what to expect where `measured` is false.
+  [[nodiscard]] std::optional<double> error_of_unseen_gpus() const;
   [[nodiscard]] std::string digest() const;  // SHA-256 of all model files, hex
 
  private:

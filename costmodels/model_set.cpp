@@ -39,6 +39,16 @@ std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& 
   return listed;
 }
 
+std::optional<double> unseen_gpu_error(const ModelFile& provenance) {
+  const auto json = nlohmann::json::parse(provenance.content);
+  for (const auto& error : json.value("errors", nlohmann::json::array())) {
+    if (error.value("model", "") == "gemm-any" && error.value("held_out", "") == "gpu" &&
+        error.value("rows", "") == "M >= 1024" && error.contains("mape") && error["mape"].is_number())
+      return error["mape"].get<double>();
+  }
+  return std::nullopt;
+}
+
 // No answer is faster than the best share of the roofline that was measured, in any pass.
 double time_over_reference(float answer, double pass, double cap) {
   return 1.0 / std::min(std::exp(static_cast<double>(answer)) / pass, cap);
@@ -79,6 +89,7 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
   digest_ = sha256_hex(all);
+  error_of_unseen_gpus_ = unseen_gpu_error(file_named(files, kProvenanceFile, place));
 }
 
 void ModelSet::complete_with(ModelSet&& other) {
@@ -96,6 +107,7 @@ void ModelSet::complete_with(ModelSet&& other) {
     if (!covered(theirs.card)) models_.push_back(std::move(theirs));
   }
   if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
+  if (!error_of_unseen_gpus_) error_of_unseen_gpus_ = other.error_of_unseen_gpus_;
 }
 
 // The first model of the kind whose card satisfies `knows`; else the one that was measured on most GPUs or

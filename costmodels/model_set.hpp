@@ -39,6 +39,9 @@ class ModelSet {
   [[nodiscard]] bool measured_gpu(const GpuSpec&) const;  // its chip has a GEMM model of its own
   // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
   [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
+  // Mean error of GEMMs of 1,024 rows and more on GPUs that were left out of the fit one by one; absent where
+  // the fit could leave none out.
+  [[nodiscard]] std::optional<double> error_of_unseen_gpus() const { return error_of_unseen_gpus_; }
   [[nodiscard]] const std::string& digest() const { return digest_; }
 
  private:
@@ -76,6 +79,7 @@ class ModelSet {
 
   std::vector<Fitted> models_;
   AttentionTable attention_;
+  std::optional<double> error_of_unseen_gpus_;
   std::string digest_;
 };
 

@@ -1,6 +1,7 @@
 #include "costmodels/price_book.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "costmodels/layer_pricing.hpp"
 #include "costmodels/local_layer.hpp"
@@ -218,6 +219,7 @@ std::size_t PriceBook::predict(const CostModels& models) {
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
   for (const NodeGroup& group : cluster_.groups) measured_gpus_.push_back(models.measured(group.gpu));
+  error_of_unseen_gpus_ = models.error_of_unseen_gpus();
   sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
@@ -329,8 +331,16 @@ std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strat
   for (int at = 0; at < strategy.kinds() * strategy.pipeline; ++at) {
     const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
-    std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name +
-                         ": some operators lie outside what was measured";
+    std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name;
+    if (measured_gpu(key.group) || !error_of_unseen_gpus_) {
+      reason += ": some operators lie outside what was measured";
+    } else {
+      char error[96];
+      std::snprintf(error, sizeof error,
+                    ": its GEMMs were not measured; those of GPUs left out of the fit are %.1f %% off",
+                    100 * *error_of_unseen_gpus_);
+      reason += error;
+    }
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
       reasons.push_back(std::move(reason));
   }

@@ -169,6 +169,7 @@ class PriceBook {
   std::map<PathKey, SizeTable> paths_;              // efficiency by bytes
   std::vector<SizeTable> optimizers_;               // [group] seconds by parameters
   std::vector<bool> measured_gpus_;                 // [group]
+  std::optional<double> error_of_unseen_gpus_;      // CostModels
 };
 
 }  // namespace orrery

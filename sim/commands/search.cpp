@@ -316,7 +316,10 @@ void print_report(const SearchReport& report, const std::string& folder, const L
             << text_gantt_windows(best.timeline, picture_columns()) << "\n"
             << gantt_legend(GanttLetters::microbatch)
             << "\ninterval of plan 1: " << report.plans.front().band.basis
-            << "\nof its memory:      " << report.plans.front().memory.band.basis << "\n\n"
+            << "\nof its memory:      " << report.plans.front().memory.band.basis << "\n";
+  for (const std::string& reason : report.plans.front().extrapolated)
+    std::cout << "extrapolated:       " << reason << "\n";
+  std::cout << "\n"
             << counts_text(report.counts) << "\nreport   " << folder << kPage << "\nplans    " << folder
             << kTable << ", plans.json, plan-01.yaml ...\ntraces   " << report.plans.front().trace
             << " ...\n";

@@ -180,16 +180,16 @@ TEST_CASE("no stack makes kernels or links faster than can be") {
     return priced.part_times(priced.shard(kShard), {5, 1}, {});
   };
   const PartTimes stated = times(0.01, 100), expected = times(1, 1);
-  const GpuSpec& gpu = test::two_priced_kinds().groups.front().gpu;
+  const ClusterSpec cluster = test::two_priced_kinds();
+  const NodeGroup& group = cluster.groups.front();
   // Cards run at up to 1.1 times the clock of their data sheet's peak (costmodels/physical_bound.cpp);
   // without attention a Llama layer has 2 x 4 h^2 + 2 x 3 h ffn FLOPs a token, here on each of two GPUs half
   // of them.
   const double flops = 4096 * (2.0 * 4 * 4096 * 4096 + 2.0 * 3 * 4096 * 11008) / 2;
-  CHECK(stated.forward.value() > flops / (1.1 * gpu.bf16->value()));
+  CHECK(stated.forward.value() > flops / (1.1 * group.gpu.bf16->value()));
   CHECK(stated.forward < expected.forward * 0.9);
   // With sequence parallelism two gathers and two scatters of b s h in 16 bits, half of which each of two
   // GPUs sends.
-  const NodeGroup& group = test::two_priced_kinds().groups.front();
   CHECK(stated.forward_tensor.value() >= 4 * 2.0 * 4096 * 4096 / 2 / group.gpu_link.bandwidth.value());
   CHECK(stated.forward_tensor < expected.forward_tensor);
 }

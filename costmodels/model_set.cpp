@@ -23,30 +23,34 @@ const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_vie
   throw InputError(place, "no " + std::string(name), "a folder that `orrery fit` wrote");
 }
 
-// File name and digest of each model, from provenance.json.
-std::vector<std::pair<std::string, std::string>> listed_models(const ModelFile& provenance,
-                                                               const std::string& place) {
-  std::vector<std::pair<std::string, std::string>> listed;
-  try {
-    const auto json = nlohmann::json::parse(provenance.content);
-    for (const auto& model : json.at("models")) {
-      listed.emplace_back(model.at("file").get<std::string>(), model.at("sha256").get<std::string>());
-    }
-  } catch (const nlohmann::json::exception&) {
-    throw InputError(place + "/" + provenance.name, "no list of models with their sha256",
-                     "the file that `orrery fit` wrote");
-  }
-  return listed;
-}
+struct Provenance {
+  std::vector<std::pair<std::string, std::string>> models;  // file name and digest
+  std::optional<double> error_of_unseen_gpus;
+};
 
-std::optional<double> unseen_gpu_error(const ModelFile& provenance) {
-  const auto json = nlohmann::json::parse(provenance.content);
-  for (const auto& error : json.value("errors", nlohmann::json::array())) {
+std::optional<double> unseen_gpu_error(const nlohmann::json& provenance) {
+  for (const auto& error : provenance.value("errors", nlohmann::json::array())) {
     if (error.value("model", "") == "gemm-any" && error.value("held_out", "") == "gpu" &&
         error.value("rows", "") == "M >= 1024" && error.contains("mape") && error["mape"].is_number())
       return error["mape"].get<double>();
   }
   return std::nullopt;
+}
+
+Provenance read_provenance(const ModelFile& file, const std::string& place) {
+  try {
+    const auto json = nlohmann::json::parse(file.content);
+    Provenance provenance;
+    for (const auto& model : json.at("models")) {
+      provenance.models.emplace_back(model.at("file").get<std::string>(),
+                                     model.at("sha256").get<std::string>());
+    }
+    provenance.error_of_unseen_gpus = unseen_gpu_error(json);
+    return provenance;
+  } catch (const nlohmann::json::exception&) {
+    throw InputError(place + "/" + file.name, "no list of models with their sha256",
+                     "the file that `orrery fit` wrote");
+  }
 }
 
 // No answer is faster than the best share of the roofline that was measured, in any pass.
@@ -77,7 +81,8 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     : attention_(
           AttentionTable::parse(file_named(files, "attention.yaml", place).content, "attention.yaml")) {
   std::string all = sha256_hex(file_named(files, "attention.yaml", place).content);
-  for (const auto& [name, digest] : listed_models(file_named(files, kProvenanceFile, place), place)) {
+  const Provenance provenance = read_provenance(file_named(files, kProvenanceFile, place), place);
+  for (const auto& [name, digest] : provenance.models) {
     const ModelFile& file = file_named(files, name, place);
     if (origin == ModelOrigin::folder && sha256_hex(file.content) != digest) {
       throw InputError(place + "/" + name, "other bytes than provenance.json lists",
@@ -89,7 +94,7 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
   digest_ = sha256_hex(all);
-  error_of_unseen_gpus_ = unseen_gpu_error(file_named(files, kProvenanceFile, place));
+  error_of_unseen_gpus_ = provenance.error_of_unseen_gpus;
 }
 
 void ModelSet::complete_with(ModelSet&& other) {

@@ -139,13 +139,14 @@ void BlockBuilder::context_exchange(const LocalLayer& local) {
   const auto query_elements = static_cast<double>(local.tokens * local.query_width);
   switch (sharding_.stack.context_exchange) {
     case ContextExchange::ring:
-      return ring_exchange(key_value_elements, query_elements);
+      return ring_exchange(key_value_elements, query_elements,
+                           static_cast<double>(local.tokens * local.output_width));
     case ContextExchange::gathered:
       return gathered_exchange(key_value_elements, query_elements);
   }
 }
 
-void BlockBuilder::ring_exchange(double key_value_elements, double query_elements) {
+void BlockBuilder::ring_exchange(double key_value_elements, double query_elements, double output_elements) {
   const double ranks = sharding_.context;
   // Each step of the ring computes on the keys that are there while the next ones arrive; after the last step
   // nothing is on its way. So all but one step hide the exchange: exposed are
@@ -159,9 +160,21 @@ void BlockBuilder::ring_exchange(double key_value_elements, double query_element
   push(out_.forward, CollectiveKind::all_gather, group, all);
   push(out_.backward, CollectiveKind::all_gather, backward_group, all);
   push(out_.backward, CollectiveKind::reduce_scatter, backward_group, all);
-  // Each ring step merges its partial output into the running one: 10 B per element (FIDELITY B.9.4).
-  const double merged = 10.0 * (ranks - 1) * query_elements;
-  push(out_.forward, MemoryKernel::copy, merged);
+  // Counted in Transformer Engine 2.8, pytorch/attention/dot_product_attention/context_parallel.py,
+  // AttnFuncWithCPAndKVP2P, in 16 bits. Of the steps after the first half attend with the second half of the
+  // queries and half to the first half of the keys: what is halved is copied (4), and half of the queries is
+  // 0.75 of them a step. Outputs are scaled (4), later ones added (6); gradients are added (6), at first
+  // copied (4); keys and values are joined, and copied before their gradients (4).
+  constexpr double kCopy = 4.0, kAdd = 6.0, kTouched = 0.75, kHalves = 0.5 * 0.5;
+  const double later = ranks - 1;
+  push(out_.forward, MemoryKernel::copy,
+       (kCopy + later * kHalves * kCopy) * key_value_elements + later * kHalves * kCopy * query_elements +
+           (kCopy + later * kTouched * kAdd) * output_elements);
+  const double gradient = kCopy + later * kTouched * kAdd;
+  push(out_.backward, MemoryKernel::copy,
+       (kCopy + gradient + later * kHalves * kCopy) * key_value_elements +
+           (gradient + later * kHalves * kCopy) * query_elements +
+           later * kHalves * 2 * kCopy * output_elements);
 }
 
 // Counted in torch/distributed/tensor/experimental/_attention.py, whose causal steps are equally long.

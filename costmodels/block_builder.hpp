@@ -74,8 +74,8 @@ class BlockBuilder {
   void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void cast(PassOperators& pass, InputCast, DataType, double elements) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;
-  // Elements of one rank's keys and values, and of its queries.
-  void ring_exchange(double key_value_elements, double query_elements);
+  // Elements of one rank's keys and values, of its queries, and of what attention makes of them.
+  void ring_exchange(double key_value_elements, double query_elements, double output_elements);
   void gathered_exchange(double key_value_elements, double query_elements);
   [[nodiscard]] double gathered_element(TensorInput) const;  // bytes
   [[nodiscard]] Group tensor_group(double beside = 0.0) const {

@@ -1,5 +1,7 @@
 // What the ranks of a layer exchange: which collectives, of how many bytes, beside which compute.
+#include <array>
 #include <set>
+#include <vector>
 
 #include "costmodels/layer_operators.hpp"
 #include "tests/catch.hpp"
@@ -166,6 +168,81 @@ TEST_CASE("a context exchange runs beside all steps of the attention but the las
     }
     CHECK(beside == 0.75);
   }
+}
+
+// Rank by rank and step by step what AttnFuncWithCPAndKVP2P of Transformer Engine 2.8 copies and adds, in
+// bytes for each element of 2 bytes; the mean of the ranks. Halves are of the rank's own tokens.
+struct RingCopies {
+  double keys = 0, queries = 0, outputs = 0;
+  [[nodiscard]] double bytes(double key_elements, double query_elements, double output_elements) const {
+    return keys * key_elements + queries * query_elements + outputs * output_elements;
+  }
+};
+
+RingCopies forward_copies(int ranks) {
+  RingCopies sum;
+  for (int rank = 0; rank < ranks; ++rank) {
+    sum.keys += 4;  // keys and values are joined
+    for (int step = 0; step < ranks; ++step) {
+      if (step == 0) {
+        sum.outputs += 4;
+      } else if (step <= rank) {
+        sum.keys += 4 / 2.0;  // contiguous()
+        sum.outputs += 6;     // flash_attn_fwd_out_correction: reads both, writes one
+      } else {
+        sum.queries += 4 / 2.0;
+        sum.outputs += 6 / 2.0;
+      }
+    }
+  }
+  return {sum.keys / ranks, sum.queries / ranks, sum.outputs / ranks};
+}
+
+RingCopies backward_copies(int ranks) {
+  RingCopies sum;
+  // Whether somebody wrote the halves of the gradients of the keys of each rank, which travel with them.
+  std::vector<std::array<bool, 2>> written(static_cast<std::size_t>(ranks));
+  std::vector<std::array<bool, 2>> query_written(static_cast<std::size_t>(ranks));
+  const auto put = [](std::array<bool, 2>& there, std::size_t half) {
+    const double bytes = there[half] ? 6 / 2.0 : 4 / 2.0;  // add_ or copy_
+    there[half] = true;
+    return bytes;
+  };
+  sum.keys += 4.0 * ranks;  // p2p_comm_buffers[0][0].copy_(kv)
+  for (int step = 0; step < ranks; ++step) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      // The keys a rank ends with forward are those of its next, and they go back.
+      const auto owner = static_cast<std::size_t>((rank + 1 + step) % ranks),
+                 own = static_cast<std::size_t>(rank);
+      const bool diagonal = step == ranks - 1, early_keys = step >= ranks - rank - 1;
+      if (!diagonal && early_keys) sum.keys += 4 / 2.0;
+      if (!early_keys) {
+        sum.queries += 4 / 2.0;
+        sum.outputs += 2 * 4 / 2.0;  // out and dout
+      }
+      if (early_keys) sum.queries += put(query_written[own], 0);
+      sum.queries += put(query_written[own], 1);
+      sum.keys += put(written[owner], 0);
+      if (diagonal || !early_keys) sum.keys += put(written[owner], 1);
+    }
+  }
+  return {sum.keys / ranks, sum.queries / ranks, sum.outputs / ranks};
+}
+
+TEST_CASE("a ring copies the halves it attends with, and adds up outputs and gradients step by step") {
+  const int ranks = GENERATE(2, 3, 4, 8);
+  const LayerShape shape = llama70b_layer();
+  Sharding sharding = plain(1, 8192 * 3);
+  const BlockOperators alone = layer_operators(shape, true, sharding);
+  sharding.context = ranks;
+  const BlockOperators layer = layer_operators(shape, true, sharding);
+  const double tokens = 8192.0 * 3 / ranks, queries = tokens * 64 * 128, keys = 2 * tokens * 8 * 128;
+  // Gradients of weights are copied whatever the ranks.
+  const auto ring = [&](PassOperators BlockOperators::*pass) {
+    return test::copied_bytes(layer.*pass) - test::copied_bytes(alone.*pass);
+  };
+  CHECK(ring(&BlockOperators::forward) == Approx(forward_copies(ranks).bytes(keys, queries, queries)));
+  CHECK(ring(&BlockOperators::backward) == Approx(backward_copies(ranks).bytes(keys, queries, queries)));
 }
 
 TEST_CASE("gathered keys hide under the first step alone, their fp32 gradients under the others") {

@@ -84,7 +84,7 @@ void add_links(ModelCard& card, MeasuredLinks links) {
 // The times in Aceso's format are those of PyTorch's list forms, which copy every rank's part, and would
 // teach a third less bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
-  return row.ranks > 1 && (!is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce);
+  return !is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce;
 }
 
 TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFiles& files) {

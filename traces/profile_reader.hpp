@@ -3,7 +3,7 @@
 //
 // Known tables, by file name (each plain or gzipped; columns by header, in any order, further columns
 // ignored):
-//   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us
+//   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us[,direction]   (fwd alone)
 //   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
 //   collectives_long.csv
 //   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 
 namespace {
@@ -135,8 +137,10 @@ struct GemmColumns {
         m(rows.column("M")),
         n(rows.column("N")),
         k(rows.column("K")),
-        time(rows.column("time_us")) {}
+        time(rows.column("time_us")),
+        direction(rows.find_column("direction")) {}
   std::size_t source, gpu, type, model, batch, m, n, k, time;
+  std::optional<std::size_t> direction;
 };
 
 // Why a row taught nothing; empty when it was taken.
@@ -148,6 +152,10 @@ std::string take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gp
   if (!type) return "data type " + std::string(text_field(rows, at.type));
   const std::string* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
+  // Whose extents those of a gradient would be, its own or its layer's, sources do not agree on.
+  const std::string_view direction = at.direction ? text_field(rows, *at.direction) : std::string_view{};
+  if (!direction.empty() && direction != "fwd" && direction != "forward")
+    return "direction " + quote_for_message(direction) + ", where fwd alone is read";
   MeasuredGemm gemm{.source = std::string(text_field(rows, at.source)),
                     .model = std::string(text_field(rows, at.model)),
                     .gpu = *gpu,

@@ -19,6 +19,7 @@ inline const std::string kNoWholeSize = "unreadable: a size that is no whole num
 inline const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
 inline const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
 
+inline const std::string kOneRank = "a collective of one rank, which moves nothing";
 inline const std::string kDuplicate = "duplicate of an earlier row";
 inline const std::string kInEarlierTable = "measured alike in an earlier table";
 

@@ -114,6 +114,7 @@ std::string take(const CsvStream& rows, const CollectiveColumns& at, Profiles& p
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::int64_t ranks = *extent(rows, at.ranks);
   if (!time || ranks > kMostRanks) return kUnreadable;
+  if (ranks < 2) return kOneRank;
   const int count = static_cast<int>(ranks);
   const int per_node = static_cast<int>(std::min(extent(rows, at.per_node).value_or(ranks), kMostRanks));
   const auto links = links_of(rows, at, count);

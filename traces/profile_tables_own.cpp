@@ -138,6 +138,7 @@ std::string take_collective(const CsvStream& rows, const OwnColumns& at, const s
   if (!fault.empty()) return fault;
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
   if (!time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
+  if (*ranks < 2) return kOneRank;
   const GpuSpec& spec = find_gpu(gpu, kSource);
   profiles.collectives.push_back({.source = kSource,
                                   .system = gpu,

@@ -110,12 +110,13 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
   };
   std::string rows = attention("forward", "16,4", "0") + kernel("forward") + gather("8");
   for (int i = 0; i < 160; ++i) rows += gemm_row("forward", std::to_string(50 + i));
-  const Profiles profiles =
-      read(folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
-                       attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5"));
+  const Profiles profiles = read(
+      folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
+                  attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5") + gather("1"));
   CHECK(profiles.files[0].used == 163);
   CHECK(profiles.files[0].skipped ==
         std::map<std::string, std::int64_t>{{"unreadable", 4},
+                                            {"a collective of one rank, which moves nothing", 1},
                                             {"unreadable: a size that is no whole number up to 1e9", 1}});
 }
 

@@ -281,6 +281,28 @@ TEST_CASE("counts of every table are whole") {
                 "sailor,A100-40,fp16,GPT,1e30,1,0,enc-attention-qkv,453,430,20,37.5,30,ok,") == one);
 }
 
+TEST_CASE("collectives of one rank and GEMMs of an unknown direction are named and left out") {
+  const Folder folder;
+  using Skipped = std::map<std::string, std::int64_t>;
+  folder.write("collectives_long.csv",
+               "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n"
+               "own,mine,all_reduce,8,8,1048576,50,ok,300\n"
+               "own,mine,all_reduce,1,8,1048576,5,ok,300\n"
+               "own,mine,send_recv,1,1,1048576,5,ok,300\n");
+  folder.write("gemm_long.csv", kGemmHeader + kGoodGemm +
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,7306,,1\n" +
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,7306,forward,1\n" +
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,7306,bwd,1\n" +
+                                    "vidur,A100,fp16,x,m,1,1,4096,24576,8192,7306,sideways,1\n");
+  const Profiles profiles = read_profiles(folder.name());
+  CHECK(profiles.collectives.size() == 1);
+  CHECK(profiles.files[0].skipped == Skipped{{"a collective of one rank, which moves nothing", 2}});
+  CHECK(profiles.files[0].first_line.at("a collective of one rank, which moves nothing") == 3);
+  CHECK(profiles.gemms.size() == 3);
+  CHECK(profiles.files[1].skipped == Skipped{{"direction 'bwd', where fwd alone is read", 1},
+                                             {"direction 'sideways', where fwd alone is read", 1}});
+}
+
 TEST_CASE("sizes in bytes are whole, and links are as fast as links are") {
   const Folder folder;
   const auto skipped = [&](const std::string& bytes, const std::string& links) {

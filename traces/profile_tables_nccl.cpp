@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "platforms/errors.hpp"
@@ -120,6 +121,14 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   return {};
 }
 
+// A row with all that says what was measured: texts that hold a run twice, word for word, teach it once.
+std::string key_of(const std::vector<std::string>& words, const NcclRun& run) {
+  std::string key = run.op + '\n' + run.gpu + '\n' + std::to_string(run.ranks) + '\n' +
+                    std::to_string(run.hosts.size()) + '\n' + std::to_string(run.network);
+  for (const auto& word : words) key += '\n' + word;
+  return key;
+}
+
 }  // namespace
 
 bool is_nccl_text(const std::string& path) {
@@ -133,6 +142,7 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
   NcclRun run{.op = file_op};
   GpuNames gpus;
   std::istringstream stream(read_text_file(path));
+  std::set<std::string> seen;
   std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
@@ -143,8 +153,10 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
       Profiles row;
-      count(file, take_row(words, run, gpus.find(run.gpu), row), number);
-      append_line(profiles, std::move(row), number);
+      std::string reason = take_row(words, run, gpus.find(run.gpu), row);
+      if (reason.empty() && !seen.insert(key_of(words, run)).second) reason = kDuplicate;
+      if (reason.empty()) append_line(profiles, std::move(row), number);
+      count(file, reason, number);
     }
   }
   if (file.rows == 0)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
@@ -205,6 +206,28 @@ TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and 
   CHECK(shape(1) == std::tuple("all_gather", 4, 2));
   CHECK(shape(2) == std::tuple("all_gather", 2, 2));
   CHECK(profiles.collectives[1].network.bandwidth.value() == 25e9);
+}
+
+TEST_CASE("rows that nccl-tests' output holds twice teach once, and only where the same was measured") {
+  const ScratchFolder folder;
+  const auto file_of = [&](const std::string& text) {
+    std::ofstream(folder.file("run.log")) << text;
+    return read_profiles(folder.file("")).files[0];
+  };
+  // A run appended to itself: its row and its empty message again, in lines of their own.
+  const std::string run = nccl_text("aaaa");
+  const ProfileFile twice = file_of(run + run);
+  CHECK(twice.used == 1);
+  CHECK(twice.skipped ==
+        std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 1}, {"empty message", 2}});
+  // The only taken row is third last of a run.
+  const auto run_lines = static_cast<std::size_t>(std::count(run.begin(), run.end(), '\n'));
+  CHECK(twice.first_line.at("duplicate of an earlier row") == 2 * run_lines - 2);
+  // The same numbers of fewer ranks, of ranks on two hosts, and over a faster network.
+  CHECK(file_of(run + nccl_text("aa")).used == 2);
+  const std::string apart = nccl_text("abab", "# network_GBps 25\n");
+  CHECK(file_of(run + apart + nccl_text("abab", "# network_GBps 50\n")).used == 3);
+  CHECK(file_of(run + apart + apart).used == 2);
 }
 
 TEST_CASE("rows of nccl-tests that received wrong values are left out") {

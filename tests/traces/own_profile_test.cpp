@@ -186,6 +186,26 @@ TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
   CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
 }
 
+TEST_CASE("a run of nccl-tests over GPUs of several kinds is left out and says which") {
+  const ScratchFolder folder;
+  const auto file_of = [&](const std::string& third_gpu) {
+    std::string text = nccl_text("aaaa");
+    std::size_t name = 0;
+    for (int rank = 0; rank < 3; ++rank) name = text.find("NVIDIA H100 80GB HBM3", name + 1);
+    std::ofstream(folder.file("run.log")) << text.replace(name, 21, third_gpu);
+    return read_profiles(folder.file("")).files[0];
+  };
+  CHECK(file_of("NVIDIA H100 80GB HBM3").used == 1);
+  CHECK(file_of("H100-SXM5-80GB").used == 1);  // another name of the same
+  for (const std::string other : {"NVIDIA A100-SXM4-80GB", "Abacus"}) {
+    const ProfileFile file = file_of(other);
+    CHECK(file.used == 0);
+    CHECK(file.skipped.at("ranks on GPUs of several kinds, '" + other + "' and 'NVIDIA H100 80GB HBM3'") ==
+          1);
+    CHECK(file.skipped.at("empty message") == 1);
+  }
+}
+
 TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and operations") {
   const ScratchFolder folder;
   const std::string first = nccl_text("aaaa");

@@ -129,6 +129,33 @@ TEST_CASE("a missing column and a truncated gzip are named") {
   CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("truncated"));
 }
 
+TEST_CASE("a table of several gzips is read whole, and one with something else behind is refused") {
+  const Folder folder;
+  const auto packed = [&](const std::string& text) {
+    folder.write_gzip("part.gz", text);
+    std::ifstream part(folder.at("part.gz"), std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(part), {}};
+    fs::remove(folder.at("part.gz"));
+    return bytes;
+  };
+  const auto read = [&](const std::string& bytes) {
+    folder.write("gemm_long.csv.gz", bytes);
+    return read_profiles(folder.name()).gemms.size();
+  };
+  const std::string table = packed(kGemmHeader + kGoodGemm), more = packed(good_gemms(3));
+  CHECK(read(table) == 1);
+  CHECK(read(table + more) == 4);
+  CHECK(read(table + std::string(512, '\0')) == 1);
+  for (const std::string& tail : {kGoodGemm, std::string("\n"), std::string(512, '\0') + "x"})
+    CHECK_THROWS_WITH(read(table + tail),
+                      contains_text("gemm_long.csv.gz: found bytes that are not gzipped after the end"));
+  for (const std::string& tail : {more.substr(0, 1), more.substr(0, more.size() / 2)})
+    CHECK_THROWS_WITH(read(table + tail), contains_text("truncated or corrupt gzip"));
+  std::string wrong = more;
+  wrong[more.size() - 6] = static_cast<char>(~wrong[more.size() - 6]);  // of its checksum
+  CHECK_THROWS_WITH(read(table + wrong), contains_text("truncated or corrupt gzip"));
+}
+
 TEST_CASE("a folder without a known table is refused") {
   const Folder folder;
   folder.write("notes.txt", "nothing");

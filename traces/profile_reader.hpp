@@ -118,10 +118,13 @@ struct Profiles {
 void append(Profiles& all, Profiles&& more);
 
 // How a table may name a GPU of the catalog.
+struct KnownGpuName {
+  std::string name, gpu;  // `gpu`: of the catalog
+};
 struct KnownGpuNames {
-  std::vector<std::string> catalog;  // names and aliases, in capitals or not
-  std::vector<std::string> makers;   // which may stand in front of those, each once, in this order
-  std::vector<std::string> sources;  // names as sources and drivers write them, to the letter
+  std::vector<KnownGpuName> catalog;  // names and aliases, in capitals or not
+  std::vector<std::string> makers;    // which may stand in front of those, each once, in this order
+  std::vector<KnownGpuName> sources;  // names as sources and drivers write them, to the letter
 };
 KnownGpuNames known_gpu_names();
 

@@ -75,10 +75,11 @@ std::string catalog_name(std::string_view name) {
 KnownGpuNames known_gpu_names() {
   KnownGpuNames names{.catalog = {}, .makers = {kMakers.begin(), kMakers.end()}, .sources = {}};
   for (const auto& gpu : gpu_catalog()) {
-    names.catalog.push_back(gpu.name);
-    names.catalog.insert(names.catalog.end(), gpu.aliases.begin(), gpu.aliases.end());
+    names.catalog.push_back({gpu.name, gpu.name});
+    for (const auto& alias : gpu.aliases) names.catalog.push_back({alias, gpu.name});
   }
-  for (const auto& [source, catalog] : kSourceNames) names.sources.emplace_back(source);
+  for (const auto& [source, catalog] : kSourceNames)
+    names.sources.push_back({std::string(source), std::string(catalog)});
   return names;
 }
 

@@ -257,7 +257,7 @@ def invented_times(row):
 
 
 INVENTED_MACHINE = {"gpu": "A100-SXM4-80GB", "gpus": 8, "driver": "none", "torch": "none", "cuda": "none", "clock": "invented",
-                    "script": VERSION, "types": ["fp32", "tf32", "fp16", "bf16", "fp8"]}
+                    "script": VERSION, "types": ["fp32", "tf32", "fp16", "bf16"]}
 
 
 # ---- The run ------------------------------------------------------------------------------------------------------------
@@ -304,21 +304,34 @@ def parse(arguments):
     return options
 
 
-def check_gpu_name(options, name):
-    """Hours of measuring are for nothing where `orrery fit` cannot tell the GPU: orrery writes the names that it can tell
-    beside this script. Without that file any name will do."""
+def known_gpus():
+    """The names by which `orrery fit` can tell a GPU, each with the data types that the GPU has: orrery writes them beside this
+    script. None without that file."""
     try:
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "orrery_gpus.json"), encoding="utf-8") as file:
-            known = json.load(file)
+            return json.load(file)
     except FileNotFoundError:
-        return
-    bare = name
+        return None
+
+
+def without_maker(known, name):
     for maker in known["makers"]:
-        bare = bare[len(maker):] if bare.startswith(maker) else bare
-    if options.unknown_gpu or name in known["sources"] or bare.lower() in [one.lower() for one in known["catalog"]]:
-        return
+        name = name[len(maker):] if name.startswith(maker) else name
+    return name
+
+
+def catalog_types(known, name):
+    """Of the GPU of this name; None where the catalog has none."""
+    if name in known["sources"]:
+        return known["sources"][name]
+    bare = without_maker(known, name).lower()
+    return next((types for one, types in known["catalog"].items() if one.lower() == bare), None)
+
+
+def refuse_unknown_gpu(known, name):
+    """Hours of measuring are for nothing where `orrery fit` cannot tell the GPU."""
     by_name = {one.lower(): one for one in known["catalog"]}
-    near = [by_name[one] for one in difflib.get_close_matches(bare.lower(), by_name, 3, 0.4)]
+    near = [by_name[one] for one in difflib.get_close_matches(without_maker(known, name).lower(), by_name, 3, 0.4)]
     stop("the GPU %r, which the catalog does not have" % name,
          "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it all the same" % (
              " (%s?)" % ", ".join(near) if near else ""))
@@ -328,7 +341,12 @@ def chosen_machine(options, machine):
     machine = dict(machine)
     if options.gpu_name:
         machine["gpu"] = options.gpu_name
-    check_gpu_name(options, machine["gpu"])
+    known = known_gpus()
+    types = catalog_types(known, machine["gpu"]) if known else None
+    if known and types is None and not options.unknown_gpu:
+        refuse_unknown_gpu(known, machine["gpu"])
+    if options.dry_run and types:
+        machine["types"] = [one for one in BITS if one in types]
     if "," in machine["gpu"]:
         stop("the GPU name " + machine["gpu"], "a name without a comma (--gpu-name)")
     if options.types:

@@ -172,6 +172,23 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({}, "without machine.json");
 }
 
+TEST_CASE("a dry run invents times of the data types that its GPU has, and of no others") {
+  const ScratchFolder scratch;
+  const auto types = [&](const std::string& gpu) {
+    const std::string folder = scratch.file("of " + gpu);
+    REQUIRE(dry_run(folder, {"--only=kernel", "--gpu-name=" + gpu}).code == 0);
+    const auto machine = nlohmann::json::parse(content(folder + "/machine.json"));
+    return machine.at("types").get<std::vector<std::string>>();
+  };
+  using Types = std::vector<std::string>;
+  CHECK(types("A100-SXM4-80GB") == Types{"fp32", "tf32", "fp16", "bf16"});
+  CHECK(types("v100") == Types{"fp32", "fp16"});
+  CHECK(types("NVIDIA H100 80GB HBM3") == Types{"fp32", "tf32", "fp16", "bf16", "fp8"});
+  const ProgramResult refused = dry_run(scratch.file("m"), {"--types=fp8"});
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "--types fp8; expected some of fp32,tf32,fp16,bf16"));
+}
+
 TEST_CASE("layers of one part are measured each: attention without an MLP, an MLP without attention") {
   const ScratchFolder scratch;
   REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=nemotron-h-8b"}).code == 0);

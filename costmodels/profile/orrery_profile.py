@@ -4,12 +4,13 @@
 Needs PyTorch and nothing else; `--dry-run` needs Python alone. Writes two files into a folder: orrery_profile.csv, a row an
 operator (times in microseconds, sizes in elements or bytes), and machine.json, what it was measured on. Run it again with the
 same folder after an interruption: rows that are there are not measured again, and rows that failed get one more try. Ends
-with 1 where most rows failed, with 2 where it could not go on.
+with 1 where most rows failed, with 2 where it could not go on. One run at a time holds a folder.
 """
 import argparse
 import collections
 import datetime
 import difflib
+import fcntl
 import json
 import math
 import os
@@ -155,13 +156,24 @@ class Table:
     def __init__(self, folder, machine):
         os.makedirs(folder, exist_ok=True)
         self.path = os.path.join(folder, "orrery_profile.csv")
+        self.file = open(self.path, "a", newline="", encoding="utf-8")
+        self.lock()
         self.check_machine(os.path.join(folder, "machine.json"), machine)
         self.status, self.failures = {}, {}  # of each key: the last status, "ok" once it was; how often it failed
-        if os.path.exists(self.path):
-            self.read()
-        self.file = open(self.path, "a", newline="", encoding="utf-8")
-        if self.file.tell() == 0:
+        self.read()
+        if os.path.getsize(self.path) == 0:
             self.append(",".join(COLUMNS))
+
+    def lock(self):
+        """Until this process ends, in whatever way: two runs would measure the same rows, and each other."""
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stop(self.path + " in use by another run of `orrery profile`",
+                 "one run a folder: wait until that one ends, or name another folder (-o)")
+        except OSError as error:  # a file system without locks
+            sys.stderr.write("orrery profile: %s cannot be locked (%s): start no second run in this folder\n" % (
+                self.path, error.strerror))
 
     def check_machine(self, path, machine):
         """Rows of two machines, clocks or versions must not meet in one table."""
@@ -170,7 +182,7 @@ class Table:
             with open(path) as file:
                 old = json.load(file)
         except FileNotFoundError:
-            if os.path.exists(self.path):
+            if os.path.getsize(self.path) > 0:
                 stop(self.path + " without machine.json beside it", "both files of one run, or another folder (-o)")
             with open(path + ".part", "w") as file:
                 json.dump(machine, file, indent=1)

@@ -126,6 +126,27 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   CHECK(table(folder) == completed);
 }
 
+TEST_CASE("a second run in a folder is refused while the first one measures, and not after it was killed") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  std::optional<ProgramResult> second;
+  const auto run_second = [&] {
+    if (lines(table(folder)) > 5 && !second) second = dry_run(folder);
+    return second.has_value();
+  };
+  run_orrery({"profile", "--dry-run", "--quiet", "--only=attention", "--pause=0.05", "-o", folder},
+             {.interrupt_when = run_second, .start = ProgramStart::binary});
+  REQUIRE(second);
+  CAPTURE(second->err);
+  CHECK(second->code == 2);
+  CHECK(lines(second->err) == 1);
+  CHECK(contains(second->err, folder + "/orrery_profile.csv in use by another run of `orrery profile`"));
+  CHECK(contains(second->err, "another folder (-o)"));
+  CHECK(lines(table(folder)) < 200);  // the second one has added none
+  CHECK(dry_run(folder).code == 0);
+  CHECK(lines(table(folder)) == 321);
+}
+
 TEST_CASE("a table that has no room keeps its rows, and the message names the folder") {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("m");

@@ -33,6 +33,7 @@ void set_counts(FitInput& input, const ProfileFile& file) {
   input.skipped = file.skipped;
   input.first_line = file.first_line;
   input.gemms_not_read = file.gemms_not_read;
+  input.doubts = file.doubts;
 }
 
 Profiles read_all(const FitOptions& options, FitReport& report) {

@@ -39,6 +39,7 @@ struct FitInput {
   std::map<std::string, std::int64_t> skipped{};    // measurements by reason
   std::map<std::string, std::size_t> first_line{};  // of the file, by reason
   std::vector<std::string> gemms_not_read{};        // columns
+  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
 };
 
 // ", first in line 4" of what was skipped for a reason; empty where no line is known.

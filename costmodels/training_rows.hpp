@@ -27,6 +27,8 @@ class SourceCheck {
 
   bool believes(const std::string& source, TableLine, const TimeCheck&);
   void refuse_wrong_sources() const;  // throws InputError
+  // Of collectives and transfers: says of a table's source that its links may be given in another unit.
+  void doubt_fast_links() const;
 
  private:
   struct Counts {
@@ -39,6 +41,8 @@ class SourceCheck {
   using TableSource = std::pair<std::size_t, std::string>;  // its file, and its name there
 
   void refuse_wrong_sizes() const;
+  // How many times longer than expected the long times of each are, in the median; where there are some.
+  [[nodiscard]] std::map<TableSource, double> medians() const;
   std::string what_;
   TaughtFiles* files_;
   std::map<std::string, Counts> sources_;

@@ -126,6 +126,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFile
     }
   }
   check.refuse_wrong_sources();
+  check.doubt_fast_links();
   if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
@@ -155,6 +156,7 @@ TrainingSet transfer_set(const Profiles& profiles, TaughtFiles& files) {
     add_links(set.card, links_of(op));
   }
   check.refuse_wrong_sources();
+  check.doubt_fast_links();
   finish(set);
   return set;
 }

@@ -7,7 +7,8 @@
 //   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
 //   collectives_long.csv
 //   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status
-//   [,link_GBps,network_GBps,network_latency_us]
+//   [,link_GBps,network_GBps,network_latency_us]   of one GPU, in one direction: no faster than its data
+//   sheet says, where the system is a GPU of the catalog, else than any of it
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/; its GEMMs are not read
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
@@ -103,6 +104,7 @@ struct ProfileFile {
   std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
   std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
   std::vector<std::string> gemms_not_read{};        // columns of GEMMs, for which gemm_long.csv is the table
+  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
 };
 
 struct Profiles {

@@ -17,7 +17,7 @@ inline const std::string kUnreadable = "unreadable";  // not a number, or not ab
 inline const std::string kOtherFields = "unreadable: more or fewer fields than the header";  // `1,024`
 inline const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
 inline const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
-inline const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
+inline const std::string kSlowLink = "unreadable: a link below 0.01 GB/s";  // in bytes per second, or MB
 
 inline const std::string kOneRank = "a collective of one rank, which moves nothing";
 inline const std::string kDuplicate = "duplicate of an earlier row";
@@ -39,6 +39,11 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles&,
 // A GPU's link with the latency that a cluster file gives one of that bandwidth: what is fitted is asked with
 // the same. Up to 64 GB/s, PCIe 5.0's, it is PCIe.
 LinkSpec gpu_link_of(BytesPerSecond bandwidth);
+
+// Why nothing has such a link or network, as it would be in Gb/s; empty where something may. In GB/s of one
+// GPU, one direction. `gpu`: of the catalog; none where it is not known.
+std::string link_fault(double gigabytes, const std::string* gpu);
+std::string network_fault(double gigabytes, int ranks_per_node);
 
 // The data type that a table names; absent for others.
 std::optional<DataType> data_type(std::string_view);

@@ -129,6 +129,8 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   if (run.ranks < 2) return "a run of one rank (nccl-tests built without MPI?)";
   if (hosts < 1 || !even) return "ranks not spread evenly over their hosts";
   if (hosts > 1 && run.network <= 0) return "network not known: add a line '# network_GBps N'";
+  if (std::string fault = hosts > 1 ? network_fault(run.network, run.ranks / hosts) : ""; !fault.empty())
+    return fault;
   profiles.collectives.push_back({.source = "nccl-tests",
                                   .system = *gpu,
                                   .op = run.op,

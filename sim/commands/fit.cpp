@@ -23,6 +23,9 @@ int run_fit(const Arguments& arguments) {
   options.seed = line.seed();
   if (line.has("invented")) options.invented = InventedTimes::taken;
   const FitReport report = fit(options);
+  for (const FitInput& input : report.inputs)
+    for (const std::string& doubt : input.doubts)
+      std::cerr << "orrery: " << input.file << ": " << doubt << "\n";
   std::cout << (line.json() ? to_json(report) : to_table(report));
   if (!line.quiet()) std::cerr << "wrote " << report.models.size() << " models to " << options.output << "\n";
   return 0;

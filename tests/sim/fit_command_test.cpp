@@ -109,9 +109,9 @@ TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
 
 namespace {
 
-// 3 x 21 collectives of eight GPUs, 1 KiB to 1 GiB at 0.7 of 300 GB/s and 20 us; sizes as multiples of
-// `unit`.
-std::string collectives(double unit) {
+// 3 x 21 collectives of eight GPUs, 1 KiB to 1 GiB at 0.7 of `link` GB/s and 20 us; sizes as multiples of
+// `unit`, and the link as the table has it.
+std::string collectives(double unit, double link = 300, const std::string& said_link = "300") {
   std::ostringstream text;
   text << "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n" << std::fixed;
   for (const char* op : {"all_reduce", "reduce_scatter", "all_gather"}) {
@@ -119,13 +119,40 @@ std::string collectives(double unit) {
     for (int power = 10; power <= 30; ++power) {
       const double bytes = std::exp2(power);
       text << "own,mine," << op << ",8,8," << std::setprecision(0) << bytes / unit << ','
-           << std::setprecision(3) << 20 + passes * bytes / 300e3 / 0.7 << ",ok,300\n";
+           << std::setprecision(3) << 20 + passes * bytes / (link * 1e3) / 0.7 << ",ok," << said_link << '\n';
     }
   }
   return text.str();
 }
 
 }  // namespace
+
+TEST_CASE("links in Gb/s are refused where no GPU has such, and doubted where one has") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const auto fit = [&](double link, const std::string& said_link, const char* output) {
+    place.write("measured/collectives_long.csv", collectives(1, link, said_link));
+    return place.run({"fit", "--profiles", "measured", "--json", "-o", output});
+  };
+  check_refused(fit(300, "2400", "costs"),
+                {"collectives_long.csv", "63 unreadable of 63", "in line 2",
+                 "a link faster than the 900 GB/s of any GPU", "an eighth of Gb/s"});
+  CHECK_FALSE(std::filesystem::exists(place.file("costs")));
+  // PCIe 4.0 of 32 GB/s called 256: 8 / 0.7 is above what is refused, 8 at the link's whole speed is not.
+  check_refused(fit(32, "256", "costs"), {"in the median 11 times what their sizes take", "not Gb/s"});
+  const ProgramResult doubted = fit(32 / 0.7, "256", "costs");
+  CAPTURE(doubted.err);
+  REQUIRE(doubted.code == 0);
+  const std::string doubt =
+      "in the median 8 times what their links take: are those in GB/s, an eighth of Gb/s?";
+  CHECK(contains(doubted.err,
+                 "orrery: collectives_long.csv: long times of collectives of 'own mine' are " + doubt));
+  CHECK(contains(Json::parse(doubted.out).at("inputs").at(0).at("doubts").at(0), doubt));
+  const ProgramResult right = fit(32, "32", "right");
+  CHECK(right.code == 0);
+  CHECK_FALSE(contains(right.err, "Gb/s"));
+  CHECK_FALSE(Json::parse(right.out).at("inputs").at(0).contains("doubts"));
+}
 
 TEST_CASE("sizes in another unit are refused by the median of the long times, and latency alone is not") {
   const Workplace place;

@@ -182,6 +182,9 @@ TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
   REQUIRE(profiles.collectives.size() == 1);
   CHECK(profiles.collectives[0].ranks_per_node == 2);
   CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
+  // 400 Gb/s, of which two ranks on a node have at most half of a node's 6,400.
+  std::ofstream(folder.file("run.txt")) << nccl_text("aabb", "# network_GBps 3200\n");
+  CHECK_THROWS_WITH(read_profiles(folder.file("")), contains_text("a network faster than the 400 GB/s that"));
   std::ofstream(folder.file("run.txt")) << nccl_text("aaab", "# network_GBps 50\n");
   CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
 }

@@ -15,6 +15,7 @@ struct FitOptions {
   std::string output;                 // folder; created when missing
   std::uint64_t seed = 1;
   InventedTimes invented = InventedTimes::refused;
+  std::vector<GpuSpec> own_gpus{};  // which the tables may name beside the catalog's
   bool operator==(const FitOptions&) const = default;
 };
 

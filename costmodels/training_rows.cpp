@@ -142,8 +142,10 @@ void add_unique(std::vector<std::string>& sorted, const std::string& text) {
   if (at == sorted.end() || *at != text) sorted.insert(at, text);
 }
 
-const GpuSpec& gpu_named(const std::string& name) {
-  return find_gpu(name, "profiles");
+const GpuSpec& gpu_named(const Profiles& profiles, const std::string& name) {
+  const auto own = std::find_if(profiles.own_gpus.begin(), profiles.own_gpus.end(),
+                                [&](const GpuSpec& gpu) { return gpu.name == name; });
+  return own == profiles.own_gpus.end() ? find_gpu(name, "profiles") : *own;
 }
 
 void balance(TrainingSet& set, const std::vector<std::string>& labels, float even) {

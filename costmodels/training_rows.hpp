@@ -52,7 +52,8 @@ class SourceCheck {
 void add_row(TrainingSet&, const std::vector<float>& features, Seconds reference, Seconds time,
              std::string model, std::string shape, std::string gpu);
 void add_unique(std::vector<std::string>& sorted, const std::string& text);
-const GpuSpec& gpu_named(const std::string& name);
+// One of the own GPUs of the profiles, else of the catalog.
+const GpuSpec& gpu_named(const Profiles&, const std::string& name);
 
 // Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count
 // alike (`even` 1), but no row more than 30 times the average, since some labels have a dozen rows.

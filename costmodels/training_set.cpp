@@ -34,7 +34,7 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
   SourceCheck check("kernels", files);
   for (const auto& row : profiles.kernels) {
     if ((row.program == KernelProgram::training) != training) continue;
-    const GpuSpec& gpu = gpu_named(row.gpu);
+    const GpuSpec& gpu = gpu_named(profiles, row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {

@@ -44,7 +44,7 @@ struct TableLine {
 
 struct MeasuredGemm {
   std::string source, model;
-  std::string gpu;  // catalog name
+  std::string gpu;  // name in the catalog or of a GPU of one's own
   DataType type = DataType::fp16;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   TimedAs timed = TimedAs::kernel;
@@ -60,7 +60,7 @@ enum class KernelProgram { inference, training };
 
 struct MeasuredKernel {
   std::string source, model;
-  std::string gpu;  // catalog name
+  std::string gpu;  // likewise
   std::string op;   // "norm", "rope", "activation", "residual", "embedding"
   Bytes bytes;      // what it must read and write at least
   TimedAs timed = TimedAs::kernel;
@@ -114,9 +114,10 @@ struct Profiles {
   std::vector<MeasuredCollective> collectives;
   std::vector<ProfileFile> files;     // in order of their names
   std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
+  std::vector<GpuSpec> own_gpus{};    // which the tables may name beside the catalog's
 };
 
-// Adds what `more` holds, in its order; its measurements follow their files.
+// Adds what `more` measured, in its order; its measurements follow their files.
 void append(Profiles& all, Profiles&& more);
 
 // How a table may name a GPU of the catalog.
@@ -142,12 +143,14 @@ enum class InventedTimes { refused, taken };
 // (named), a broken gzip, a file with too many unreadable rows, invented times that were not asked for.
 Profiles read_profiles(const std::string& folder, InventedTimes = InventedTimes::refused);
 
-// Likewise, without what `known` has from earlier tables, of this folder or of others.
+// Likewise, without what `known` has from earlier tables, of this folder or of others. Tables may also name
+// GPUs that the catalog lacks.
 class MeasuredOnce;
-Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes);
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes,
+                       const std::vector<GpuSpec>& own_gpus = {});
 
-// Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
-// table.
+// Adds the measurements of one table to `profiles`, of the catalog's GPUs and its own; `name` is the path
+// below the folder. False for an unknown table.
 bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
                        InventedTimes = InventedTimes::refused);
 

@@ -41,8 +41,8 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles&,
 LinkSpec gpu_link_of(BytesPerSecond bandwidth);
 
 // Why nothing has such a link or network, as it would be in Gb/s; empty where something may. In GB/s of one
-// GPU, one direction. `gpu`: of the catalog; none where it is not known.
-std::string link_fault(double gigabytes, const std::string* gpu);
+// GPU, one direction. `gpu`: none where it is not known.
+std::string link_fault(double gigabytes, const GpuSpec* gpu);
 std::string network_fault(double gigabytes, int ranks_per_node);
 
 // The data type that a table names; absent for others.
@@ -57,13 +57,16 @@ class Duplicates {
   std::set<std::string> rows_;
 };
 
-// Catalog name of the GPU that a source calls `name`; absent when the catalog has no such GPU.
+// The GPU that a source calls by a name: one's own, else of the catalog; none when neither has it.
 class GpuNames {
  public:
-  const std::string* find(std::string_view source_name);
+  explicit GpuNames(const std::vector<GpuSpec>& own_gpus) : own_(&own_gpus) {}
+
+  const GpuSpec* find(std::string_view source_name);
 
  private:
-  std::map<std::string, std::string, std::less<>> known_;  // empty: not in the catalog
+  const std::vector<GpuSpec>* own_;  // outlives this
+  std::map<std::string, const GpuSpec*, std::less<>> known_;
 };
 
 // Counts a measurement of this line as skipped.

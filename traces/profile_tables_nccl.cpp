@@ -100,8 +100,8 @@ bool has_wrong_values(const std::vector<std::string>& words, const NcclRun& run)
 bool of_several_kinds(const NcclRun& run, GpuNames& names) {
   std::set<std::string> kinds;
   for (const auto& gpu : run.gpus) {
-    const std::string* known = names.find(gpu);
-    kinds.insert(known == nullptr ? gpu : *known);
+    const GpuSpec* known = names.find(gpu);
+    kinds.insert(known == nullptr ? gpu : known->name);
   }
   return kinds.size() > 1;
 }
@@ -121,7 +121,7 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   if (has_wrong_values(words, run)) return "wrong values were received (#wrong)";
   if (run.op.empty()) return "operation not named, neither by the text nor by the file's name";
   if (of_several_kinds(run, gpus)) return "ranks on GPUs of several kinds, " + all_of(run.gpus);
-  const std::string* gpu = run.gpus.empty() ? nullptr : gpus.find(*run.gpus.begin());
+  const GpuSpec* gpu = run.gpus.empty() ? nullptr : gpus.find(*run.gpus.begin());
   if (gpu == nullptr) return "GPU not in the catalog";
   const int hosts = static_cast<int>(run.hosts.size());
   const bool even = std::all_of(run.hosts.begin(), run.hosts.end(),
@@ -132,12 +132,12 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   if (std::string fault = hosts > 1 ? network_fault(run.network, run.ranks / hosts) : ""; !fault.empty())
     return fault;
   profiles.collectives.push_back({.source = "nccl-tests",
-                                  .system = *gpu,
+                                  .system = gpu->name,
                                   .op = run.op,
                                   .bytes = Bytes(*bytes),
                                   .ranks = run.ranks,
                                   .ranks_per_node = run.ranks / hosts,
-                                  .gpu_link = gpu_link_of(find_gpu(*gpu, "nccl-tests").link_bandwidth),
+                                  .gpu_link = gpu_link_of(gpu->link_bandwidth),
                                   .network = {gigabytes_per_second(run.network), kNicLatency},
                                   .time = microseconds(*time)});
   return {};
@@ -163,7 +163,7 @@ bool is_nccl_text(const std::string& path) {
 void read_nccl_text(const std::string& path, const std::string& name, Profiles& profiles, ProfileFile& file) {
   const std::string file_op = operation_in(name);
   NcclRun run{.op = file_op};
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   std::istringstream stream(read_text_file(path));
   std::set<std::string> seen;
   std::size_t number = 0;

@@ -180,15 +180,16 @@ LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
   return {bandwidth, bandwidth > kFastestPcie ? kNvlinkLatency : kPcieLatency};
 }
 
-std::string link_fault(double gigabytes, const std::string* gpu) {
+std::string link_fault(double gigabytes, const GpuSpec* gpu) {
   if (gigabytes < kSlowestLink) return kSlowLink;
   BytesPerSecond fastest;
+  if (gpu != nullptr) fastest = gpu->link_bandwidth;
   for (const GpuSpec& one : gpu_catalog()) {
-    if (gpu == nullptr || one.name == *gpu) fastest = std::max(fastest, one.link_bandwidth);
+    if (gpu == nullptr) fastest = std::max(fastest, one.link_bandwidth);
   }
   if (gigabytes_per_second(gigabytes) <= fastest * kRounded) return {};
   return "unreadable: a link faster than the " + to_text(fastest) + " of " +
-         (gpu == nullptr ? "any GPU" : *gpu) + " in one direction (GB/s are an eighth of Gb/s)";
+         (gpu == nullptr ? "any GPU" : gpu->name) + " in one direction (GB/s are an eighth of Gb/s)";
 }
 
 // One rank alone on a node has all its NICs.
@@ -206,7 +207,7 @@ std::string network_fault(double gigabytes, int ranks_per_node) {
 
 void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const CollectiveColumns at(rows);
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   read_rows(
       rows, [&](Profiles& row) { return take(rows, at, gpus, row); }, profiles, file);
 }

@@ -301,8 +301,8 @@ def parse(arguments):
                         "hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated; may be repeated")
     parser.add_argument("--types", help="of GEMMs, attention and kernels, as fp16,bf16 (all that the GPU has)")
     parser.add_argument("--gpu-name", help="the catalog's name of the GPU, where the driver's is not known to orrery")
-    parser.add_argument("--unknown-gpu", action="store_true", help="measure a GPU that the catalog does not have: `orrery fit` "
-                        "takes its rows once the catalog has it")
+    parser.add_argument("--unknown-gpu", action="store_true", help="measure a GPU that the catalog does not have: `orrery fit "
+                        "--cluster FILE` takes its rows where a group of that file describes it (gpu: {name: ...})")
     parser.add_argument("--retry", action="store_true", help="measure all rows that failed once more, however often they did")
     parser.add_argument("--json", action="store_true", help="print where script, table and machine lie, once they do")
     parser.add_argument("--pause", type=float, default=0, metavar="S", help="seconds between rows, to keep the GPU cool (0)")
@@ -345,7 +345,7 @@ def refuse_unknown_gpu(known, name):
     by_name = {one.lower(): one for one in known["catalog"]}
     near = [by_name[one] for one in difflib.get_close_matches(without_maker(known, name).lower(), by_name, 3, 0.4)]
     stop("the GPU %r, which the catalog does not have" % name,
-         "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it all the same" % (
+         "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it and describe it in a cluster file for `orrery fit --cluster`" % (
              " (%s?)" % ", ".join(near) if near else ""))
 
 
@@ -396,6 +396,9 @@ def run(options):
     failed = mostly_failed(wanted, table)
     for line in failed:
         sys.stderr.write("orrery profile: " + line + "; --retry measures them again, once the cause is gone\n")
+    if options.unknown_gpu and not options.quiet:
+        sys.stderr.write("`orrery fit --profiles %s --cluster FILE` takes these rows where a group of FILE describes their GPU: "
+                         "gpu: {name: %s, ...}\n" % (options.output, machine["gpu"]))
     if options.json:
         print(json.dumps({"script": os.path.abspath(__file__), "table": table.path,
                           "machine": os.path.join(options.output, "machine.json")}, indent=2))

@@ -124,7 +124,9 @@ int run_profile(const Arguments& arguments) {
   line.value("gpu-name", "NAME", "the catalog's name of the GPU, where the driver's is not known");
   line.value("pause", "S", "seconds between rows, to keep the GPU cool (0)");
   line.value("python", "PROGRAM", "a Python 3 that can import torch (python3)");
-  line.flag("unknown-gpu", "measure a GPU that the catalog does not have yet");
+  line.flag("unknown-gpu",
+            "measure a GPU that the catalog does not have, for `orrery fit --cluster` with a file that "
+            "describes it");
   line.flag("retry", "measure the rows that failed once more, however often they did");
   line.flag("dry-run", "no GPU and no PyTorch: invented times, marked as such");
   line.flag("script", "write the Python script to the folder and do not run it");

@@ -223,6 +223,51 @@ TEST_CASE("sixty rows of one GPU are enough for the model of any GPU, and the re
   CHECK(contains(result.out, "not read, since no table has such a name: 'gemm_long (1).csv'\n"));
 }
 
+TEST_CASE("rows of a GPU that the catalog lacks are taken where a cluster file describes it") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  std::string table =
+      "gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,"
+      "ranks_per_node,time_us,p10_us,p90_us,repetitions,clock,status,script\n";
+  for (int i = 1; i <= 200; ++i)  // at 0.6 of 800 TFLOP/s
+    table += "NVIDIA H200 NVL,bf16,gemm,up,forward,a,1," + std::to_string(64 * i) + ",4096,4096,,,,,,,,,," +
+             std::to_string(2.0 * 64 * i * 4096 * 4096 / 800e6 / 0.6) + ",1,1,20,events,ok,2\n";
+  place.write("measured/orrery_profile.csv", table);
+  const auto cluster = [&](const std::string& name) {
+    return place.write(name + ".yaml",
+                       "groups: [{name: g, count: 1, gpus_per_node: 4, nic_bandwidth: 400Gbps, gpu: "
+                       "{name: " +
+                           name +
+                           ", architecture: Hopper, memory: 141GiB, memory_bandwidth: "
+                           "4800GBps, fp32: 60TFLOPS, bf16: 800TFLOPS, link_bandwidth: 450GBps, "
+                           "multiprocessors: 100, l2_cache: 50MiB}}]\n");
+  };
+  const auto fit = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"fit", "--profiles", "measured", "--json", "-o", "costs"};
+    words.insert(words.end(), more.begin(), more.end());
+    return place.run(words);
+  };
+  const std::vector<std::string> not_known{
+      "200 of orrery_profile.csv: GPU 'NVIDIA H200 NVL' is not in the catalog",
+      "describe it in a cluster file and give --cluster"};
+  check_refused(fit({}), not_known);
+  check_refused(fit({"--cluster", cluster("another")}), not_known);
+  // By the driver's name, or without its maker.
+  for (const std::string name : {"NVIDIA H200 NVL", "h200 nvl"}) {
+    const ProgramResult result = fit({"--cluster", cluster("another"), "--cluster", cluster(name)});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    const Json model = Json::parse(result.out).at("models").at(0);
+    CHECK(model.at("file") == "gemm-hopper-100.ubj");
+    CHECK(model.at("gpus") == Json::array({name}));
+    CHECK(model.at("rows") == 200);
+  }
+  std::string other = place.read("another.yaml");
+  place.write("two.yaml", other.replace(other.find("800T"), 4, "700T"));
+  check_refused(fit({"--cluster", "another.yaml", "--cluster", "two.yaml"}),
+                {"two.yaml", "the GPU 'another' with other numbers than before"});
+}
+
 TEST_CASE("GEMMs in columns of vidur's tables are named as not read, with the table that is") {
   const Workplace place;
   std::filesystem::create_directories(place.file("measured/h100/meta/Llama"));

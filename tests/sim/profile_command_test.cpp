@@ -371,6 +371,8 @@ TEST_CASE("a GPU that no catalog has is refused before it is measured, unless th
   CHECK(contains(refused.err, "found the GPU 'NVIDIA H200 NVL', which the catalog does not have"));
   CHECK(contains(refused.err, "H200"));
   CHECK_FALSE(fs::exists(scratch.file("m") + "/orrery_profile.csv"));
+  CHECK(contains(refused.err,
+                 "--unknown-gpu to measure it and describe it in a cluster file for `orrery fit --cluster`"));
   CHECK(other.run(scratch.file("m"), words(kKernels, {"--unknown-gpu"})).code == 0);
   CHECK(contains(table(scratch.file("m")), "\nNVIDIA H200 NVL,bf16,kernel"));
   CHECK(other.run(scratch.file("n"), words(kKernels, {"--gpu-name=h200"})).code == 0);

@@ -88,11 +88,13 @@ TEST_CASE("failed, repeated and foreign rows of one's own table are counted by r
                        gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
                        gemm_row("forward", "77").substr(21));
   CHECK(profiles.files[0].used == 60);
-  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{
-                                         {"status out of memory", 1},
-                                         {"duplicate of an earlier row", 1},
-                                         {"unreadable", 2},
-                                         {"GPU 'Abacus' is not in the catalog (`orrery catalog gpus`)", 1}});
+  CHECK(profiles.files[0].skipped ==
+        std::map<std::string, std::int64_t>{{"status out of memory", 1},
+                                            {"duplicate of an earlier row", 1},
+                                            {"unreadable", 2},
+                                            {"GPU 'Abacus' is not in the catalog (`orrery catalog gpus`): "
+                                             "describe it in a cluster file and give --cluster",
+                                             1}});
 }
 
 TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known, or the row is unreadable") {

@@ -91,7 +91,10 @@ std::size_t GzipFile::read(char* to, std::size_t most) {
   most = std::min(most, kPiece);
   if (state_->gzipped) return unpack(to, most);
   z_stream& stream = state_->stream;
-  if (!state_->fill()) return 0;
+  if (!state_->fill()) {
+    if (state_->file.bad()) throw InputError(name_, "an error while it was read", "a file that can be read");
+    return 0;
+  }
   const std::size_t count = std::min<std::size_t>(most, stream.avail_in);
   std::copy_n(stream.next_in, count, to);
   stream.next_in += count;

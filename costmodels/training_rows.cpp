@@ -120,10 +120,12 @@ void SourceCheck::refuse_wrong_sizes() const {
 void SourceCheck::doubt_fast_links() const {
   for (const auto& [table_source, factor] : medians()) {
     if (factor <= kDoubtfulMedian) continue;
-    files_->doubt(table_source.first,
-                  "long times of " + what_ + " of '" + table_source.second + "' are in the median " +
-                      std::to_string(std::llround(factor)) +
-                      " times what their links take: are those in GB/s, an eighth of Gb/s?");
+    files_->doubt(
+        table_source.first,
+        "long times of " + what_ + " of '" + table_source.second + "' are in the median " +
+            std::to_string(std::llround(factor)) +
+            " times what their links take: are those in GB/s, an eighth of Gb/s, and do the GPUs reach "
+            "each other without the host?");
   }
 }
 

@@ -13,9 +13,10 @@
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/; its GEMMs are not read
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
 //   flash_attention_fwd_bwd.csv
-//   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops orrery_profile.csv
-//   what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
-//   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank
+//   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops
+//   orrery_profile.csv     what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
+//   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank, all of
+//   one kind
 #pragma once
 
 #include <cstdint>

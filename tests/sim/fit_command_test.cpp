@@ -144,7 +144,7 @@ TEST_CASE("links in Gb/s are refused where no GPU has such, and doubted where on
   CAPTURE(doubted.err);
   REQUIRE(doubted.code == 0);
   const std::string doubt =
-      "in the median 8 times what their links take: are those in GB/s, an eighth of Gb/s?";
+      "in the median 8 times what their links take: are those in GB/s, an eighth of Gb/s,";
   CHECK(contains(doubted.err,
                  "orrery: collectives_long.csv: long times of collectives of 'own mine' are " + doubt));
   CHECK(contains(Json::parse(doubted.out).at("inputs").at(0).at("doubts").at(0), doubt));

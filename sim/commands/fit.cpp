@@ -42,7 +42,7 @@ int run_fit(const Arguments& arguments) {
       "fit",
       "Fits the efficiency models to measured operators and prints how wrong each is on what it did not see.",
       "orrery fit --profiles measured/ -o my-costs");
-  line.values("profiles", "FOLDER", "measured operator tables (README of traces); may be repeated");
+  line.values("profiles", "FOLDER", "measured operator tables (traces/profile_reader.hpp); may be repeated");
   line.values(
       "cluster", "FILE",
       "a cluster file that describes GPUs which the catalog lacks (`gpu: {name: ...}`), so that tables "

@@ -58,9 +58,11 @@ int run_fit(const Arguments& arguments) {
   options.own_gpus = gpus_of_clusters(line.list("cluster"));
   if (line.has("invented")) options.invented = InventedTimes::taken;
   const FitReport report = fit(options);
-  for (const FitInput& input : report.inputs)
+  for (const FitInput& input : report.inputs) {
+    if (line.quiet()) break;
     for (const std::string& doubt : input.doubts)
       std::cerr << "orrery: " << input.file << ": " << doubt << "\n";
+  }
   std::cout << (line.json() ? to_json(report) : to_table(report));
   if (!line.quiet()) std::cerr << "wrote " << report.models.size() << " models to " << options.output << "\n";
   return 0;

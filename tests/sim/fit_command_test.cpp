@@ -148,6 +148,8 @@ TEST_CASE("links in Gb/s are refused where no GPU has such, and doubted where on
   CHECK(contains(doubted.err,
                  "orrery: collectives_long.csv: long times of collectives of 'own mine' are " + doubt));
   CHECK(contains(Json::parse(doubted.out).at("inputs").at(0).at("doubts").at(0), doubt));
+  place.write("measured/collectives_long.csv", collectives(1, 32 / 0.7, "256"));
+  CHECK(place.run({"fit", "--profiles", "measured", "--quiet", "-o", "costs"}).err.empty());
   const ProgramResult right = fit(32, "32", "right");
   CHECK(right.code == 0);
   CHECK_FALSE(contains(right.err, "Gb/s"));

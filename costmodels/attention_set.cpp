@@ -49,7 +49,7 @@ TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table,
   SourceCheck check("attention kernels", files);
   for (const auto& row : profiles.attentions) {
     const auto kernel = kernel_named(row.kernel);
-    const GpuSpec& gpu = gpu_named(row.gpu);
+    const GpuSpec& gpu = gpu_named(profiles, row.gpu);
     if (!kernel || !peak(gpu, DataType::fp16)) {
       files.leave_out(row.at, "attention kernel without a model here");
       continue;

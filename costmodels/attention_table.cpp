@@ -1,7 +1,6 @@
 #include "costmodels/attention_table.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "costmodels/features.hpp"
@@ -32,9 +31,6 @@ std::vector<std::string> texts(const YamlValue& list) {
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
-
-constexpr std::array kFused{AttentionKernel::flash, AttentionKernel::flash_2026, AttentionKernel::flash2,
-                            AttentionKernel::sdpa_2025};
 
 // Linear in log2 of the sequence; constant outside the table.
 double interpolate(const std::vector<double>& sequences, const std::vector<double>& values, double sequence) {
@@ -144,7 +140,7 @@ AttentionTable AttentionTable::parse(std::string_view yaml, const std::string& f
       return Curve{shares(value.at("plain")), shares(value.at("causal")), value.at("narrow").number(0.01, 2)};
     };
     std::vector<AttentionKernel> kernels;
-    for (const auto& item : row.at("kernels").items()) kernels.push_back(item.one_of_values(kFused));
+    for (const auto& item : row.at("kernels").items()) kernels.push_back(item.one_of_values(kFusedAttention));
     table.kernels_.push_back({.kernels = std::move(kernels),
                               .flops_per_clock = row.at("flops_per_clock").number(1, 1e6),
                               .dropout = row.at("dropout").number(0, 1000),

@@ -33,13 +33,15 @@ void set_counts(FitInput& input, const ProfileFile& file) {
   input.skipped = file.skipped;
   input.first_line = file.first_line;
   input.gemms_not_read = file.gemms_not_read;
+  input.doubts = file.doubts;
 }
 
 Profiles read_all(const FitOptions& options, FitReport& report) {
   Profiles all;
+  all.own_gpus = options.own_gpus;
   MeasuredOnce known;
   for (const auto& folder : options.profiles) {
-    Profiles one = read_profiles(folder, known, options.invented);
+    Profiles one = read_profiles(folder, known, options.invented, options.own_gpus);
     for (const auto& file : one.files) {
       report.inputs.push_back(
           {.file = file.name, .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string()))});
@@ -148,8 +150,9 @@ void require_some_row(const std::vector<FitInput>& inputs) {
           "; " + std::to_string(rows) + " of " + input.file + ": " + reason + first_line(input, reason);
   }
   if (!reasons.empty())
-    throw InputError("profiles", "no usable row" + reasons,
-                     "measured operators of GPUs that the catalog has");
+    throw InputError(
+        "profiles", "no usable row" + reasons,
+        "measured operators of GPUs that the catalog has, or a cluster file describes (--cluster)");
 }
 
 }  // namespace

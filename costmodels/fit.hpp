@@ -15,6 +15,7 @@ struct FitOptions {
   std::string output;                 // folder; created when missing
   std::uint64_t seed = 1;
   InventedTimes invented = InventedTimes::refused;
+  std::vector<GpuSpec> own_gpus{};  // which the tables may name beside the catalog's
   bool operator==(const FitOptions&) const = default;
 };
 
@@ -39,6 +40,7 @@ struct FitInput {
   std::map<std::string, std::int64_t> skipped{};    // measurements by reason
   std::map<std::string, std::size_t> first_line{};  // of the file, by reason
   std::vector<std::string> gemms_not_read{};        // columns
+  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
 };
 
 // ", first in line 4" of what was skipped for a reason; empty where no line is known.

@@ -32,11 +32,13 @@ Json json_of(const FitError& error) {
 }
 
 Json json_of(const FitInput& input) {
-  return {{"file", input.file},
-          {"sha256", input.sha256},
-          {"rows", input.rows},
-          {"used", input.used},
-          {"skipped", input.skipped}};
+  Json json{{"file", input.file},
+            {"sha256", input.sha256},
+            {"rows", input.rows},
+            {"used", input.used},
+            {"skipped", input.skipped}};
+  if (!input.doubts.empty()) json["doubts"] = input.doubts;
+  return json;
 }
 
 Json json_of(const FittedModel& model) {

@@ -44,7 +44,7 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) 
   std::vector<GemmRow> rows;
   SourceCheck check("GEMMs", files);
   for (const auto& gemm : profiles.gemms) {
-    const GpuSpec& gpu = gpu_named(gemm.gpu);
+    const GpuSpec& gpu = gpu_named(profiles, gemm.gpu);
     const auto peak = matrix_peak(gpu, gemm.type);
     if (!peak || peak->type != gemm.type) {
       files.leave_out(gemm.at, "GPU without a peak for " + std::string(to_text(gemm.type)));

@@ -1,8 +1,10 @@
 // One operator as the GPU or the network sees it: what the efficiency models are asked about.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
 
@@ -33,6 +35,10 @@ struct Gemm {
 // FlashAttention-2 elsewhere; `unfused`: two batched GEMMs, softmax, dropout.
 enum class AttentionKernel { flash, unfused, flash2, flash_2026, sdpa_2025 };
 std::string_view to_text(AttentionKernel);
+inline constexpr std::array kAttentionKernels{AttentionKernel::flash, AttentionKernel::flash_2026,
+                                              AttentionKernel::flash2, AttentionKernel::sdpa_2025,
+                                              AttentionKernel::unfused};
+inline constexpr std::span kFusedAttention(kAttentionKernels.data(), kAttentionKernels.size() - 1);
 inline bool is_best_fused(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "costmodels/cross_validation.hpp"
+#include "costmodels/training_rows.hpp"
 #include "costmodels/training_set.hpp"
 #include "platforms/errors.hpp"
 
@@ -86,7 +87,7 @@ std::vector<GradientPair> gradient_pairs(const Profiles& profiles, const std::ve
   for (const auto& row : profiles.gemms) {
     if ((!row.input_gradient && !row.backward) || std::find(gpus.begin(), gpus.end(), row.gpu) == gpus.end())
       continue;
-    const GpuSpec& gpu = find_gpu(row.gpu, "profiles");
+    const GpuSpec& gpu = gpu_named(profiles, row.gpu);
     const auto peak = matrix_peak(gpu, row.type);
     const Gemm forward{.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type};
     if (!peak || roofline(forward, gpu, peak->speed) < kShortestFrameworkTime) continue;

@@ -1,7 +1,6 @@
 #include "costmodels/software_stack.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "costmodels/local_layer.hpp"
@@ -168,9 +167,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   static_cast<void>(map.find("like"));  // its reader's
   if (const auto name = map.find("name")) stack.name = name->text();
   if (const auto attention = map.find("attention"))
-    stack.attention = attention->one_of_values(std::array{AttentionKernel::flash, AttentionKernel::flash_2026,
-                                                          AttentionKernel::flash2, AttentionKernel::sdpa_2025,
-                                                          AttentionKernel::unfused});
+    stack.attention = attention->one_of_values(kAttentionKernels);
   read_word(map, "elementwise", kFusions, stack.elementwise);
   read_kernels(map, stack.kernels);
   read_word<CrossEntropyKernel>(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "costmodels/fit.hpp"
 #include "platforms/errors.hpp"
@@ -19,6 +20,9 @@ constexpr Seconds kSlowLaunch = Seconds(20e-6);
 // unit: KB for bytes makes a thousand of one, or some fifty where latency is added. The published tables are
 // at 0.97 to 2.4, and sailor's PCIe boxes at 3.2.
 constexpr double kMostOffInMedian = 10;
+// Links in Gb/s are eight times too fast, which would make 7.8 of the fastest published table: half way in
+// ratio from the slowest.
+constexpr double kDoubtfulMedian = 5;
 // Times of so many times a source's short ones grow with size; shorter ones are latency, whatever the sizes.
 constexpr double kLongTime = 10;
 
@@ -46,6 +50,11 @@ void TaughtFiles::leave_out(TableLine at, const std::string& reason) {
   ++file.skipped[reason];
   std::size_t& first = file.first_line.try_emplace(reason, at.line).first->second;
   first = std::min(first, at.line);
+}
+
+void TaughtFiles::doubt(std::size_t file, std::string why) {
+  ORRERY_ENSURE(file < files_.size());
+  files_[file].doubts.push_back(std::move(why));
 }
 
 bool SourceCheck::believes(const std::string& source, TableLine at, const TimeCheck& check) {
@@ -77,7 +86,8 @@ void SourceCheck::refuse_wrong_sources() const {
   refuse_wrong_sizes();
 }
 
-void SourceCheck::refuse_wrong_sizes() const {
+std::map<SourceCheck::TableSource, double> SourceCheck::medians() const {
+  std::map<TableSource, double> medians;
   for (const auto& [table_source, rows] : believed_) {
     std::vector<Seconds> times;
     for (const Believed& row : rows) times.push_back(row.time);
@@ -89,15 +99,33 @@ void SourceCheck::refuse_wrong_sizes() const {
     // Few long times are single misreadings among those of latency.
     if (static_cast<double>(factors.size()) <= kWorstUnreadableShare * static_cast<double>(rows.size()))
       continue;
-    const double factor = value_at(factors, factors.size() / 2);
+    medians[table_source] = value_at(factors, factors.size() / 2);
+  }
+  return medians;
+}
+
+void SourceCheck::refuse_wrong_sizes() const {
+  for (const auto& [table_source, factor] : medians()) {
     if (factor <= kMostOffInMedian) continue;
     const auto& [file, source] = table_source;
     throw InputError(
         files_->all()[file].name,
         "long times of " + what_ + " of '" + source + "' that are in the median " +
             std::to_string(std::llround(factor)) + " times what their sizes take",
-        "sizes in bytes (not KB or MB) and times in microseconds, at most 10 times what the data "
-        "sheet says");
+        "sizes in bytes (not KB or MB), links in GB/s (not Gb/s) and times in microseconds, at most 10 times "
+        "what the data sheet says");
+  }
+}
+
+void SourceCheck::doubt_fast_links() const {
+  for (const auto& [table_source, factor] : medians()) {
+    if (factor <= kDoubtfulMedian) continue;
+    files_->doubt(
+        table_source.first,
+        "long times of " + what_ + " of '" + table_source.second + "' are in the median " +
+            std::to_string(std::llround(factor)) +
+            " times what their links take: are those in GB/s, an eighth of Gb/s, and do the GPUs reach "
+            "each other without the host?");
   }
 }
 
@@ -116,8 +144,10 @@ void add_unique(std::vector<std::string>& sorted, const std::string& text) {
   if (at == sorted.end() || *at != text) sorted.insert(at, text);
 }
 
-const GpuSpec& gpu_named(const std::string& name) {
-  return find_gpu(name, "profiles");
+const GpuSpec& gpu_named(const Profiles& profiles, const std::string& name) {
+  const auto own = std::find_if(profiles.own_gpus.begin(), profiles.own_gpus.end(),
+                                [&](const GpuSpec& gpu) { return gpu.name == name; });
+  return own == profiles.own_gpus.end() ? find_gpu(name, "profiles") : *own;
 }
 
 void balance(TrainingSet& set, const std::vector<std::string>& labels, float even) {

@@ -27,6 +27,8 @@ class SourceCheck {
 
   bool believes(const std::string& source, TableLine, const TimeCheck&);
   void refuse_wrong_sources() const;  // throws InputError
+  // Of collectives and transfers: says of a table's source that its links may be given in another unit.
+  void doubt_fast_links() const;
 
  private:
   struct Counts {
@@ -39,6 +41,8 @@ class SourceCheck {
   using TableSource = std::pair<std::size_t, std::string>;  // its file, and its name there
 
   void refuse_wrong_sizes() const;
+  // How many times longer than expected the long times of each are, in the median; where there are some.
+  [[nodiscard]] std::map<TableSource, double> medians() const;
   std::string what_;
   TaughtFiles* files_;
   std::map<std::string, Counts> sources_;
@@ -48,7 +52,8 @@ class SourceCheck {
 void add_row(TrainingSet&, const std::vector<float>& features, Seconds reference, Seconds time,
              std::string model, std::string shape, std::string gpu);
 void add_unique(std::vector<std::string>& sorted, const std::string& text);
-const GpuSpec& gpu_named(const std::string& name);
+// One of the own GPUs of the profiles, else of the catalog.
+const GpuSpec& gpu_named(const Profiles&, const std::string& name);
 
 // Lets labels with few rows be heard: a label counts by the square root of its rows (`even` 0.5) or all count
 // alike (`even` 1), but no row more than 30 times the average, since some labels have a dozen rows.

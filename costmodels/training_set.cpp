@@ -34,7 +34,7 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
   SourceCheck check("kernels", files);
   for (const auto& row : profiles.kernels) {
     if ((row.program == KernelProgram::training) != training) continue;
-    const GpuSpec& gpu = gpu_named(row.gpu);
+    const GpuSpec& gpu = gpu_named(profiles, row.gpu);
     const auto kernel = kernel_named(row.op);
     const Seconds reference = stream_time(row.bytes, gpu);
     if (!kernel) {
@@ -84,7 +84,7 @@ void add_links(ModelCard& card, MeasuredLinks links) {
 // The times in Aceso's format are those of PyTorch's list forms, which copy every rank's part, and would
 // teach a third less bandwidth than NCCL has.
 bool is_taught(const MeasuredCollective& row, CollectiveKind kind) {
-  return row.ranks > 1 && (!is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce);
+  return !is_aceso_profile(row.source) || kind == CollectiveKind::all_reduce;
 }
 
 TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFiles& files) {
@@ -126,6 +126,7 @@ TrainingSet collective_set(const Profiles& profiles, ModelKind model, TaughtFile
     }
   }
   check.refuse_wrong_sources();
+  check.doubt_fast_links();
   if (set.targets.empty()) return set;
   balance(set, labels, 1.0F);
   finish(set);
@@ -155,6 +156,7 @@ TrainingSet transfer_set(const Profiles& profiles, TaughtFiles& files) {
     add_links(set.card, links_of(op));
   }
   check.refuse_wrong_sources();
+  check.doubt_fast_links();
   finish(set);
   return set;
 }

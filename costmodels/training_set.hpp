@@ -41,6 +41,7 @@ class TaughtFiles {
   explicit TaughtFiles(std::vector<ProfileFile> files) : files_(std::move(files)) {}
 
   void leave_out(TableLine, const std::string& reason);
+  void doubt(std::size_t file, std::string why);
   [[nodiscard]] const std::vector<ProfileFile>& all() const { return files_; }
 
  private:

@@ -33,6 +33,11 @@ struct FactorFit {
   std::vector<double> measured, predicted_before, predicted_after;  // of these runs: s, or GiB
 };
 
+// A row of a table that says too little, or nothing, of how fast its plan is.
+struct LeftOutRun {
+  std::string id, reason;
+};
+
 struct Calibration {
   SoftwareStack stack;  // with `calibrated`, and `calibrated_memory` where a peak was given
   FactorFit<kMachineFacts> time;
@@ -51,7 +56,7 @@ Calibration calibrate(const std::vector<OwnRun>&, const CostModels&);
 std::string determination(double before, double after);
 
 std::string calibration_text(const Calibration&);
-std::string calibration_json(const Calibration&);
+std::string calibration_json(const Calibration&, const std::vector<LeftOutRun>&);
 // For --stack; `like` names the preset that was calibrated.
 std::string calibrated_yaml(const Calibration&, const std::string& like);
 

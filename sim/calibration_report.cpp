@@ -111,7 +111,7 @@ std::string calibration_text(const Calibration& calibration) {
   return memory ? text + "\n" + to_text(runs_table(*memory, "GiB", "%.2f")) : text;
 }
 
-std::string calibration_json(const Calibration& calibration) {
+std::string calibration_json(const Calibration& calibration, const std::vector<LeftOutRun>& left_out) {
   const auto& [stack, time, memory] = calibration;
   Json json;
   add_parameters(json, time, kMachine);
@@ -120,6 +120,8 @@ std::string calibration_json(const Calibration& calibration) {
   if (memory) json["memory_scatter"] = stack.calibrated_memory->scatter;
   json["runs"] = runs_json(time, "s");
   if (memory) json["memory_runs"] = runs_json(*memory, "gib");
+  json["skipped"] = Json::array();
+  for (const LeftOutRun& run : left_out) json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});
   return json_document(json);
 }
 

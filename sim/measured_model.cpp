@@ -185,15 +185,12 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
   return said;
 }
 
-constexpr const char* kOddKeyHeads = "kv_heads that do not divide the heads";
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
   if (auto known = builtin_of_run(run)) {
-    const LayerShape& first = known->shapes.front();
-    if (first.kv_heads > 0 && first.heads % first.kv_heads != 0) return Unmapped{kOddKeyHeads};
     assumptions.push_back("shape of the built-in model " + known->name);
     return *std::move(known);
   }
@@ -213,7 +210,6 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     shape.head_dim = shape.hidden / shape.heads;
   }
   shape.kv_heads = kv_heads.value_or(shape.heads);
-  if (shape.heads % shape.kv_heads != 0) return Unmapped{kOddKeyHeads};
   shape.mlp = family.mlp;
   shape.norm = family.norm;
   shape.linear_bias = family.bias;
@@ -265,6 +261,9 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   auto model = shaped_model(run, assumptions);
   if (const auto* shaped = std::get_if<ModelSpec>(&model)) {
+    const LayerShape& first = shaped->shapes.front();
+    if (first.kv_heads > 0 && first.heads % first.kv_heads != 0)
+      return Unmapped{"kv_heads that do not divide the heads"};
     if (auto trouble = disagreement(run, *shaped)) return *std::move(trouble);
   }
   return model;

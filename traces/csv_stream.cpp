@@ -1,7 +1,5 @@
 #include "traces/csv_stream.hpp"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "platforms/errors.hpp"
+#include "traces/gzip_file.hpp"
 
 namespace orrery {
 namespace {
@@ -42,24 +41,15 @@ CsvStream::CsvStream(const std::string& path, std::string name) : name_(std::mov
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     throw InputError(name_, "a folder", "a CSV table, plain or gzipped");
-  file_ = gzopen(path.c_str(), "rb");  // reads plain files as they are
-  if (file_ == nullptr) throw InputError(name_, "no readable file", "a CSV table, plain or gzipped");
-  gzbuffer(static_cast<gzFile>(file_), 1U << 17U);
-  try {
-    read_header();
-  } catch (...) {
-    gzclose(static_cast<gzFile>(file_));
-    throw;
-  }
+  file_ = std::make_unique<GzipFile>(path, name_);
+  read_header();
 }
 
 CsvStream::CsvStream(Text text, std::string name) : name_(std::move(name)), buffer_(text.csv), ended_(true) {
   read_header();
 }
 
-CsvStream::~CsvStream() {
-  if (file_ != nullptr) gzclose(static_cast<gzFile>(file_));
-}
+CsvStream::~CsvStream() = default;
 
 void CsvStream::read_header() {
   if (!next_line()) throw InputError(name_, "an empty file", "a CSV table with a header");
@@ -98,15 +88,8 @@ bool CsvStream::fill() {
   const std::size_t old = buffer_.size();
   constexpr std::size_t kPiece = 1U << 16U;
   buffer_.resize(old + kPiece);
-  const auto file = static_cast<gzFile>(file_);
-  const int got = gzread(file, buffer_.data() + old, kPiece);
-  int error = Z_OK;
-  gzerror(file, &error);
-  if (got < 0 ||
-      (error != Z_OK && error != Z_STREAM_END)) {  // a short stream reads well and ends in Z_BUF_ERROR
-    throw InputError(name_, "a truncated or corrupt gzip file", "the whole file; fetch it again");
-  }
-  buffer_.resize(old + static_cast<std::size_t>(got));
+  const std::size_t got = file_->read(buffer_.data() + old, kPiece);
+  buffer_.resize(old + got);
   ended_ = got == 0;
   return !ended_;
 }

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace orrery {
+
+class GzipFile;
 
 class CsvStream {
  public:
@@ -30,7 +33,7 @@ class CsvStream {
   [[nodiscard]] std::size_t columns() const { return header_.size(); }
   [[nodiscard]] const std::vector<std::string>& titles() const { return header_; }
 
-  // Moves to the next row; false after the last. Throws InputError for a truncated or corrupt gzip, a quote
+  // Moves to the next row; false after the last. Throws InputError for a gzip that GzipFile refuses, a quote
   // that is not closed, and a row of more than 16 MiB.
   bool next();
   // The line in which the row ends; the first of the file is 1.
@@ -46,7 +49,7 @@ class CsvStream {
   std::string_view without_doubled_quotes(std::string_view field);
 
   std::string name_;
-  void* file_ = nullptr;  // gzFile: zlib's type stays out of this header
+  std::unique_ptr<GzipFile> file_;  // none: the table was in memory
   std::string buffer_;
   std::size_t begin_ = 0;
   bool ended_ = false;

@@ -112,15 +112,19 @@ bool read_table(const std::string& path, const std::string& name, InventedTimes 
 bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
                        InventedTimes invented) {
   Profiles table;
+  table.own_gpus = profiles.own_gpus;
   if (!read_table((fs::path(folder) / name).string(), name, invented, table)) return false;
   append(profiles, std::move(table));
   return true;
 }
 
-Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes invented) {
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes invented,
+                       const std::vector<GpuSpec>& own_gpus) {
   Profiles profiles;
+  profiles.own_gpus = own_gpus;
   for (const auto& name : files_below(folder)) {
     Profiles table;
+    table.own_gpus = own_gpus;
     if (!read_table((fs::path(folder) / name).string(), name, invented, table)) {
       if (!belongs_to_profile(name)) profiles.not_read.push_back(name);
       continue;

@@ -3,18 +3,20 @@
 //
 // Known tables, by file name (each plain or gzipped; columns by header, in any order, further columns
 // ignored):
-//   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us
+//   gemm_long.csv          source,gpu,dtype,op,model,tp,batch,M,N,K,time_us[,direction]   (fwd alone)
 //   kernels_long.csv       source,gpu,model,op,bytes,time_us      (op: to_text(MemoryKernel))
 //   collectives_long.csv
 //   source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status
-//   [,link_GBps,network_GBps,network_latency_us]
+//   [,link_GBps,network_GBps,network_latency_us]   of one GPU, in one direction: no faster than its data
+//   sheet says, where the system is a GPU of the catalog, else than any of it
 //   transformer_ops_fwd_bwd_long.csv   Aceso's operator profiles, as sailor and SuperScaler publish them
 //   mlp.csv                vidur's kernels, in compute/<gpu>/<organisation>/<model>/; its GEMMs are not read
 //   nic_ratio.csv, ata_ratio.csv       SimAI's share of NIC bandwidth by message size and node count
 //   flash_attention_fwd_bwd.csv
-//   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops orrery_profile.csv
-//   what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
-//   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank
+//   source,gpu,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops
+//   orrery_profile.csv     what `orrery profile` wrote; rows of its --dry-run are refused unless asked for
+//   *.txt, *.log, *.out    what nccl-tests printed (all_reduce_perf and its sisters), one GPU a rank, all of
+//   one kind
 #pragma once
 
 #include <cstdint>
@@ -43,7 +45,7 @@ struct TableLine {
 
 struct MeasuredGemm {
   std::string source, model;
-  std::string gpu;  // catalog name
+  std::string gpu;  // name in the catalog or of a GPU of one's own
   DataType type = DataType::fp16;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   TimedAs timed = TimedAs::kernel;
@@ -59,7 +61,7 @@ enum class KernelProgram { inference, training };
 
 struct MeasuredKernel {
   std::string source, model;
-  std::string gpu;  // catalog name
+  std::string gpu;  // likewise
   std::string op;   // "norm", "rope", "activation", "residual", "embedding"
   Bytes bytes;      // what it must read and write at least
   TimedAs timed = TimedAs::kernel;
@@ -103,6 +105,7 @@ struct ProfileFile {
   std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
   std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
   std::vector<std::string> gemms_not_read{};        // columns of GEMMs, for which gemm_long.csv is the table
+  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
 };
 
 struct Profiles {
@@ -112,16 +115,20 @@ struct Profiles {
   std::vector<MeasuredCollective> collectives;
   std::vector<ProfileFile> files;     // in order of their names
   std::vector<std::string> not_read;  // files of names and contents that no table has, likewise
+  std::vector<GpuSpec> own_gpus{};    // which the tables may name beside the catalog's
 };
 
-// Adds what `more` holds, in its order; its measurements follow their files.
+// Adds what `more` measured, in its order; its measurements follow their files.
 void append(Profiles& all, Profiles&& more);
 
 // How a table may name a GPU of the catalog.
+struct KnownGpuName {
+  std::string name, gpu;  // `gpu`: of the catalog
+};
 struct KnownGpuNames {
-  std::vector<std::string> catalog;  // names and aliases, in capitals or not
-  std::vector<std::string> makers;   // which may stand in front of those, each once, in this order
-  std::vector<std::string> sources;  // names as sources and drivers write them, to the letter
+  std::vector<KnownGpuName> catalog;  // names and aliases, in capitals or not
+  std::vector<std::string> makers;    // which may stand in front of those, each once, in this order
+  std::vector<KnownGpuName> sources;  // names as sources and drivers write them, to the letter
 };
 KnownGpuNames known_gpu_names();
 
@@ -137,12 +144,14 @@ enum class InventedTimes { refused, taken };
 // (named), a broken gzip, a file with too many unreadable rows, invented times that were not asked for.
 Profiles read_profiles(const std::string& folder, InventedTimes = InventedTimes::refused);
 
-// Likewise, without what `known` has from earlier tables, of this folder or of others.
+// Likewise, without what `known` has from earlier tables, of this folder or of others. Tables may also name
+// GPUs that the catalog lacks.
 class MeasuredOnce;
-Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes);
+Profiles read_profiles(const std::string& folder, MeasuredOnce& known, InventedTimes,
+                       const std::vector<GpuSpec>& own_gpus = {});
 
-// Adds the measurements of one table to `profiles`; `name` is the path below the folder. False for an unknown
-// table.
+// Adds the measurements of one table to `profiles`, of the catalog's GPUs and its own; `name` is the path
+// below the folder. False for an unknown table.
 bool read_profile_file(const std::string& folder, const std::string& name, Profiles& profiles,
                        InventedTimes = InventedTimes::refused);
 

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 
 namespace {
@@ -52,20 +54,27 @@ bool same_text(std::string_view a, std::string_view b) {
 
 constexpr std::array<std::string_view, 4> kMakers{"NVIDIA ", "GeForce ", "Tesla ", "AMD Instinct "};
 
-std::string catalog_name(std::string_view name) {
-  for (const auto& [source, catalog] : kSourceNames) {
-    if (source == name) name = catalog;
-  }
+std::string_view without_makers(std::string_view name) {
   for (const std::string_view maker : kMakers) {
     if (name.starts_with(maker)) name.remove_prefix(maker.size());
   }
-  for (const auto& gpu : gpu_catalog()) {
-    if (same_text(gpu.name, name)) return gpu.name;
-    for (const auto& alias : gpu.aliases) {
-      if (same_text(alias, name)) return gpu.name;
-    }
+  return name;
+}
+
+const GpuSpec* gpu_called(std::string_view name, const std::vector<GpuSpec>& gpus) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const GpuSpec& gpu) {
+    return same_text(gpu.name, name) ||
+           std::any_of(gpu.aliases.begin(), gpu.aliases.end(),
+                       [&](const std::string& alias) { return same_text(alias, name); });
+  });
+  return found == gpus.end() ? nullptr : &*found;
+}
+
+const GpuSpec* catalog_gpu(std::string_view name) {
+  for (const auto& [source, catalog] : kSourceNames) {
+    if (source == name) name = catalog;
   }
-  return {};
+  return gpu_called(without_makers(name), gpu_catalog());
 }
 
 }  // namespace
@@ -73,10 +82,11 @@ std::string catalog_name(std::string_view name) {
 KnownGpuNames known_gpu_names() {
   KnownGpuNames names{.catalog = {}, .makers = {kMakers.begin(), kMakers.end()}, .sources = {}};
   for (const auto& gpu : gpu_catalog()) {
-    names.catalog.push_back(gpu.name);
-    names.catalog.insert(names.catalog.end(), gpu.aliases.begin(), gpu.aliases.end());
+    names.catalog.push_back({gpu.name, gpu.name});
+    for (const auto& alias : gpu.aliases) names.catalog.push_back({alias, gpu.name});
   }
-  for (const auto& [source, catalog] : kSourceNames) names.sources.emplace_back(source);
+  for (const auto& [source, catalog] : kSourceNames)
+    names.sources.push_back({std::string(source), std::string(catalog)});
   return names;
 }
 
@@ -135,8 +145,10 @@ struct GemmColumns {
         m(rows.column("M")),
         n(rows.column("N")),
         k(rows.column("K")),
-        time(rows.column("time_us")) {}
+        time(rows.column("time_us")),
+        direction(rows.find_column("direction")) {}
   std::size_t source, gpu, type, model, batch, m, n, k, time;
+  std::optional<std::size_t> direction;
 };
 
 // Why a row taught nothing; empty when it was taken.
@@ -146,11 +158,15 @@ std::string take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gp
   if (!time) return kUnreadable;
   const auto type = data_type(text_field(rows, at.type));
   if (!type) return "data type " + std::string(text_field(rows, at.type));
-  const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+  const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
+  // Whose extents those of a gradient would be, its own or its layer's, sources do not agree on.
+  const std::string_view direction = at.direction ? text_field(rows, *at.direction) : std::string_view{};
+  if (!direction.empty() && direction != "fwd" && direction != "forward")
+    return "direction " + quote_for_message(direction) + ", where fwd alone is read";
   MeasuredGemm gemm{.source = std::string(text_field(rows, at.source)),
                     .model = std::string(text_field(rows, at.model)),
-                    .gpu = *gpu,
+                    .gpu = gpu->name,
                     .type = *type,
                     .m = *extent(rows, at.m),
                     .n = *extent(rows, at.n),
@@ -166,12 +182,13 @@ std::string take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gp
 
 }  // namespace
 
-const std::string* GpuNames::find(std::string_view source_name) {
-  auto known = known_.find(source_name);
-  if (known == known_.end()) {
-    known = known_.emplace(std::string(source_name), catalog_name(source_name)).first;
-  }
-  return known->second.empty() ? nullptr : &known->second;
+const GpuSpec* GpuNames::find(std::string_view source_name) {
+  if (const auto known = known_.find(source_name); known != known_.end()) return known->second;
+  const GpuSpec* gpu = gpu_called(source_name, *own_);
+  if (gpu == nullptr) gpu = gpu_called(without_makers(source_name), *own_);
+  if (gpu == nullptr) gpu = catalog_gpu(source_name);
+  known_.emplace(std::string(source_name), gpu);
+  return gpu;
 }
 
 void skip(ProfileFile& file, const std::string& reason, std::size_t line) {
@@ -239,7 +256,7 @@ void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& tak
 
 void read_gemm_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const GemmColumns at(rows);
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   read_rows(
       rows, [&](Profiles& row) { return take_gemm(rows, at, gpus, row); }, profiles, file);
 }
@@ -247,16 +264,16 @@ void read_gemm_table(CsvStream& rows, const std::string&, Profiles& profiles, Pr
 void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const std::size_t source = rows.column("source"), gpu = rows.column("gpu"), model = rows.column("model"),
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   const auto take = [&](Profiles& row) -> std::string {
     if (std::string fault = bytes_fault(rows, bytes); !fault.empty()) return fault;
     const auto duration = positive_field(rows, time);
-    const std::string* name = gpus.find(text_field(rows, gpu));
+    const GpuSpec* spec = gpus.find(text_field(rows, gpu));
     if (!duration) return kUnreadable;
-    if (name == nullptr) return "GPU not in the catalog";
+    if (spec == nullptr) return "GPU not in the catalog";
     row.kernels.push_back({.source = std::string(text_field(rows, source)),
                            .model = std::string(text_field(rows, model)),
-                           .gpu = *name,
+                           .gpu = spec->name,
                            .op = std::string(text_field(rows, op)),
                            .bytes = Bytes(*positive_field(rows, bytes)),
                            .timed = TimedAs::kernel,

@@ -17,8 +17,9 @@ inline const std::string kUnreadable = "unreadable";  // not a number, or not ab
 inline const std::string kOtherFields = "unreadable: more or fewer fields than the header";  // `1,024`
 inline const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
 inline const std::string kNoWholeBytes = "unreadable: a size that is no whole number of bytes";
-inline const std::string kNoLink = "unreadable: a link outside 0.01 to 5000 GB/s";
+inline const std::string kSlowLink = "unreadable: a link below 0.01 GB/s";  // in bytes per second, or MB
 
+inline const std::string kOneRank = "a collective of one rank, which moves nothing";
 inline const std::string kDuplicate = "duplicate of an earlier row";
 inline const std::string kInEarlierTable = "measured alike in an earlier table";
 
@@ -39,6 +40,11 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles&,
 // the same. Up to 64 GB/s, PCIe 5.0's, it is PCIe.
 LinkSpec gpu_link_of(BytesPerSecond bandwidth);
 
+// Why nothing has such a link or network, as it would be in Gb/s; empty where something may. In GB/s of one
+// GPU, one direction. `gpu`: none where it is not known.
+std::string link_fault(double gigabytes, const GpuSpec* gpu);
+std::string network_fault(double gigabytes, int ranks_per_node);
+
 // The data type that a table names; absent for others.
 std::optional<DataType> data_type(std::string_view);
 
@@ -51,13 +57,16 @@ class Duplicates {
   std::set<std::string> rows_;
 };
 
-// Catalog name of the GPU that a source calls `name`; absent when the catalog has no such GPU.
+// The GPU that a source calls by a name: one's own, else of the catalog; none when neither has it.
 class GpuNames {
  public:
-  const std::string* find(std::string_view source_name);
+  explicit GpuNames(const std::vector<GpuSpec>& own_gpus) : own_(&own_gpus) {}
+
+  const GpuSpec* find(std::string_view source_name);
 
  private:
-  std::map<std::string, std::string, std::less<>> known_;  // empty: not in the catalog
+  const std::vector<GpuSpec>* own_;  // outlives this
+  std::map<std::string, const GpuSpec*, std::less<>> known_;
 };
 
 // Counts a measurement of this line as skipped.

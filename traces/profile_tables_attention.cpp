@@ -45,7 +45,7 @@ std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gp
   const std::string_view causal = text_field(rows, at.causal), direction = text_field(rows, at.direction);
   if (!speed || (causal != "yes" && causal != "no") || (direction != "fwd" && direction != "bwd"))
     return kUnreadable;
-  const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+  const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
   if (text_field(rows, at.kernel) != "FlashAttention-2")
     return "attention kernel " + std::string(text_field(rows, at.kernel));
@@ -53,7 +53,7 @@ std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gp
   const std::int64_t heads = extent(rows, at.heads).value_or(std::max<std::int64_t>(kUsualHidden / dim, 1));
   MeasuredAttention row{
       .source = std::string(text_field(rows, at.source)),
-      .gpu = *gpu,
+      .gpu = gpu->name,
       .kernel = "flash2",
       .batch = extent(rows, at.batch).value_or(std::max<std::int64_t>(kUsualTokens / query, 1)),
       .heads = heads,
@@ -73,7 +73,7 @@ std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gp
 
 void read_attention_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const AttentionColumns at(rows);
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   read_rows(
       rows, [&](Profiles& row) { return take(rows, at, gpus, row); }, profiles, file);
 }

@@ -201,14 +201,14 @@ std::string take_aceso_kernel(std::string_view op, const CsvStream& rows, const 
 
 std::string take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& gpus, Profiles& profiles) {
   if (std::string reason = left_out(rows, at); !reason.empty()) return reason;
-  const std::string* gpu = gpus.find(text_field(rows, at.gpu));
+  const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
   const std::string_view op = text_field(rows, at.op);
   const auto* gemm = std::find_if(kAcesoGemms.begin(), kAcesoGemms.end(),
                                   [&](const AcesoGemm& one) { return one.op == op; });
-  if (gemm != kAcesoGemms.end()) return take_aceso_gemm(*gemm, rows, at, *gpu, profiles);
+  if (gemm != kAcesoGemms.end()) return take_aceso_gemm(*gemm, rows, at, gpu->name, profiles);
   if (op == "enc-1st-layernorm" || op == "enc-MLP-gelu")
-    return take_aceso_kernel(op, rows, at, *gpu, profiles);
+    return take_aceso_kernel(op, rows, at, gpu->name, profiles);
   return "operator without a model here";
 }
 
@@ -217,8 +217,8 @@ std::string take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& 
 void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profiles, ProfileFile& file) {
   const VidurColumns at(rows);
   const VidurPlace place = vidur_place(name);
-  GpuNames gpus;
-  const std::string* gpu = gpus.find(place.gpu);
+  GpuNames gpus(profiles.own_gpus);
+  const GpuSpec* gpu = gpus.find(place.gpu);
   for (const char* gemm : kVidurGemms) {
     if (rows.find_column("time_stats." + std::string(gemm) + ".mean")) file.gemms_not_read.emplace_back(gemm);
   }
@@ -243,7 +243,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
       } else {
         row.kernels.push_back({.source = "vidur",
                                .model = place.model,
-                               .gpu = *gpu,
+                               .gpu = gpu->name,
                                .op = kernel.op,
                                .bytes = Bytes(kernel.bytes(model)),
                                .timed = TimedAs::kernel,
@@ -257,7 +257,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
 
 void read_aceso_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const AcesoColumns at(rows);
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   read_rows(
       rows, [&](Profiles& row) { return take_aceso(rows, at, gpus, row); }, profiles, file);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "platforms/errors.hpp"
@@ -23,7 +24,8 @@ std::vector<std::string> words_of(const std::string& line) {
 }
 
 struct NcclRun {
-  std::string op, gpu{};  // `gpu` as the driver names it
+  std::string op;
+  std::set<std::string> gpus{};  // of the ranks, as the driver names them
   int ranks = 0;
   std::map<std::string, int> hosts{};  // ranks of each
   double network = 0;                  // GB/s of one rank, 0: not said
@@ -52,8 +54,9 @@ void read_rank(const std::vector<std::string>& words, NcclRun& run) {
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     if (words[i] == "on") ++run.hosts[words[i + 1]];
     if (words[i].front() == '[') {
-      run.gpu.clear();
-      for (std::size_t j = i + 1; j < words.size(); ++j) run.gpu += (run.gpu.empty() ? "" : " ") + words[j];
+      std::string gpu;
+      for (std::size_t j = i + 1; j < words.size(); ++j) gpu += (gpu.empty() ? "" : " ") + words[j];
+      run.gpus.insert(std::move(gpu));
     }
   }
 }
@@ -93,7 +96,23 @@ bool has_wrong_values(const std::vector<std::string>& words, const NcclRun& run)
   });
 }
 
-std::string take_row(const std::vector<std::string>& words, const NcclRun& run, const std::string* gpu,
+// Drivers have several names for a card; what the catalog has no card for is a kind of its own.
+bool of_several_kinds(const NcclRun& run, GpuNames& names) {
+  std::set<std::string> kinds;
+  for (const auto& gpu : run.gpus) {
+    const GpuSpec* known = names.find(gpu);
+    kinds.insert(known == nullptr ? gpu : known->name);
+  }
+  return kinds.size() > 1;
+}
+
+std::string all_of(const std::set<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : " and ") + quote_for_message(name);
+  return text;
+}
+
+std::string take_row(const std::vector<std::string>& words, const NcclRun& run, GpuNames& gpus,
                      Profiles& profiles) {
   if (run.time_column == 0 || words.size() <= run.time_column) return kUnreadable;
   const auto bytes = parse_number(words[0]), time = parse_number(words[run.time_column]);
@@ -101,6 +120,8 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   if (*bytes <= 0) return "empty message";
   if (has_wrong_values(words, run)) return "wrong values were received (#wrong)";
   if (run.op.empty()) return "operation not named, neither by the text nor by the file's name";
+  if (of_several_kinds(run, gpus)) return "ranks on GPUs of several kinds, " + all_of(run.gpus);
+  const GpuSpec* gpu = run.gpus.empty() ? nullptr : gpus.find(*run.gpus.begin());
   if (gpu == nullptr) return "GPU not in the catalog";
   const int hosts = static_cast<int>(run.hosts.size());
   const bool even = std::all_of(run.hosts.begin(), run.hosts.end(),
@@ -108,16 +129,27 @@ std::string take_row(const std::vector<std::string>& words, const NcclRun& run, 
   if (run.ranks < 2) return "a run of one rank (nccl-tests built without MPI?)";
   if (hosts < 1 || !even) return "ranks not spread evenly over their hosts";
   if (hosts > 1 && run.network <= 0) return "network not known: add a line '# network_GBps N'";
+  if (std::string fault = hosts > 1 ? network_fault(run.network, run.ranks / hosts) : ""; !fault.empty())
+    return fault;
   profiles.collectives.push_back({.source = "nccl-tests",
-                                  .system = *gpu,
+                                  .system = gpu->name,
                                   .op = run.op,
                                   .bytes = Bytes(*bytes),
                                   .ranks = run.ranks,
                                   .ranks_per_node = run.ranks / hosts,
-                                  .gpu_link = gpu_link_of(find_gpu(*gpu, "nccl-tests").link_bandwidth),
+                                  .gpu_link = gpu_link_of(gpu->link_bandwidth),
                                   .network = {gigabytes_per_second(run.network), kNicLatency},
                                   .time = microseconds(*time)});
   return {};
+}
+
+// A row with all that says what was measured: texts that hold a run twice, word for word, teach it once.
+std::string key_of(const std::vector<std::string>& words, const NcclRun& run) {
+  std::string key = run.op + '\n' + std::to_string(run.ranks) + '\n' + std::to_string(run.hosts.size()) +
+                    '\n' + std::to_string(run.network);
+  for (const auto& gpu : run.gpus) key += '\n' + gpu;
+  for (const auto& word : words) key += '\n' + word;
+  return key;
 }
 
 }  // namespace
@@ -131,8 +163,9 @@ bool is_nccl_text(const std::string& path) {
 void read_nccl_text(const std::string& path, const std::string& name, Profiles& profiles, ProfileFile& file) {
   const std::string file_op = operation_in(name);
   NcclRun run{.op = file_op};
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   std::istringstream stream(read_text_file(path));
+  std::set<std::string> seen;
   std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
@@ -143,8 +176,10 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
       Profiles row;
-      count(file, take_row(words, run, gpus.find(run.gpu), row), number);
-      append_line(profiles, std::move(row), number);
+      std::string reason = take_row(words, run, gpus, row);
+      if (reason.empty() && !seen.insert(key_of(words, run)).second) reason = kDuplicate;
+      if (reason.empty()) append_line(profiles, std::move(row), number);
+      count(file, reason, number);
     }
   }
   if (file.rows == 0)

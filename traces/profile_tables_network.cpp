@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
+#include "platforms/instance.hpp"
 #include "traces/profile_tables.hpp"
 
 namespace orrery {
@@ -55,17 +56,19 @@ struct Links {
   double gpu_link, network;
 };
 
-// Bytes per second or kilobytes in a column of GB/s would make every measured time look like latency.
-bool is_link_speed(double gigabytes) {
-  return gigabytes >= 0.01 && gigabytes <= 5000;
-}
+constexpr double kSlowestLink = 0.01;  // GB/s
+constexpr double kRounded = 1.05;      // as people round a data sheet
 
-bool has_absurd_link(const CsvStream& rows, const CollectiveColumns& at) {
-  const auto absurd = [&](std::optional<std::size_t> column) {
-    const auto speed = column ? positive_field(rows, *column) : std::nullopt;
-    return speed && !is_link_speed(*speed);
+// Why the links that a row gives are none; empty where they may be some.
+std::string fault_of_links(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, int per_node) {
+  const auto given = [&](std::optional<std::size_t> column) {
+    return column ? positive_field(rows, *column) : std::nullopt;
   };
-  return absurd(at.gpu_link) || absurd(at.network);
+  std::string fault;
+  if (const auto link = given(at.gpu_link)) fault = link_fault(*link, gpus.find(text_field(rows, at.system)));
+  if (const auto network = given(at.network); network && fault.empty())
+    fault = network_fault(*network, per_node);
+  return fault;
 }
 
 std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at, int ranks) {
@@ -103,19 +106,21 @@ MeasuredCollective collective_of(std::string_view source, std::string_view syste
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take(const CsvStream& rows, const CollectiveColumns& at, Profiles& profiles) {
+std::string take(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, Profiles& profiles) {
   const std::string_view status = text_field(rows, at.status);
   if (status != "ok") return "status " + std::string(status);
   std::string fault = extent_fault(rows, {at.ranks});
   if (fault.empty() && !text_field(rows, at.per_node).empty()) fault = extent_fault(rows, {at.per_node});
   if (fault.empty()) fault = bytes_fault(rows, at.bytes);
   if (!fault.empty()) return fault;
-  if (has_absurd_link(rows, at)) return kNoLink;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::int64_t ranks = *extent(rows, at.ranks);
   if (!time || ranks > kMostRanks) return kUnreadable;
+  if (ranks < 2) return kOneRank;
   const int count = static_cast<int>(ranks);
   const int per_node = static_cast<int>(std::min(extent(rows, at.per_node).value_or(ranks), kMostRanks));
+  fault = fault_of_links(rows, at, gpus, per_node);
+  if (!fault.empty()) return fault;
   const auto links = links_of(rows, at, count);
   if (!links || (per_node < count && links->network <= 0)) return "links of the system not known";
   const std::string_view source = text_field(rows, at.source), op = text_field(rows, at.op);
@@ -175,10 +180,36 @@ LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
   return {bandwidth, bandwidth > kFastestPcie ? kNvlinkLatency : kPcieLatency};
 }
 
+std::string link_fault(double gigabytes, const GpuSpec* gpu) {
+  if (gigabytes < kSlowestLink) return kSlowLink;
+  BytesPerSecond fastest;
+  if (gpu != nullptr) fastest = gpu->link_bandwidth;
+  for (const GpuSpec& one : gpu_catalog()) {
+    if (gpu == nullptr) fastest = std::max(fastest, one.link_bandwidth);
+  }
+  if (gigabytes_per_second(gigabytes) <= fastest * kRounded) return {};
+  return "unreadable: a link faster than the " + to_text(fastest) + " of " +
+         (gpu == nullptr ? "any GPU" : gpu->name) + " in one direction (GB/s are an eighth of Gb/s)";
+}
+
+// One rank alone on a node has all its NICs.
+std::string network_fault(double gigabytes, int ranks_per_node) {
+  if (gigabytes < kSlowestLink) return kSlowLink;
+  BytesPerSecond fastest;
+  for (const InstanceSpec& one : instance_catalog()) {
+    if (one.network)
+      fastest = std::max(fastest, *one.network / std::max(1, std::min(one.gpus, ranks_per_node)));
+  }
+  if (gigabytes_per_second(gigabytes) <= fastest * kRounded) return {};
+  return "unreadable: a network faster than the " + to_text(fastest) +
+         " that a GPU has on any instance (GB/s are an eighth of Gb/s)";
+}
+
 void read_collective_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {
   const CollectiveColumns at(rows);
+  GpuNames gpus(profiles.own_gpus);
   read_rows(
-      rows, [&](Profiles& row) { return take(rows, at, row); }, profiles, file);
+      rows, [&](Profiles& row) { return take(rows, at, gpus, row); }, profiles, file);
 }
 
 void read_simai_ring_table(CsvStream& rows, const std::string&, Profiles& profiles, ProfileFile& file) {

@@ -49,8 +49,7 @@ std::optional<bool> is_backward(const CsvStream& rows, const OwnColumns& at) {
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
-                      Profiles& profiles) {
+std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   if (std::string fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
   const auto time = positive_field(rows, at.time);
   const auto type = data_type(text_field(rows, at.type));
@@ -58,7 +57,7 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::st
   if (!time || !type) return kUnreadable;
   MeasuredGemm gemm{.source = kSource,
                     .model = std::string(text_field(rows, at.model)),
-                    .gpu = gpu,
+                    .gpu = gpu.name,
                     .type = *type,
                     .m = *extent(rows, at.m),
                     .n = *extent(rows, at.n),
@@ -79,8 +78,7 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const std::st
   return {};
 }
 
-std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
-                        Profiles& profiles) {
+std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   if (std::string fault = bytes_fault(rows, at.bytes); !fault.empty()) return fault;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::string op(text_field(rows, at.op));
@@ -91,7 +89,7 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
   const bool training = op == "norm" || op == "activation";
   profiles.kernels.push_back({.source = kSource,
                               .model = std::string(text_field(rows, at.model)),
-                              .gpu = gpu,
+                              .gpu = gpu.name,
                               .op = op,
                               .bytes = Bytes(*bytes),
                               .timed = TimedAs::kernel,
@@ -101,7 +99,7 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const std::
   return {};
 }
 
-std::string take_attention(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+std::string take_attention(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu,
                            Profiles& profiles) {
   if (std::string fault =
           extent_fault(rows, {at.batch, at.heads, at.kv_heads, at.head_dim, at.query, at.keys});
@@ -116,7 +114,7 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
   const std::string_view op = text_field(rows, at.op);
   if (op != "flash" && op != "unfused") return kUnreadable;
   profiles.attentions.push_back({.source = kSource,
-                                 .gpu = gpu,
+                                 .gpu = gpu.name,
                                  .kernel = op == "unfused" ? "eager" : "flash",
                                  .batch = *extent(rows, at.batch),
                                  .heads = *heads,
@@ -130,7 +128,7 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const st
   return {};
 }
 
-std::string take_collective(const CsvStream& rows, const OwnColumns& at, const std::string& gpu,
+std::string take_collective(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu,
                             Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   std::string fault = extent_fault(rows, {at.ranks, at.per_node});
@@ -138,20 +136,20 @@ std::string take_collective(const CsvStream& rows, const OwnColumns& at, const s
   if (!fault.empty()) return fault;
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
   if (!time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
-  const GpuSpec& spec = find_gpu(gpu, kSource);
+  if (*ranks < 2) return kOneRank;
   profiles.collectives.push_back({.source = kSource,
-                                  .system = gpu,
+                                  .system = gpu.name,
                                   .op = std::string(text_field(rows, at.op)),
                                   .bytes = Bytes(*bytes),
                                   .ranks = static_cast<int>(*ranks),
                                   .ranks_per_node = static_cast<int>(std::min(*per_node, kMostRanks)),
-                                  .gpu_link = gpu_link_of(spec.link_bandwidth),
+                                  .gpu_link = gpu_link_of(gpu.link_bandwidth),
                                   .network = {},
                                   .time = microseconds(*time)});
   return {};
 }
 
-std::string take(const CsvStream& rows, const OwnColumns& at, const std::string& gpu, Profiles& profiles) {
+std::string take(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   const std::string_view family = text_field(rows, at.family);
   if (family == "gemm") return take_gemm(rows, at, gpu, profiles);
   if (family == "kernel") return take_kernel(rows, at, gpu, profiles);
@@ -179,14 +177,14 @@ void refuse_foreign(const CsvStream& rows, const OwnColumns& at, const std::stri
 void read_own_table(CsvStream& rows, const std::string& name, InventedTimes invented, Profiles& profiles,
                     ProfileFile& file) {
   const OwnColumns at(rows);
-  GpuNames gpus;
+  GpuNames gpus(profiles.own_gpus);
   const auto take_row = [&](Profiles& row) -> std::string {
     refuse_foreign(rows, at, name, invented);
     const std::string_view status = text_field(rows, at.status);
     if (status != "ok") return "status " + std::string(status);
-    if (const std::string* gpu = gpus.find(text_field(rows, at.gpu))) return take(rows, at, *gpu, row);
+    if (const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu))) return take(rows, at, *gpu, row);
     return "GPU " + quote_for_message(text_field(rows, at.gpu)) +
-           " is not in the catalog (`orrery catalog gpus`)";
+           " is not in the catalog (`orrery catalog gpus`): describe it in a cluster file and give --cluster";
   };
   read_rows(rows, take_row, profiles, file);
 }

@@ -4,12 +4,13 @@
 Needs PyTorch and nothing else; `--dry-run` needs Python alone. Writes two files into a folder: orrery_profile.csv, a row an
 operator (times in microseconds, sizes in elements or bytes), and machine.json, what it was measured on. Run it again with the
 same folder after an interruption: rows that are there are not measured again, and rows that failed get one more try. Ends
-with 1 where most rows failed, with 2 where it could not go on.
+with 1 where most rows failed, with 2 where it could not go on. One run at a time holds a folder.
 """
 import argparse
 import collections
 import datetime
 import difflib
+import fcntl
 import json
 import math
 import os
@@ -155,13 +156,24 @@ class Table:
     def __init__(self, folder, machine):
         os.makedirs(folder, exist_ok=True)
         self.path = os.path.join(folder, "orrery_profile.csv")
+        self.file = open(self.path, "a", newline="", encoding="utf-8")
+        self.lock()
         self.check_machine(os.path.join(folder, "machine.json"), machine)
         self.status, self.failures = {}, {}  # of each key: the last status, "ok" once it was; how often it failed
-        if os.path.exists(self.path):
-            self.read()
-        self.file = open(self.path, "a", newline="", encoding="utf-8")
-        if self.file.tell() == 0:
+        self.read()
+        if os.path.getsize(self.path) == 0:
             self.append(",".join(COLUMNS))
+
+    def lock(self):
+        """Until this process ends, in whatever way: two runs would measure the same rows, and each other."""
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stop(self.path + " in use by another run of `orrery profile`",
+                 "one run a folder: wait until that one ends, or name another folder (-o)")
+        except OSError as error:  # a file system without locks
+            sys.stderr.write("orrery profile: %s cannot be locked (%s): start no second run in this folder\n" % (
+                self.path, error.strerror))
 
     def check_machine(self, path, machine):
         """Rows of two machines, clocks or versions must not meet in one table."""
@@ -170,7 +182,7 @@ class Table:
             with open(path) as file:
                 old = json.load(file)
         except FileNotFoundError:
-            if os.path.exists(self.path):
+            if os.path.getsize(self.path) > 0:
                 stop(self.path + " without machine.json beside it", "both files of one run, or another folder (-o)")
             with open(path + ".part", "w") as file:
                 json.dump(machine, file, indent=1)
@@ -257,7 +269,7 @@ def invented_times(row):
 
 
 INVENTED_MACHINE = {"gpu": "A100-SXM4-80GB", "gpus": 8, "driver": "none", "torch": "none", "cuda": "none", "clock": "invented",
-                    "script": VERSION, "types": ["fp32", "tf32", "fp16", "bf16", "fp8"]}
+                    "script": VERSION, "types": ["fp32", "tf32", "fp16", "bf16"]}
 
 
 # ---- The run ------------------------------------------------------------------------------------------------------------
@@ -289,8 +301,8 @@ def parse(arguments):
                         "hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated; may be repeated")
     parser.add_argument("--types", help="of GEMMs, attention and kernels, as fp16,bf16 (all that the GPU has)")
     parser.add_argument("--gpu-name", help="the catalog's name of the GPU, where the driver's is not known to orrery")
-    parser.add_argument("--unknown-gpu", action="store_true", help="measure a GPU that the catalog does not have: `orrery fit` "
-                        "takes its rows once the catalog has it")
+    parser.add_argument("--unknown-gpu", action="store_true", help="measure a GPU that the catalog does not have: `orrery fit "
+                        "--cluster FILE` takes its rows where a group of that file describes it (gpu: {name: ...})")
     parser.add_argument("--retry", action="store_true", help="measure all rows that failed once more, however often they did")
     parser.add_argument("--json", action="store_true", help="print where script, table and machine lie, once they do")
     parser.add_argument("--pause", type=float, default=0, metavar="S", help="seconds between rows, to keep the GPU cool (0)")
@@ -304,23 +316,36 @@ def parse(arguments):
     return options
 
 
-def check_gpu_name(options, name):
-    """Hours of measuring are for nothing where `orrery fit` cannot tell the GPU: orrery writes the names that it can tell
-    beside this script. Without that file any name will do."""
+def known_gpus():
+    """The names by which `orrery fit` can tell a GPU, each with the data types that the GPU has: orrery writes them beside this
+    script. None without that file."""
     try:
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "orrery_gpus.json"), encoding="utf-8") as file:
-            known = json.load(file)
+            return json.load(file)
     except FileNotFoundError:
-        return
-    bare = name
+        return None
+
+
+def without_maker(known, name):
     for maker in known["makers"]:
-        bare = bare[len(maker):] if bare.startswith(maker) else bare
-    if options.unknown_gpu or name in known["sources"] or bare.lower() in [one.lower() for one in known["catalog"]]:
-        return
+        name = name[len(maker):] if name.startswith(maker) else name
+    return name
+
+
+def catalog_types(known, name):
+    """Of the GPU of this name; None where the catalog has none."""
+    if name in known["sources"]:
+        return known["sources"][name]
+    bare = without_maker(known, name).lower()
+    return next((types for one, types in known["catalog"].items() if one.lower() == bare), None)
+
+
+def refuse_unknown_gpu(known, name):
+    """Hours of measuring are for nothing where `orrery fit` cannot tell the GPU."""
     by_name = {one.lower(): one for one in known["catalog"]}
-    near = [by_name[one] for one in difflib.get_close_matches(bare.lower(), by_name, 3, 0.4)]
+    near = [by_name[one] for one in difflib.get_close_matches(without_maker(known, name).lower(), by_name, 3, 0.4)]
     stop("the GPU %r, which the catalog does not have" % name,
-         "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it all the same" % (
+         "--gpu-name with a name of `orrery catalog gpus`%s, or --unknown-gpu to measure it and describe it in a cluster file for `orrery fit --cluster`" % (
              " (%s?)" % ", ".join(near) if near else ""))
 
 
@@ -328,7 +353,12 @@ def chosen_machine(options, machine):
     machine = dict(machine)
     if options.gpu_name:
         machine["gpu"] = options.gpu_name
-    check_gpu_name(options, machine["gpu"])
+    known = known_gpus()
+    types = catalog_types(known, machine["gpu"]) if known else None
+    if known and types is None and not options.unknown_gpu:
+        refuse_unknown_gpu(known, machine["gpu"])
+    if options.dry_run and types:
+        machine["types"] = [one for one in BITS if one in types]
     if "," in machine["gpu"]:
         stop("the GPU name " + machine["gpu"], "a name without a comma (--gpu-name)")
     if options.types:
@@ -366,6 +396,9 @@ def run(options):
     failed = mostly_failed(wanted, table)
     for line in failed:
         sys.stderr.write("orrery profile: " + line + "; --retry measures them again, once the cause is gone\n")
+    if options.unknown_gpu and not options.quiet:
+        sys.stderr.write("`orrery fit --profiles %s --cluster FILE` takes these rows where a group of FILE describes their GPU: "
+                         "gpu: {name: %s, ...}\n" % (options.output, machine["gpu"]))
     if options.json:
         print(json.dumps({"script": os.path.abspath(__file__), "table": table.path,
                           "machine": os.path.join(options.output, "machine.json")}, indent=2))

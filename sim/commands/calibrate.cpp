@@ -24,9 +24,15 @@ OwnRun own_run(std::string name, const ModelSpec& model, const ClusterSpec& clus
   return run;
 }
 
-void leave_out(const std::string& name, const std::string& reason) {
-  std::fprintf(stderr, "orrery: %s left out: %s\n", name.c_str(), reason.c_str());
-}
+struct OwnRuns {
+  std::vector<OwnRun> taken;
+  std::vector<LeftOutRun> left_out;
+
+  void leave_out(const std::string& name, const std::string& reason) {
+    std::fprintf(stderr, "orrery: %s left out: %s\n", name.c_str(), reason.c_str());
+    left_out.push_back({name, reason});
+  }
+};
 
 void require_one_stack(const std::vector<OwnRun>& runs, const std::string& place) {
   const std::string &first = runs.front().book.stack().name, &last = runs.back().book.stack().name;
@@ -67,41 +73,41 @@ void require_on_card(const OwnRun& run, const std::string& place) {
                      "a peak of one GPU, of at most the " + to_text(largest) + " of its card");
 }
 
-std::vector<OwnRun> runs_of_table(const CommandLine& line, const CostModels& costs) {
-  std::vector<OwnRun> runs;
+OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
+  OwnRuns runs;
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
   SeenRuns seen;
   for (const MeasuredRun& row : read_measured_option(line)) {
     if (seen.is_again(row)) {
-      leave_out(row.id(), kSecondRow);
+      runs.leave_out(row.id(), kSecondRow);
       continue;
     }
     const auto mapped = map_run(row, given);
     if (const auto* trouble = std::get_if<Unmapped>(&mapped)) {
-      leave_out(row.id(), trouble->reason);
+      runs.leave_out(row.id(), trouble->reason);
       continue;
     }
     const auto& plan = std::get<MeasuredPlan>(mapped);
     const auto seconds = measured_seconds(row, plan);
     if (const auto why = unfit_to_calibrate(row, plan, seconds.has_value()); !why.empty()) {
-      leave_out(row.id(), why);
+      runs.leave_out(row.id(), why);
       continue;
     }
     const ParallelStrategy& s = plan.strategies.front();
-    runs.push_back(own_run(row.id(), plan.model, plan.cluster,
-                           {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
-    StageFitter fitter(runs.back().book);
+    runs.taken.push_back(own_run(row.id(), plan.model, plan.cluster,
+                                 {s.type, s.flash_attention, s.sequence, plan.stack}, s, costs));
+    StageFitter fitter(runs.taken.back().book);
     if (fitter.worst_verdict(s, fitter.memory_of(s)) == MemoryVerdict::too_big) {
-      leave_out(row.id(),
-                "its plan is far too big for its card as it stands: what did it recompute or shard?");
-      runs.pop_back();
+      runs.leave_out(row.id(),
+                     "its plan is far too big for its card as it stands: what did it recompute or shard?");
+      runs.taken.pop_back();
       continue;
     }
-    runs.back().measured = *seconds;
+    runs.taken.back().measured = *seconds;
     if (const auto peak = row.number("peak_mem_gb"))
-      runs.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
-    require_one_stack(runs, line.place("measured"));
+      runs.taken.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
+    require_one_stack(runs.taken, line.place("measured"));
   }
   return runs;
 }
@@ -180,14 +186,14 @@ int run_calibrate(const Arguments& arguments) {
   if (line.has("memory-figure") && !line.has("measured-memory"))
     throw InputError(line.place("memory-figure"), "no --measured-memory", "both, or neither");
   const CostModels costs = read_costs(line);
-  const std::vector<OwnRun> runs =
-      line.has("measured") ? runs_of_table(line, costs) : runs_of_plans(line, costs);
-  const Calibration result = calibrate(runs, costs);
+  const OwnRuns runs =
+      line.has("measured") ? runs_of_table(line, costs) : OwnRuns{runs_of_plans(line, costs), {}};
+  const Calibration result = calibrate(runs.taken, costs);
   if (!line.quiet()) warn_of_misfits(result.time, "s");
   if (!line.quiet() && result.memory) warn_of_misfits(*result.memory, "GiB");
-  std::string text = line.json() ? calibration_json(result) : calibration_text(result);
+  std::string text = line.json() ? calibration_json(result, runs.left_out) : calibration_text(result);
   if (const auto path = line.text("output")) {
-    write_file(*path, calibrated_yaml(result, runs.front().book.stack().preset));
+    write_file(*path, calibrated_yaml(result, runs.taken.front().book.stack().preset));
     if (!line.json()) text += "\nstack   " + *path + "\n";
   }
   std::cout << text;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodels/profile_script.hpp"
+#include "platforms/gpu.hpp"
 #include "sim/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
@@ -47,6 +48,18 @@ std::vector<std::string> layer_arguments(const std::string& name) {
   return layers;
 }
 
+// Each name with the data types of its GPU.
+nlohmann::ordered_json types_by_name(const std::vector<KnownGpuName>& names) {
+  auto all = nlohmann::ordered_json::object();
+  for (const KnownGpuName& known : names) {
+    auto& types = all[known.name] = nlohmann::ordered_json::array();
+    for (const DataType type :
+         {DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8})
+      if (peak(find_gpu(known.gpu, "catalog"), type)) types.push_back(to_text(type));
+  }
+  return all;
+}
+
 // Beside the table, so that the folder says what measured it, and what `orrery fit` will know its GPU by.
 std::string write_script(const std::string& folder) {
   std::error_code error;
@@ -56,8 +69,9 @@ std::string write_script(const std::string& folder) {
     write_file((fs::path(folder) / fs::path(file.name).filename()).string(), file.content);
   }
   const KnownGpuNames known = known_gpu_names();
-  const nlohmann::ordered_json names{
-      {"catalog", known.catalog}, {"makers", known.makers}, {"sources", known.sources}};
+  const nlohmann::ordered_json names{{"catalog", types_by_name(known.catalog)},
+                                     {"makers", known.makers},
+                                     {"sources", types_by_name(known.sources)}};
   write_file((fs::path(folder) / "orrery_gpus.json").string(), names.dump(1) + "\n");
   return (fs::path(folder) / kProfileScript).string();
 }
@@ -110,7 +124,9 @@ int run_profile(const Arguments& arguments) {
   line.value("gpu-name", "NAME", "the catalog's name of the GPU, where the driver's is not known");
   line.value("pause", "S", "seconds between rows, to keep the GPU cool (0)");
   line.value("python", "PROGRAM", "a Python 3 that can import torch (python3)");
-  line.flag("unknown-gpu", "measure a GPU that the catalog does not have yet");
+  line.flag("unknown-gpu",
+            "measure a GPU that the catalog does not have, for `orrery fit --cluster` with a file that "
+            "describes it");
   line.flag("retry", "measure the rows that failed once more, however often they did");
   line.flag("dry-run", "no GPU and no PyTorch: invented times, marked as such");
   line.flag("script", "write the Python script to the folder and do not run it");

@@ -97,7 +97,7 @@ TEST_CASE("norms may take another multiple of their time than other elementwise 
     stack.kernels.elementwise_time = elementwise;
     stack.kernels.norm_time = norm;
     PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
-    book.need({});
+    book.need(ShardKey{});
     book.predict(test::cost_models());
     return book.part_times(book.shard({}), {0, model.layer_count()}, {}).forward.value();
   };
@@ -117,7 +117,7 @@ TEST_CASE("kernels for each operation keep the activated half of a gated MLP and
     return layer_activations(of, local, strategy, stack).all();
   };
   SoftwareStack eager;
-  eager.eager_kernels = true;
+  eager.kernels.eager_kernels = true;
   const double tokens = 2 * 4096;
   // 16 bits of 28,672 columns, 64 query and 8 key heads of 128, over the tensor ranks.
   CHECK(bytes(shape, eager) - bytes(shape, {}) == Approx(2 * tokens * (28672 + (64 + 8) * 128) / tensor));
@@ -126,7 +126,7 @@ TEST_CASE("kernels for each operation keep the activated half of a gated MLP and
   gpt.rotary = false;
   CHECK(bytes(gpt, eager) == bytes(gpt, {}));
   SoftwareStack norms;
-  norms.kept_by_norm = 6;
+  norms.kernels.kept_by_norm = 6;
   CHECK(bytes(shape, norms) - bytes(shape, {}) == Approx(2 * 6 * tokens * 8192));  // on every rank
 }
 

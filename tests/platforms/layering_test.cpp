@@ -169,3 +169,18 @@ TEST_CASE("include lines are found however they are indented") {
   CHECK(includes[1].target == "sim/b.hpp");
   CHECK(includes[1].is_quoted);
 }
+
+TEST_CASE("every source of the tests is built by the CMakeLists.txt beside it") {
+  int sources = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/tests")) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::ifstream stream(entry.path().parent_path() / "CMakeLists.txt");
+    const std::string list{std::istreambuf_iterator<char>(stream), {}};
+    const std::regex name("\\b" + entry.path().stem().string() + "\\.cpp\\b");
+    INFO(entry.path().string());
+    CHECK(std::regex_search(list, name));
+    ++sources;
+  }
+  CHECK(sources > 100);
+}

@@ -165,6 +165,7 @@ TEST_CASE(
       {"-o", "mine.yaml", "--measured-memory", std::to_string(measured) + "GiB", "--memory-figure", "card"});
   const Json fitted = json_of(place, runs);
   REQUIRE(fitted.at("parameters").size() == 7);
+  CHECK(fitted.at("skipped").empty());
   const Json& run = fitted.at("memory_runs").at(0);
   CHECK(run.at("measured_gib").get<double>() == Approx(measured).epsilon(1e-5));
   CHECK(run.at("before_gib").get<double>() == Approx(peak(before)));
@@ -189,6 +190,7 @@ TEST_CASE("calibrate leaves out rows of a table that say too little, by name") {
   REQUIRE(fitted.at("runs").size() == 1);
   CHECK(fitted.at("runs")[0].at("name") == "first");
   CHECK(fitted.at("runs")[0].at("measured_s") == 0.5);
+  CHECK(fitted.at("skipped") == Json::array({{{"id", "untimed"}, {"reason", "no time"}}}));
 }
 
 TEST_CASE("calibrate takes no run that failed, that cannot have run, whose network is open, or twice") {
@@ -213,7 +215,17 @@ TEST_CASE("calibrate takes no run that failed, that cannot have run, whose netwo
                            "open left out: its network is open", "huge left out: its plan is far too big",
                            "fast left out: a time in which"})
     CHECK(result.err.find(said) != std::string::npos);
-  CHECK(Json::parse(result.out).at("runs").size() == 1);
+  const Json fitted = Json::parse(result.out);
+  CHECK(fitted.at("runs").size() == 1);
+  // Each as it was said, in the order of the table.
+  Words left_out;
+  for (const Json& run : fitted.at("skipped")) {
+    left_out.push_back(run.at("id"));
+    const auto said =
+        "orrery: " + left_out.back() + " left out: " + run.at("reason").get<std::string>() + "\n";
+    CHECK(result.err.find(said) != std::string::npos);
+  }
+  CHECK(left_out == Words{"untimed", "first", "failed", "open", "huge", "fast"});
 }
 
 TEST_CASE("calibrate refuses a time in which the GPUs of a plan would exceed their data sheet") {

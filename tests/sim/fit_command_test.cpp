@@ -109,9 +109,9 @@ TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
 
 namespace {
 
-// 3 x 21 collectives of eight GPUs, 1 KiB to 1 GiB at 0.7 of 300 GB/s and 20 us; sizes as multiples of
-// `unit`.
-std::string collectives(double unit) {
+// 3 x 21 collectives of eight GPUs, 1 KiB to 1 GiB at 0.7 of `link` GB/s and 20 us; sizes as multiples of
+// `unit`, and the link as the table has it.
+std::string collectives(double unit, double link = 300, const std::string& said_link = "300") {
   std::ostringstream text;
   text << "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n" << std::fixed;
   for (const char* op : {"all_reduce", "reduce_scatter", "all_gather"}) {
@@ -119,13 +119,42 @@ std::string collectives(double unit) {
     for (int power = 10; power <= 30; ++power) {
       const double bytes = std::exp2(power);
       text << "own,mine," << op << ",8,8," << std::setprecision(0) << bytes / unit << ','
-           << std::setprecision(3) << 20 + passes * bytes / 300e3 / 0.7 << ",ok,300\n";
+           << std::setprecision(3) << 20 + passes * bytes / (link * 1e3) / 0.7 << ",ok," << said_link << '\n';
     }
   }
   return text.str();
 }
 
 }  // namespace
+
+TEST_CASE("links in Gb/s are refused where no GPU has such, and doubted where one has") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  const auto fit = [&](double link, const std::string& said_link, const char* output) {
+    place.write("measured/collectives_long.csv", collectives(1, link, said_link));
+    return place.run({"fit", "--profiles", "measured", "--json", "-o", output});
+  };
+  check_refused(fit(300, "2400", "costs"),
+                {"collectives_long.csv", "63 unreadable of 63", "in line 2",
+                 "a link faster than the 900 GB/s of any GPU", "an eighth of Gb/s"});
+  CHECK_FALSE(std::filesystem::exists(place.file("costs")));
+  // PCIe 4.0 of 32 GB/s called 256: 8 / 0.7 is above what is refused, 8 at the link's whole speed is not.
+  check_refused(fit(32, "256", "costs"), {"in the median 11 times what their sizes take", "not Gb/s"});
+  const ProgramResult doubted = fit(32 / 0.7, "256", "costs");
+  CAPTURE(doubted.err);
+  REQUIRE(doubted.code == 0);
+  const std::string doubt =
+      "in the median 8 times what their links take: are those in GB/s, an eighth of Gb/s,";
+  CHECK(contains(doubted.err,
+                 "orrery: collectives_long.csv: long times of collectives of 'own mine' are " + doubt));
+  CHECK(contains(Json::parse(doubted.out).at("inputs").at(0).at("doubts").at(0), doubt));
+  place.write("measured/collectives_long.csv", collectives(1, 32 / 0.7, "256"));
+  CHECK(place.run({"fit", "--profiles", "measured", "--quiet", "-o", "costs"}).err.empty());
+  const ProgramResult right = fit(32, "32", "right");
+  CHECK(right.code == 0);
+  CHECK_FALSE(contains(right.err, "Gb/s"));
+  CHECK_FALSE(Json::parse(right.out).at("inputs").at(0).contains("doubts"));
+}
 
 TEST_CASE("sizes in another unit are refused by the median of the long times, and latency alone is not") {
   const Workplace place;
@@ -194,6 +223,51 @@ TEST_CASE("sixty rows of one GPU are enough for the model of any GPU, and the re
   REQUIRE(result.code == 0);
   CHECK(contains(result.out, "took 60 measurements of 60 rows of gemm_long.csv\n"));
   CHECK(contains(result.out, "not read, since no table has such a name: 'gemm_long (1).csv'\n"));
+}
+
+TEST_CASE("rows of a GPU that the catalog lacks are taken where a cluster file describes it") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  std::string table =
+      "gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,"
+      "ranks_per_node,time_us,p10_us,p90_us,repetitions,clock,status,script\n";
+  for (int i = 1; i <= 200; ++i)  // at 0.6 of 800 TFLOP/s
+    table += "NVIDIA H200 NVL,bf16,gemm,up,forward,a,1," + std::to_string(64 * i) + ",4096,4096,,,,,,,,,," +
+             std::to_string(2.0 * 64 * i * 4096 * 4096 / 800e6 / 0.6) + ",1,1,20,events,ok,2\n";
+  place.write("measured/orrery_profile.csv", table);
+  const auto cluster = [&](const std::string& name) {
+    return place.write(name + ".yaml",
+                       "groups: [{name: g, count: 1, gpus_per_node: 4, nic_bandwidth: 400Gbps, gpu: "
+                       "{name: " +
+                           name +
+                           ", architecture: Hopper, memory: 141GiB, memory_bandwidth: "
+                           "4800GBps, fp32: 60TFLOPS, bf16: 800TFLOPS, link_bandwidth: 450GBps, "
+                           "multiprocessors: 100, l2_cache: 50MiB}}]\n");
+  };
+  const auto fit = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"fit", "--profiles", "measured", "--json", "-o", "costs"};
+    words.insert(words.end(), more.begin(), more.end());
+    return place.run(words);
+  };
+  const std::vector<std::string> not_known{
+      "200 of orrery_profile.csv: GPU 'NVIDIA H200 NVL' is not in the catalog",
+      "describe it in a cluster file and give --cluster"};
+  check_refused(fit({}), not_known);
+  check_refused(fit({"--cluster", cluster("another")}), not_known);
+  // By the driver's name, or without its maker.
+  for (const std::string name : {"NVIDIA H200 NVL", "h200 nvl"}) {
+    const ProgramResult result = fit({"--cluster", cluster("another"), "--cluster", cluster(name)});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    const Json model = Json::parse(result.out).at("models").at(0);
+    CHECK(model.at("file") == "gemm-hopper-100.ubj");
+    CHECK(model.at("gpus") == Json::array({name}));
+    CHECK(model.at("rows") == 200);
+  }
+  std::string other = place.read("another.yaml");
+  place.write("two.yaml", other.replace(other.find("800T"), 4, "700T"));
+  check_refused(fit({"--cluster", "another.yaml", "--cluster", "two.yaml"}),
+                {"two.yaml", "the GPU 'another' with other numbers than before"});
 }
 
 TEST_CASE("GEMMs in columns of vidur's tables are named as not read, with the table that is") {

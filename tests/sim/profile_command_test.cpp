@@ -126,6 +126,27 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   CHECK(table(folder) == completed);
 }
 
+TEST_CASE("a second run in a folder is refused while the first one measures, and not after it was killed") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  std::optional<ProgramResult> second;
+  const auto run_second = [&] {
+    if (lines(table(folder)) > 5 && !second) second = dry_run(folder);
+    return second.has_value();
+  };
+  run_orrery({"profile", "--dry-run", "--quiet", "--only=attention", "--pause=0.05", "-o", folder},
+             {.interrupt_when = run_second, .start = ProgramStart::binary});
+  REQUIRE(second);
+  CAPTURE(second->err);
+  CHECK(second->code == 2);
+  CHECK(lines(second->err) == 1);
+  CHECK(contains(second->err, folder + "/orrery_profile.csv in use by another run of `orrery profile`"));
+  CHECK(contains(second->err, "another folder (-o)"));
+  CHECK(lines(table(folder)) < 200);  // the second one has added none
+  CHECK(dry_run(folder).code == 0);
+  CHECK(lines(table(folder)) == 321);
+}
+
 TEST_CASE("a table that has no room keeps its rows, and the message names the folder") {
   const ScratchFolder scratch;
   const std::string folder = scratch.file("m");
@@ -170,6 +191,23 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({}, "other columns");
   fs::remove(folder + "/machine.json");
   refused({}, "without machine.json");
+}
+
+TEST_CASE("a dry run invents times of the data types that its GPU has, and of no others") {
+  const ScratchFolder scratch;
+  const auto types = [&](const std::string& gpu) {
+    const std::string folder = scratch.file("of " + gpu);
+    REQUIRE(dry_run(folder, {"--only=kernel", "--gpu-name=" + gpu}).code == 0);
+    const auto machine = nlohmann::json::parse(content(folder + "/machine.json"));
+    return machine.at("types").get<std::vector<std::string>>();
+  };
+  using Types = std::vector<std::string>;
+  CHECK(types("A100-SXM4-80GB") == Types{"fp32", "tf32", "fp16", "bf16"});
+  CHECK(types("v100") == Types{"fp32", "fp16"});
+  CHECK(types("NVIDIA H100 80GB HBM3") == Types{"fp32", "tf32", "fp16", "bf16", "fp8"});
+  const ProgramResult refused = dry_run(scratch.file("m"), {"--types=fp8"});
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "--types fp8; expected some of fp32,tf32,fp16,bf16"));
 }
 
 TEST_CASE("layers of one part are measured each: attention without an MLP, an MLP without attention") {
@@ -333,6 +371,8 @@ TEST_CASE("a GPU that no catalog has is refused before it is measured, unless th
   CHECK(contains(refused.err, "found the GPU 'NVIDIA H200 NVL', which the catalog does not have"));
   CHECK(contains(refused.err, "H200"));
   CHECK_FALSE(fs::exists(scratch.file("m") + "/orrery_profile.csv"));
+  CHECK(contains(refused.err,
+                 "--unknown-gpu to measure it and describe it in a cluster file for `orrery fit --cluster`"));
   CHECK(other.run(scratch.file("m"), words(kKernels, {"--unknown-gpu"})).code == 0);
   CHECK(contains(table(scratch.file("m")), "\nNVIDIA H200 NVL,bf16,kernel"));
   CHECK(other.run(scratch.file("n"), words(kKernels, {"--gpu-name=h200"})).code == 0);

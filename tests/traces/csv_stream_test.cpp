@@ -71,6 +71,12 @@ TEST_CASE("a folder is refused as one") {
         "root.csv: found a folder; expected a CSV table, plain or gzipped");
 }
 
+TEST_CASE("a file that the system cannot read is refused, and no empty one") {
+  // The first page of a process is never mapped.
+  CHECK(input_error([] { CsvStream("/proc/self/mem", "memory.csv"); }) ==
+        "memory.csv: found an error while it was read; expected a file that can be read");
+}
+
 TEST_CASE("a file without line ends is refused before it fills the memory") {
   CHECK(input_error([] { CsvStream("/dev/zero", "zero.csv"); }) ==
         "zero.csv: found a line of more than 16 MiB; expected a CSV table");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
@@ -87,11 +88,13 @@ TEST_CASE("failed, repeated and foreign rows of one's own table are counted by r
                        gemm_row("forward", "nan") + gemm_row("sideways", "50") + "Abacus" +
                        gemm_row("forward", "77").substr(21));
   CHECK(profiles.files[0].used == 60);
-  CHECK(profiles.files[0].skipped == std::map<std::string, std::int64_t>{
-                                         {"status out of memory", 1},
-                                         {"duplicate of an earlier row", 1},
-                                         {"unreadable", 2},
-                                         {"GPU 'Abacus' is not in the catalog (`orrery catalog gpus`)", 1}});
+  CHECK(profiles.files[0].skipped ==
+        std::map<std::string, std::int64_t>{{"status out of memory", 1},
+                                            {"duplicate of an earlier row", 1},
+                                            {"unreadable", 2},
+                                            {"GPU 'Abacus' is not in the catalog (`orrery catalog gpus`): "
+                                             "describe it in a cluster file and give --cluster",
+                                             1}});
 }
 
 TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known, or the row is unreadable") {
@@ -110,12 +113,13 @@ TEST_CASE("passes, masks, heads and ranks of one's own table are whole and known
   };
   std::string rows = attention("forward", "16,4", "0") + kernel("forward") + gather("8");
   for (int i = 0; i < 160; ++i) rows += gemm_row("forward", std::to_string(50 + i));
-  const Profiles profiles =
-      read(folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
-                       attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5"));
+  const Profiles profiles = read(
+      folder, rows + attention("sideways", "16,4", "1") + attention("forward", "16,64", "1") +
+                  attention("forward", "16,4", "yes") + kernel("sideways") + gather("2.5") + gather("1"));
   CHECK(profiles.files[0].used == 163);
   CHECK(profiles.files[0].skipped ==
         std::map<std::string, std::int64_t>{{"unreadable", 4},
+                                            {"a collective of one rank, which moves nothing", 1},
                                             {"unreadable: a size that is no whole number up to 1e9", 1}});
 }
 
@@ -180,8 +184,31 @@ TEST_CASE("over hosts nccl-tests' rows need to be told the network") {
   REQUIRE(profiles.collectives.size() == 1);
   CHECK(profiles.collectives[0].ranks_per_node == 2);
   CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
+  // 400 Gb/s, of which two ranks on a node have at most half of a node's 6,400.
+  std::ofstream(folder.file("run.txt")) << nccl_text("aabb", "# network_GBps 3200\n");
+  CHECK_THROWS_WITH(read_profiles(folder.file("")), contains_text("a network faster than the 400 GB/s that"));
   std::ofstream(folder.file("run.txt")) << nccl_text("aaab", "# network_GBps 50\n");
   CHECK(read_profiles(folder.file("")).files[0].skipped.at("ranks not spread evenly over their hosts") == 1);
+}
+
+TEST_CASE("a run of nccl-tests over GPUs of several kinds is left out and says which") {
+  const ScratchFolder folder;
+  const auto file_of = [&](const std::string& third_gpu) {
+    std::string text = nccl_text("aaaa");
+    std::size_t name = 0;
+    for (int rank = 0; rank < 3; ++rank) name = text.find("NVIDIA H100 80GB HBM3", name + 1);
+    std::ofstream(folder.file("run.log")) << text.replace(name, 21, third_gpu);
+    return read_profiles(folder.file("")).files[0];
+  };
+  CHECK(file_of("NVIDIA H100 80GB HBM3").used == 1);
+  CHECK(file_of("H100-SXM5-80GB").used == 1);  // another name of the same
+  for (const std::string other : {"NVIDIA A100-SXM4-80GB", "Abacus"}) {
+    const ProfileFile file = file_of(other);
+    CHECK(file.used == 0);
+    CHECK(file.skipped.at("ranks on GPUs of several kinds, '" + other + "' and 'NVIDIA H100 80GB HBM3'") ==
+          1);
+    CHECK(file.skipped.at("empty message") == 1);
+  }
 }
 
 TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and operations") {
@@ -204,6 +231,28 @@ TEST_CASE("runs of nccl-tests one after another keep their own ranks, hosts and 
   CHECK(shape(1) == std::tuple("all_gather", 4, 2));
   CHECK(shape(2) == std::tuple("all_gather", 2, 2));
   CHECK(profiles.collectives[1].network.bandwidth.value() == 25e9);
+}
+
+TEST_CASE("rows that nccl-tests' output holds twice teach once, and only where the same was measured") {
+  const ScratchFolder folder;
+  const auto file_of = [&](const std::string& text) {
+    std::ofstream(folder.file("run.log")) << text;
+    return read_profiles(folder.file("")).files[0];
+  };
+  // A run appended to itself: its row and its empty message again, in lines of their own.
+  const std::string run = nccl_text("aaaa");
+  const ProfileFile twice = file_of(run + run);
+  CHECK(twice.used == 1);
+  CHECK(twice.skipped ==
+        std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 1}, {"empty message", 2}});
+  // The only taken row is third last of a run.
+  const auto run_lines = static_cast<std::size_t>(std::count(run.begin(), run.end(), '\n'));
+  CHECK(twice.first_line.at("duplicate of an earlier row") == 2 * run_lines - 2);
+  // The same numbers of fewer ranks, of ranks on two hosts, and over a faster network.
+  CHECK(file_of(run + nccl_text("aa")).used == 2);
+  const std::string apart = nccl_text("abab", "# network_GBps 25\n");
+  CHECK(file_of(run + apart + nccl_text("abab", "# network_GBps 50\n")).used == 3);
+  CHECK(file_of(run + apart + apart).used == 2);
 }
 
 TEST_CASE("rows of nccl-tests that received wrong values are left out") {

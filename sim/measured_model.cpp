@@ -177,7 +177,7 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
     said.layers = known.layers;
     said.hidden = known.hidden;
     unless_said(said.heads, known.heads);
-    unless_said(said.kv_heads, known.kv_heads);
+    unless_said(said.kv_heads, known.kv_heads > 0 ? known.kv_heads : known.heads);
     unless_said(said.ffn, known.ffn);
     unless_said(said.vocabulary, known.vocabulary);
     break;
@@ -212,6 +212,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
     shape.head_dim = shape.hidden / shape.heads;
   }
+  if (!kv_heads) assumptions.emplace_back("keys and values of every head");
   shape.kv_heads = kv_heads.value_or(shape.heads);
   if (shape.heads % shape.kv_heads != 0) return Unmapped{kOddKeyHeads};
   shape.mlp = family.mlp;
@@ -219,8 +220,9 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
   shape.parallel_residual = family.parallel_residual;
-  if (!ffn && family.mlp == MlpKind::gated)
-    assumptions.emplace_back("gated MLPs as wide as Llama's of that size");
+  if (!ffn)
+    assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
+                                                          : "MLPs of four times the hidden size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
   if (const auto experts = run.integer("n_experts", kMostExperts).value_or(1); experts > 1) {
     if (!ffn) return Unmapped{"experts without their width"};

@@ -227,6 +227,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
+  result.filled = mapped.plan.filled;
   if (!run.filled().empty())
     result.assumptions.push_back("as the classics say of the same run: " + comma_list(run.filled()));
   result.out_of_memory = run.status() == RunStatus::out_of_memory;

@@ -50,6 +50,7 @@ struct ValidatedRun {
   MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage
   double fullness = 0;                          // of its card
   std::vector<std::string> assumptions;
+  std::vector<FilledCell> filled;
 };
 
 struct SkippedRun {

@@ -312,7 +312,11 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       for (const ParallelStrategy& strategy : one.plan.strategies) book->need(strategy);
     mapped.push_back(std::move(one));
   }
-  for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
+  for (const SharedBook& shared : books) {
+    static_cast<void>(shared.book->predict(models));
+    validation.own += shared.book->own_answers();
+    validation.clusters.push_back(shared.cluster);
+  }
   validation.runs.resize(mapped.size());
   on_threads(mapped.size(), options.jobs,
              [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });

@@ -182,6 +182,15 @@ int run_calibrate(const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   const std::vector<OwnRun> runs =
       line.has("measured") ? runs_of_table(line, costs) : runs_of_plans(line, costs);
+  if (line.has("measured")) {
+    OwnAnswers own;
+    std::vector<const ClusterSpec*> clusters;
+    for (const OwnRun& run : runs) {
+      own += run.book.own_answers();
+      clusters.push_back(&run.book.cluster());
+    }
+    warn_of_silent_costs(line, costs, own, clusters);
+  }
   const Calibration result = calibrate(runs, costs);
   if (!line.quiet()) warn_of_misfits(result.time, "s");
   if (!line.quiet() && result.memory) warn_of_misfits(*result.memory, "GiB");

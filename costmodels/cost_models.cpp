@@ -83,6 +83,23 @@ std::optional<double> CostModels::error_of_unseen_gpus() const {
   return impl_->set.error_of_unseen_gpus();
 }
 
+const OwnModels& CostModels::own() const {
+  return impl_->set.own();
+}
+
+void OwnAnswers::add(const OwnModels& own, const Operator& op, const Prediction& answer) {
+  const bool is_exchange = std::holds_alternative<Collective>(op) || std::holds_alternative<PointToPoint>(op);
+  if (is_exchange ? own.compute || !own.exchange : !own.compute) return;
+  ++asked;
+  answered += answer.own ? 1 : 0;
+}
+
+OwnAnswers& OwnAnswers::operator+=(const OwnAnswers& other) {
+  asked += other.asked;
+  answered += other.answered;
+  return *this;
+}
+
 std::string CostModels::digest() const {
   return impl_->set.digest();
 }

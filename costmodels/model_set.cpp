@@ -58,6 +58,18 @@ double time_over_reference(float answer, double pass, double cap) {
   return 1.0 / std::min(std::exp(static_cast<double>(answer)) / pass, cap);
 }
 
+bool is_of_exchange(ModelKind kind) {
+  return kind == ModelKind::collective || kind == ModelKind::network || kind == ModelKind::transfer;
+}
+
+std::string in_words(const ModelCard& card) {
+  std::string text = std::string(to_text(card.kind)) + " of " + comma_list(card.gpus);
+  if (card.m > 0)
+    text +=
+        ", up to " + std::to_string(card.m) + " x " + std::to_string(card.n) + " x " + std::to_string(card.k);
+  return text;
+}
+
 constexpr std::int64_t kUsualAlignment = 64;  // of N and K in what was measured
 
 // What the GEMM is asked as: its extents pulled into the measured domain, in the data type that was measured.
@@ -99,6 +111,10 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
 
 void ModelSet::complete_with(ModelSet&& other) {
   const std::size_t own = models_.size();
+  for (const Fitted& mine : models_) {
+    own_.held.push_back(in_words(mine.card));
+    (is_of_exchange(mine.card.kind) ? own_.exchange : own_.compute) = true;
+  }
   const auto covered = [&](const ModelCard& card) {
     return std::any_of(
         models_.begin(), models_.begin() + static_cast<std::ptrdiff_t>(own), [&](const Fitted& mine) {
@@ -197,7 +213,7 @@ struct ModelSet::GemmBatch {
     std::size_t query;
     Seconds reference;
     double pass;  // factor of the gradient on the reference
-    bool extrapolated;
+    bool extrapolated, own;
   };
   FeatureMatrix features;
   std::vector<Row> rows;
@@ -233,7 +249,8 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
     const bool sixteen_bit = gemm->type == DataType::fp16 || gemm->type == DataType::bf16;
     batch.rows.push_back({i, roofline(*gemm, gpu, real->speed) * (scaled ? 1 / share : 1.0),
                           card.passes.of(gemm->pass),
-                          !choice->measured || !inside || !(sixteen_bit || fp32 || known)});
+                          !choice->measured || !inside || !(sixteen_bit || fp32 || known),
+                          inside && is_own(choice->model) && measured_chip(card, gpu)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     const auto efficiencies = models_[model].model.predict(batches[model].features);
@@ -243,7 +260,7 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
           time_over_reference(efficiencies[i], row.pass, models_[model].card.efficiency_cap);
       const auto& query = queries[row.query];
       const Seconds least = least_time(std::get<Gemm>(query.op), gpus[static_cast<std::size_t>(query.gpu)]);
-      answers[row.query] = {std::max(row.reference * factor, least), row.extrapolated};
+      answers[row.query] = {std::max(row.reference * factor, least), row.extrapolated, row.own};
     }
   }
 }
@@ -289,7 +306,7 @@ void ModelSet::predict_attention(std::span<const GpuSpec> gpus, std::span<const 
       Prediction& answer = answers[asked[model][i]];
       const Seconds least =
           least_time(std::get<Attention>(query.op), gpus[static_cast<std::size_t>(query.gpu)]);
-      answer = {std::max(answer.time * factor, least), false};
+      answer = {std::max(answer.time * factor, least), false, is_own(model)};
     }
   }
 }

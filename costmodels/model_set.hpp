@@ -42,6 +42,8 @@ class ModelSet {
   // Mean error of GEMMs of 1,024 rows and more on GPUs that were left out of the fit one by one; absent where
   // the fit could leave none out.
   [[nodiscard]] std::optional<double> error_of_unseen_gpus() const { return error_of_unseen_gpus_; }
+  // Of the models that complete_with found here; of none before.
+  [[nodiscard]] const OwnModels& own() const { return own_; }
   [[nodiscard]] const std::string& digest() const { return digest_; }
 
  private:
@@ -54,6 +56,8 @@ class ModelSet {
     std::size_t model = 0;
     bool measured = false;
   };
+
+  [[nodiscard]] bool is_own(std::size_t model) const { return model < own_.held.size(); }
 
   template <class Knows>
   [[nodiscard]] std::size_t best(ModelKind, const Knows&) const;
@@ -77,7 +81,8 @@ class ModelSet {
   std::vector<SizeCurve> curves(const Fitted&, const std::vector<Variant>& variants, const Features&,
                                 const Reference&) const;
 
-  std::vector<Fitted> models_;
+  std::vector<Fitted> models_;  // the user's own first
+  OwnModels own_;
   AttentionTable attention_;
   std::optional<double> error_of_unseen_gpus_;
   std::string digest_;

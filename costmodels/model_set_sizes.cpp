@@ -161,7 +161,7 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
       const GpuSpec& gpu = gpu_of(variants[model][one.variant]);
       answers[one.query] = {
           std::max(curve[one.variant].at(one.bytes) * one.factor, least_kernel_time(one.bytes, gpu)),
-          !measured_chip(fitted.card, gpu)};
+          !measured_chip(fitted.card, gpu), is_own(model) && measured_chip(fitted.card, gpu)};
     }
   }
 }
@@ -220,7 +220,9 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
       const Bytes bytes = op.bytes * one.whole_over_part;
       const Seconds slow = curve[one.slower].at(bytes), fast = curve[one.faster].at(bytes);
       answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share), wire_time(op)),
-                            !fitted.card.has_configuration(configuration_name(op))};
+                            !fitted.card.has_configuration(configuration_name(op)),
+                            is_own(model) && fitted.card.has_configuration(configuration_name(op)) &&
+                                fitted.card.speaks_of(links_of(op))};
     }
   }
 }
@@ -249,7 +251,8 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
         [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
     for (const auto& [query, variant] : asked[model]) {
       const auto& op = std::get<PointToPoint>(queries[query].op);
-      answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false};
+      answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false,
+                        is_own(model) && models_[model].card.speaks_of(links_of(op))};
     }
   }
 }

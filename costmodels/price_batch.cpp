@@ -127,6 +127,7 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     // A stack may say kernels and links are faster than expected, not that they are faster than can be.
     *sink.seconds +=
         sink.factor < 1 ? std::max(scaled, std::min(predicted, least_time(query.op, gpus[group]))) : scaled;
+    own_answers_.add(models.own(), query.op, answers[i]);
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }
   return queries_.size();

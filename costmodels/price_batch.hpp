@@ -43,6 +43,7 @@ class PriceBatch {
 
   // Returns the number of operator shapes priced.
   std::size_t predict(const CostModels&, const ClusterSpec&);
+  [[nodiscard]] const OwnAnswers& own_answers() const { return own_answers_; }  // once predicted
 
  private:
   [[nodiscard]] std::vector<Seconds> unaligned_times(const std::vector<GpuSpec>&) const;
@@ -56,6 +57,7 @@ class PriceBatch {
   };
   std::vector<OperatorQuery> queries_;
   std::vector<Sink> sinks_;
+  OwnAnswers own_answers_;
 };
 
 // Times of one kind of operation over sizes, turned into efficiencies once they are predicted.

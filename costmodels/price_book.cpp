@@ -218,6 +218,7 @@ std::size_t PriceBook::predict(const CostModels& models) {
   auto paths = ask_paths(batch);
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
+  own_answers_ = batch.own_answers();
   for (const NodeGroup& group : cluster_.groups) measured_gpus_.push_back(models.measured(group.gpu));
   error_of_unseen_gpus_ = models.error_of_unseen_gpus();
   sum_layers(layers);

@@ -118,6 +118,9 @@ class PriceBook {
   // Whether GEMMs of the chip of a group's GPUs were measured, by these or another card's name.
   [[nodiscard]] bool measured_gpu(int group) const;
 
+  // Of all that was priced: what the models of the user's folder answered.
+  [[nodiscard]] const OwnAnswers& own_answers() const { return own_answers_; }
+
   [[nodiscard]] const ModelSpec& model() const { return model_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
   [[nodiscard]] const JobPrecision& precision() const { return precision_; }
@@ -170,6 +173,7 @@ class PriceBook {
   std::vector<SizeTable> optimizers_;               // [group] seconds by parameters
   std::vector<bool> measured_gpus_;                 // [group]
   std::optional<double> error_of_unseen_gpus_;      // CostModels
+  OwnAnswers own_answers_;
 };
 
 }  // namespace orrery

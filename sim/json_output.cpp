@@ -238,6 +238,7 @@ std::string replay_json(const ReplaySummary& replay, const ReplayedPlan& plan) {
     json["hfu"] = run.hfu;
     json["interval_s"] = interval_json(interval(plan.band, run.iteration));
     json["interval_basis"] = plan.band.basis;
+    json["extrapolated"] = plan.extrapolated;
     if (!plan.strategy->replicas.empty())
       json["replicas"] = replicas_json(plan.book->cluster(), *plan.strategy);
     if (run.cost) json["usd"] = run.cost->per_iteration.value();

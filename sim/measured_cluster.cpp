@@ -119,6 +119,8 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   const auto gpus = run.integer("n_gpus", kMostGpus);
   if (!gpus) return Unmapped{"no number of GPUs"};
   if (const std::string name = run.text("cluster"); !name.empty()) return cluster_called(name);
+  if (const auto rate = negative_rate(run.text("interconnect")))
+    return Unmapped{"interconnect: found '" + *rate + "', expected rates above zero"};
   const double memory = run.number("gpu_mem_gb").value_or(0);
   const GpuSpec* gpu = gpu_called(run.text("gpu"), memory);
   if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};

@@ -137,35 +137,88 @@ const char* other_kind(const std::string& name) {
   return found == kOtherKinds.end() ? nullptr : *found;
 }
 
-// The built-in model that the row names, unless what it prints of the shape is another one. Of equal dense
-// layers it takes the widths that the row prints.
-std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
-  const auto name = name_of_builtin(run.text("model"));
-  if (!name) return std::nullopt;
-  ModelSpec model = read_model(*name);
-  const auto layers = run.integer("layers", kMostLayers), hidden = run.integer("hidden", kMostHidden);
-  if ((layers && *layers != model.layer_count()) || (hidden && *hidden != model.hidden)) return std::nullopt;
-  if (model.shapes.size() > 1 || model.layer(0).experts > 1) return model;
+// As printed.
+struct SaidShape {
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts;
+};
+
+// Throws InputError for a cell that is no such number, whether the model needs it or not.
+SaidShape printed_shape(const MeasuredRun& run) {
+  return {.layers = run.integer("layers", kMostLayers),
+          .hidden = run.integer("hidden", kMostHidden),
+          .heads = run.integer("heads", kMostHeads),
+          .kv_heads = run.integer("kv_heads", kMostHeads),
+          .head_dim = run.integer("head_dim", kMostHeadDim),
+          .ffn = run.integer("ffn", kMostFfn),
+          .vocabulary = run.integer("vocab", kMostVocabulary),
+          .experts = run.integer("n_experts", kMostExperts)};
+}
+
+bool has_equal_dense_layers(const ModelSpec& model) {
+  return model.shapes.size() == 1 && model.layer(0).experts <= 1;
+}
+
+// What a built-in model has otherwise than the row prints: "heads 16, not 32". Of equal dense layers the
+// row's widths are taken; of others each must be that of some layer. Empty: nothing, and it is the row's
+// model.
+std::string contradiction(const SaidShape& said, const ModelSpec& model) {
+  std::string found;
+  const auto check = [&](const char* column, std::optional<std::int64_t> printed,
+                         std::initializer_list<std::int64_t> own) {
+    if (!found.empty() || !printed || std::find(own.begin(), own.end(), *printed) != own.end()) return;
+    found = std::string(column) + " " + std::to_string(*printed) + ", not " + std::to_string(*own.begin());
+  };
+  const auto check_layers = [&](const char* column, std::optional<std::int64_t> printed,
+                                std::initializer_list<std::int64_t LayerShape::*> members) {
+    std::int64_t own = 0;
+    for (const LayerShape& shape : model.shapes) {
+      for (const auto member : members) {
+        if (printed == shape.*member) return;
+        own = std::max(own, shape.*member);
+      }
+    }
+    check(column, printed, {own});
+  };
+  check("layers", said.layers, {model.layer_count()});
+  check("hidden", said.hidden, {model.hidden});
+  check_layers("heads", said.heads, {&LayerShape::heads});
+  std::int64_t experts = 1;
+  for (const LayerShape& shape : model.shapes) experts = std::max(experts, shape.experts);
+  check("n_experts", said.experts, {experts});
+  if (has_equal_dense_layers(model)) return found;
+  check_layers("kv_heads", said.kv_heads, {&LayerShape::kv_heads});
+  check_layers("head_dim", said.head_dim, {&LayerShape::head_dim});
+  check_layers("ffn", said.ffn, {&LayerShape::ffn, &LayerShape::shared_ffn});
+  return found;
+}
+
+// The built-in model with what the row prints otherwise of equal dense layers.
+ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelSpec model,
+                           std::vector<std::string>& assumptions) {
+  assumptions.push_back("shape of the built-in model " + model.name);
+  if (!has_equal_dense_layers(model)) {
+    if (said.vocabulary && *said.vocabulary != model.vocabulary)
+      assumptions.push_back("vocabulary " + std::to_string(model.vocabulary) + " of " + model.name +
+                            ", not " + std::to_string(*said.vocabulary));
+    return model;
+  }
   LayerShape& shape = model.shapes.front();
-  if (const auto heads = run.integer("heads", kMostHeads); heads && *heads != shape.heads)
-    return std::nullopt;
-  shape.kv_heads = run.integer("kv_heads", kMostHeads).value_or(shape.kv_heads);
-  shape.ffn = run.integer("ffn", kMostFfn).value_or(shape.ffn);
-  model.vocabulary = run.integer("vocab", kMostVocabulary).value_or(model.vocabulary);
+  shape.kv_heads = said.kv_heads.value_or(shape.kv_heads);
+  shape.head_dim = said.head_dim.value_or(shape.head_dim);
+  shape.ffn = said.ffn.value_or(shape.ffn);
+  model.vocabulary = said.vocabulary.value_or(model.vocabulary);
   if (model.learned_positions > 0)
     model.learned_positions = run.integer("seq", kMostSequence).value_or(model.learned_positions);
   return model;
 }
 
-struct SaidShape {
-  std::optional<std::int64_t> layers, hidden, heads, kv_heads, ffn, vocabulary;
-};
+std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
+  const auto name = name_of_builtin(run.text("model"));
+  return name ? std::optional(read_model(*name)) : std::nullopt;
+}
 
 // As printed, or, where neither layers nor width are, of the published model of that name and size.
-SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  SaidShape said{run.integer("layers", kMostLayers), run.integer("hidden", kMostHidden),
-                 run.integer("heads", kMostHeads),   run.integer("kv_heads", kMostHeads),
-                 run.integer("ffn", kMostFfn),       run.integer("vocab", kMostVocabulary)};
+SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::string>& assumptions) {
   if (said.layers || said.hidden) return said;
   const std::string name = letters_and_digits(run.text("model"), ".");
   for (const SizedModel& known : kSizedModels) {
@@ -177,7 +230,7 @@ SaidShape said_shape(const MeasuredRun& run, std::vector<std::string>& assumptio
     said.layers = known.layers;
     said.hidden = known.hidden;
     unless_said(said.heads, known.heads);
-    unless_said(said.kv_heads, known.kv_heads);
+    unless_said(said.kv_heads, known.kv_heads > 0 ? known.kv_heads : known.heads);
     unless_said(said.ffn, known.ffn);
     unless_said(said.vocabulary, known.vocabulary);
     break;
@@ -190,35 +243,45 @@ constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
+  const SaidShape printed = printed_shape(run);
+  std::string other;  // why the named model is not the row's
   if (auto known = builtin_of_run(run)) {
-    assumptions.push_back("shape of the built-in model " + known->name);
-    return *std::move(known);
+    other = contradiction(printed, *known);
+    if (other.empty()) return with_said_widths(run, printed, *std::move(known), assumptions);
+    other += " as in the built-in model " + known->name;
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads, kv_heads, ffn, vocabulary] = said_shape(run, assumptions);
-  if (!layers || !hidden) return Unmapped{"no shape of model " + name};
+  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts] =
+      said_shape(run, printed, assumptions);
+  if (!layers || !hidden) {
+    if (other.empty()) return Unmapped{"no shape of model " + name};
+    return Unmapped{other + ": another model needs its layers and hidden size"};
+  }
+  if (!other.empty()) assumptions.push_back("a model of its own: " + other);
   const Family& family = family_of(run, *hidden);
   assumptions.push_back(to_text(family));
   LayerShape shape;
   shape.hidden = *hidden;
   if (!heads) assumptions.emplace_back("heads of 64");
   shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
-  if (const auto width = run.integer("head_dim", kMostHeadDim)) {
-    shape.head_dim = *width;
+  if (head_dim) {
+    shape.head_dim = *head_dim;
   } else {
     if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
     shape.head_dim = shape.hidden / shape.heads;
   }
+  if (!kv_heads) assumptions.emplace_back("keys and values of every head");
   shape.kv_heads = kv_heads.value_or(shape.heads);
   shape.mlp = family.mlp;
   shape.norm = family.norm;
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
   shape.parallel_residual = family.parallel_residual;
-  if (!ffn && family.mlp == MlpKind::gated)
-    assumptions.emplace_back("gated MLPs as wide as Llama's of that size");
+  if (!ffn)
+    assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
+                                                          : "MLPs of four times the hidden size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
-  if (const auto experts = run.integer("n_experts", kMostExperts).value_or(1); experts > 1) {
+  if (const std::int64_t experts = said_experts.value_or(1); experts > 1) {
     if (!ffn) return Unmapped{"experts without their width"};
     // GShard's choice (arXiv 2006.16668), and Mixtral's.
     assumptions.emplace_back("two experts a token, each as wide as the MLP that is printed, in every layer");

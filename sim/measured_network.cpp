@@ -10,12 +10,15 @@
 namespace orrery {
 namespace {
 
+std::string with_plain(std::string text, std::string_view sign, std::string_view plain) {
+  for (std::size_t at = text.find(sign); at != std::string::npos; at = text.find(sign, at + 1))
+    text.replace(at, sign.size(), plain);
+  return text;
+}
+
 // "2 x 100 Gb/s" as people write it.
 std::string with_plain_crosses(std::string text) {
-  constexpr std::string_view kTimes = "\u00d7";
-  for (std::size_t at = text.find(kTimes); at != std::string::npos; at = text.find(kTimes, at + 1))
-    text.replace(at, kTimes.size(), "x");
-  return text;
+  return with_plain(std::move(text), "\u00d7", "x");
 }
 
 constexpr std::size_t kLongestSaid = 200;  // std::regex goes as deep as its text is long
@@ -78,6 +81,16 @@ bool says_remote_memory(const std::string& text) {
       R"(InfiniBand|\bIB\b|RDMA|RoCE|\bEFA|\b[EHNX]DR|\bFDR|Slingshot|Omni-?Path|ConnectX|\bCX-?\d|Quantum|Spectrum)",
       std::regex::icase);
   return std::regex_search(text, kRemote);
+}
+
+std::optional<std::string> negative_rate(const std::string& text) {
+  // A hyphen after a letter or a digit joins words: HDR-200 Gb/s, 100-200 Gb/s; after a count it does not.
+  static const std::regex kNegative(
+      R"((?:^|[^A-Za-z0-9.)-]|\d *[xX] *)(-\d+(?:\.\d+)? *[GTM](?:bps|b/s|bit/s|bE\b|B/s|Bps)))");
+  std::smatch found;
+  const std::string start = with_plain(with_plain_crosses(text.substr(0, kLongestSaid)), "\u2212", "-");
+  if (!std::regex_search(start, found, kNegative)) return std::nullopt;
+  return found[1].str();
 }
 
 std::optional<double> said_inside(const std::string& text) {

@@ -31,6 +31,10 @@ std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_no
 // or "50 Gb/s PCIe intra-node". Rates in bytes are data sheets', of both directions or of one, and not read.
 std::optional<double> said_inside(const std::string& text);
 
+// A rate below zero among them, "-400 Gbps", which no link has: a hyphen between words, as in HDR-200 Gb/s or
+// 100-200 Gb/s, makes none.
+std::optional<std::string> negative_rate(const std::string& text);
+
 // All that a node of this GPU can have had where nothing is said: first the reference machine's, if one is
 // usual; then, where they differ, the fastest and the slowest that the catalog's machines with as many GPUs
 // and DGX-1 have. Of cards that none of them has, one card of 100 or 10 Gb/s.

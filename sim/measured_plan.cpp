@@ -139,6 +139,8 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
   if (possible.size() > 1)
     assumptions.push_back("virtual stages: " + std::to_string(least) + " to " +
                           std::to_string(possible.back()) + kOfFastest);
+  else if (!said)
+    assumptions.emplace_back("no virtual stages, of which more do not divide the layers");
   return possible;
 }
 
@@ -364,6 +366,7 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
+  plan.filled = filled_cells(run, plan, stack_override);
   return plan;
 }
 

@@ -21,6 +21,13 @@ struct NodeNetwork {
 // A cluster whose first group has that network.
 ClusterSpec on_network(ClusterSpec, const NodeNetwork&);
 
+// A cell that a row leaves blank, and what it was taken for.
+struct FilledCell {
+  std::string column, value;
+  std::string from;  // "stack nemo-24.07", "usual nodes"
+  bool operator==(const FilledCell&) const = default;
+};
+
 struct MeasuredPlan {
   ModelSpec model;
   ClusterSpec cluster;                // the row's, or one group, on the first of
@@ -29,6 +36,7 @@ struct MeasuredPlan {
   // Several where a fact that matters is not known (chunks, microbatch): all that it can have been.
   std::vector<ParallelStrategy> strategies;
   std::vector<std::string> assumptions;  // in words, of facts the row does not give
+  std::vector<FilledCell> filled;        // the facts that programs, models and machines give in their place
 };
 
 // Why a run cannot be expressed.
@@ -62,6 +70,10 @@ struct MeasuredCluster {
 };
 std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun&,
                                                        std::vector<std::string>& assumptions);
+// Of a plan that is known, the cells of its row that its program, its model or its machine filled.
+// `stack_override`: as of map_run.
+std::vector<FilledCell> filled_cells(const MeasuredRun&, const MeasuredPlan&,
+                                     const std::optional<SoftwareStack>& stack_override);
 // Share of what the cost models expect that collectives between nodes reach: 1, but where one card a node or
 // Omni-Path is known to give less.
 double node_collectives(const MeasuredRun&, const ClusterSpec&, std::vector<std::string>& assumptions);

@@ -114,7 +114,7 @@ std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
     for (const auto& [column, place] : columns) {
       if (place >= stream.fields().size()) continue;
       const std::string cell(stream.fields()[place]);
-      if (!is_blank(cell) && !is_none(column, cell)) cells.emplace(column, cell);
+      if (!is_blank(cell)) cells.emplace(column, cell);
     }
     runs.emplace_back(std::move(cells));
   }
@@ -152,7 +152,7 @@ bool MeasuredRun::has_failed() const {
 
 std::optional<double> MeasuredRun::number(const std::string& column) const {
   const auto cell = cells_.find(column);
-  if (cell == cells_.end()) return std::nullopt;
+  if (cell == cells_.end() || is_none(column, cell->second)) return std::nullopt;
   const auto value = parse_number(without_separators(cell->second));
   constexpr double kLeast = 1e-9, kMost = 1e15;  // times made of such numbers are finite and above zero
   if (!value || !(*value >= kLeast && *value <= kMost))

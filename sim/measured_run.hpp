@@ -21,8 +21,9 @@ class MeasuredRun {
   explicit MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
 
   [[nodiscard]] std::string text(const std::string& column) const;  // "" where absent
-  // Throw InputError naming the run and the column when it holds something else than a number from 1e-9 to
-  // 1e15 (a whole number from 1 to `most`).
+  // Absent where it is blank, or 0 of ways and sizes that a run does not have (vpp, cp, ep, ...). Throw
+  // InputError naming the run and the column when it holds something else than a number from 1e-9 to 1e15 (a
+  // whole number from 1 to `most`).
   [[nodiscard]] std::optional<double> number(const std::string& column) const;
   [[nodiscard]] std::optional<std::int64_t> integer(const std::string& column,
                                                     std::int64_t most = 100'000'000) const;

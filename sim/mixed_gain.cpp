@@ -82,6 +82,7 @@ GainRow best_of(const std::string& way, const SearchJob& job, const std::vector<
   for (const ParallelStrategy& plan : plans) book.need(plan);
   if (plans.empty()) return row;
   static_cast<void>(book.predict(tools.models));
+  row.own = book.own_answers();
   std::vector<Estimated> rows = estimated(job, plans, book);
   if (rows.empty()) return row;
   row.estimate = rows.front().time;

@@ -17,6 +17,7 @@ struct GainRow {
   Seconds estimate;                      // least estimate of the plans this way found
   Seconds replayed;                      // of `plan`
   std::optional<RunCost> cost;           // of `plan`; absent where a price is not known
+  OwnAnswers own = {};                   // PriceBook
 };
 
 // Heterogeneous first, then: the same layers on every stage (of the thousand fastest plans, made equal), the

@@ -91,6 +91,7 @@ struct ReplayedPlan {
   ErrorBand band = {};
   const std::vector<StageMemory>* memory = nullptr;  // [kind * P + stage]
   MemoryOutlook memory_outlook = {};
+  std::vector<std::string> extrapolated = {};  // PriceBook
 };
 
 // The trace of a replayed plan. `replay` is moved from.

@@ -227,6 +227,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
+  result.filled = mapped.plan.filled;
   if (!run.filled().empty())
     result.assumptions.push_back("as the classics say of the same run: " + comma_list(run.filled()));
   result.out_of_memory = run.status() == RunStatus::out_of_memory;
@@ -311,7 +312,11 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
       for (const ParallelStrategy& strategy : one.plan.strategies) book->need(strategy);
     mapped.push_back(std::move(one));
   }
-  for (const SharedBook& shared : books) static_cast<void>(shared.book->predict(models));
+  for (const SharedBook& shared : books) {
+    static_cast<void>(shared.book->predict(models));
+    validation.own += shared.book->own_answers();
+    validation.clusters.push_back(shared.cluster);
+  }
   validation.runs.resize(mapped.size());
   on_threads(mapped.size(), options.jobs,
              [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });

@@ -36,9 +36,9 @@ struct ValidatedRun {
   // "ZeRO-3" of DeepSpeed.
   std::string kind;
   RunKind trust;
-  ErrorBand band;   // by the table that comes with Orrery, or of the calibrated stack
-  // Equal for runs of one group, program, GPU, model, number of GPUs, batch, sequence, type and recomputation:
-  // their plans compete.
+  ErrorBand band;  // by the table that comes with Orrery, or of the calibrated stack
+  // Equal for runs of one group, program, GPU, model, number of GPUs, batch, sequence, type and
+  // recomputation: their plans compete.
   std::string set;
   std::optional<double> measured;  // s of an iteration; absent where nothing was published, or it failed
   double predicted = 0, low = 0, high = 0;          // s
@@ -50,6 +50,7 @@ struct ValidatedRun {
   MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage
   double fullness = 0;                          // of its card
   std::vector<std::string> assumptions;
+  std::vector<FilledCell> filled;
 };
 
 struct SkippedRun {
@@ -60,6 +61,8 @@ struct Validation {
   std::vector<ValidatedRun> runs;  // in the order of the table
   std::vector<SkippedRun> skipped;
   std::vector<ComputedTimes> computed;  // groups that were not measured: intervals do without them
+  std::vector<ClusterSpec> clusters;    // that were priced
+  OwnAnswers own;                       // on all of them
 };
 
 Validation validate(const std::vector<MeasuredRun>&, const CostModels&, const ValidationOptions&);

@@ -162,6 +162,43 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
   return table;
 }
 
+// Cells that rows leave blank -> how many runs each of its sources filled so.
+std::map<std::pair<std::string, std::string>, std::map<std::string, std::size_t>> filled_counts(
+    const Validation& validation) {
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::size_t>> counts;
+  for (const ValidatedRun& run : validation.runs) {
+    for (const FilledCell& cell : run.filled) ++counts[{cell.column, cell.value}][cell.from];
+  }
+  return counts;
+}
+
+// "stack torchtitan (12), stack hf-trainer (3)": the three that filled the most runs, and how many others
+// there are.
+std::string sources_text(const std::map<std::string, std::size_t>& counts) {
+  constexpr std::size_t kNamed = 3;
+  if (counts.size() == 1) return counts.begin()->first;
+  std::vector<std::pair<std::string, std::size_t>> most(counts.begin(), counts.end());
+  std::stable_sort(most.begin(), most.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> named;
+  for (const auto& [from, runs] : most) {
+    if (named.size() < kNamed) named.push_back(from + " (" + std::to_string(runs) + ")");
+  }
+  const std::size_t others = most.size() - named.size();
+  return comma_list(named) + (others > 0 ? " and " + std::to_string(others) + " more" : "");
+}
+
+Table filled_table(const Validation& validation) {
+  Table table;
+  table.columns = {{"runs", Align::right}, {"cell"}, {"taken for"}, {"from"}};
+  for (const auto& [cell, counts] : filled_counts(validation)) {
+    std::size_t runs = 0;
+    for (const auto& [from, count] : counts) runs += count;
+    table.rows.push_back({std::to_string(runs), cell.first, cell.second, sources_text(counts)});
+  }
+  return table;
+}
+
 // Reason -> ids, of which the first three are named.
 Table skipped_table(const std::map<std::string, std::vector<std::string>>& skipped) {
   constexpr std::size_t kNamed = 3;
@@ -223,6 +260,9 @@ std::string validation_text(const Validation& validation, RunRows rows, const Co
         "\nAssumed where the source is silent; of what is open the settings within a tenth of the fastest "
         "count,\nby the geometric mean of the least and the most\n\n" +
         to_text(counts_table("assumption", assumed));
+  const Table filled = filled_table(validation);
+  if (!filled.rows.empty())
+    text += "\nCells that rows leave blank, and what they were taken for\n\n" + to_text(filled);
   if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(skipped_table(skipped));
   return text + other_units_text(validation);
 }
@@ -291,6 +331,13 @@ Json intervals_json(const std::vector<Coverage>& coverage) {
   return rows;
 }
 
+Json filled_json(const std::vector<FilledCell>& filled) {
+  Json cells = Json::array();
+  for (const FilledCell& cell : filled)
+    cells.push_back({{"cell", cell.column}, {"value", cell.value}, {"from", cell.from}});
+  return cells;
+}
+
 Json run_json(const ValidatedRun& run) {
   return {{"id", run.id},
           {"group", run.group},
@@ -307,7 +354,17 @@ Json run_json(const ValidatedRun& run) {
           {"memory", to_text(run.verdict)},
           {"fullness", run.fullness},
           {"out_of_memory", run.out_of_memory},
-          {"assumptions", run.assumptions}};
+          {"assumptions", run.assumptions},
+          {"filled", filled_json(run.filled)}};
+}
+
+Json filled_counts_json(const Validation& validation) {
+  Json rows = Json::array();
+  for (const auto& [cell, counts] : filled_counts(validation)) {
+    for (const auto& [from, runs] : counts)
+      rows.push_back({{"cell", cell.first}, {"value", cell.second}, {"from", from}, {"rows", runs}});
+  }
+  return rows;
 }
 
 }  // namespace
@@ -336,6 +393,7 @@ std::string validation_json(const Validation& validation, const Coverages& cover
   for (const ForeseenChances& row : coverage.out_of_memory)
     json["out_of_memory_chances"].push_back(
         {{"chance", {row.low, row.high}}, {"rows", row.runs}, {"mean", row.mean}, {"ran_out", row.ran_out}});
+  json["filled"] = filled_counts_json(validation);
   json["runs"] = Json::array();
   for (const ValidatedRun& run : validation.runs) json["runs"].push_back(run_json(run));
   return json_document(json);

@@ -4,7 +4,9 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "platforms/errors.hpp"
 #include "strategies/huggingface.hpp"
 #include "strategies/model_limits.hpp"
 
@@ -35,16 +37,32 @@ Activation activation_of(const JsonConfig& config, std::string_view type, MlpKin
     std::string_view name;
     Activation activation;
   };
-  // Approximations of GELU are GELU.
+  // The names of ACT2FN in transformers, activations.py, and two that remote code uses. Approximations of
+  // GELU are GELU.
   constexpr std::array kNames{Named{"silu", Activation::silu},
                               Named{"swish", Activation::silu},
+                              Named{"swiglu", Activation::silu},
                               Named{"gelu", Activation::gelu},
                               Named{"gelu_new", Activation::gelu},
                               Named{"gelu_fast", Activation::gelu},
+                              Named{"gelu_accurate", Activation::gelu},
                               Named{"gelu_python", Activation::gelu},
                               Named{"gelu_pytorch_tanh", Activation::gelu},
+                              Named{"gelu_python_tanh", Activation::gelu},
+                              Named{"geglu", Activation::gelu},
                               Named{"relu", Activation::relu},
-                              Named{"relu2", Activation::squared_relu}};
+                              Named{"relu2", Activation::squared_relu},
+                              Named{"gelu_10", Activation::other},
+                              Named{"quick_gelu", Activation::other},
+                              Named{"laplace", Activation::other},
+                              Named{"leaky_relu", Activation::other},
+                              Named{"linear", Activation::other},
+                              Named{"mish", Activation::other},
+                              Named{"prelu", Activation::other},
+                              Named{"relu6", Activation::other},
+                              Named{"sigmoid", Activation::other},
+                              Named{"tanh", Activation::other},
+                              Named{"xielu", Activation::other}};
   if (type == "gpt_oss") return Activation::other;  // clamped, and its gate has an offset
   for (const char* key :
        {"hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act", "activation"}) {
@@ -52,7 +70,10 @@ Activation activation_of(const JsonConfig& config, std::string_view type, MlpKin
     if (!text) continue;
     const auto named =
         std::find_if(kNames.begin(), kNames.end(), [&](const Named& row) { return row.name == *text; });
-    return named == kNames.end() ? Activation::other : named->activation;
+    if (named != kNames.end()) return named->activation;
+    std::vector<std::string> known;
+    for (const Named& row : kNames) known.emplace_back(row.name);
+    config.fail(key, "one of " + comma_list(known) + did_you_mean(*text, known));
   }
   if (type == "opt") return Activation::relu;
   if (type == "nemotron_h") return Activation::squared_relu;

@@ -54,7 +54,9 @@ int compare_sample(const CommandLine& line) {
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   const PlanSample sample{static_cast<std::size_t>(line.integer("plans", 2, 100'000, 200)), line.seed()};
-  const std::vector<ParallelStrategy> plans = sample_plans(job, rules, read_costs(line), book, sample);
+  const CostModels costs = read_costs(line);
+  const std::vector<ParallelStrategy> plans = sample_plans(job, rules, costs, book, sample);
+  warn_of_silent_costs(line, costs, book.own_answers(), {&job.cluster});
   if (plans.empty()) {
     if (line.json()) print(line, comparison_json({}, {}));
     std::cerr << "No feasible plan in the space; `orrery search` says why.\n";
@@ -72,7 +74,11 @@ int compare_mixed(const CommandLine& line) {
   if (job.cluster.groups.size() < 2)
     throw InputError("--mixed", "a cluster of one node group", "one with at least two kinds of GPUs");
   std::vector<Rule> rules = read_search_rules(line);
-  const auto rows = mixed_gain(job, rules, read_costs(line), read_stack_option(line), line.jobs());
+  const CostModels costs = read_costs(line);
+  const auto rows = mixed_gain(job, rules, costs, read_stack_option(line), line.jobs());
+  OwnAnswers own;
+  for (const GainRow& row : rows) own += row.own;
+  warn_of_silent_costs(line, costs, own, {&job.cluster});
   print(line, line.json() ? to_json(job, rows) : to_text(job, rows));
   return rows.front().plan ? 0 : 1;
 }

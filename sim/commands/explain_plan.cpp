@@ -169,8 +169,10 @@ int explain_plan(const CommandLine& line, const std::string& path) {
   require_same_job(job, path, plan.strategy);
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
-  const Explanation why = explain(job, rules, read_costs(line), book, plan.strategy,
-                                  [](const std::string&, std::size_t, std::size_t) {});
+  const CostModels costs = read_costs(line);
+  const Explanation why =
+      explain(job, rules, costs, book, plan.strategy, [](const std::string&, std::size_t, std::size_t) {});
+  warn_of_silent_costs(line, costs, book.own_answers(), {&job.cluster});
   const bool can_be_played = why.plan.iteration && !why.plan.infeasible;
   const Table stages = why.plan.memory.empty() ? Table{}
                                                : stage_table(job, why.plan,

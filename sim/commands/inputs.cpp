@@ -58,6 +58,24 @@ CostModels read_costs(const CommandLine& line) {
   return folder ? CostModels::from_folder(*folder) : CostModels::built_in();
 }
 
+void warn_of_silent_costs(const CommandLine& line, const CostModels& costs, const OwnAnswers& answers,
+                          const std::vector<const ClusterSpec*>& clusters) {
+  if (line.quiet() || answers.asked == 0 || answers.answered > 0) return;
+  std::vector<std::string> gpus;
+  for (const ClusterSpec* cluster : clusters) {
+    for (const NodeGroup& group : cluster->groups) {
+      if (std::find(gpus.begin(), gpus.end(), group.gpu.name) == gpus.end()) gpus.push_back(group.gpu.name);
+    }
+  }
+  std::string held;
+  for (const std::string& model : costs.own().held) held += (held.empty() ? "" : "; ") + model;
+  std::cerr << "orrery: " << line.place("costs") << " " << *line.text("costs") << ": answers none of the "
+            << answers.asked << " operators of " << comma_list(gpus) << "; it holds " << held
+            << ". Other models are asked in their place, or its own beyond what they were measured on: "
+               "measure these GPUs "
+               "and sizes (`orrery profile`), or leave the option out\n";
+}
+
 std::vector<MeasuredRun> read_measured_option(const CommandLine& line) {
   MeasuredTable table = read_measured_table(line.required("measured"));
   for (const std::string& sentence : table.misspelt) {

@@ -16,6 +16,9 @@ namespace orrery {
 
 // --costs FOLDER, or the models in the binary.
 CostModels read_costs(const CommandLine&);
+// Says on standard error when the folder of --costs answered nothing of what was asked for these clusters.
+void warn_of_silent_costs(const CommandLine&, const CostModels&, const OwnAnswers&,
+                          const std::vector<const ClusterSpec*>&);
 // --stack, else the one that `otherwise` names, else the default.
 SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
 // The table of --measured, which is required; says on standard error which columns seem misspelt.

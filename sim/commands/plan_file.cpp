@@ -110,6 +110,7 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));
+  warn_of_silent_costs(line, costs, book->own_answers(), {&cluster});
   if (strategy.shares_open()) {
     strategy = book->with_chosen_shares(strategy);
     require_shape(path, model, strategy, cluster);

@@ -131,8 +131,10 @@ void finish(const CommandLine& line, ReplayResult& replay, double elapsed_s, con
   std::string text = line.json() ? replay_json(summary, plan) : replay_text(replay.timeline, summary);
   if (!line.json() && plan.book != nullptr) {
     const TimeRange where = interval(plan.band, Seconds(summary.iteration_s));
-    text = "interval    " + milliseconds_text(where.low) + " to " + milliseconds_text(where.high) + " ms (" +
-           plan.band.basis + ")\nmemory      " + outlook_text(plan.memory_outlook) + "\n" + text;
+    std::string trust = "interval    " + milliseconds_text(where.low) + " to " +
+                        milliseconds_text(where.high) + " ms (" + plan.band.basis + ")\n";
+    for (const std::string& reason : plan.extrapolated) trust += "extrapolated: " + reason + "\n";
+    text = trust + "memory      " + outlook_text(plan.memory_outlook) + "\n" + text;
   }
   if (!line.json() && plan.book != nullptr && !plan.strategy->replicas.empty())
     text = "replicas    " + stages_text(plan.book->cluster(), *plan.strategy) + "\n" + text;
@@ -179,7 +181,8 @@ int replay_plan(const CommandLine& line, const Arguments& arguments) {
                           line.count("tokens").value_or(0),
                           plan_band(*file.book, file.strategy(), costs),
                           &file.memory,
-                          memory_outlook(*file.book, file.strategy(), file.memory)};
+                          memory_outlook(*file.book, file.strategy(), file.memory),
+                          file.book->extrapolations(file.strategy())};
   finish(line, replay, elapsed, runs, plan, [&](ReplayResult& played) {
     return make_trace(
         plan, played,

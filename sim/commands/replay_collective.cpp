@@ -160,7 +160,13 @@ int replay_collective(const CommandLine& line) {
   const CollectiveQuestion question{collective, read_gpus(line, topology), read_sizes(line),
                                     read_algorithm(line, collective)};
   const auto played = play_alone(topology, question, line.jobs());
-  const auto plans_pay = predicted(topology, question, read_costs(line));
+  const CostModels costs = read_costs(line);
+  const auto plans_pay = predicted(topology, question, costs);
+  OwnModels of_exchange = costs.own();
+  of_exchange.compute = false;  // nothing else is asked for
+  OwnAnswers own;
+  for (const Prediction& answer : plans_pay) own.add(of_exchange, Collective{}, answer);
+  warn_of_silent_costs(line, costs, own, {&cluster});
   const std::string json = json_text(question, cluster.name, played, plans_pay);
   if (const auto path = line.text("output")) write_file(*path, json);
   if (line.json()) {

@@ -392,6 +392,7 @@ int run_search(const Arguments& arguments) {
       search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {
         progress.update(phase, done, total);
       });
+  warn_of_silent_costs(line, costs, book.own_answers(), {&job.cluster});
   SearchReport report;
   report.job = &job;
   report.book = &book;

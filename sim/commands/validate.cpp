@@ -225,6 +225,9 @@ int run_validate(const Arguments& arguments) {
     return 0;
   }
   const Validation validation = validate(runs, costs, options);
+  std::vector<const ClusterSpec*> clusters;
+  for (const ClusterSpec& cluster : validation.clusters) clusters.push_back(&cluster);
+  warn_of_silent_costs(line, costs, validation.own, clusters);
   for (const ComputedTimes& group : validation.computed) without.push_back(group.group);
   if (const auto path = line.text("write-intervals")) {
     const Residuals residuals = residuals_of(validation, without);

@@ -1,18 +1,10 @@
 // What a fitter remembers of one plan for the next.
 #include "sim/feasibility.hpp"
 
-#include "tests/catch.hpp"
-#include "tests/sim/random_search.hpp"
-#include "tests/strategies/random_schedule.hpp"
+#include "tests/sim/search_tests.hpp"
 
 namespace orrery {
 namespace {
-
-using test::between;
-using test::book_of;
-using test::describe;
-using test::for_each_candidate;
-using test::run;
 
 NodeGroup nodes_of(const std::string& gpu, std::mt19937& random) {
   NodeGroup group;
@@ -70,8 +62,7 @@ TEST_CASE("a plan is fitted the same whatever was fitted before it") {
   for (int i = 0; i < 3; ++i) {
     const SearchJob job = mixture_job(random);
     INFO(describe(job));
-    PriceBook book = book_of(job);
-    static_cast<void>(run(job, book));  // prices all
+    PriceBook book = priced_book_of(job);
     StageFitter fitter(book);
     int count = 0;
     for_each_candidate(job, [&](const auto&...) { ++count; });

@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "platforms/gpu.hpp"
 #include "tests/platforms/input_error.hpp"
@@ -78,6 +79,43 @@ TEST_CASE(
   CHECK(
       contains(result.out,
                "left out, 2 rows of gemm_long.csv: faster than the data sheet allows, first in line 202\n"));
+}
+
+TEST_CASE(
+    "a folder of costs that answers nothing of a cluster is said to, with what was asked and what it holds") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  // 200 GEMMs of 512 x 512 at a fifth of the A100's peak: narrower than GPT-2 345M's 1024.
+  std::string narrow = kHeader;
+  for (int i = 1; i <= 200; ++i)
+    narrow += "own,A100,bf16,up,a,1,1," + std::to_string(64 * i) + ",512,512," +
+              std::to_string(2.0 * 64 * i * 512 * 512 / 312e6 / 0.2) + "\n";
+  const auto fitted = [&](const std::string& table, const char* folder) {
+    place.write("measured/gemm_long.csv", table);
+    REQUIRE(place.run({"fit", "--profiles", "measured", "-o", folder}).code == 0);
+  };
+  fitted(gemms(), "wide");
+  fitted(narrow, "narrow");
+  const auto said = [&](const char* gpu, const char* costs, const char* more) {
+    place.write("one.yaml", std::string("name: one\ngroups:\n  - {name: g, gpu: ") + gpu +
+                                ", gpus_per_node: 2, count: 1, nic_bandwidth: 200Gbps}\n");
+    place.write("plan.yaml",
+                "model: gpt2-345m\ncluster: one.yaml\ndata: 2\nglobal_batch: 8\nsequence: 1024\nnodes: [1]\n"
+                "stages: [{tensor: 1}]\nparts: [[0, 24]]\n");
+    const ProgramResult result = place.run({"replay", "--plan", "plan.yaml", "--costs", costs, more});
+    REQUIRE(result.code == 0);
+    return result.err;
+  };
+  CHECK(said("A100-SXM4-80GB", "wide", "--json").empty());
+  for (const auto& [gpu, folder, size] : {std::tuple{"H100-SXM5-80GB", "wide", "12800 x 4096 x 4096"},
+                                          std::tuple{"A100-SXM4-80GB", "narrow", "12800 x 512 x 512"}}) {
+    const std::string warning = said(gpu, folder, "--json");
+    CAPTURE(warning);
+    CHECK(contains(warning, std::string("--costs ") + folder + ": answers none of the "));
+    CHECK(contains(warning, std::string(" operators of ") + gpu + "; it holds "));
+    CHECK(contains(warning, std::string("gemm of A100-SXM4-80GB, up to ") + size));
+    CHECK(said(gpu, folder, "--quiet").empty());
+  }
 }
 
 TEST_CASE("a repeated row teaches once") {

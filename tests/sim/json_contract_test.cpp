@@ -293,6 +293,28 @@ TEST_CASE("replay --json has every field of the contract, for a plan and for dur
   if (!of_plan) CHECK(json.at("iteration_s").get<double>() * 1e3 == Approx(16.5725).epsilon(1e-6));
 }
 
+TEST_CASE("a replay says which GPUs were not measured, with the error of GPUs left out, as a search does") {
+  const Workplace place;
+  const auto replayed = [&](const char* gpu, bool json) {
+    place.write("one.yaml", std::string("name: one\ngroups:\n  - {name: g, gpu: ") + gpu +
+                                ", gpus_per_node: 2, count: 1, nic_bandwidth: 200Gbps}\n");
+    place.write("plan.yaml",
+                "model: gpt2-345m\ncluster: one.yaml\ndata: 2\nglobal_batch: 8\nsequence: 1024\nnodes: [1]\n"
+                "stages: [{tensor: 1}]\nparts: [[0, 24]]\n");
+    const ProgramResult result = place.run(json ? Words{"replay", "--plan", "plan.yaml", "--json"}
+                                                : Words{"replay", "--plan", "plan.yaml"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    return result.out;
+  };
+  // 7.7 % of costmodels/fitted/provenance.json: gemm-any, held out by GPU, M >= 1024.
+  const std::string reason =
+      "L40S: its GEMMs were not measured; those of GPUs left out of the fit are 7.7 % off";
+  CHECK(Json::parse(replayed("L40S", true)).at("extrapolated") == Json{reason});
+  CHECK(contains(replayed("L40S", false), "\nextrapolated: " + reason + "\n"));
+  CHECK_FALSE(contains(replayed("A100-SXM4-80GB", false), "were not measured"));
+}
+
 TEST_CASE("where several iterations are played, the stages account for a steady one") {
   const Workplace place;
   place.write("d.yaml",

@@ -1,6 +1,8 @@
 // Models of published runs: on rows made up for the purpose.
 #include "sim/measured_plan.hpp"
 
+#include <algorithm>
+
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
@@ -101,6 +103,53 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
   CHECK(tied("Llama (tied embeddings)"));
   CHECK(tied("GPT"));
   CHECK_FALSE(tied("GPT untied"));
+}
+
+TEST_CASE("what a row prints against the built-in model it names is its model's, or leaves it out") {
+  const auto row = [](const std::string& model, const std::string& shape, const std::string& cells) {
+    return runs_of("a,g,H100,80,8,8,,Megatron-Core," + model + "," + shape +
+                       ",2048,bf16,8,1,1,1,,8,none,1,,ok," + cells + "\n",
+                   ",kv_heads,head_dim,ffn,n_experts")
+        .front();
+  };
+  const std::string none = ",,,";  // layers, hidden, heads, vocab: of the built-in model
+  // Mixtral 8x7B has 32 layers of 4096 with 32 heads, 8 of keys, and 8 experts of 14336; Llama 2 7B none.
+  CHECK(mapped(row("mixtral-8x7b", none, "8,128,14336,8")).model ==
+        mapped(row("mixtral-8x7b", none, ",,,")).model);
+  using Row = std::pair<const char*, const char*>;
+  for (const auto& [cells, reason] : {Row{",,,16", "n_experts 16, not 8"}, Row{",,,1", "n_experts 1, not 8"},
+                                      Row{"4,,,", "kv_heads 4, not 8"}, Row{",64,,", "head_dim 64, not 128"},
+                                      Row{",,4096,", "ffn 4096, not 14336"}}) {
+    CHECK(unmapped(row("mixtral-8x7b", none, cells)) ==
+          std::string(reason) +
+              " as in the built-in model mixtral-8x7b: another model needs its layers and hidden size");
+  }
+  CHECK(contains(unmapped(row("llama2-7b", none, ",,,8")),
+                 "n_experts 8, not 1 as in the built-in model llama2-7b"));
+  CHECK(contains(unmapped(row("mixtral-8x7b", ",,16,", ",,,")), "heads 16, not 32"));
+  // With a shape of its own it is that model; of equal dense layers widths alone are the row's.
+  const MeasuredPlan own = mapped(row("mixtral-8x7b", "32,4096,32,32000", "8,,14336,16"));
+  CHECK(own.model.layer(0).experts == 16);
+  CHECK(std::count(own.assumptions.begin(), own.assumptions.end(),
+                   "a model of its own: n_experts 16, not 8 as in the built-in model mixtral-8x7b") == 1);
+  CHECK(mapped(row("llama2-7b", none, ",64,,")).model.layer(0).head_dim == 64);
+  // A vocabulary does not make another model of a mixture, but is said.
+  const MeasuredPlan padded = mapped(row("mixtral-8x7b", ",,,32768", ",,,"));
+  CHECK(padded.model.vocabulary == 32000);
+  CHECK(std::count(padded.assumptions.begin(), padded.assumptions.end(),
+                   "vocabulary 32000 of mixtral-8x7b, not 32768") == 1);
+}
+
+TEST_CASE("a cell of the shape that is no number leaves its run out, whatever its model takes from it") {
+  for (const char* model : {"llama2-7b", "mixtral-8x7b", "GPT"}) {
+    for (const std::string column : {"kv_heads", "head_dim", "ffn", "n_experts"}) {
+      const std::string reason = unmapped(runs_of(std::string("a,g,H100,80,8,8,,Megatron-Core,") + model +
+                                                      ",,,,,2048,bf16,8,1,1,1,,8,none,1,,ok,foo\n",
+                                                  "," + column)
+                                              .front());
+      CHECK(contains(reason, column + ": found 'foo', expected a number"));
+    }
+  }
 }
 
 TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {

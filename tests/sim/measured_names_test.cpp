@@ -40,6 +40,9 @@ TEST_CASE("cards are found under the names that tables give them") {
   CHECK(card("8xA100 (80 GB)") == "A100-SXM4-80GB");
   CHECK(card("GB200 NVL72") == "GB200");
   CHECK(card("NVIDIA RTX 6000 Ada") == "RTX 6000 Ada");
+  CHECK(card("NVIDIA GeForce RTX 5060 Ti", 16) == "RTX 5060Ti-16GB");
+  CHECK(card("RTX 5060") == "none");  // another chip
+  CHECK(card("AMD Instinct MI350X", 288) == "MI350X");
   CHECK(card("TPU v4") == "none");
   CHECK(card("A1000") == "none");
   CHECK(card("") == "none");

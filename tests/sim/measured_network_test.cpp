@@ -7,6 +7,7 @@
 #include "platforms/instance.hpp"
 #include "sim/measured_plan.hpp"
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
@@ -95,6 +96,21 @@ TEST_CASE("a network is read however people write it") {
     CHECK(says_remote_memory(remote));
   for (const char* not_remote : {"Ethernet", "100 Gb/s", "distributed", "TCP"})
     CHECK(!says_remote_memory(not_remote));
+}
+
+TEST_CASE("a rate below zero leaves its run out, and a hyphen between words makes none") {
+  for (const char* below :
+       {"-400 Gbps", "8x-400 Gbps", "8 x -400 Gb/s", "NVLink intra; \u2212100 Gb/s", "(-3.2 Tbps)"}) {
+    std::string row = gpt("a", "2,4,2,1,2", "full,1.5,,ok");
+    const std::string said = "8x200 Gbps per node";
+    row.replace(row.find(said), said.size(), below);
+    INFO(below);
+    CHECK(contains(test::unmapped(runs_of(row).front()), "expected rates above zero"));
+  }
+  CHECK(negative_rate("8 x -400 Gb/s") == "-400 Gb/s");
+  for (const char* joined :
+       {"HDR-200 Gb/s", "100-200 Gb/s", "InfiniBand - 400 Gb/s", "NDR (2x)-400 Gb/s", ""})
+    CHECK_FALSE(negative_rate(joined));
 }
 
 TEST_CASE("a rate inside a node is read where it is one of a link, in bits") {

@@ -4,27 +4,15 @@
 #include <set>
 
 #include "sim/best_plans.hpp"
-#include "sim/feasibility.hpp"
 #include "sim/layer_limits.hpp"
 #include "sim/mix_fitter.hpp"
 #include "sim/plan_bound.hpp"
 #include "sim/priced_bounds.hpp"
 #include "sim/stage_boxes.hpp"
-#include "tests/catch.hpp"
-#include "tests/sim/random_search.hpp"
-#include "tests/strategies/random_schedule.hpp"
+#include "tests/sim/search_tests.hpp"
 
 namespace orrery {
 namespace {
-
-using test::between;
-using test::book_of;
-using test::describe;
-using test::for_each_candidate;
-using test::for_each_mix;
-using test::PlanTimes;
-using test::random_job;
-using test::run;
 
 constexpr int kTriedOfAJob = 1000;
 
@@ -75,8 +63,7 @@ TEST_CASE("no plan takes less time than its bound, and none fits that the quick 
     const bool unlike =
         std::any_of(layers.begin(), layers.end(), [&](int shape) { return shape != layers.front(); });
     INFO(describe(job));
-    PriceBook book = book_of(job);
-    static_cast<void>(run(job, book));  // prices all
+    PriceBook book = priced_book_of(job);
     StageFitter fitter(book);
     PlanTimes times(book);
     TimeBounds bounds(book, job.space.most_stages, job.global_batch);

@@ -5,24 +5,12 @@
 
 #include "analysis/pareto.hpp"
 #include "sim/best_plans.hpp"
-#include "sim/feasibility.hpp"
 #include "sim/layer_mover.hpp"
 #include "sim/mix_fitter.hpp"
-#include "tests/catch.hpp"
-#include "tests/sim/random_search.hpp"
-#include "tests/strategies/random_schedule.hpp"
+#include "tests/sim/search_tests.hpp"
 
 namespace orrery {
 namespace {
-
-using test::between;
-using test::book_of;
-using test::describe;
-using test::for_each_candidate;
-using test::for_each_mix;
-using test::PlanTimes;
-using test::random_job;
-using test::run;
 
 using Found = std::vector<std::pair<double, ParallelStrategy>>;
 

@@ -335,6 +335,54 @@ TEST_CASE("a status in any case, an unknown one, an unknown precision and a seco
       contains(input_error([&] { runs_of(gpt("a", "1,1,1,1,16", "none,1.5,,ok,more,cells")); }), "27 cells"));
 }
 
+TEST_CASE("cells that rows leave blank are listed with what fills them and where that comes from") {
+  // Tensor 2, no pipeline, 8 replicas; columns that are missing are blank in every row.
+  const std::string own =
+      "c,group,A100,80,8,16,8x200 Gbps per node,Megatron-LM,GPT,24,2048,16,51200,2048,fp16,64,"
+      "2,2,1,1,8,none,1.5,,ok,yes,no,no,0,megatron-lm-2021\n";
+  std::string rows;
+  for (const char* id : {"a", "b"}) {
+    std::string row = gpt(id, "2,2,1,1,8", "none,1.5,,ok,,,,,");
+    rows += row.replace(row.find("Megatron-LM"), 11, "NeMo/Megatron-Core 24.07");
+  }
+  const Validation result =
+      validate(runs_of(rows + own, ",flash_attn,sequence_parallel,optimizer_sharding,cp,stack"), costs(), {});
+  REQUIRE(result.runs.size() == 3);
+  const SoftwareStack stack = read_stack("nemo-24.07");
+  REQUIRE((stack.flash_attention && stack.distributed_optimizer && !stack.fully_sharded));
+  const std::string from = "stack nemo-24.07";
+  CHECK(result.runs[0].filled ==
+        std::vector<FilledCell>{{"stack", "nemo-24.07", "NeMo/Megatron-Core 24.07"},
+                                {"flash_attn", "yes", from},
+                                {"cp", "1", "none said"},
+                                {"optimizer_sharding", "ZeRO-1", from},
+                                {"sequence_parallel", stack.sequence_parallel ? "yes" : "no", from}});
+  CHECK(result.runs[2].filled.empty());  // all of it said; cp as 0
+  const std::string text = validation_text(result, RunRows::left_out);
+  const std::string list = text.substr(text.find("Cells that rows leave blank"));
+  CHECK(contains(list, "   2  flash_attn          yes         stack nemo-24.07\n"));
+  const std::string json = validation_json(result);
+  CHECK(contains(json, R"("cell": "flash_attn")"));
+  CHECK(contains(validation_text(
+                     validate(runs_of(own, ",flash_attn,sequence_parallel,optimizer_sharding,cp,stack"),
+                              costs(), {}),
+                     RunRows::left_out),
+                 "leave blank") == false);
+}
+
+TEST_CASE("of three and more sources of a blank cell the largest are named, and the others counted") {
+  Validation made;
+  const auto add = [&](int runs, const char* from) {
+    for (int i = 0; i < runs; ++i) {
+      made.runs.emplace_back();
+      made.runs.back().filled = {{"flash_attn", "yes", from}};
+    }
+  };
+  add(1, "a"), add(3, "b"), add(2, "c"), add(1, "d");
+  CHECK(contains(validation_text(made, RunRows::left_out),
+                 "   7  flash_attn  yes        b (3), c (2), a (1) and 1 more\n"));
+}
+
 TEST_CASE("runs priced from measured layers take as long as these, and others are left out") {
   const auto of = [&](double seconds) {
     ValidationOptions options;

@@ -70,6 +70,10 @@ TEST_CASE("activations are read by their names, or as their family has them") {
   CHECK(tiny_llama_with(R"("hidden_act": "gelu_pytorch_tanh")").layer(0).activation == Activation::gelu);
   CHECK(tiny_llama_with(R"("hidden_act": "relu2")").layer(0).activation == Activation::squared_relu);
   CHECK(tiny_llama_with(R"("hidden_act": "mish")").layer(0).activation == Activation::other);
+  // What nobody knows is refused: a slip would be taken for another activation than the model's.
+  const std::string slip = input_error_parts([] { tiny_llama_with(R"("hidden_act": "sliu")"); });
+  CHECK(contains(slip, R"(hidden_act | "sliu" | one of silu, swish, )"));
+  CHECK(contains(slip, "did you mean 'silu'?"));
   const std::string opt = R"({"model_type": "opt", "hidden_size": 64, "num_hidden_layers": 2, "ffn_dim": 256,
       "num_attention_heads": 4, "word_embed_proj_dim": 64, "vocab_size": 100, "max_position_embeddings": 32})";
   CHECK(activation_of(opt) == Activation::relu);

@@ -242,15 +242,15 @@ void BlockBuilder::gather_outputs(double elements) {
   push(out_.backward, MemoryKernel::copy, 2 * own);
 }
 
-void BlockBuilder::expert_exchange(double elements, double copies) {
+void BlockBuilder::expert_exchange(double elements, const ExpertChoice& choice) {
   // Neighbours stand side by side where expert ways go over the tensor ranks first.
   const int stride = splits_experts(sharding_) ? sharding_.tensor : 1;
   const Group group{RankGroup::expert, sharding_.expert, stride};
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
   if (sharding_.stack.experts.deduplicated) {
-    // Nodes, or in one node GPUs, that a token's copies reach, were experts drawn at random, over copies.
-    const double places = nodes > 1 ? nodes : group.ranks;
-    elements *= places * (1 - std::pow(1 - 1 / places, copies)) / copies;
+    // Nodes, or in one node GPUs, that a token's copies reach, over copies.
+    elements *=
+        places_reached(choice, nodes > 1 ? nodes : group.ranks) / static_cast<double>(choice.per_token);
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);

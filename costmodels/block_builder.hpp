@@ -2,6 +2,7 @@
 // the other.
 #pragma once
 
+#include "costmodels/expert_load.hpp"
 #include "costmodels/layer_operators.hpp"
 #include "costmodels/local_layer.hpp"
 
@@ -43,7 +44,8 @@ class BlockBuilder {
   // Each tensor rank has `elements` of a matrix's output, gathers all and joins them along their last
   // dimension; backward it keeps its own.
   void gather_outputs(double elements);
-  void expert_exchange(double elements, double copies);  // `copies` of each token are in them
+  // In `elements` are as many copies of each token as it chooses experts.
+  void expert_exchange(double elements, const ExpertChoice&);
   // What is added between the two is launched for each of `count` experts.
   void begin_experts(std::int64_t count);
   void end_experts();

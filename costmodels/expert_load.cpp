@@ -45,4 +45,39 @@ double busiest_load(const ExpertSpread& spread, double cv) {
   return std::clamp(1.0 + cv / std::sqrt(held) * known_largest(spread.ways), 1.0, std::max(1.0, most));
 }
 
+namespace {
+
+// Chance that none of `drawn` different ones of `all` is among `marked`. Real numbers where parts are uneven.
+double none_drawn(double all, double marked, std::int64_t drawn) {
+  double chance = 1.0;
+  for (std::int64_t i = 0; i < drawn; ++i) {
+    const auto before = static_cast<double>(i);
+    chance *= std::max(0.0, all - marked - before) / std::max(1.0, all - before);
+  }
+  return chance;
+}
+
+double binomial(std::int64_t n, std::int64_t k) {
+  double ways = 1.0;
+  for (std::int64_t i = 0; i < k; ++i) ways *= static_cast<double>(n - i) / static_cast<double>(i + 1);
+  return k < 0 || k > n ? 0.0 : ways;
+}
+
+}  // namespace
+
+double places_reached(const ExpertChoice& choice, double places) {
+  const auto experts = static_cast<double>(choice.experts), groups = static_cast<double>(choice.groups);
+  const double share = static_cast<double>(choice.chosen_groups) / groups;
+  const double open = experts * share;  // that the token may choose from
+  if (places >= groups) return places * share * (1 - none_drawn(open, experts / places, choice.per_token));
+  const auto held = static_cast<std::int64_t>(std::lround(groups / places));
+  double missed = 0.0;
+  for (std::int64_t hits = 0; hits <= std::min(held, choice.chosen_groups); ++hits) {
+    const double chance = binomial(held, hits) * binomial(choice.groups - held, choice.chosen_groups - hits) /
+                          binomial(choice.groups, choice.chosen_groups);
+    missed += chance * none_drawn(open, static_cast<double>(hits) * experts / groups, choice.per_token);
+  }
+  return places * (1 - missed);
+}
+
 }  // namespace orrery

@@ -23,4 +23,16 @@ struct ExpertSpread {
 // than k or m copies of every token.
 double busiest_load(const ExpertSpread&, double cv);
 
+// How a token chooses: `per_token` different experts, of the best `chosen_groups` (>= 1) of `groups` only
+// (DeepSeek-V3, arXiv 2412.19437, section 2.1.2: at most so many nodes).
+struct ExpertChoice {
+  std::int64_t experts = 1;
+  std::int64_t per_token = 1;
+  std::int64_t groups = 1, chosen_groups = 1;
+};
+
+// Mean of the places, out of `places` that hold as many experts each in order, that a token's experts are on,
+// were groups and experts drawn at random. A place holds whole groups, or is part of one.
+double places_reached(const ExpertChoice&, double places);
+
 }  // namespace orrery

@@ -28,6 +28,7 @@ struct Sharding {
   LinkSpec gpu_link = {};
   LinkSpec network = {};     // share of one GPU in its node's NICs
   SoftwareStack stack = {};  // whose kernels run
+  ExpertRouter router = {};  // of the model
   int sharded = 1;           // copies that share the weights of a layer (FSDP)
   int instances = 1;         // sets of so many copies (HYBRID_SHARD)
   bool operator==(const Sharding&) const = default;

@@ -102,7 +102,11 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   const LayerShape& shape = layer.shape;
   const LocalLayer& local = layer.local;
   const Sharding& sharding = layer.sharding;
-  const auto copies = static_cast<double>(shape.experts_per_token);
+  const ExpertChoice choice{.experts = shape.experts,
+                            .per_token = shape.experts_per_token,
+                            .groups = sharding.router.groups,
+                            .chosen_groups = sharding.router.chosen_groups};
+  const auto copies = static_cast<double>(choice.per_token);
   const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
   const double gathered = count(local.tokens, shape.routed_hidden()) *
                           (sharding.sequence_parallel ? copies : 1.0) * local.busiest_load;
@@ -113,14 +117,14 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
       InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
   add(block, MemoryKernel::copy, routed, kPermute);
-  block.expert_exchange(routed * local.busiest_load, copies);
+  block.expert_exchange(routed * local.busiest_load, choice);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   const double sorted = sorted_elements(layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   add_expert_mlp(block, layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
-  block.expert_exchange(routed * local.busiest_load, copies);
+  block.expert_exchange(routed * local.busiest_load, choice);
   add(block, MemoryKernel::copy, routed, kPermute);
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
   if (shape.shared_ffn > 0) {

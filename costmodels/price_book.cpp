@@ -99,6 +99,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   const AttentionKernel flashing = own == AttentionKernel::unfused ? AttentionKernel::flash2 : own;
   sharding.attention = flash ? flashing : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
+  sharding.router = model_.router;
   if (key.tensor_overlap)
     sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);
   if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;

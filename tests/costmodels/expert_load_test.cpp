@@ -1,6 +1,7 @@
 #include "costmodels/expert_load.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -95,6 +96,35 @@ TEST_CASE("what the busiest GPU's experts get it keeps") {
   const double hidden = 2.0 * 2048 * 6144, copies = std::ceil(load * 2 * 2048 * 2) * 6144;
   CHECK(activation_bytes(model, strategy, 0, 0, stack).value() ==
         Approx(dense - 16 * hidden + (16 + 2 * 2) * copies).epsilon(1e-4));
+}
+
+TEST_CASE("the places a token reaches are those of all ways to choose groups and experts") {
+  struct Case {
+    int experts, per_token, groups, chosen, places;
+  };
+  const Case c =
+      GENERATE(Case{8, 2, 1, 1, 4}, Case{8, 8, 1, 1, 8}, Case{8, 3, 1, 1, 1}, Case{8, 2, 4, 2, 4},
+               Case{8, 2, 4, 2, 2}, Case{12, 3, 3, 2, 6}, Case{12, 4, 6, 3, 2}, Case{8, 2, 2, 1, 8});
+  // Every set of groups as bits, and of experts in them.
+  double reached = 0, ways = 0;
+  for (unsigned groups = 0; groups < 1u << c.groups; ++groups) {
+    if (std::popcount(groups) != c.chosen) continue;
+    for (unsigned chosen = 0; chosen < 1u << c.experts; ++chosen) {
+      if (std::popcount(chosen) != c.per_token) continue;
+      bool allowed = true;
+      unsigned places = 0;
+      for (int expert = 0; expert < c.experts; ++expert) {
+        if ((chosen >> expert & 1u) == 0) continue;
+        allowed &= (groups >> (expert * c.groups / c.experts) & 1u) != 0;
+        places |= 1u << (expert * c.places / c.experts);
+      }
+      if (!allowed) continue;
+      reached += std::popcount(places);
+      ++ways;
+    }
+  }
+  const ExpertChoice choice{c.experts, c.per_token, c.groups, c.chosen};
+  CHECK(places_reached(choice, c.places) == Approx(reached / ways).epsilon(1e-12));
 }
 
 }  // namespace orrery

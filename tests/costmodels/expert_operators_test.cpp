@@ -21,10 +21,14 @@ TEST_CASE("a token goes once to each GPU of a node, or once to each node, that s
     const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
     return all_of<Collective>(layer.forward.communication)[0].bytes.value() / (4096.0 * 4096 * 2);
   };
-  // Two experts at random on four GPUs: on 4 (1 - (3/4)^2) of them; on two nodes: 2 (1 - (1/2)^2).
-  CHECK(sent() == Approx(1.75));
+  // Two of eight experts on four GPUs of two each: one GPU has none of them in (6 x 5) / (8 x 7) of all
+  // pairs, one of two nodes in (4 x 3) / (8 x 7).
+  CHECK(sent() == Approx(4 * (1 - 30.0 / 56)));
   sharding.gpus_per_node = 2;
-  CHECK(sent() == Approx(1.5));
+  CHECK(sent() == Approx(2 * (1 - 12.0 / 56)));
+  // Chosen from one of two groups, both are on one node.
+  sharding.router.groups = 2;
+  CHECK(sent() == Approx(1.0));
 }
 
 TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {

@@ -5,7 +5,8 @@ namespace {
 
 constexpr Traffic kGelu{4.0, 6.0};
 constexpr Traffic kSwiglu{6.0, 10.0};  // of ffn / T, not of the doubled width
-// Tokens are copied into expert order, and back: one read and one write for each copy of a token.
+// Tokens are copied into expert order or into padded rows, and back: one read and one write for each copy of
+// a token.
 constexpr Traffic kPermute{4.0, 4.0};
 
 // TEGroupedMLP._apply_bias of Megatron-LM, one expert after another in eager kernels: each row's bias times
@@ -33,6 +34,9 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   const LocalLayer& local = layer.local;
   const DataType type = layer.sharding.type;
   const bool fused = layer.sharding.stack.experts.fused;
+  const std::int64_t rows = local.routed_tokens * local.experts;
+  const bool padded = layer.sharding.stack.experts.pads_rows && outside_fp8(type) != type;
+  if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
   block.begin_experts(local.experts);
   block.linear({.m = local.routed_tokens,
                 .n = local.up_width,
@@ -40,7 +44,6 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
                 .batch = local.experts,
                 .type = type},
                InputCast::separate, fused ? InputCast::none : InputCast::separate);
-  const std::int64_t rows = local.routed_tokens * local.experts;
   block.enter(RecomputeModule::moe_act);
   if (!fused) add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape));
   if (!fused && has_mlp_bias(shape)) add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
@@ -54,6 +57,7 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   if (!fused && has_mlp_bias(shape))
     add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
   block.end_experts();
+  if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
 }
 
 // Between the hidden state and a narrower one that experts work on; every tensor rank has the whole matrix

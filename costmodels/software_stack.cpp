@@ -86,6 +86,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
   read_switch(map, "fused", experts.fused);
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
+  read_switch(map, "pads_rows", experts.pads_rows);
   map.refuse_others();
 }
 

@@ -95,6 +95,9 @@ struct ExpertCost {
   // Probabilities weigh what experts give, which stays for their gradient; else what they activate
   // (Megatron-LM since 26596307 of April 2025: permute and unpermute keep maps alone).
   bool keeps_outputs = true;
+  // In 8 and 4 bits the rows of each expert are copied into a multiple of 32, or 16, and back (Megatron-LM
+  // core/transformer/moe/experts.py, quantization_padding); else whoever routes or brings them aligns them.
+  bool pads_rows = false;
   bool operator==(const ExpertCost&) const = default;
 };
 

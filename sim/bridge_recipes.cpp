@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kFlex = "megatron-bridge";
 constexpr const char* kFlexEager = "megatron-bridge-eager";
-constexpr const char* kFlexOverlap = "megatron-bridge-overlap";
+constexpr const char* kDeepEp = "megatron-bridge-deepep";
+constexpr const char* kDeepEpOverlap = "megatron-bridge-deepep-overlap";
 constexpr const char* kAllToAll = "megatron-bridge-alltoall";
 constexpr const char* kAllToAllOverlap = "megatron-bridge-alltoall-overlap";
 constexpr const char* kGraphs = "megatron-bridge-26.06";
@@ -34,23 +35,26 @@ struct Recipe {
 // residuals of these runs had been seen. The first that fits; any other run has a flex dispatcher, no overlap
 // and no graphs over experts.
 constexpr std::array kRecipes{
-    Recipe{"25.09", "DeepSeekV3 (dropless", "H100", kFlexOverlap},
+    Recipe{"25.09", "DeepSeekV3 (dropless", "H100", kDeepEpOverlap},
     Recipe{"25.09", "", "", "megatron-bridge-25.09"},
     Recipe{"25.11", "GPT OSS", "", kAllToAll},
-    Recipe{"25.11", "Qwen3_235B", "B200", kAllToAllOverlap},
+    Recipe{"25.11", "Qwen3_235B", "H100 B200", kAllToAllOverlap},
     Recipe{"25.11", "Qwen3_30B", "B200", kAllToAll},
     Recipe{"25.11", "Qwen3_30B", "H100", kAllToAllOverlap},
     Recipe{"25.11", "DeepSeekV3", "B200", kAllToAll},
     Recipe{"26.02", "Qwen3_235B", "B300", kAllToAllOverlap},
     Recipe{"26.02.01", "GPT OSS", "H100 GB200 GB300", kAllToAll},
     Recipe{"26.02.01", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
+    Recipe{"26.02.01", "Qwen3_235B", "H100", kDeepEpOverlap},
+    Recipe{"26.02.01", "Qwen3", "B200", kDeepEp},
     Recipe{"26.02.01", "", "", kFlex},
     Recipe{"26.02", "GPT OSS", "", kAllToAll},
     Recipe{"26.02", "Qwen3", "B200", kAllToAll},
+    Recipe{"26.02", "Qwen3_235B", "H100", kAllToAllOverlap},
     Recipe{"26.02", "Qwen3_30B", "H100", kAllToAllOverlap},
     Recipe{"26.04.01", "GPT OSS", "GB200", kAllToAllOverlap},
     Recipe{"26.04.01", "GPT OSS", "B200", kAllToAll},
-    Recipe{"26.04.01", "DeepSeekV3", "B200", kFlexOverlap},
+    Recipe{"26.04.01", "DeepSeekV3", "B200", kDeepEpOverlap},
     Recipe{"26.02", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
     Recipe{"26.04.01", "Qwen3_235B", "B300", kFlex},
     Recipe{"26.04", "GPT OSS", "H100 GB300", kAllToAll},

@@ -219,11 +219,12 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
   };
   const auto row = GENERATE(values<Row>({
       {"25.09", "DeepSeekV3 (tokendrop)", "B200", "fp8", "megatron-bridge-25.09"},
-      {"25.09", "DeepSeekV3 (dropless)", "H100", "fp8", "megatron-bridge-overlap"},
+      {"25.09", "DeepSeekV3 (dropless)", "H100", "fp8", "megatron-bridge-deepep-overlap"},
+      {"25.11", "Qwen3_235B_a22B", "H100", "FP8-CS", "megatron-bridge-alltoall-overlap"},
       {"25.11", "Qwen3_30B_a3B", "GB200", "FP8-MX", "megatron-bridge"},
       {"25.11", "GPT OSS 120B", "GB200", "BF16", "megatron-bridge-alltoall"},
       {"26.02", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall-overlap"},
-      {"26.02.01", "Qwen3_30B_a3B", "B200", "MXFP8", "megatron-bridge"},
+      {"26.02.01", "Qwen3_30B_a3B", "B200", "MXFP8", "megatron-bridge-deepep"},
       {"26.04", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall"},
       {"26.04.01", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge"},
       {"26.06", "Qwen3_30B_a3B", "GB200", "BF16", "megatron-bridge"},
@@ -246,6 +247,12 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
   CHECK(overlap("megatron-bridge-26.06") == overlap("megatron-bridge-overlap"));
   CHECK_FALSE(read_stack("megatron-bridge-alltoall").experts.dispatch.has_value());
   CHECK(read_stack("megatron-bridge-26.06").experts.fused);
+  // HybridEP and capacities align the rows of experts, NCCL's all-to-all and DeepEP do not.
+  const auto pads = [](const char* name) { return read_stack(name).experts.pads_rows; };
+  for (const char* name : {"megatron-bridge", "megatron-bridge-25.09", "megatron-bridge-26.06"})
+    CHECK_FALSE(pads(name));
+  for (const char* name : {"megatron-core", "megatron-bridge-alltoall", "megatron-bridge-deepep"})
+    CHECK(pads(name));
 }
 
 TEST_CASE("a run may name the modules that it recomputes") {

@@ -133,11 +133,6 @@ LocalParameters local_parameters(const LayerShape& shape, const LocalLayer& loca
       .expert = static_cast<double>(local.experts * mlp(shape.routed_hidden(), local.up_width, local.ffn))};
 }
 
-std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
-  const std::int64_t multiple = 128 * static_cast<std::int64_t>(tensor);
-  return divide_up(vocabulary, multiple) * multiple;
-}
-
 DataType outside_fp8(DataType type) {
   return type == DataType::fp8 || type == DataType::fp4 ? DataType::bf16 : type;
 }

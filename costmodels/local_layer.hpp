@@ -67,9 +67,6 @@ struct LocalParameters {
 };
 LocalParameters local_parameters(const LayerShape&, const LocalLayer&);
 
-// Megatron-LM pads the vocabulary to a multiple of 128 x tensor ways (--make-vocab-size-divisible-by).
-std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
-
 // Bytes of a stored weight or activation. Transformer Engine computes in fp8 and stores in bf16 between
 // operators.
 double stored_bytes(DataType);

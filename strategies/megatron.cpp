@@ -7,13 +7,14 @@
 #include "strategies/megatron_parts.hpp"
 
 namespace orrery {
-namespace {
 
 int widest_tensor(const ParallelStrategy& strategy) {
   int widest = 1;
   for (const StageDevices& stage : strategy.stages) widest = std::max(widest, stage.tensor);
   return widest;
 }
+
+namespace {
 
 std::int64_t world_size(const ParallelStrategy& strategy) {
   std::int64_t ranks = 0;

@@ -230,7 +230,8 @@ std::vector<ArgumentRow> model_rows() {
       {"position_embedding_type", [](M m, S) { return text(position_embedding(m)); }},
       {"max_position_embeddings", [](M m, S s) { return number(std::max(m.default_sequence, s.sequence)); }},
       {"untie_embeddings_and_output_weights", [](M m, S) -> Argument { return !m.tied_embeddings; }},
-      {"padded_vocab_size", [](M m, S) { return number(m.vocabulary); }},
+      {"padded_vocab_size",
+       [](M m, S s) { return number(padded_vocabulary(m.vocabulary, widest_tensor(s))); }},
   };
 }
 

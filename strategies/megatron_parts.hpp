@@ -27,6 +27,9 @@ inline Argument text(std::string_view value) {
   return std::string(value);
 }
 
+// Tensor ways of the stage that has the most.
+int widest_tensor(const ParallelStrategy&);
+
 // Of the arguments that say what the model is.
 std::vector<ArgumentRow> model_argument_rows();
 

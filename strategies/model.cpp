@@ -130,6 +130,11 @@ std::int64_t head_parameters(const ModelSpec& model) {
   return norm_parameters(model.final_norm, model.hidden) + matrix + bias;
 }
 
+std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor) {
+  const std::int64_t multiple = 128 * static_cast<std::int64_t>(tensor);
+  return (vocabulary + multiple - 1) / multiple * multiple;
+}
+
 std::int64_t total_parameters(const ModelSpec& model) {
   std::int64_t count = embedding_parameters(model) + head_parameters(model);
   for (int i = 0; i < model.layer_count(); ++i) count += layer_parameters(model.layer(i));

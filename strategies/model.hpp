@@ -142,6 +142,8 @@ std::int64_t active_layer_parameters(
 std::int64_t embedding_parameters(const ModelSpec&);  // all ahead of the first layer: tables, a norm (BLOOM)
 std::int64_t head_parameters(const ModelSpec&);       // final norm, and the output matrix where not tied
 std::int64_t total_parameters(const ModelSpec&);
+// Megatron-LM pads the vocabulary to a multiple of 128 x tensor ways (--make-vocab-size-divisible-by).
+std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
 
 // Model FLOPs of one iteration of `sequences` sequences: 6 x active parameters x tokens + 6 x layers x heads
 // x (head_dim + value_dim) x sequence x tokens, no recompute (SEMANTICS 5). The scan of a state space counts

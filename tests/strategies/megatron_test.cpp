@@ -91,6 +91,7 @@ TEST_CASE("arguments say what the strategy says") {
   const ArgumentTable table = megatron_arguments(read_model("llama2-70b"), llama70b_on_two_kinds());
   CHECK(argument(table, "world_size") == Argument(64.0));
   CHECK(argument(table, "tensor_model_parallel_size") == Argument(8.0));
+  CHECK(argument(table, "padded_vocab_size") == Argument(32.0 * 128 * 8));  // of 32,000
   CHECK(argument(table, "pipeline_model_parallel_layout") == Argument("Et*26|t*26|t*14|t*14L"));
   CHECK(argument(table, "num_query_groups") == Argument(8.0));
   CHECK(argument(table, "group_query_attention") == Argument(true));

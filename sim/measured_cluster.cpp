@@ -126,7 +126,10 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
-  group.gpus_per_node = static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(8));
+  const bool rack = says(gpu->link, "72-GPU");
+  constexpr int kOfTray = 4;  // of a rack of GB200 or GB300; each tray has the cards of its network
+  group.gpus_per_node =
+      static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(rack ? kOfTray : 8));
   group.gpu = card_of_node(*gpu, group.gpus_per_node, memory, assumptions);
   if (memory > 0 && std::abs(memory / to_gibibytes(group.gpu.memory) - 1) > kOtherCard) {
     if (memory > kMostMemory) return Unmapped{"a GPU of " + run.text("gpu_mem_gb") + " GB"};
@@ -135,7 +138,6 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   }
   group.name = "gpus";
   const std::string text = run.text("interconnect");
-  const bool rack = says(group.gpu.link, "72-GPU");
   const bool one_node = *gpus <= (rack ? kDomain : group.gpus_per_node);
   std::vector<SaidNetwork> networks = networks_of(run, group, one_node, assumptions);
   if (group.gpus_per_node > 1) {

@@ -164,4 +164,18 @@ TEST_CASE("only what a row leaves open of its network is open") {
   CHECK(count("", "DGX A100") == 1);
 }
 
+TEST_CASE("a rack's cards are counted by trays of four where nobody says how many GPUs a node has") {
+  const auto cards = [](const std::string& row) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,n_gpus,gpus_per_node,interconnect,framework,model,gbs,tp,pp\na,g,GB200,288," +
+            row + ",Megatron-Core,llama2-70b,288,2,1\n",
+        "made-up.csv");
+    return mapped(runs.front()).cluster.groups.front().nics_per_node;
+  };
+  // 64 of its GPUs are taken, a card each.
+  CHECK(cards("4,4 x 400 Gb/s") == 64);
+  CHECK(cards(",4 x 400 Gb/s") == 64);
+  CHECK(cards(",") == 64);
+}
+
 }  // namespace orrery

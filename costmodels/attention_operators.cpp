@@ -6,6 +6,11 @@ namespace orrery {
 namespace {
 
 constexpr Traffic kRope{4.0, 4.0};  // of Q, K and V: splitting the fused projection is part of it
+// What _apply_rotary_pos_emb_bshd of Megatron-LM moves beyond that of an element of Q and K in eager kernels.
+// Halves negated (2), joined (4), times cosine and sine (8), added (6), joined with what does not turn (4),
+// less 4. Backward times both (8), negated (2), joined (4), added (6), the gradients of two slices (6 + 2),
+// added (6), less 4.
+constexpr Traffic kEagerRope{20.0, 30.0};
 
 // The fused kernel of Megatron-LM and Transformer Engine takes four heads or sequences at once
 // (is_kernel_available, megatron/core/fusions/fused_softmax.py).
@@ -80,6 +85,9 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   if (shape.qk_norm)
     add(block, MemoryKernel::norm, count(local.tokens, local.query_width + local.key_width), kNorm);
   if (shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
+  const bool latent = shape.latent.kv_rank > 0;  // which has a kernel of its own
+  if (shape.rotary && layer.sharding.scaled_rotation && !layer.sharding.stack.rotation_scales && !latent)
+    add(block, MemoryKernel::copy, count(local.tokens, local.query_width + local.key_width), kEagerRope);
   block.enter(RecomputeModule::core_attn);
   block.attention(attention_core(layer, causal));
   block.context_exchange(local);

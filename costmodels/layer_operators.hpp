@@ -26,11 +26,12 @@ struct Sharding {
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
   LinkSpec gpu_link = {};
-  LinkSpec network = {};     // share of one GPU in its node's NICs
-  SoftwareStack stack = {};  // whose kernels run
-  ExpertRouter router = {};  // of the model
-  int sharded = 1;           // copies that share the weights of a layer (FSDP)
-  int instances = 1;         // sets of so many copies (HYBRID_SHARD)
+  LinkSpec network = {};         // share of one GPU in its node's NICs
+  SoftwareStack stack = {};      // whose kernels run
+  ExpertRouter router = {};      // of the model
+  bool scaled_rotation = false;  // of the model (scales_rotation)
+  int sharded = 1;               // copies that share the weights of a layer (FSDP)
+  int instances = 1;             // sets of so many copies (HYBRID_SHARD)
   bool operator==(const Sharding&) const = default;
 };
 

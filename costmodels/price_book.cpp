@@ -100,6 +100,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.attention = flash ? flashing : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
   sharding.router = model_.router;
+  sharding.scaled_rotation = scales_rotation(model_.rotary_positions);
   if (key.tensor_overlap)
     sharding.stack.tensor_overlap = switched_overlap(*key.tensor_overlap, precision_.stack);
   if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;

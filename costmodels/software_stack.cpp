@@ -198,6 +198,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
                              {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
                              stack.context_exchange);
   read_switch(map, "repeated_keys", stack.repeated_keys);
+  read_switch(map, "rotation_scales", stack.rotation_scales);
   if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
   read_switch(map, "may_interleave", stack.may_interleave);

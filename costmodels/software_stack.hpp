@@ -212,8 +212,9 @@ struct SoftwareStack {
   double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
   double overlap_slowdown = 1.0;  // of compute beside a collective
   ContextExchange context_exchange = ContextExchange::ring;
-  bool repeated_keys = false;  // keys and values are copied for every query head before attention
-  Seconds kernel_gap;          // in which the GPU drains and fills between two kernels
+  bool rotation_scales = true;  // the kernel of rotary positions takes a factor; else eager ones turn them
+  bool repeated_keys = false;   // keys and values are copied for every query head before attention
+  Seconds kernel_gap;           // in which the GPU drains and fills between two kernels
   // The head works on pieces of as many logits as the hidden states have elements, forward and backward
   // at once (Liger-Kernel, fused_linear_cross_entropy.py).
   bool chunked_loss = false;

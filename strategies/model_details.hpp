@@ -21,6 +21,11 @@ struct RotaryPositions {
   double mscale_all_dim = 0;
   bool operator==(const RotaryPositions&) const = default;
 };
+// Whether sines and cosines are multiplied by a factor other than 1 (_yarn_get_concentration_factor of
+// Megatron-LM core/models/common/embeddings/yarn_rotary_pos_embedding.py).
+inline bool scales_rotation(const RotaryPositions& rotary) {
+  return rotary.stretch == RotaryStretch::yarn && rotary.factor > 1 && rotary.mscale != rotary.mscale_all_dim;
+}
 
 // How tokens choose experts and how these are kept busy alike. As Mixtral where nothing is said.
 struct ExpertRouter {

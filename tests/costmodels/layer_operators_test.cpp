@@ -295,4 +295,26 @@ TEST_CASE("Adam moves 28 bytes a parameter, and the copies to 16 bits and fp16 s
   CHECK(optimizer_operators(0, type).empty());
 }
 
+TEST_CASE(
+    "rotary positions whose sines are scaled turn in eager kernels where the fused one takes no factor") {
+  CHECK(scales_rotation(read_model("gpt-oss-120b").rotary_positions));  // YaRN by 32: 0.1 ln 32 + 1
+  for (const char* name : {"deepseek-v3", "llama3.1-70b", "qwen3-32b"})
+    CHECK_FALSE(scales_rotation(read_model(name).rotary_positions));
+  CHECK_FALSE(read_stack("megatron-bridge").rotation_scales);
+  CHECK(read_stack("torchtitan").rotation_scales);
+  Sharding sharding = plain(2, 4096);
+  sharding.scaled_rotation = true;
+  sharding.stack.rotation_scales = GENERATE(false, true);
+  const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+  sharding.scaled_rotation = false;
+  const BlockOperators unscaled = layer_operators(llama70b_layer(), true, sharding);
+  const auto more = [&](PassOperators BlockOperators::*pass) {
+    return test::copied_bytes(layer.*pass) - test::copied_bytes(unscaled.*pass);
+  };
+  // 64 query and 8 key heads of 128.
+  const double elements = sharding.stack.rotation_scales ? 0.0 : 2.0 * 4096 * (64 + 8) * 128;
+  CHECK(more(&BlockOperators::forward) == Approx(elements * (2 + 4 + 4 + 4 + 6 + 4 - 4)));
+  CHECK(more(&BlockOperators::backward) == Approx(elements * (4 + 4 + 2 + 4 + 6 + 6 + 2 + 6 - 4)));
+}
+
 }  // namespace orrery

@@ -73,7 +73,8 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   const LocalLayer& local = layer.local;
   const LayerShape& shape = layer.shape;
   const DataType type = layer.sharding.type;
-  if (shape.latent.kv_rank > 0) {
+  const bool latent = shape.latent.kv_rank > 0;
+  if (latent) {
     add_latent_projections(block, layer);
   } else {
     block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
@@ -85,7 +86,7 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   if (shape.qk_norm)
     add(block, MemoryKernel::norm, count(local.tokens, local.query_width + local.key_width), kNorm);
   if (shape.rotary) add(block, MemoryKernel::rope, qkv_elements, kRope);
-  const bool latent = shape.latent.kv_rank > 0;  // which has a kernel of its own
+  // Latent attention has a kernel of its own, which takes the factor.
   if (shape.rotary && layer.sharding.scaled_rotation && !layer.sharding.stack.rotation_scales && !latent)
     add(block, MemoryKernel::copy, count(local.tokens, local.query_width + local.key_width), kEagerRope);
   block.enter(RecomputeModule::core_attn);

@@ -161,20 +161,19 @@ void BlockBuilder::ring_exchange(double key_value_elements, double query_element
   push(out_.backward, CollectiveKind::all_gather, backward_group, all);
   push(out_.backward, CollectiveKind::reduce_scatter, backward_group, all);
   // Counted in Transformer Engine 2.8, pytorch/attention/dot_product_attention/context_parallel.py,
-  // AttnFuncWithCPAndKVP2P, in 16 bits. Of the steps after the first half attend with the second half of the
-  // queries and half to the first half of the keys: what is halved is copied (4), and half of the queries is
-  // 0.75 of them a step. Outputs are scaled (4), later ones added (6); gradients are added (6), at first
-  // copied (4); keys and values are joined, and copied before their gradients (4).
-  constexpr double kCopy = 4.0, kAdd = 6.0, kTouched = 0.75, kHalves = 0.5 * 0.5;
+  // AttnFuncWithCPAndKVP2P, in 16 bits. Of the steps after the first, half attend with the second half of the
+  // queries and half to the first half of the keys: what is halved is copied, and in the mean a step touches
+  // 0.75 of either. Outputs are scaled, later ones added; gradients are added, at first copied; keys and
+  // values are joined, and copied before their gradients.
+  constexpr double kCopy = 4.0, kAdd = 6.0, kTouched = 0.75, kHalved = 0.5 * 0.5;
   const double later = ranks - 1;
+  const double summed = kCopy + later * kTouched * kAdd;  // outputs, and each kind of gradients
+  const double halved = later * kHalved * kCopy;
   push(out_.forward, MemoryKernel::copy,
-       (kCopy + later * kHalves * kCopy) * key_value_elements + later * kHalves * kCopy * query_elements +
-           (kCopy + later * kTouched * kAdd) * output_elements);
-  const double gradient = kCopy + later * kTouched * kAdd;
+       (kCopy + halved) * key_value_elements + halved * query_elements + summed * output_elements);
   push(out_.backward, MemoryKernel::copy,
-       (kCopy + gradient + later * kHalves * kCopy) * key_value_elements +
-           (gradient + later * kHalves * kCopy) * query_elements +
-           later * kHalves * 2 * kCopy * output_elements);
+       (kCopy + summed + halved) * key_value_elements + (summed + halved) * query_elements +
+           2 * halved * output_elements);  // outputs and their gradients
 }
 
 // Counted in torch/distributed/tensor/experimental/_attention.py, whose causal steps are equally long.

@@ -109,6 +109,13 @@ OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
       runs.taken.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
     require_one_stack(runs.taken, line.place("measured"));
   }
+  OwnAnswers own;
+  std::vector<const ClusterSpec*> clusters;
+  for (const OwnRun& run : runs.taken) {
+    own += run.book.own_answers();
+    clusters.push_back(&run.book.cluster());
+  }
+  warn_of_silent_costs(line, costs, own, clusters);
   return runs;
 }
 
@@ -188,15 +195,6 @@ int run_calibrate(const Arguments& arguments) {
   const CostModels costs = read_costs(line);
   const OwnRuns runs =
       line.has("measured") ? runs_of_table(line, costs) : OwnRuns{runs_of_plans(line, costs), {}};
-  if (line.has("measured")) {
-    OwnAnswers own;
-    std::vector<const ClusterSpec*> clusters;
-    for (const OwnRun& run : runs.taken) {
-      own += run.book.own_answers();
-      clusters.push_back(&run.book.cluster());
-    }
-    warn_of_silent_costs(line, costs, own, clusters);
-  }
   const Calibration result = calibrate(runs.taken, costs);
   if (!line.quiet()) warn_of_misfits(result.time, "s");
   if (!line.quiet() && result.memory) warn_of_misfits(*result.memory, "GiB");

@@ -112,6 +112,10 @@ ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
   return cluster;
 }
 
+bool comes_in_racks(const GpuSpec& gpu) {
+  return says(gpu.link, "72-GPU");
+}
+
 std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
                                                        std::vector<std::string>& assumptions) {
   constexpr std::int64_t kMostGpus = 1 << 17, kMostOfNode = 1024;
@@ -126,7 +130,7 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
-  const bool rack = says(gpu->link, "72-GPU");
+  const bool rack = comes_in_racks(*gpu);
   constexpr int kOfTray = 4;  // of a rack of GB200 or GB300; each tray has the cards of its network
   group.gpus_per_node =
       static_cast<int>(run.integer("gpus_per_node", kMostOfNode).value_or(rack ? kOfTray : 8));

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "sim/bridge_recipes.hpp"
-#include "sim/cell_text.hpp"
 #include "sim/measured_plan.hpp"
 
 namespace orrery {
@@ -77,7 +76,7 @@ std::vector<FilledCell> filled_cells(const MeasuredRun& run, const MeasuredPlan&
   const NodeGroup& group = plan.cluster.groups.front();
   if (filled.is_blank("cluster"))
     filled.add("gpus_per_node", std::to_string(group.gpus_per_node),
-               says(group.gpu.link, "72-GPU") ? "racks of " + group.gpu.name : "usual nodes");
+               comes_in_racks(group.gpu) ? "racks of " + group.gpu.name : "usual nodes");
   filled.add("flash_attn", yes_or_no(plan.strategies.front().flash_attention), stack);
   add_ways(run, plan, stack, filled);
   if (!filled.is_blank("peak_mem_gb"))

@@ -68,6 +68,8 @@ struct MeasuredCluster {
   ClusterSpec cluster;
   std::vector<NodeNetwork> networks;
 };
+// GB200 and GB300: NVLink joins the trays of a rack of 72.
+bool comes_in_racks(const GpuSpec&);
 std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun&,
                                                        std::vector<std::string>& assumptions);
 // Of a plan that is known, the cells of its row that its program, its model or its machine filled.

@@ -10,6 +10,7 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   communication += other.communication;
   flops += other.flops;
   calls += other.calls;
+  host += other.host;
   weights += other.weights;
   return *this;
 }
@@ -19,6 +20,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.communication -= b.communication;
   a.flops -= b.flops;
   a.calls -= b.calls;
+  a.host -= b.host;
   a.weights -= b.weights;
   return a;
 }

@@ -13,7 +13,8 @@ struct PassCost {
   Seconds compute = {};
   Seconds communication = {};  // exposed, over the tensor, context and expert groups
   Flops flops = {};
-  double calls = 0;      // collectives, which cost the host time
+  double calls = 0;      // collectives
+  Seconds host = {};     // what launches all of it takes, beside the GPU
   Seconds weights = {};  // sharded weights on their way, beside the rest
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);

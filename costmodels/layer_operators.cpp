@@ -137,7 +137,10 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   // The head's matrix is the model's own; its gradient is added here once more.
   const double head = predicts ? count(head_rows(shape.predicted_vocabulary, sharding), shape.hidden) : 0.0;
   block.accumulate_gradients(parameters.dense + parameters.expert + head);
-  return block.take();
+  BlockOperators operators = block.take();
+  for (PassOperators* pass : {&operators.forward, &operators.backward})
+    pass->launched_layers = (mixes ? 0.5 : 0.0) + (shape.has_mlp() ? 0.5 : 0.0);
+  return operators;
 }
 
 BlockOperators embedding_operators(const ModelSpec& model, const Sharding& sharding) {

@@ -35,10 +35,6 @@ Seconds time_of(const PassCost& pass) {
   return pass.compute + pass.communication;
 }
 
-Seconds host_of(Seconds layer, const PassCost& pass, const HostCost& host) {
-  return layer + host.collective * pass.calls;
-}
-
 // Of another size than `measured`: what is not predicted is a cost of each call.
 Seconds collectives_of(Seconds measured, Seconds predicted, Seconds then) {
   if (measured < predicted) return measured * (then / predicted);
@@ -52,17 +48,16 @@ struct MeasuredPasses {
 // Of a block whose forward was timed with and without tensor ways, and its backward not.
 MeasuredPasses apart_from_collectives(const BlockPrediction& predicted, const LayerTimes& times) {
   const BlockCost& asked = predicted.asked;
-  const Seconds forward_host = host_of(predicted.host.forward, asked.forward, predicted.host);
+  const Seconds forward_host = asked.forward.host;
   const Timed whole{times.whole.value_or(times.forward), predicted.whole.forward.compute, forward_host};
   const Seconds there = whole.of(predicted.measured.forward.compute);
   const double fits = std::min(1.0, times.forward / there);
   const Seconds collectives = collectives_of(
       times.forward - there * fits, predicted.measured.forward.communication, asked.forward.communication);
   const double repeats = asked.forward.calls > 0 ? asked.backward.calls / asked.forward.calls : 0.0;
-  const Seconds backward_host = host_of(predicted.host.backward, asked.backward, predicted.host);
   const double of_host = forward_host.value() > 0 ? whole.floor() / forward_host : 0.0;
   return {whole.of(asked.forward.compute) * fits + collectives,
-          std::max(asked.backward.compute * whole.pace(), backward_host * of_host) * fits +
+          std::max(asked.backward.compute * whole.pace(), asked.backward.host * of_host) * fits +
               collectives * repeats};
 }
 
@@ -72,13 +67,11 @@ MeasuredPasses passes_of(const BlockPrediction& predicted, const LayerTimes& tim
     return {forward, times.backward ? *times.backward * predicted.sequences : forward * 2};
   }
   if (!times.backward) return apart_from_collectives(predicted, times);
-  const auto pass = [&](Seconds measured, PassCost BlockCost::*which, Seconds layer) {
-    const Timed timed{measured, time_of(predicted.measured.*which),
-                      host_of(layer, predicted.measured.*which, predicted.host)};
-    return timed.of(time_of(predicted.asked.*which));
+  const auto pass = [&](Seconds measured, PassCost BlockCost::*which) {
+    const PassCost& then = predicted.measured.*which;
+    return Timed{measured, time_of(then), then.host}.of(time_of(predicted.asked.*which));
   };
-  return {pass(times.forward, &BlockCost::forward, predicted.host.forward),
-          pass(*times.backward, &BlockCost::backward, predicted.host.backward)};
+  return {pass(times.forward, &BlockCost::forward), pass(*times.backward, &BlockCost::backward)};
 }
 
 LayerTimes part_sum(const LayerTable& table, const LayerRange& range) {
@@ -107,6 +100,8 @@ BlockCost as_measured(const BlockPrediction& predicted, const LayerTimes& times)
   BlockCost block = scaled(asked, ratio(asked.forward, forward), ratio(asked.backward, backward));
   add_unpredicted(block.forward, forward);
   add_unpredicted(block.backward, backward);
+  for (PassCost* pass : {&block.forward, &block.backward}) pass->host = {};
+  for (PassCost& module : block.modules) module.host = {};
   return block;
 }
 

@@ -21,7 +21,6 @@ struct BlockPrediction {
   const BlockCost& asked;
   const BlockCost& measured;  // of the microbatch that was measured
   const BlockCost& whole;     // of that and without tensor ways
-  HostCost host;              // of one layer
   double sequences = 1;       // of the asked microbatch over the measured one
 };
 
@@ -30,7 +29,7 @@ struct BlockPrediction {
 // predicted GPU times do, and never take less than the host; a measured time that the host bounds says
 // nothing of the GPU, whose prediction then stands. Where `LayerTimes::whole` is known, what a forward takes
 // beyond the GPU's share of it is collectives, which a backward has as many of. What was predicted as nothing
-// grows with the sequences, its backward twice its forward.
+// grows with the sequences, its backward twice its forward. The host is in what was measured.
 BlockCost as_measured(const BlockPrediction&, const LayerTimes&);
 
 using GroupProfiles = std::map<int, LayerProfile>;  // by node group; groups without one stay predicted

@@ -99,6 +99,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   const AttentionKernel flashing = own == AttentionKernel::unfused ? AttentionKernel::flash2 : own;
   sharding.attention = flash ? flashing : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
+  sharding.stack.host = at_pace(precision_.stack.host, group.host.pace);
   sharding.router = model_.router;
   sharding.scaled_rotation = scales_rotation(model_.rotary_positions);
   if (key.tensor_overlap)
@@ -186,19 +187,17 @@ void PriceBook::take_measured(const ShardKey& key, const LayerTable& table,
   const BlockSums& timed = predicted.at(as_timed(key, table));
   const BlockSums& whole = predicted.at(without_tensor_ways(as_timed(key, table)));
   const double sequences = static_cast<double>(key.micro_batch) / static_cast<double>(table.micro_batch);
-  const HostCost& host = precision_.stack.host;
   ShardCost& cost = shards_.at(key);
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
     const auto shape = static_cast<std::size_t>(model_.layers[i]);
     cost.before[i + 1] = cost.before[i];
     cost.before[i + 1] += as_measured(
-        {asked.shapes[shape], timed.shapes[shape], whole.shapes[shape], host, sequences}, table.layers[i]);
+        {asked.shapes[shape], timed.shapes[shape], whole.shapes[shape], sequences}, table.layers[i]);
   }
   cost.embedding =
-      as_measured({asked.embedding, timed.embedding, whole.embedding, host, sequences}, table.embedding);
-  cost.head = as_measured({asked.head, timed.head, whole.head, host, sequences}, table.head);
+      as_measured({asked.embedding, timed.embedding, whole.embedding, sequences}, table.embedding);
+  cost.head = as_measured({asked.head, timed.head, whole.head, sequences}, table.head);
   cost.extrapolated = false;
-  cost.measured = true;
 }
 
 void PriceBook::use_layers(int group, LayerProfile profile) {
@@ -250,9 +249,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
-  const HostCost host = cost.measured ? HostCost{} : precision_.stack.host;
-  const Seconds forward_host = host.forward * range.count + host.collective * forward.calls;
-  Seconds backward_host = host.backward * range.count;
+  const Seconds host_of_layers = forward.host;
   PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   switch (recompute.granularity) {
     case RecomputeGranularity::none:
@@ -263,7 +260,6 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     case RecomputeGranularity::full: {
       const int repeated =
           recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
-      backward_host += host.forward * repeated;
       backward +=
           cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
       break;
@@ -280,15 +276,14 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     backward += cost.head.backward;
     weights += cost.head.weight_gradient;
   }
-  backward_host += host.collective * backward.calls;
+  forward.host = host_of_layers;  // the head's collectives are launched while the GPU is at its matrix
   if (pass == Backward::split) backward.communication += weights.communication;
   forward.weights = forward.weights * delay_of_weights;
   backward.weights = backward.weights * delay_of_weights;
-  const PassTime forward_time = time_under(
-      {forward, forward_host, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
+  const PassTime forward_time =
+      time_under({forward, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
   const PassTime backward_time =
-      time_under({backward, backward_host, embedding ? cost.embedding.backward : PassCost{}, range.count},
-                 precision_.stack);
+      time_under({backward, embedding ? cost.embedding.backward : PassCost{}, range.count}, precision_.stack);
   PartTimes times;
   times.forward = forward_time.time;
   times.backward = backward_time.time;

@@ -50,7 +50,6 @@ struct ShardCost {
   BlockPieces embedding_pieces;
   BlockPieces head_pieces;
   bool extrapolated = false;  // some operator lies outside what was measured
-  bool measured = false;      // layers were: the cost of the host is in their times
 };
 
 // Whether the gradients of the weights are a task of their own.

@@ -61,6 +61,8 @@ void read_host(const YamlValue& given, HostCost& host) {
   read_time(map, "forward", host.forward);
   read_time(map, "backward", host.backward);
   read_time(map, "collective", host.collective);
+  read_time(map, "forward_casts", host.forward_casts);
+  read_time(map, "backward_casts", host.backward_casts);
   map.refuse_others();
 }
 
@@ -185,6 +187,10 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
       {{"delayed", Fp8Recipe::delayed}, {"tensorwise", Fp8Recipe::tensorwise}, {"mxfp8", Fp8Recipe::mxfp8}},
       stack.fp8_recipe);
   if (const auto host = map.find("host")) read_host(*host, stack.host);
+  read_word<CudaGraphs>(
+      map, "cuda_graphs",
+      {{"none", CudaGraphs::none}, {"experts", CudaGraphs::experts}, {"all", CudaGraphs::all}},
+      stack.cuda_graphs);
   read_word<SelectiveRecompute>(map, "selective",
                                 {{"attention", SelectiveRecompute::attention},
                                  {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
@@ -305,6 +311,13 @@ bool is_file(const std::string& path_or_name) {
 }
 
 }  // namespace
+
+HostCost at_pace(HostCost host, double pace) {
+  for (Seconds* time :
+       {&host.forward, &host.backward, &host.collective, &host.forward_casts, &host.backward_casts})
+    *time = *time * pace;
+  return host;
+}
 
 double narrow_bytes(DataType type, Fp8Recipe recipe) {
   // Those of NVFP4 are in its size.

@@ -29,13 +29,21 @@ double narrow_bytes(DataType, Fp8Recipe);
 // Whether GPT-like models (biases everywhere) train with dropout; Llama and later never do.
 enum class Dropout { of_model, off };
 
-// What the host needs to launch the kernels of one layer; the GPU waits where it is done sooner.
+// What the host needs to launch the kernels of one layer, of attention and MLP; the GPU waits where it is
+// done sooner.
 struct HostCost {
-  Seconds forward;     // of one layer
-  Seconds backward;    // of one layer, without what recomputation repeats
-  Seconds collective;  // added for each collective of the layer
+  Seconds forward;         // of one layer
+  Seconds backward;        // of one layer, without what recomputation repeats
+  Seconds collective;      // added for each collective of the layer
+  Seconds forward_casts;   // added in 8 or 4 bits
+  Seconds backward_casts;  // the same
   bool operator==(const HostCost&) const = default;
 };
+HostCost at_pace(HostCost, double pace);  // all of it so many times as long
+
+// Whose layers the host launches as one, at no cost beside the GPU's (Megatron-LM --cuda-graph-impl): of those
+// with experts all but what ExpertCost says (--cuda-graph-scope attn moe_router moe_preprocess).
+enum class CudaGraphs { none, experts, all };
 
 // What selective recomputation repeats: Megatron's the attention core; torchtitan's every second GEMM and all
 // elementwise kernels (its per-operator policy).
@@ -156,6 +164,7 @@ struct SoftwareStack {
   Dropout dropout = Dropout::of_model;
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;
   HostCost host;
+  CudaGraphs cuda_graphs = CudaGraphs::none;
   double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
   NetworkShare network;
   std::optional<Calibrated<4>> calibrated;  // compute_time, host, network.inside and network.between

@@ -46,6 +46,19 @@ Seconds hidden_exchange(const OverlapTimes& times, const SoftwareStack& stack) {
   return std::min(times.expert * stack.experts.overlap, times.compute);
 }
 
+// Of the host for the kernels of a pass.
+Seconds launch_time(const PassOperators& operators, PassOrder order, const Sharding& sharding) {
+  const HostCost& host = sharding.stack.host;
+  const CudaGraphs graphs = sharding.stack.cuda_graphs;
+  if (graphs == CudaGraphs::all || (graphs == CudaGraphs::experts && operators.experts.count > 0)) return {};
+  const bool forward = order == PassOrder::forward;
+  Seconds layer = forward ? host.forward : host.backward;
+  if (outside_fp8(sharding.type) != sharding.type)
+    layer += forward ? host.forward_casts : host.backward_casts;
+  return layer * operators.launched_layers +
+         host.collective * static_cast<double>(operators.communication.size());
+}
+
 // Of the host for the experts of a GPU.
 Seconds expert_launch(int experts, PassOrder order, const Sharding& sharding) {
   const ExpertCost& cost = sharding.stack.experts;
@@ -142,6 +155,7 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
                         sums.tensor + sums.slowdown;
   cost.communication -= hidden_exchange(sums, sharding.stack);
   cost.calls = static_cast<double>(operators.communication.size());
+  cost.host = launch_time(operators, order, sharding);
   return cost;
 }
 
@@ -292,7 +306,7 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const Seconds own = cost.compute + cost.communication;
   if (stack.matrix_gathers) {
     const Seconds device = own + cost.weights;
-    const Seconds launched = pass.host + cost.weights;
+    const Seconds launched = cost.host + cost.weights;
     return {std::max(device, launched), launched > device};
   }
   const Seconds beside = std::min(own, cost.weights);
@@ -302,7 +316,7 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const Seconds device = alone ? own + cost.weights
                                : std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
   const Seconds launched =
-      pass.host > Seconds(0) ? pass.host + pass.last.compute + pass.last.communication : Seconds(0);
+      cost.host > Seconds(0) ? cost.host + pass.last.compute + pass.last.communication : Seconds(0);
   return {std::max(device, launched), launched > device};
 }
 

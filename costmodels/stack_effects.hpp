@@ -53,10 +53,9 @@ WeightTraffic weight_traffic(const Sharding&, const LocalParameters&, const Pass
 // What the host adds to collectives of matrices.
 Seconds gathering_host(const Sharding&, std::size_t collectives);
 
-// A pass over a part of the model, and what the host needs to launch it.
+// A pass over a part of the model.
 struct LaunchedPass {
   PassCost cost;
-  Seconds host;  // of its layers
   PassCost
       last;  // of `cost`, what comes after the layers: the head of a forward, the embedding of a backward
   int layers = 0;

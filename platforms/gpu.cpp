@@ -57,6 +57,7 @@ HostSpec read_host(const YamlValue& map) {
     host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
   if (const auto link = map.find("host_link_bandwidth"))
     host.link = link->positive_quantity<BytesPerSecond>();
+  if (const auto pace = map.find("host_pace")) host.pace = pace->number(kLeastPace, kMostPace);
   return host;
 }
 
@@ -139,7 +140,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
                   "sustained", "fp8_share", "fp4_share", "power_limit", "idle_power", "source", "pcie",
-                  "peer_access", "host_memory", "host_memory_bandwidth", "host_link_bandwidth",
+                  "peer_access", "host_memory", "host_memory_bandwidth", "host_link_bandwidth", "host_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;
@@ -171,7 +172,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
 
 HostSpec usual_host(const GpuSpec& gpu, int gpus) {
   const double count = gpus;
-  return {gpu.host.memory * count, gpu.host.memory_bandwidth * count, gpu.host.link};
+  return {gpu.host.memory * count, gpu.host.memory_bandwidth * count, gpu.host.link, gpu.host.pace};
 }
 
 const std::vector<GpuSpec>& gpu_catalog() {

@@ -15,13 +15,15 @@ enum class DataType { fp32, tf32, fp16, bf16, fp8, fp4 };
 std::string_view to_text(DataType);
 Bytes size_of(DataType);  // of one element: 4, 4, 2, 2, 1, 0.5625
 
-// Memory outside the GPUs, and the way to it.
+// Memory outside the GPUs, the way to it, and the processors that launch their kernels.
 struct HostSpec {
   Bytes memory = gibibytes(128);
   BytesPerSecond memory_bandwidth = gigabytes_per_second(51.2);
   BytesPerSecond link = gigabytes_per_second(32);  // of each GPU, one direction: PCIe, or NVLink-C2C
+  double pace = 1;                                 // time of launching a kernel, over that of x86 servers
   bool operator==(const HostSpec&) const = default;
 };
+inline constexpr double kLeastPace = 0.1, kMostPace = 10;
 
 struct GpuSpec {
   std::string name;                  // catalog name: "H100-SXM5-80GB"

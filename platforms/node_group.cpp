@@ -228,6 +228,7 @@ void read_host(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
     group.host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
   if (const auto link = map.find("host_link_bandwidth"))
     group.host.link = link->positive_quantity<BytesPerSecond>();
+  if (const auto pace = map.find("host_pace")) group.host.pace = pace->number(kLeastPace, kMostPace);
 }
 
 }  // namespace
@@ -287,6 +288,7 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
                   "host_memory",
                   "host_memory_bandwidth",
                   "host_link_bandwidth",
+                  "host_pace",
                   "usable_memory"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));

@@ -133,6 +133,8 @@ std::string calibrated_yaml(const Calibration& calibration, const std::string& l
                      "\nhost: {forward: " + seconds(stack.host.forward) +
                      ", backward: " + seconds(stack.host.backward) +
                      ", collective: " + seconds(stack.host.collective) +
+                     ", forward_casts: " + seconds(stack.host.forward_casts) +
+                     ", backward_casts: " + seconds(stack.host.backward_casts) +
                      "}\nnetwork: {inside: " + text_of("%.6g", stack.network.inside) +
                      ", between: " + text_of("%.6g", stack.network.between) + "}\n" +
                      yaml_of("calibrated", *stack.calibrated);

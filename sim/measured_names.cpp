@@ -147,7 +147,12 @@ Likeness likeness_of(const MeasuredRun& run) {
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
   if (says(low, "torch.compile") && !says(low, "fsdp")) return {"compiled-program", "torch.compile"};
-  if (like != kLikenesses.end()) return {like->stack, like->start};
+  if (like != kLikenesses.end()) {
+    const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+    const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
+    const bool graphs = blackwell && std::string_view(like->stack) == "nemo-24.07";
+    return {graphs ? "nemo-graphs" : like->stack, like->start};
+  }
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;
   const bool recent = date >= kOwnPrograms || multiplies_in_fp8(run) || says(low, "pytorch") ||

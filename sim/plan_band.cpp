@@ -72,8 +72,7 @@ PriceBook book_under(const PriceBook& book, const SoftwareStack& stack) {
 
 SoftwareStack with_factors(SoftwareStack stack, const MachineFactors& factors) {
   stack.compute_time *= factors[0];
-  for (Seconds HostCost::*part : {&HostCost::forward, &HostCost::backward, &HostCost::collective})
-    stack.host.*part = stack.host.*part * factors[1];
+  stack.host = at_pace(stack.host, factors[1]);
   stack.network.inside *= factors[2];
   stack.network.between *= factors[3];
   return stack;

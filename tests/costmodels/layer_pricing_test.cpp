@@ -74,26 +74,33 @@ TEST_CASE("measured layers keep the predicted share of communication") {
   CHECK(after[0].forward_tensor < after[0].forward);
   const PassCost pass{Seconds(3), Seconds(1), Flops(5)};
   const BlockCost block{pass, pass, {}, {}};
-  const BlockCost measured = as_measured({block, block, block, {}}, {Seconds(8), Seconds(2), std::nullopt});
+  const BlockCost measured = as_measured({block, block, block}, {Seconds(8), Seconds(2), std::nullopt});
   CHECK(measured.forward == PassCost{Seconds(6), Seconds(2), Flops(5)});
   CHECK(measured.backward == PassCost{Seconds(1.5), Seconds(0.5), Flops(5)});
 }
 
 TEST_CASE("what was predicted as nothing takes what was measured") {
   const BlockCost nothing;
-  const BlockCost measured = as_measured({nothing, nothing, nothing, {}, 4.0}, times(2));
+  const BlockCost measured = as_measured({nothing, nothing, nothing, 4.0}, times(2));
   CHECK(measured.forward.compute.value() == 4 * 2);
   CHECK(measured.backward.compute.value() == 4 * 6);
   const LayerTimes forward{Seconds(2), std::nullopt, std::nullopt};
-  CHECK(as_measured({nothing, nothing, nothing, {}, 4.0}, forward).backward.compute.value() == 2 * 4 * 2);
+  CHECK(as_measured({nothing, nothing, nothing, 4.0}, forward).backward.compute.value() == 2 * 4 * 2);
 }
 
 // Of a forward and a backward of so many seconds of compute, with two collectives of `each` second in either.
 BlockCost block(double forward, double backward, double each = 0) {
   const auto pass = [&](double compute) {
-    return PassCost{Seconds(compute), Seconds(2 * each), Flops(1), each > 0 ? 2.0 : 0.0, {}};
+    return PassCost{Seconds(compute), Seconds(2 * each), Flops(1), each > 0 ? 2.0 : 0.0, {}, {}};
   };
   return {pass(forward), pass(backward), {}, {}};
+}
+
+// The same where the host needs so long for either.
+BlockCost launched(BlockCost block, double forward, double backward) {
+  block.forward.host = Seconds(forward);
+  block.backward.host = Seconds(backward);
+  return block;
 }
 
 double forward_of(const BlockCost& cost) {
@@ -104,38 +111,38 @@ double backward_of(const BlockCost& cost) {
 }
 
 TEST_CASE("another microbatch takes as much more as is predicted, and no less than the host needs") {
-  const HostCost host{Seconds(3), Seconds(5), Seconds(0)};
-  const BlockCost one = block(2, 4), three = block(6, 8);
+  const auto with_host = [](const BlockCost& block) { return launched(block, 3, 5); };
+  const BlockCost one = with_host(block(2, 4)), three = with_host(block(6, 8));
   // 4 s and 10 s were measured where 2 and 4 are predicted: the GPU, twice and 2.5 times as slow.
   const LayerTimes bound_by_gpu{Seconds(4), Seconds(10), std::nullopt};
-  const BlockCost more = as_measured({three, one, one, host}, bound_by_gpu);
+  const BlockCost more = as_measured({three, one, one}, bound_by_gpu);
   CHECK(forward_of(more) == Approx(6 * 2));
   CHECK(backward_of(more) == Approx(8 * 2.5));
-  CHECK(forward_of(as_measured({block(1, 4), one, one, host}, bound_by_gpu)) == Approx(3));  // 1 x 2 < 3
+  CHECK(forward_of(as_measured({with_host(block(1, 4)), one, one}, bound_by_gpu)) == Approx(3));  // 1 x 2 < 3
   // 2.5 s is below the host's 3: of the GPU it says no more than that it took no longer.
   const LayerTimes bound_by_host{Seconds(2.5), Seconds(4.5), std::nullopt};
-  CHECK(forward_of(as_measured({one, one, one, host}, bound_by_host)) == Approx(2.5));
-  CHECK(forward_of(as_measured({block(2.2, 4), one, one, host}, bound_by_host)) == Approx(2.5));
-  CHECK(forward_of(as_measured({three, one, one, host}, bound_by_host)) == Approx(6));
+  CHECK(forward_of(as_measured({one, one, one}, bound_by_host)) == Approx(2.5));
+  CHECK(forward_of(as_measured({with_host(block(2.2, 4)), one, one}, bound_by_host)) == Approx(2.5));
+  CHECK(forward_of(as_measured({three, one, one}, bound_by_host)) == Approx(6));
 }
 
 TEST_CASE(
     "a backward that was not measured takes what is predicted beside the forward, and its collectives") {
-  const HostCost host{Seconds(0.1), Seconds(0.2), Seconds(0)};
+  const auto with_host = [](const BlockCost& block) { return launched(block, 0.1, 0.2); };
   // Without tensor ways 8 s were measured for 4 predicted: the GPU is half as fast. Of two ways its 2 s are
   // 4, and the other 5 s of 9 are collectives, which the backward of 3 x 2 s has as many of.
   const LayerTimes times{Seconds(9), std::nullopt, std::nullopt, Seconds(8)};
-  const BlockCost halves = block(2, 3, 0.5), whole = block(4, 6);
-  const BlockCost same = as_measured({halves, halves, whole, host}, times);
+  const BlockCost halves = with_host(block(2, 3, 0.5)), whole = with_host(block(4, 6));
+  const BlockCost same = as_measured({halves, halves, whole}, times);
   CHECK(forward_of(same) == Approx(9));
   CHECK(backward_of(same) == Approx(3 * 2 + 5));
   // Of twice the sequences: collectives of 1 s each more in all, for 4 s of compute more.
-  const BlockCost twice = as_measured({block(4, 6, 1), halves, whole, host}, times);
+  const BlockCost twice = as_measured({with_host(block(4, 6, 1)), halves, whole}, times);
   CHECK(forward_of(twice) == Approx(4 * 2 + 5 + 1));
   CHECK(backward_of(twice) == Approx(6 * 2 + 5 + 1));
   // What is faster than its share of the whole has no collectives.
   const LayerTimes fast{Seconds(3), std::nullopt, std::nullopt, Seconds(8)};
-  const BlockCost quick = as_measured({halves, halves, whole, host}, fast);
+  const BlockCost quick = as_measured({halves, halves, whole}, fast);
   CHECK(forward_of(quick) == Approx(3));
   CHECK(backward_of(quick) == Approx(3 * 2 * 3.0 / 4.0));
 }

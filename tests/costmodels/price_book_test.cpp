@@ -174,6 +174,7 @@ TEST_CASE("no stack makes kernels or links faster than can be") {
     SoftwareStack own = read_stack("megatron-core");
     own.compute_time = compute;
     own.network.inside = inside;
+    own.host = {};
     PriceBook priced(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, own});
     priced.need(kShard);
     priced.predict(test::cost_models());

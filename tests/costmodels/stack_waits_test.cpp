@@ -217,19 +217,60 @@ TEST_CASE("sharded experts are gathered from their own copies alone, and not whe
   CHECK(traffic().gather.size() == 1);
 }
 
+TEST_CASE("the host launches a layer, half of one, its casts and each of its collectives") {
+  LayerShape shape{.hidden = 64, .heads = 8, .kv_heads = 8, .head_dim = 8, .ffn = 256};
+  Sharding sharding;
+  sharding.sequence = 32;
+  sharding.stack.host = {Seconds(1), Seconds(2), Seconds(0.25), Seconds(10), Seconds(20)};
+  const auto host = [&](PassOrder order) {
+    const BlockOperators block = layer_operators(shape, true, sharding);
+    const PassOperators& pass = order == PassOrder::forward ? block.forward : block.backward;
+    const PassTimes times{std::vector<Seconds>(pass.compute.size()),
+                          std::vector<Seconds>(pass.communication.size())};
+    return cost_under(pass, times, order, sharding).host.value();
+  };
+  CHECK(host(PassOrder::forward) == 1);
+  CHECK(host(PassOrder::backward) == 2);
+  sharding.tensor =
+      2;  // an all-reduce after attention and one after the MLP, and of the gradients before either
+  CHECK(host(PassOrder::forward) == 1 + 2 * 0.25);
+  CHECK(host(PassOrder::backward) == 2 + 2 * 0.25);
+  sharding.tensor = 1;
+  sharding.type = DataType::fp8;
+  CHECK(host(PassOrder::forward) == 1 + 10);
+  CHECK(host(PassOrder::backward) == 2 + 20);
+  sharding.stack.cuda_graphs = CudaGraphs::all;
+  CHECK(host(PassOrder::forward) == 0);
+  sharding.stack.cuda_graphs = CudaGraphs::experts;
+  CHECK(host(PassOrder::forward) == 1 + 10);
+  shape.experts = 4;
+  CHECK(host(PassOrder::forward) == 0);
+  shape.experts = 1;
+  shape.sixteen_bit = true;
+  sharding.type = outside_fp8(sharding.type);  // as a price book asks of such a layer
+  CHECK(host(PassOrder::backward) == 2);
+  shape.ffn = 0;  // attention alone, as the layers of hybrids are written
+  CHECK(host(PassOrder::forward) == 0.5);
+  shape.ffn = 256;
+  shape.heads = 0;
+  CHECK(host(PassOrder::backward) == 1);
+  CHECK(at_pace(sharding.stack.host, 2) ==
+        HostCost{Seconds(2), Seconds(4), Seconds(0.5), Seconds(20), Seconds(40)});
+}
+
 TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a list of all ranks each") {
   Sharding sharding;
   sharding.sharded = 16;
   sharding.type = DataType::fp16;
   PassOperators forward;
   forward.compute = {Gemm{.m = 64, .n = 30, .k = 10}, MemoryBound{}, Gemm{.m = 64, .n = 10, .k = 40}};
-  const PassCost layer{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
+  const PassCost layer{Seconds(3), Seconds(1), {}, 0, {}, Seconds(2)};
   // As one, norms and biases too: 720 parameters of 2 bytes. Half of the time beside the layers before.
   const WeightTraffic whole = weight_traffic(sharding, {720}, forward);
   REQUIRE(whole.gather.size() == 1);
   CHECK(std::get<Collective>(whole.gather[0]).bytes.value() == 1440);
   CHECK(gathering_host(sharding, 1) == Seconds(0));
-  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2 / 2));
+  CHECK(time_under({layer, {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2 / 2));
   sharding.stack = parse_stack("matrix_gathers: {host: 100us, host_per_rank: 5us}", "s.yaml");
   const WeightTraffic each = weight_traffic(sharding, {720}, forward);
   REQUIRE(each.gather.size() == 2);
@@ -237,7 +278,7 @@ TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a 
   CHECK(std::get<Collective>(each.gather[1]).bytes.value() == 800);
   CHECK(each.reduce.size() == 2);
   CHECK(gathering_host(sharding, 2).value() == Approx(2 * (100e-6 + 16 * 5e-6)));
-  CHECK(time_under({layer, Seconds(0), {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
+  CHECK(time_under({layer, {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
 }
 
 TEST_CASE("whole weights are not gathered in passes; gradients are reduced beside the backward or alone") {
@@ -256,8 +297,8 @@ TEST_CASE("whole weights are not gathered in passes; gradients are reduced besid
   sharding.stack.all_reduces_gradients = true;
   CHECK(reduce().kind == CollectiveKind::all_reduce);
 
-  const PassCost backward{Seconds(3), Seconds(1), {}, 0, Seconds(2)};
-  const auto time = [&] { return time_under({backward, Seconds(0), {}, 2}, sharding.stack).time; };
+  const PassCost backward{Seconds(3), Seconds(1), {}, 0, {}, Seconds(2)};
+  const auto time = [&] { return time_under({backward, {}, 2}, sharding.stack).time; };
   sharding.stack.overlap_slowdown = 1;
   sharding.stack.overlap_grad_reduce = false;
   CHECK(time() == Seconds(3 + 1 + 2));

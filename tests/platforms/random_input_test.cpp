@@ -78,7 +78,8 @@ NodeGroup random_group(Draw& draw, int number) {
     group.price_source = draw.text(20);
   }
   if (draw.coin())
-    group.host = {Bytes(draw.real(1e9, 1e13)), random_link(draw).bandwidth, random_link(draw).bandwidth};
+    group.host = {Bytes(draw.real(1e9, 1e13)), random_link(draw).bandwidth, random_link(draw).bandwidth,
+                  draw.real(kLeastPace, kMostPace)};
   group.region = "region" + std::to_string(draw.integer(0, 2));
   return group;
 }

@@ -71,7 +71,8 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy, stack);
     double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
-    if (selective && stack.selective == SelectiveRecompute::every_second_gemm) {
+    const bool own = stack.selective == SelectiveRecompute::every_second_gemm;
+    if (selective && own && strategy.recompute.modules.has(RecomputeModule::core_attn)) {
       dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
     }
     bytes.kept += layers * (one.all() - dropped);

@@ -241,11 +241,12 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
 OfModules<PassCost> module_costs(const BlockOperators& block, const PassTimes& forward,
                                  const Sharding& sharding) {
   OfModules<PassCost> costs;
-  if (sharding.stack.selective == SelectiveRecompute::every_second_gemm) {
-    costs[index_of(RecomputeModule::core_attn)] = every_second_gemm(block, forward, sharding);
-    return costs;
-  }
+  const bool own = sharding.stack.selective == SelectiveRecompute::every_second_gemm;
   for (const RecomputeModule module : kRecomputeModules) {
+    if (own && module == RecomputeModule::core_attn) {
+      costs[index_of(module)] = every_second_gemm(block, forward, sharding);
+      continue;
+    }
     const Pass pass = module_pass(block, forward, module);
     costs[index_of(module)] = cost_under(pass.operators, pass.times, PassOrder::forward, sharding);
   }

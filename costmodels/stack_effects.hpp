@@ -16,8 +16,8 @@ PassCost cost_under(const PassOperators&, const PassTimes&, PassOrder, const Sha
 // The pass in pieces. A collective has its share of the compute that the stack runs beside its kind.
 std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
 
-// What selective recomputation of each module repeats; a stack with a policy of its own has all of it in the
-// attention core's place.
+// What selective recomputation of each module repeats; a stack with a policy of its own has it in the
+// attention core's place, which is repeated where nobody names modules.
 OfModules<PassCost> module_costs(const BlockOperators&, const PassTimes& forward, const Sharding&);
 
 // Times of a stack's kernels over those of the kernels that were measured, and of its collectives over those

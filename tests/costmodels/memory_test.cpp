@@ -100,6 +100,19 @@ TEST_CASE("full recomputation keeps one input a group (uniform) or of the first 
   CHECK(stage_memory(model, strategy, 0, {1}).activations.value() == Approx((4 * 2 + 6 * 34 + 34 - 2) * sbh));
 }
 
+TEST_CASE("a program's own policy of recomputation drops nothing where modules are named") {
+  const ModelSpec model = gpt_layers(3);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.recompute = {.granularity = RecomputeGranularity::selective, .modules = {RecomputeModule::mlp}};
+  SoftwareStack stack;
+  const auto kept = [&] { return stage_memory(model, strategy, 0, {1}, stack).activations; };
+  const Bytes of_mlp = kept();
+  stack.selective = SelectiveRecompute::every_second_gemm;
+  CHECK(kept() == of_mlp);
+  strategy.recompute.modules = {};
+  CHECK(kept() < of_mlp);
+}
+
 // Four gathered tensors without, ten with (Transformer Engine's initialize_ub); in 8 bits six of these are
 // half as big.
 TEST_CASE("user buffers of overlapped tensor collectives take the place of gathered tensors") {

@@ -245,6 +245,10 @@ TEST_CASE(
   stack.selective = SelectiveRecompute::every_second_gemm;
   const PartTimes half = times_under(stack, {}, kSelective);
   CHECK(half.backward > attention.backward);
+  // Modules that somebody names are repeated as they are, whatever the program's own policy.
+  const Recompute mlp{.granularity = RecomputeGranularity::selective, .modules = {RecomputeModule::mlp}};
+  CHECK(times_under(stack, {}, mlp).backward == times_under(SoftwareStack(), {}, mlp).backward);
+  CHECK(times_under(stack, {}, mlp).backward > times_under(stack, {}, {}).backward);
   CHECK(half.backward < times_under(stack, {}, kFull).backward);
   // Of Llama 2 7B's seven matrices the second, fourth and sixth: keys, projection and up. Sequence-parallel
   // ranks gather what they read again.

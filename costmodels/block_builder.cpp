@@ -160,6 +160,7 @@ void BlockBuilder::ring_exchange(double key_value_elements, double query_element
   push(out_.forward, CollectiveKind::all_gather, group, all);
   push(out_.backward, CollectiveKind::all_gather, backward_group, all);
   push(out_.backward, CollectiveKind::reduce_scatter, backward_group, all);
+  out_.forward.ring_steps = out_.backward.ring_steps = ranks - 1;
   // Counted in Transformer Engine 2.8, pytorch/attention/dot_product_attention/context_parallel.py,
   // AttnFuncWithCPAndKVP2P, in 16 bits. Of the steps after the first, half attend with the second half of the
   // queries and half to the first half of the keys: what is halved is copied, and in the mean a step touches

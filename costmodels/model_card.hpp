@@ -61,8 +61,8 @@ struct ModelCard {
   [[nodiscard]] bool speaks_of(const MeasuredLinks&) const;
 };
 
-// Whether a GPU of the card has this GPU's chip: the same architecture and multiprocessors and no higher a peak
-// than its clock explains, whatever its memory (A100 with 40 and 80 GB, H100 and H200).
+// Whether a GPU of the card has this GPU's chip: the same architecture and multiprocessors and no higher a
+// peak than its clock explains, whatever its memory (A100 with 40 and 80 GB, H100 and H200).
 bool measured_chip(const ModelCard&, const GpuSpec&);
 
 std::string configuration_name(const Collective&);

@@ -13,7 +13,8 @@ double top_clock(const GpuSpec&);
 // that the GPU has no peak for.
 Seconds least_time(const Gemm&, const GpuSpec&);
 Seconds least_time(const Attention&, const GpuSpec&);
-// Of any operator: kernels that stream at the pace of the L2 cache, collectives and transfers at link bandwidth.
+// Of any operator: kernels that stream at the pace of the L2 cache, collectives and transfers at link
+// bandwidth.
 Seconds least_time(const Operator&, const GpuSpec&);
 
 }  // namespace orrery

@@ -63,6 +63,8 @@ void read_host(const YamlValue& given, HostCost& host) {
   read_time(map, "collective", host.collective);
   read_time(map, "forward_casts", host.forward_casts);
   read_time(map, "backward_casts", host.backward_casts);
+  read_time(map, "ring_forward", host.ring_forward);
+  read_time(map, "ring_backward", host.ring_backward);
   map.refuse_others();
 }
 
@@ -313,8 +315,8 @@ bool is_file(const std::string& path_or_name) {
 }  // namespace
 
 HostCost at_pace(HostCost host, double pace) {
-  for (Seconds* time :
-       {&host.forward, &host.backward, &host.collective, &host.forward_casts, &host.backward_casts})
+  for (Seconds* time : {&host.forward, &host.backward, &host.collective, &host.forward_casts,
+                        &host.backward_casts, &host.ring_forward, &host.ring_backward})
     *time = *time * pace;
   return host;
 }

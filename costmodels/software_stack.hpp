@@ -37,12 +37,14 @@ struct HostCost {
   Seconds collective;      // added for each collective of the layer
   Seconds forward_casts;   // added in 8 or 4 bits
   Seconds backward_casts;  // the same
+  Seconds ring_forward;    // added for each step of a context ring after the first: attention, sends, sums
+  Seconds ring_backward;   // the same
   bool operator==(const HostCost&) const = default;
 };
 HostCost at_pace(HostCost, double pace);  // all of it so many times as long
 
-// Whose layers the host launches as one, at no cost beside the GPU's (Megatron-LM --cuda-graph-impl): of those
-// with experts all but what ExpertCost says (--cuda-graph-scope attn moe_router moe_preprocess).
+// Whose layers the host launches as one, at no cost beside the GPU's (Megatron-LM --cuda-graph-impl): of
+// those with experts all but what ExpertCost says (--cuda-graph-scope attn moe_router moe_preprocess).
 enum class CudaGraphs { none, experts, all };
 
 // What selective recomputation repeats: Megatron's the attention core; torchtitan's every second GEMM and all

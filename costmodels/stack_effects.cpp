@@ -55,7 +55,8 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
   Seconds layer = forward ? host.forward : host.backward;
   if (outside_fp8(sharding.type) != sharding.type)
     layer += forward ? host.forward_casts : host.backward_casts;
-  return layer * operators.launched_layers +
+  const Seconds step = forward ? host.ring_forward : host.ring_backward;
+  return layer * operators.launched_layers + step * operators.ring_steps +
          host.collective * static_cast<double>(operators.communication.size());
 }
 

@@ -135,6 +135,8 @@ std::string calibrated_yaml(const Calibration& calibration, const std::string& l
                      ", collective: " + seconds(stack.host.collective) +
                      ", forward_casts: " + seconds(stack.host.forward_casts) +
                      ", backward_casts: " + seconds(stack.host.backward_casts) +
+                     ", ring_forward: " + seconds(stack.host.ring_forward) +
+                     ", ring_backward: " + seconds(stack.host.ring_backward) +
                      "}\nnetwork: {inside: " + text_of("%.6g", stack.network.inside) +
                      ", between: " + text_of("%.6g", stack.network.between) + "}\n" +
                      yaml_of("calibrated", *stack.calibrated);

@@ -221,7 +221,8 @@ TEST_CASE("the host launches a layer, half of one, its casts and each of its col
   LayerShape shape{.hidden = 64, .heads = 8, .kv_heads = 8, .head_dim = 8, .ffn = 256};
   Sharding sharding;
   sharding.sequence = 32;
-  sharding.stack.host = {Seconds(1), Seconds(2), Seconds(0.25), Seconds(10), Seconds(20)};
+  sharding.stack.host = {Seconds(1),  Seconds(2),   Seconds(0.25), Seconds(10),
+                         Seconds(20), Seconds(100), Seconds(200)};
   const auto host = [&](PassOrder order) {
     const BlockOperators block = layer_operators(shape, true, sharding);
     const PassOperators& pass = order == PassOrder::forward ? block.forward : block.backward;
@@ -236,6 +237,10 @@ TEST_CASE("the host launches a layer, half of one, its casts and each of its col
   CHECK(host(PassOrder::forward) == 1 + 2 * 0.25);
   CHECK(host(PassOrder::backward) == 2 + 2 * 0.25);
   sharding.tensor = 1;
+  sharding.context = 4;  // a ring of three steps more, which sends keys and values, backward gradients too
+  CHECK(host(PassOrder::forward) == 1 + 3 * 100 + 0.25);
+  CHECK(host(PassOrder::backward) == 2 + 3 * 200 + 2 * 0.25);
+  sharding.context = 1;
   sharding.type = DataType::fp8;
   CHECK(host(PassOrder::forward) == 1 + 10);
   CHECK(host(PassOrder::backward) == 2 + 20);
@@ -255,7 +260,7 @@ TEST_CASE("the host launches a layer, half of one, its casts and each of its col
   shape.heads = 0;
   CHECK(host(PassOrder::backward) == 1);
   CHECK(at_pace(sharding.stack.host, 2) ==
-        HostCost{Seconds(2), Seconds(4), Seconds(0.5), Seconds(20), Seconds(40)});
+        HostCost{Seconds(2), Seconds(4), Seconds(0.5), Seconds(20), Seconds(40), Seconds(200), Seconds(400)});
 }
 
 TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a list of all ranks each") {

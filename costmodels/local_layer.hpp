@@ -81,9 +81,9 @@ std::int64_t norm_parameters(NormKind,
                              std::int64_t width);  // LayerNorm has a weight and a bias, RMSNorm a weight
 
 // Models with biases everywhere are the GPT-2 and GPT-3 line, which trains with dropout; Llama and later do
-// not.
+// not, gpt-oss with its biases and RMSNorm among them.
 inline bool has_dropout(const LayerShape& shape) {
-  return shape.linear_bias;
+  return shape.linear_bias && shape.norm == NormKind::layer_norm;
 }
 inline bool has_qkv_bias(const LayerShape& shape) {
   return shape.linear_bias || shape.qkv_bias;

@@ -164,10 +164,13 @@ TEST_CASE("heads and sequences that do not come in fours go without Megatron's f
 }
 
 TEST_CASE("attention drops out where the model and the program train with dropout") {
+  LayerShape gpt_oss = gpt3_layer();  // its biases, RMSNorm
+  gpt_oss.norm = NormKind::rms_norm;
   const auto [shape, dropout, expected] =
-      GENERATE(table<LayerShape, Dropout, bool>({{gpt3_layer(), Dropout::of_model, true},
-                                                 {gpt3_layer(), Dropout::off, false},
-                                                 {llama70b_layer(), Dropout::of_model, false}}));
+      GENERATE_COPY(table<LayerShape, Dropout, bool>({{gpt3_layer(), Dropout::of_model, true},
+                                                      {gpt3_layer(), Dropout::off, false},
+                                                      {gpt_oss, Dropout::of_model, false},
+                                                      {llama70b_layer(), Dropout::of_model, false}}));
   Sharding sharding = plain(1, 2048);
   sharding.stack.dropout = dropout;
   const BlockOperators layer = layer_operators(shape, true, sharding);

@@ -215,15 +215,16 @@ TEST_CASE("what fits is usable with its cached blocks, and at most one run of tw
   const double safe = 80 * outcomes.fullness_at(kSafeChance), lost = 80 * outcomes.fullness_at(kLostChance);
   CHECK(verdict(safe - 0.01, 5) == MemoryVerdict::fits);
   CHECK(verdict(safe + 0.01, 5) == MemoryVerdict::risky);
-  CHECK(verdict(60, 16.7) == MemoryVerdict::fits);  // 0.96 of 80 are 76.8
-  CHECK(verdict(60, 16.9) == MemoryVerdict::risky);
-  CHECK(verdict(60, 60) == MemoryVerdict::risky);  // cached blocks are given back
+  REQUIRE(safe > 56);
+  CHECK(verdict(56, 20.7) == MemoryVerdict::fits);  // 0.96 of 80 are 76.8
+  CHECK(verdict(56, 20.9) == MemoryVerdict::risky);
+  CHECK(verdict(56, 56) == MemoryVerdict::risky);  // cached blocks are given back
   CHECK(verdict(lost - 0.01, 0) == MemoryVerdict::risky);
   CHECK(verdict(lost + 0.01, 0) == MemoryVerdict::too_big);
   CHECK(to_text(verdict(80, 0)) == "risky");
-  group.memory_limit = gibibytes(60);
-  CHECK(verdict(60, 0) == MemoryVerdict::fits);
-  CHECK(verdict(60.1, 0) == MemoryVerdict::risky);
+  group.memory_limit = gibibytes(56);
+  CHECK(verdict(56, 0) == MemoryVerdict::fits);
+  CHECK(verdict(56.1, 0) == MemoryVerdict::risky);
   group.usable_memory = gibibytes(48);  // as of a card of 50
   CHECK(verdict(safe * 50 / 80 - 0.01, 0) == MemoryVerdict::fits);
   CHECK(verdict(safe * 50 / 80 + 0.01, 0) == MemoryVerdict::risky);

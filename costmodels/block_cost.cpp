@@ -12,6 +12,7 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   calls += other.calls;
   host += other.host;
   weights += other.weights;
+  at_limit += other.at_limit;
   return *this;
 }
 
@@ -22,6 +23,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.calls -= b.calls;
   a.host -= b.host;
   a.weights -= b.weights;
+  a.at_limit -= b.at_limit;
   return a;
 }
 
@@ -31,6 +33,12 @@ BlockCost& BlockCost::operator+=(const BlockCost& other) {
   weight_gradient += other.weight_gradient;
   for (std::size_t i = 0; i < modules.size(); ++i) modules[i] += other.modules[i];
   return *this;
+}
+
+PassCost on_slowest(PassCost pass, double slowest) {
+  pass.compute += pass.at_limit * (slowest - 1);
+  pass.at_limit = pass.at_limit * slowest;
+  return pass;
 }
 
 PassCost repeated_between(const BlockCost& before, const BlockCost& after, const RecomputeModules& modules) {

@@ -16,6 +16,8 @@ struct PassCost {
   double calls = 0;      // collectives
   Seconds host = {};     // what launches all of it takes, beside the GPU
   Seconds weights = {};  // sharded weights on their way, beside the rest
+  // Of `compute`, kernels that keep the GPU at its power limit, where the slowest of many takes longer.
+  Seconds at_limit = {};
   PassCost& operator+=(const PassCost& other);
   friend PassCost operator-(PassCost a, const PassCost& b);
   bool operator==(const PassCost&) const = default;
@@ -30,6 +32,7 @@ struct BlockCost {
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };
+PassCost on_slowest(PassCost, double slowest);  // as many times longer at the power limit (slowest_of)
 // What recomputing these modules adds to the backward of what lies between two sums of layers.
 PassCost repeated_between(const BlockCost& before, const BlockCost& after, const RecomputeModules&);
 // The same work in other times.

@@ -14,7 +14,8 @@ double computing_s(const PriceBook& book, const ParallelStrategy& strategy, int 
   const ShardCost& cost = book.shard(shard_key(strategy, stage));
   double seconds = 0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-    const PartTimes times = book.part_times(cost, strategy.part(stage, chunk), strategy.recompute);
+    const PartTimes times =
+        book.part_times(cost, strategy.part(stage, chunk), strategy.recompute, strategy.gpus());
     seconds += (times.forward - times.forward_tensor + times.backward - times.backward_tensor).value();
   }
   return seconds * static_cast<double>(strategy.microbatches());

@@ -30,6 +30,7 @@ struct Sharding {
   SoftwareStack stack = {};      // whose kernels run
   ExpertRouter router = {};      // of the model
   bool scaled_rotation = false;  // of the model (scales_rotation)
+  bool power_limited = false;    // of the GPU (at_power_limit)
   int sharded = 1;               // copies that share the weights of a layer (FSDP)
   int instances = 1;             // sets of so many copies (HYBRID_SHARD)
   bool operator==(const Sharding&) const = default;

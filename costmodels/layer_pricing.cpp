@@ -100,8 +100,9 @@ BlockCost as_measured(const BlockPrediction& predicted, const LayerTimes& times)
   BlockCost block = scaled(asked, ratio(asked.forward, forward), ratio(asked.backward, backward));
   add_unpredicted(block.forward, forward);
   add_unpredicted(block.backward, backward);
-  for (PassCost* pass : {&block.forward, &block.backward}) pass->host = {};
-  for (PassCost& module : block.modules) module.host = {};
+  for (PassCost* pass : {&block.forward, &block.backward, &block.weight_gradient})
+    pass->host = pass->at_limit = {};
+  for (PassCost& module : block.modules) module.host = module.at_limit = {};
   return block;
 }
 

@@ -29,7 +29,8 @@ struct BlockPrediction {
 // predicted GPU times do, and never take less than the host; a measured time that the host bounds says
 // nothing of the GPU, whose prediction then stands. Where `LayerTimes::whole` is known, what a forward takes
 // beyond the GPU's share of it is collectives, which a backward has as many of. What was predicted as nothing
-// grows with the sequences, its backward twice its forward. The host is in what was measured.
+// grows with the sequences, its backward twice its forward. The host and the slowest GPU
+// are in what was measured.
 BlockCost as_measured(const BlockPrediction&, const LayerTimes&);
 
 using GroupProfiles = std::map<int, LayerProfile>;  // by node group; groups without one stay predicted

@@ -24,6 +24,8 @@ PassCost AskedBlock::weight_gradient() const {
   PassCost cost;
   for (const std::size_t index : operators.weight_gradient) {
     cost.compute += backward.compute[index];
+    if (sharding.power_limited && draws_full_power(operators.backward.compute[index]))
+      cost.at_limit += backward.compute[index];
     cost.flops += flops_of(operators.backward.compute[index]);
   }
   const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
@@ -110,11 +112,7 @@ std::vector<Seconds> PriceBatch::unaligned_times(const std::vector<GpuSpec>& gpu
 
 std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& cluster) {
   std::vector<GpuSpec> gpus;
-  std::vector<double> slowest;  // of each group
-  for (const NodeGroup& group : cluster.groups) {
-    gpus.push_back(group.gpu);
-    slowest.push_back(slowest_of(std::max<std::int64_t>(1, largest_gpus(group))));
-  }
+  for (const NodeGroup& group : cluster.groups) gpus.push_back(group.gpu);
   const std::vector<Seconds> unaligned = unaligned_times(gpus);
   ask_forwards_for_gradients(models, gpus);
   const std::vector<Prediction> answers = models.predict(gpus, queries_);
@@ -122,7 +120,7 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     const Sink& sink = sinks_[i];
     const OperatorQuery& query = queries_[i];
     const auto group = static_cast<std::size_t>(query.gpu);
-    const Seconds aligned = under_power(query.op, gpus[group], answers[i].time, slowest[group]);
+    const Seconds aligned = under_power(query.op, gpus[group], answers[i].time);
     const Seconds predicted = std::max(aligned, unaligned[i]), scaled = predicted * sink.factor;
     // A stack may say kernels and links are faster than expected, not that they are faster than can be.
     *sink.seconds +=

@@ -8,6 +8,7 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/nvlink_mesh.hpp"
 #include "costmodels/price_batch.hpp"
+#include "costmodels/sustained_power.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/placement.hpp"
 
@@ -108,6 +109,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.sharded = key.sharded;
   sharding.instances = key.instances;
   sharding.type = precision_.type;
+  sharding.power_limited = at_power_limit(group.gpu);
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_link = link_of_neighbours(group, key.tensor);
   sharding.network = nic_share(group);
@@ -244,7 +246,7 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
 }
 
 PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
-                                Backward pass, double delay_of_weights) const {
+                                int gpus, Backward pass, double delay_of_weights) const {
   const auto first = static_cast<std::size_t>(range.first);
   const auto end = static_cast<std::size_t>(range.first + range.count);
   PassCost forward = cost.before[end].forward - cost.before[first].forward;
@@ -276,14 +278,17 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
     backward += cost.head.backward;
     weights += cost.head.weight_gradient;
   }
+  const double slowest = slowest_of(gpus);
+  for (PassCost* one : {&forward, &backward, &weights}) *one = on_slowest(*one, slowest);
   forward.host = host_of_layers;  // the head's collectives are launched while the GPU is at its matrix
   if (pass == Backward::split) backward.communication += weights.communication;
   forward.weights = forward.weights * delay_of_weights;
   backward.weights = backward.weights * delay_of_weights;
-  const PassTime forward_time =
-      time_under({forward, head ? cost.head.forward : PassCost{}, range.count}, precision_.stack);
-  const PassTime backward_time =
-      time_under({backward, embedding ? cost.embedding.backward : PassCost{}, range.count}, precision_.stack);
+  const PassTime forward_time = time_under(
+      {forward, head ? on_slowest(cost.head.forward, slowest) : PassCost{}, range.count}, precision_.stack);
+  const PassTime backward_time = time_under(
+      {backward, embedding ? on_slowest(cost.embedding.backward, slowest) : PassCost{}, range.count},
+      precision_.stack);
   PartTimes times;
   times.forward = forward_time.time;
   times.backward = backward_time.time;

@@ -90,8 +90,8 @@ class PriceBook {
 
   [[nodiscard]] const ShardCost& shard(const ShardKey&) const;
   // Times of a part: layers `range` of the model, with the embedding before its first and the head after its
-  // last layer.
-  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&,
+  // last layer, on the slowest of so many GPUs.
+  [[nodiscard]] PartTimes part_times(const ShardCost&, const LayerRange&, const Recompute&, int gpus,
                                      Backward = Backward::whole, double delay_of_weights = 1.0) const;
   [[nodiscard]] Seconds optimizer(int group, double parameters) const;  // of one step, over one GPU's shard
   // The same where the share `offload` of them is stepped by the host, while the GPU steps the rest.

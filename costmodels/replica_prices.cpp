@@ -19,7 +19,7 @@ KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy, double delay
   for (int part = 0; part < strategy.part_count(); ++part) {
     prices.parts.push_back(part_times(shard(shard_key(strategy, strategy.rank_of_part(part))),
                                       strategy.parts[static_cast<std::size_t>(part)], strategy.recompute,
-                                      backward_of(strategy.schedule), delay));
+                                      strategy.gpus(), backward_of(strategy.schedule), delay));
   }
   for (int b = 0; b + 1 < strategy.part_count(); ++b) prices.boundaries.push_back(boundary(strategy, b));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
@@ -83,8 +83,8 @@ std::vector<ReplicaPace> PriceBook::replica_paces(const ParallelStrategy& strate
     for (int stage = 0; stage < strategy.pipeline; ++stage) {
       double seconds = 0;
       for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-        const PartTimes times =
-            part_times(shard(shard_key(alike, stage)), alike.part(stage, chunk), alike.recompute);
+        const PartTimes times = part_times(shard(shard_key(alike, stage)), alike.part(stage, chunk),
+                                           alike.recompute, alike.gpus());
         seconds += (times.forward + times.backward + times.weight_gradient).value();
       }
       pace.fill += seconds;

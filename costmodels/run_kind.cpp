@@ -46,7 +46,7 @@ RunKind kind_of(const PriceBook& book, const ParallelStrategy& strategy) {
       kind.other_maker =
           kind.other_maker || of_other_maker(book.cluster().groups[static_cast<std::size_t>(key.group)].gpu);
       const PartTimes times = book.part_times(book.shard(key), alike.parts[static_cast<std::size_t>(part)],
-                                              alike.recompute, backward_of(alike.schedule));
+                                              alike.recompute, alike.gpus(), backward_of(alike.schedule));
       host_bound += times.host_bound;
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodels/sustained_power.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
@@ -157,6 +158,8 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
   cost.communication -= hidden_exchange(sums, sharding.stack);
   cost.calls = static_cast<double>(operators.communication.size());
   cost.host = launch_time(operators, order, sharding);
+  for (std::size_t i = 0; sharding.power_limited && i < operators.compute.size(); ++i)
+    if (draws_full_power(operators.compute[i])) cost.at_limit += times.compute[i];
   return cost;
 }
 
@@ -227,6 +230,7 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
     cost.flops += flops_of(op) * share;
     if (matrix) beside += forward.compute[i] * share;
   }
+  if (sharding.power_limited) cost.at_limit = beside;
   for (std::size_t i = 0; i < block.forward.communication.size(); ++i) {
     const bool gathers =
         std::get<Collective>(block.forward.communication[i]).kind == CollectiveKind::all_gather;

@@ -43,6 +43,14 @@ double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   return gpu.sustained + (1 - gpu.sustained) * std::clamp(position, 0.0, 1.0);
 }
 
+// A step under a limit of 600 W in place of 700 takes 12 % longer on H100
+// (factryze.ai/scale-atlas/power/power-capping): ln 1.12 / ln (700 / 600). Looked for after seeing the
+// residuals of torchtitan, whose GPUs are limited.
+double limited_clock(const GpuSpec& gpu) {
+  constexpr double kClockExponent = 0.74;
+  return gpu.power_limit ? std::pow(*gpu.power_limit / gpu.power, kClockExponent) : 1.0;
+}
+
 }  // namespace
 
 double slowest_of(std::int64_t gpus) {
@@ -54,17 +62,19 @@ double slowest_of(std::int64_t gpus) {
   return 1.0 + kDeviation * boost::math::quantile(boost::math::normal(), rank);
 }
 
-Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone, double slowest) {
+Seconds under_power(const Operator& op, const GpuSpec& gpu, Seconds alone) {
+  const bool matrices = std::holds_alternative<Attention>(op) || std::holds_alternative<Gemm>(op);
+  if (!matrices || alone <= Seconds(0)) return alone;
+  return alone / (sustained_clock(op, gpu, alone) * limited_clock(gpu));
+}
+
+bool at_power_limit(const GpuSpec& gpu) {
+  return gpu.sustained < 1 || limited_clock(gpu) < 1;
+}
+
+bool draws_full_power(const Operator& op) {
   const auto* attention = std::get_if<Attention>(&op);
-  if ((!attention && !std::holds_alternative<Gemm>(op)) || alone <= Seconds(0)) return alone;
-  // A step under a limit of 600 W in place of 700 takes 12 % longer on H100
-  // (factryze.ai/scale-atlas/power/power-capping): ln 1.12 / ln (700 / 600). Looked for after seeing the
-  // residuals of torchtitan, whose GPUs are limited.
-  constexpr double kClockExponent = 0.74;
-  const double limit = gpu.power_limit ? std::pow(*gpu.power_limit / gpu.power, kClockExponent) : 1.0;
-  const bool at_limit = gpu.sustained < 1 || limit < 1;
-  const bool cool = attention && !is_best_fused(attention->kernel);
-  return alone * (at_limit && !cool ? slowest : 1.0) / (sustained_clock(op, gpu, alone) * limit);
+  return attention ? is_best_fused(attention->kernel) : std::holds_alternative<Gemm>(op);
 }
 
 }  // namespace orrery

@@ -19,8 +19,12 @@ double slowest_of(std::int64_t gpus);
 // holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms, because a benchmark of
 // longer kernels is throttled already (FIDELITY B 3: over 2 ms; the width is an assumption). Above 1 it holds
 // for GEMMs of any length. A power limit below the data sheet's scales clocks of GEMMs and attention by
-// (limit / power)^0.74. Where either holds the GPU is at its limit, and takes `slowest` times as long where
-// the run waits for the slowest of many (slowest_of).
-Seconds under_power(const Operator&, const GpuSpec&, Seconds alone, double slowest = 1.0);
+// (limit / power)^0.74.
+Seconds under_power(const Operator&, const GpuSpec&, Seconds alone);
+
+// Whether the GPU holds its clock down in training runs, and whether the operator is of those that make it:
+// then a run waits for the slowest of its GPUs.
+bool at_power_limit(const GpuSpec&);
+bool draws_full_power(const Operator&);
 
 }  // namespace orrery

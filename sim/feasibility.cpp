@@ -65,8 +65,8 @@ const PrefixTimes& StageFitter::layer_times(const ShardKey& key, const Recompute
   PrefixTimes times{{0.0}, {0.0}, {0.0}};
   const Recompute every{.granularity = recompute.granularity, .modules = recompute.modules};
   for (int layer = 0; layer < book_.model().layer_count(); ++layer) {
-    const PartTimes plain = book_.part_times(cost, {layer, 1}, {});
-    const PartTimes repeated = book_.part_times(cost, {layer, 1}, every);
+    const PartTimes plain = book_.part_times(cost, {layer, 1}, {}, 1);
+    const PartTimes repeated = book_.part_times(cost, {layer, 1}, every, 1);
     const PartTimes& one = counted ? plain : repeated;
     times.forward.push_back(times.forward.back() + one.forward.value());
     times.whole.push_back(times.whole.back() + (one.forward + one.backward).value());
@@ -104,7 +104,7 @@ std::vector<LayerRange> StageFitter::equal_chunks(const ParallelStrategy& strate
     const StageDevices& devices = strategy.stages[static_cast<std::size_t>(stage)];
     if (stage == 0 || !(devices == strategy.stages[static_cast<std::size_t>(stage - 1)])) {
       const ShardCost& cost = book_.shard(shard_key(strategy, stage));
-      const PartTimes all = book_.part_times(cost, {0, layers}, strategy.recompute);
+      const PartTimes all = book_.part_times(cost, {0, layers}, strategy.recompute, 1);
       const double ends = seconds(cost.embedding) + seconds(cost.head);
       const double layer = ((all.forward + all.backward).value() - ends) / layers;
       runs.push_back({0, layer * strategy.chunks, stage == 0 ? seconds(cost.embedding) : 0});
@@ -363,7 +363,7 @@ double StageFitter::split_time(const ParallelStrategy& strategy) const {
   std::vector<StageWork> work;
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const PartTimes times = book_.part_times(book_.shard(shard_key(strategy, stage)), strategy.part(stage, 0),
-                                             strategy.recompute);
+                                             strategy.recompute, strategy.gpus());
     work.push_back({times.forward.value(), (times.forward + times.backward).value()});
   }
   return pipeline_time(

@@ -23,9 +23,9 @@ Seconds MixFitter::least_time(const ReplicaMix& mix, const Setting& setting,
     if (mix.replicas[group] == 0) continue;
     const ShardKey key = shard_key(static_cast<int>(group), mix.ways, setting);
     // Of all layers at once, host and GPU side by side: no split takes less.
-    const PartTimes whole =
-        least_times(book_.part_times(book_.shard(key), {0, book_.model().layer_count()}, setting.recompute),
-                    book_.cluster(), static_cast<int>(group), mix.ways);
+    const PartTimes whole = least_times(
+        book_.part_times(book_.shard(key), {0, book_.model().layer_count()}, setting.recompute, 1),
+        book_.cluster(), static_cast<int>(group), mix.ways);
     rate += mix.replicas[group] * mix.stages / seconds(whole);
   }
   return Seconds(static_cast<double>(global_batch / setting.micro_batch) / rate * kRounding);
@@ -95,9 +95,10 @@ Seconds MixFitter::least_time(const ParallelStrategy& strategy) const {
     const int group = alike.stages.front().group;
     const Ways ways{alike.tensor(0), alike.context, 1, alike.data, {}};
     for (int stage = 0; stage < alike.pipeline; ++stage) {
-      const PartTimes times = least_times(
-          book_.part_times(book_.shard(shard_key(alike, stage)), alike.part(stage, 0), alike.recompute),
-          book_.cluster(), group, ways);
+      const PartTimes times =
+          least_times(book_.part_times(book_.shard(shard_key(alike, stage)), alike.part(stage, 0),
+                                       alike.recompute, alike.gpus()),
+                      book_.cluster(), group, ways);
       least = std::max(least, static_cast<double>(alike.microbatches()) * seconds(times));
     }
   }

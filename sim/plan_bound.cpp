@@ -27,10 +27,11 @@ BoundStage bound_stage(const PriceBook& book, const ParallelStrategy& plan, int 
   BoundStage here;
   for (int chunk = 0; chunk < plan.chunks; ++chunk) {
     const int part = part_of(plan.schedule, plan.pipeline, stage, chunk);
-    const PartTimes times = priced != nullptr
-                                ? (*priced)[static_cast<std::size_t>(part)]
-                                : least_times(book.part_times(cost, plan.part(stage, chunk), plan.recompute),
-                                              book.cluster(), devices.group, ways);
+    const PartTimes times =
+        priced != nullptr
+            ? (*priced)[static_cast<std::size_t>(part)]
+            : least_times(book.part_times(cost, plan.part(stage, chunk), plan.recompute, plan.gpus()),
+                          book.cluster(), devices.group, ways);
     const StageWork work{times.forward.value(),
                          (times.forward + times.backward + times.weight_gradient).value()};
     if (chunk == 0) {

@@ -31,7 +31,7 @@ double hardware_flops(const PriceBook& book, const ParallelStrategy& strategy) {
       const ShardCost& cost = book.shard(shard_key(alike, stage));
       const double gpus = strategy.gpus_of_stage(stage) * strategy.replicas_of_kind(kind);
       for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
-        const PartTimes part = book.part_times(cost, alike.part(stage, chunk), alike.recompute);
+        const PartTimes part = book.part_times(cost, alike.part(stage, chunk), alike.recompute, alike.gpus());
         sum += (part.forward_flops + part.backward_flops).value() * gpus *
                static_cast<double>(alike.microbatches());
       }

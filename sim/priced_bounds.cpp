@@ -1,9 +1,11 @@
 #include "sim/priced_bounds.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
+#include "costmodels/sustained_power.hpp"
 #include "strategies/schedule.hpp"
 
 namespace orrery {
@@ -64,8 +66,15 @@ std::vector<double> scaled_to(std::vector<double> shares, double sum) {
   return shares;
 }
 
+// Of its replicas as many as the power of two below them, so that few blocks are priced.
+int least_data(const Ways& ways) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(ways.data)));
+}
+
 BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& ways, Recompute recompute) {
   const ShardCost& cost = book.shard(key);
+  const int gpus = ways.tensor * ways.context * least_data(ways);
+  const double slowest = slowest_of(gpus);
   const int layers = book.model().layer_count();
   BlockTimes times, own;
   const bool compute_alone = may_beat_its_price(book.cluster(), key.group, ways);
@@ -75,7 +84,7 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
   for (int layer = 0; layer < layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
     const PartTimes part =
-        least_times(book.part_times(cost, {layer, 1}, recompute), book.cluster(), key.group, ways);
+        least_times(book.part_times(cost, {layer, 1}, recompute, gpus), book.cluster(), key.group, ways);
     times.forward.push_back(part.forward.value());
     times.backward.push_back((part.backward + part.weight_gradient).value());
     PassCost forward = cost.before[i + 1].forward - cost.before[i].forward;
@@ -89,13 +98,13 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
       forward += end->forward;
       backward += end->backward;
     }
-    own.forward.push_back(total(forward));
-    own.backward.push_back(total(backward));
+    own.forward.push_back(total(on_slowest(forward, slowest)));
+    own.backward.push_back(total(on_slowest(backward, slowest)));
   }
   // Weights are gathered beside the layers of the one stage that has them all: its time is not their sum.
   if (key.sharded > 1) {
     const PartTimes all =
-        least_times(book.part_times(cost, {0, layers}, recompute), book.cluster(), key.group, ways);
+        least_times(book.part_times(cost, {0, layers}, recompute, gpus), book.cluster(), key.group, ways);
     return {scaled_to(own.forward, all.forward.value()),
             scaled_to(own.backward, (all.backward + all.weight_gradient).value())};
   }
@@ -147,7 +156,7 @@ TimeBounds::TimeBounds(const PriceBook& book, int most_stages, std::int64_t glob
 const BlockTimes& TimeBounds::blocks(const ShardKey& shard, const Ways& of_group, Recompute recompute) {
   // How many layers `block` repeats depends on how many there are in a part.
   if (recompute.method == RecomputeMethod::block) recompute = {};
-  const BlockKey key{shard, recompute.of_layer()};
+  const BlockKey key{shard, recompute.of_layer(), least_data(of_group)};
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
   return blocks_.emplace(key, block_times(book_, shard, of_group, recompute)).first->second;
@@ -159,7 +168,8 @@ const WorkRates& TimeBounds::rates(const Ways& ways, const std::vector<char>& gr
   for (int g = 0; g < static_cast<int>(group_fits.size()); ++g) shards.push_back(shard_key(g, ways, setting));
   const RateKey key{shards, group_fits,
                     setting.recompute.method == RecomputeMethod::block ? Recompute{}.of_layer()
-                                                                       : setting.recompute.of_layer()};
+                                                                       : setting.recompute.of_layer(),
+                    least_data(ways)};
   const auto found = rates_.find(key);
   if (found != rates_.end()) return found->second;
   WorkRates& rates = rates_[key];

@@ -33,9 +33,10 @@ class TimeBounds {
                   const std::vector<Setting>& settings);
 
  private:
-  // The shards of its groups, those that fit, and what is recomputed.
-  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, Recompute::OfLayer>;
-  using BlockKey = std::pair<ShardKey, Recompute::OfLayer>;
+  // The shards of its groups, those that fit, what is recomputed, and replicas of a context rank, whose GPUs
+  // a plan has at least (a power of two: fewer blocks to price).
+  using RateKey = std::tuple<std::vector<ShardKey>, std::vector<char>, Recompute::OfLayer, int>;
+  using BlockKey = std::tuple<ShardKey, Recompute::OfLayer, int>;
   const BlockTimes& blocks(const ShardKey&, const Ways& of_group, Recompute);
   const WorkRates& rates(const Ways&, const std::vector<char>& group_fits, const Setting&);
 

@@ -99,7 +99,7 @@ TEST_CASE("norms may take another multiple of their time than other elementwise 
     PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
     book.need(ShardKey{});
     book.predict(test::cost_models());
-    return book.part_times(book.shard({}), {0, model.layer_count()}, {}).forward.value();
+    return book.part_times(book.shard({}), {0, model.layer_count()}, {}, 1).forward.value();
   };
   const double norms = forward(1, 2) - forward(1, 1);
   CHECK(norms > 0);

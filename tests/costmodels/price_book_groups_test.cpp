@@ -6,6 +6,7 @@
 #include "costmodels/collective_choice.hpp"
 #include "costmodels/folding.hpp"
 #include "costmodels/group_calls.hpp"
+#include "costmodels/sustained_power.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 
@@ -42,8 +43,9 @@ Priced priced(const ModelSpec& model, const ParallelStrategy& strategy, int nics
   const ClusterSpec cluster = test::two_priced_kinds(nics_per_node);
   const PriceBook book = test::book_for(model, cluster, strategy, stack);
   PricedPlan plan = book.price(strategy, Topology(cluster, strategy.nodes));
-  const PartTimes times = book.part_times(book.shard(shard_key(strategy, 0)), strategy.parts[0],
-                                          strategy.recompute, backward_of(strategy.schedule));
+  const PartTimes times =
+      book.part_times(book.shard(shard_key(strategy, 0)), strategy.parts[0], strategy.recompute,
+                      strategy.gpus(), backward_of(strategy.schedule));
   return {plan.parts[0], times, std::move(plan)};
 }
 
@@ -334,7 +336,8 @@ TEST_CASE("unlike replicas play their collectives at their own speed on their ow
     const PartTimes& played = plan.part_times(replica, 0);
     const ParallelStrategy alike = strategy.of_kind(replica);
     check_played_as_priced(
-        {played, book.part_times(book.shard(shard_key(alike, 0)), strategy.parts[0], {}), plan});
+        {played, book.part_times(book.shard(shard_key(alike, 0)), strategy.parts[0], {}, alike.gpus()),
+         plan});
     const std::vector<int>& own = plan.lanes(replica, 0);
     REQUIRE_FALSE(calls_of_stage(plan, replica, 0).empty());
     for (const int index : calls_of_stage(plan, replica, 0)) {
@@ -444,6 +447,20 @@ TEST_CASE("flows are as slow as predicted, to a byte and beyond") {
     CHECK(played.value() == Approx(least * factor).epsilon(1e-12));
   }
   CHECK(achieved(op, algorithm, Seconds(least / 2)).efficiency.inside == 1.0);
+}
+
+TEST_CASE("a plan waits for the slowest of its own GPUs, however many more its group may have") {
+  const ModelSpec model = read_model("llama2-7b");
+  const auto forward = [&](int data, int most_nodes) {
+    ParallelStrategy strategy = one_stage(model, {.tensor = 8, .data = data});
+    ClusterSpec cluster = test::two_priced_kinds();
+    cluster.groups.front().count = {0, most_nodes};
+    const PriceBook book = test::book_for(model, cluster, strategy);
+    return book.price(strategy, Topology(cluster, strategy.nodes)).parts.front().forward.value();
+  };
+  CHECK(forward(1, 256) == forward(1, 1));
+  CHECK(forward(256, 256) > forward(1, 256) * 1.001);
+  CHECK(forward(256, 256) < forward(1, 256) * slowest_of(256 * 8) / slowest_of(8));
 }
 
 }  // namespace orrery

@@ -35,7 +35,7 @@ const PriceBook& book() {
 }
 
 PartTimes times_of(const LayerRange& range, const Recompute& recompute = {}) {
-  return book().part_times(book().shard(kShard), range, recompute);
+  return book().part_times(book().shard(kShard), range, recompute, 1);
 }
 
 int layer_count() {
@@ -102,7 +102,7 @@ TEST_CASE("input and weight gradients apart take together what the whole backwar
   for (const Recompute& recompute : {Recompute{}, kSelective, kFull, block(2)}) {
     for (const LayerRange& range : {LayerRange{0, 3}, LayerRange{4, 1}, LayerRange{layer_count() - 2, 2}}) {
       const PartTimes whole = times_of(range, recompute);
-      const PartTimes split = book().part_times(book().shard(kShard), range, recompute, Backward::split);
+      const PartTimes split = book().part_times(book().shard(kShard), range, recompute, 1, Backward::split);
       CHECK(split.forward == whole.forward);
       CHECK((split.backward + split.weight_gradient).value() ==
             Approx(whole.backward.value()).epsilon(1e-12));
@@ -110,7 +110,7 @@ TEST_CASE("input and weight gradients apart take together what the whole backwar
             Approx(whole.backward_flops.value()).epsilon(1e-12));
       CHECK(split.backward_tensor == whole.backward_tensor);  // nothing is sent for the weights
       // Recomputation belongs to the backward for the input.
-      const PartTimes plain = book().part_times(book().shard(kShard), range, {}, Backward::split);
+      const PartTimes plain = book().part_times(book().shard(kShard), range, {}, 1, Backward::split);
       CHECK(split.weight_gradient == plain.weight_gradient);
     }
   }
@@ -122,8 +122,8 @@ TEST_CASE("plans with and without flash attention are priced by their own kernel
   PriceBook both(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096});
   for (const ShardKey& key : {kShard, unfused}) both.need(key);
   both.predict(test::cost_models());
-  const PartTimes flash = both.part_times(both.shard(kShard), {5, 1}, {});
-  const PartTimes slow = both.part_times(both.shard(unfused), {5, 1}, {});
+  const PartTimes flash = both.part_times(both.shard(kShard), {5, 1}, {}, 1);
+  const PartTimes slow = both.part_times(both.shard(unfused), {5, 1}, {}, 1);
   CHECK(flash.forward == times_of({5, 1}).forward);
   CHECK(slow.forward > flash.forward);  // scores of 4096 x 4096 are written and read back
   CHECK(slow.forward_tensor == flash.forward_tensor);
@@ -142,7 +142,7 @@ TEST_CASE("a plan with flash attention has it under a program that had none") {
     PriceBook priced(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, own});
     priced.need(kShard);
     priced.predict(test::cost_models());
-    return priced.part_times(priced.shard(kShard), {5, 1}, {}).forward;
+    return priced.part_times(priced.shard(kShard), {5, 1}, {}, 1).forward;
   };
   CHECK(forward("megatron-lm-2021", AttentionKernel::unfused) ==
         forward("megatron-lm-2021", AttentionKernel::flash2));
@@ -178,7 +178,7 @@ TEST_CASE("no stack makes kernels or links faster than can be") {
     PriceBook priced(uneven_model(), test::two_priced_kinds(), {DataType::bf16, true, 4096, own});
     priced.need(kShard);
     priced.predict(test::cost_models());
-    return priced.part_times(priced.shard(kShard), {5, 1}, {});
+    return priced.part_times(priced.shard(kShard), {5, 1}, {}, 1);
   };
   const PartTimes stated = times(0.01, 100), expected = times(1, 1);
   const ClusterSpec cluster = test::two_priced_kinds();
@@ -196,8 +196,8 @@ TEST_CASE("no stack makes kernels or links faster than can be") {
 }
 
 TEST_CASE("the weight gradients of a layer are the FLOPs of its forward matrices") {
-  const PartTimes layer = book().part_times(book().shard(kShard), {5, 1}, {}, Backward::split);
-  const PartTimes selective = book().part_times(book().shard(kShard), {5, 1}, kSelective, Backward::split);
+  const PartTimes layer = book().part_times(book().shard(kShard), {5, 1}, {}, 1, Backward::split);
+  const PartTimes selective = book().part_times(book().shard(kShard), {5, 1}, kSelective, 1, Backward::split);
   const Flops attention = selective.backward_flops - layer.backward_flops;  // the core once more
   CHECK(layer.weight_gradient_flops.value() ==
         Approx((layer.forward_flops - attention).value()).epsilon(1e-12));

@@ -144,21 +144,24 @@ TEST_CASE("the slowest of many GPUs at their power limit is as slow as the large
 
 TEST_CASE("a run waits for its slowest GPU where kernels reach the power limit, and nowhere else") {
   GpuSpec gpu = find_gpu("H100", "test");
-  const Seconds alone(1e-3);
-  const auto slower = [&](const Operator& op) {
-    return under_power(op, gpu, alone, slowest_of(64)) / under_power(op, gpu, alone);
-  };
+  CHECK(at_power_limit(gpu));
+  gpu = find_gpu("A100-SXM4-80GB", "test");  // holds its clock
+  CHECK_FALSE(at_power_limit(gpu));
+  gpu.power_limit = gpu.power * 0.8;
+  CHECK(at_power_limit(gpu));
   const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
   Attention attention{.query_tokens = 4096, .kv_tokens = 4096, .head_dim = 128};
-  CHECK(slower(gemm) == Approx(slowest_of(64)));
-  CHECK(slower(attention) == Approx(slowest_of(64)));
-  CHECK(slower(MemoryBound{.bytes = Bytes(1)}) == 1.0);
+  CHECK(draws_full_power(gemm));
+  CHECK(draws_full_power(attention));
   attention.kernel = AttentionKernel::flash2;
-  CHECK(slower(attention) == 1.0);
-  gpu = find_gpu("A100-SXM4-80GB", "test");  // holds its clock
-  CHECK(slower(gemm) == 1.0);
-  gpu.power_limit = gpu.power * 0.8;
-  CHECK(slower(gemm) == Approx(slowest_of(64)));
+  CHECK_FALSE(draws_full_power(attention));
+  CHECK_FALSE(draws_full_power(MemoryBound{.bytes = Bytes(1)}));
+
+  // Of a layer, matrices and attention of two thirds of its compute.
+  const PassCost pass{.compute = Seconds(3), .communication = Seconds(1), .at_limit = Seconds(2)};
+  CHECK(on_slowest(pass, 1.25).compute == Seconds(3 + 2 * 0.25));
+  CHECK(on_slowest(pass, 1.25).communication == Seconds(1));
+  CHECK(on_slowest(on_slowest(pass, 1.25), 2).compute == on_slowest(pass, 2.5).compute);
 }
 
 TEST_CASE("clocks of a faster GPU fade by how long H100, whose kernels were measured, would run") {

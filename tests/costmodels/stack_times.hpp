@@ -16,7 +16,7 @@ inline PartTimes times_of(const ModelSpec& of, const SoftwareStack& stack, const
   PriceBook book(of, two_priced_kinds(), {DataType::bf16, true, 4096, stack});
   book.need(key);
   book.predict(cost_models());
-  return book.part_times(book.shard(key), {0, of.layer_count()}, recompute);
+  return book.part_times(book.shard(key), {0, of.layer_count()}, recompute, 1);
 }
 
 inline PartTimes times_under(const SoftwareStack& stack, const ShardKey& key = {},

@@ -27,7 +27,7 @@ Seconds step(std::int64_t vocabulary, const char* stack) {
   const ShardKey key{.group = 0, .micro_batch = 12};
   book.need(key);
   book.predict(test::cost_models());
-  const PartTimes times = book.part_times(book.shard(key), {0, 12}, {});
+  const PartTimes times = book.part_times(book.shard(key), {0, 12}, {}, 1);
   return times.forward + times.backward;
 }
 

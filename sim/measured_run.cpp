@@ -70,8 +70,10 @@ constexpr std::array kColumns{"id",
 
 // What tables write for a fact that they do not have.
 bool is_blank(const std::string& cell) {
-  constexpr std::array<std::string_view, 8> kBlanks{"",   "-",       "?",         "n/a",
-                                                    "na", "unknown", "not given", "not stated"};
+  constexpr std::array<std::string_view, 14> kBlanks{
+      "",         "-",           "?",          "n/a",          "na",
+      "unknown",  "unspecified", "not given",  "not stated",   "not reported",
+      "not said", "not known",   "unreported", "not specified"};
   return std::find(kBlanks.begin(), kBlanks.end(), lower_case(cell)) != kBlanks.end();
 }
 

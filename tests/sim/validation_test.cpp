@@ -325,7 +325,7 @@ TEST_CASE("a status in any case, an unknown one, an unknown precision and a seco
   CHECK(contains(test::unmapped(ended("great")), "'great'"));
   auto int8 = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
   int8.replace(int8.find("fp16"), 4, "int8");
-  CHECK(test::unmapped(runs_of(int8).front()) == "precision int8");
+  CHECK(test::unmapped(runs_of(int8).front()) == "precision 'int8', not fp32, tf32, fp16, bf16, fp8 or fp4");
   const std::string row = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
   const Validation twice = validate(runs_of(row + row), costs(), {});
   CHECK(twice.runs.size() == 1);

@@ -15,8 +15,9 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, Count>&
 }
 
 // Of what is after them; of what is before them; of what is beside them.
-constexpr std::array<std::string_view, 9> kDenyNext{"no",      "not",      "non",       "without", "never",
-                                                    "exclude", "excludes", "excluding", "excl"};
+constexpr std::array<std::string_view, 11> kDenyNext{"no",    "not",     "non",      "without",
+                                                     "never", "exclude", "excludes", "excluding",
+                                                     "excl",  "ignores", "ignoring"};
 constexpr std::array<std::string_view, 3> kDenyLast{"no", "never", "0"};
 constexpr std::array<std::string_view, 7> kDenyEither{"off",    "false",    "disabled", "disable",
                                                       "unused", "disables", "none"};

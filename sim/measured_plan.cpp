@@ -349,6 +349,7 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
   plan.filled = filled_cells(run, plan, stack_override);
   return plan;
 }

@@ -52,6 +52,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
 // Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent
 // when none was.
 std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
+// What FLOPs its rate was taken to count, where that makes the time and nobody knows what the row says of it.
+std::optional<std::string> assumed_convention(const MeasuredRun&);
 // Why no card can have done what the row says: a rate above the data sheet's, a peak above its memory, a
 // time too short for the model's FLOPs.
 std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredPlan&);

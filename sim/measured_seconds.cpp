@@ -1,50 +1,83 @@
 // The time of a published run's iteration: printed, or implied by what else it prints; and what its memory is
 // a reading of.
+#include <algorithm>
+
+#include "platforms/errors.hpp"
 #include "platforms/units.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/cell_words.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/plan_run.hpp"
 
 namespace orrery {
 namespace {
 
-// What the FLOPs of a rate are of.
-enum class Counted { model, causal_model, parameters, hardware };
+// What the FLOPs of a rate are of: the model's multiplications, its head's and not its embedding's, with what
+// of the attention; or six for every parameter; or what was computed, recomputation too.
+struct Counted {
+  enum class Attention { none, causal, full } attention = Attention::full;
+  bool all_parameters = false, hardware = false;
+};
 
-Counted counted_flops(const std::string& convention) {
+// Absent where it is blank, or words that nobody knows.
+std::optional<Counted> counted_flops(const std::string& convention) {
+  const auto clauses = clauses_of(convention);
+  if (clauses.empty() || said(clauses, {"said", "stated", "given", "known"}) == Said::no) return std::nullopt;
+  const Said hardware = said(clauses, {"hardware", "hfu", "*recomput*"});
+  if (hardware == Said::yes) return Counted{.hardware = true};
   const std::string text = lower_case(convention);
-  const bool repeats =
-      says(text, "recomput") && !says(text, "no recomput") && !says(text, "without recomput");
-  if (says(text, "hardware") || says(text, "hfu") || repeats) return Counted::hardware;
-  if (says(text, "causal")) return Counted::causal_model;
-  // "6ND", "6 * N * tokens"; but "6N + 12LHQT" has the attention too.
+  const Said causal = said(clauses, {"causal", "causally"});
+  // "6ND", "6 * N * tokens"; but "6N + 12LHQT" has the attention too: of every parameter both times (PaLM,
+  // arXiv 2204.02311, appendix B).
   const std::size_t six = text.find_first_not_of(" *", text.find('6') + 1);
   const bool parameters = says(text, "6") && six != std::string::npos && text[six] == 'n';
-  return parameters && !says(text, "+") ? Counted::parameters : Counted::model;
+  Counted counted{.all_parameters = parameters};
+  if (causal == Said::yes)
+    counted.attention = Counted::Attention::causal;
+  else if (parameters && !says(text, "+"))
+    counted.attention = Counted::Attention::none;
+  const bool is_known = parameters || causal != Said::nothing || hardware == Said::no ||
+                        affirms(clauses, {"model", "mfu", "full", "whole", "12lh*"});
+  return is_known ? std::optional(counted) : std::nullopt;
 }
 
-double flops_of(const MeasuredRun& run, const MeasuredPlan& plan, Counted counted) {
+// The share of layers that are recomputed in full.
+double recomputed_share(const ParallelStrategy& strategy, int layers) {
+  if (strategy.recompute.method == RecomputeMethod::uniform) return 1;
+  double recomputed = 0;
+  for (const LayerRange& part : strategy.parts) recomputed += std::min(part.count, strategy.recompute.layers);
+  return recomputed / layers;
+}
+
+double flops_of(const MeasuredRun& run, const MeasuredPlan& plan, const Counted& counted) {
   const ParallelStrategy& strategy = plan.strategies.front();
-  const auto model = [&](AttentionCounting counting) {
-    return model_flops(plan.model, strategy.global_batch, strategy.sequence, counting);
+  const auto count = [&](AttentionCounting counting) {
+    return (counted.all_parameters ? utilisation_flops : model_flops)(plan.model, strategy.global_batch,
+                                                                      strategy.sequence, counting);
   };
-  const double full = model(AttentionCounting::full), causal = model(AttentionCounting::causal);
-  if (counted == Counted::model) return full;
-  if (counted == Counted::causal_model) return causal;
+  const double full = count(AttentionCounting::full), causal = count(AttentionCounting::causal);
   const double attention = plan.model.causal ? 2 * (full - causal) : 0;
-  if (counted == Counted::parameters) {
-    return utilisation_flops(plan.model, strategy.global_batch, strategy.sequence, AttentionCounting::full) -
-           attention;
+  if (!counted.hardware) {
+    switch (counted.attention) {
+      case Counted::Attention::none:
+        return full - attention;
+      case Counted::Attention::causal:
+        return causal;
+      case Counted::Attention::full:
+        return full;
+    }
   }
   // Of layers that are recomputed a forward more, a third (Narayanan et al. 2021, equation 3); of selective
   // recomputation the attention's (Korthikanti et al. 2022, appendix A). A row that is silent means all.
-  const RecomputeGranularity repeated =
-      run.text("recompute").empty() ? RecomputeGranularity::full : strategy.recompute.granularity;
+  const bool silent = run.text("recompute").empty();
+  const RecomputeGranularity repeated = silent ? RecomputeGranularity::full : strategy.recompute.granularity;
   if (repeated == RecomputeGranularity::none) return full;
+  if (repeated == RecomputeGranularity::selective) return full + attention / 3;
   const double tokens = static_cast<double>(strategy.global_batch) * static_cast<double>(strategy.sequence);
   const double head =
       6 * static_cast<double>(plan.model.vocabulary) * static_cast<double>(plan.model.hidden) * tokens;
-  return full + (repeated == RecomputeGranularity::full ? full - head : attention) / 3;
+  const double share = silent ? 1 : recomputed_share(strategy, plan.model.layer_count());
+  return full + share * (full - head) / 3;
 }
 
 struct Rate {
@@ -54,12 +87,13 @@ struct Rate {
 
 // As printed, or as a share of the data sheet's.
 std::optional<Rate> rate_of(const MeasuredRun& run, const MeasuredPlan& plan) {
-  const Counted said = counted_flops(run.text("flops_convention"));
+  const Counted said = counted_flops(run.text("flops_convention")).value_or(Counted{});
   if (const auto rate = run.number("tflops_per_gpu")) return Rate{teraflops(*rate), said};
   const auto best = peak(plan.cluster.groups.front().gpu, plan.strategies.front().type);
   if (!best) return std::nullopt;
   if (const auto share = run.number("mfu_pct")) return Rate{*best * (*share / 100), said};
-  if (const auto share = run.number("hfu_pct")) return Rate{*best * (*share / 100), Counted::hardware};
+  if (const auto share = run.number("hfu_pct"))
+    return Rate{*best * (*share / 100), Counted{.hardware = true}};
   return std::nullopt;
 }
 
@@ -76,6 +110,18 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
   const auto rate = rate_of(run, plan);
   if (!rate) return std::nullopt;
   return flops_of(run, plan, rate->counted) / (rate->of_gpu.value() * gpus);
+}
+
+std::optional<std::string> assumed_convention(const MeasuredRun& run) {
+  const auto says_any_of = [&](std::initializer_list<const char*> columns) {
+    return std::any_of(columns.begin(), columns.end(),
+                       [&](const char* column) { return !run.text(column).empty(); });
+  };
+  const std::string convention = run.text("flops_convention");
+  if (convention.empty() || says_any_of({"iter_time_s", "tokens_per_s_per_gpu", "samples_per_s"}) ||
+      !says_any_of({"tflops_per_gpu", "mfu_pct"}) || counted_flops(convention))
+    return std::nullopt;
+  return "FLOPs " + quote_for_message(convention) + ": taken as the model's, with all of the attention";
 }
 
 std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const MeasuredPlan& plan) {

@@ -52,11 +52,35 @@ TEST_CASE("published rates become times") {
   const double parameters = 6.0 * tokens * static_cast<double>(total_parameters(model));
   CHECK(seconds("tflops_per_gpu,flops_convention", "100,6ND") == at_100(parameters));
   CHECK(seconds("tflops_per_gpu,flops_convention", "100,6 * N * tokens") == at_100(parameters));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") == at_100(full));
+  // Its embedding is its head, so it is counted once either way; positions are 2048 more of 2048.
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") ==
+        at_100(full + 6 * tokens * 2048 * 2048));
+  for (const char* words : {"non-causal", "full attention (not causal)", "model FLOPs; not hardware",
+                            "excludes recomputation", "not said; counts recomputation if any"})
+    CHECK(seconds(hardware, std::string("100,") + words + ",full") == at_100(full));
+  // Of the layers that are recomputed a forward more: of 6 of 24 a quarter of what all are.
+  CHECK(seconds(hardware, "100,HFU,full (6 of 24 layers)") == at_100(full + (with_all - full) / 4));
   // Shared keys and gated MLPs have other FLOPs than a GPT of their width: recomputed, a third more too.
   const auto [llama, of_llama] = plan_and_seconds("llama2-70b", hardware, "100,hardware FLOPs,full");
   const double head = 6.0 * tokens * static_cast<double>(llama.model.vocabulary * llama.model.hidden);
+  const auto [untied, of_untied] =
+      plan_and_seconds("llama2-70b", "tflops_per_gpu,flops_convention", "100,6N + 12LHQT");
+  CHECK(of_untied == at_100(model_flops(untied.model, 64, 2048, AttentionCounting::full) + head));
   CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
+}
+
+TEST_CASE("a convention that nobody knows is an assumption where it makes the time") {
+  const auto assumed = [](const std::string& columns, const std::string& cells) {
+    return assumed_convention(
+        parse_measured_runs("id,source_key,gpu,n_gpus," + columns + "\na,g,A100,8," + cells + "\n", "t.csv")
+            .front());
+  };
+  CHECK(assumed("tflops_per_gpu,flops_convention", "100,as printed") ==
+        "FLOPs 'as printed': taken as the model's, with all of the attention");
+  CHECK_FALSE(assumed("tflops_per_gpu,flops_convention,iter_time_s", "100,as printed,2"));
+  for (const char* known :
+       {"", "model FLOPs", "causal", "non-causal", "6ND", "6 x 12 L h^2 + 12 L h s", "HFU"})
+    CHECK_FALSE(assumed("mfu_pct,flops_convention", std::string("40,") + known));
 }
 
 TEST_CASE("a time in which no GPU could compute the model leaves its row out") {

@@ -195,18 +195,27 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
 // The built-in model with what the row prints otherwise of equal dense layers.
 ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelSpec model,
                            std::vector<std::string>& assumptions) {
-  assumptions.push_back("shape of the built-in model " + model.name);
+  const std::string shape_of = "shape of the built-in model " + model.name;
   if (!has_equal_dense_layers(model)) {
+    assumptions.push_back(shape_of);
     if (said.vocabulary && *said.vocabulary != model.vocabulary)
       assumptions.push_back("vocabulary " + std::to_string(model.vocabulary) + " of " + model.name +
                             ", not " + std::to_string(*said.vocabulary));
     return model;
   }
+  std::string replaced;
+  const auto take = [&](const char* column, std::optional<std::int64_t> printed, std::int64_t& own) {
+    if (!printed || *printed == own) return;
+    replaced += std::string(replaced.empty() ? ", but " : ", ") + column + " " + std::to_string(*printed) +
+                " and not " + std::to_string(own);
+    own = *printed;
+  };
   LayerShape& shape = model.shapes.front();
-  shape.kv_heads = said.kv_heads.value_or(shape.kv_heads);
-  shape.head_dim = said.head_dim.value_or(shape.head_dim);
-  shape.ffn = said.ffn.value_or(shape.ffn);
-  model.vocabulary = said.vocabulary.value_or(model.vocabulary);
+  take("kv_heads", said.kv_heads, shape.kv_heads);
+  take("head_dim", said.head_dim, shape.head_dim);
+  take("ffn", said.ffn, shape.ffn);
+  take("vocab", said.vocabulary, model.vocabulary);
+  assumptions.push_back(shape_of + replaced);
   if (model.learned_positions > 0)
     model.learned_positions = run.integer("seq", kMostSequence).value_or(model.learned_positions);
   return model;

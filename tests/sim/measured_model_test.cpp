@@ -35,6 +35,21 @@ TEST_CASE(
   CHECK(first.model.hidden == 2304);
 }
 
+TEST_CASE("what a row prints otherwise than the built-in model is said beside its name") {
+  const auto said = [](const std::string& widths) {
+    return mapped(
+               runs_of("a,g,H100,80,8,8,,Megatron-LM,llama3-8b,32,4096,32,,2048,bf16,8,1,8,1,,1,none,9,,ok" +
+                           widths + "\n",
+                       ",kv_heads,ffn")
+                   .front())
+        .assumptions.front();
+  };
+  CHECK(said(",,") == "shape of the built-in model llama3-8b");
+  CHECK(said(",8,14336") == "shape of the built-in model llama3-8b");
+  CHECK(said(",32,11008") ==
+        "shape of the built-in model llama3-8b, but kv_heads 32 and not 8, ffn 11008 and not 14336");
+}
+
 TEST_CASE("a model has the layers of its family, of the built-in one it names, or of what its widths tell") {
   const auto model = [](const std::string& name, const std::string& shape, const std::string& widths = ",,") {
     const auto rows = runs_of("a,g,H100,80,8,8,,Megatron-LM," + name + "," + shape +

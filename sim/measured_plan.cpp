@@ -353,6 +353,10 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   plan.filled = filled_cells(run, plan, stack_override);
   return plan;
 }
+  if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))
+    plan.assumptions.push_back("a peak of " + run.text("peak_mem_gb") + " GB of 1e9 bytes, on a card of " +
+                               to_text(plan.cluster.groups.front().gpu.memory));
 
 // What is printed of a run, which is asked for when its plan is known.
 void require_numbers(const MeasuredRun& run) {

@@ -61,6 +61,11 @@ std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredP
 // FLOPs, with half of a causal model's attention.
 std::optional<std::string> beyond_data_sheet(const ModelSpec&, const ClusterSpec&, const ParallelStrategy&,
                                              double seconds);
+// Why nobody would have run it: a share of the peak below 1 %, a time in which a GPU would compute less than
+// a thousandth of its peak.
+std::optional<std::string> far_below_data_sheet(const MeasuredRun&, const MeasuredPlan&);
+// Its `peak_mem_gb`, of 2^30 bytes; more than its card has is of 1e9.
+std::optional<double> measured_gibibytes(const MeasuredRun&, const MeasuredPlan&);
 // Which memory its `peak_mem_gb` is: as it says, or as its program's reports do. Throws InputError.
 MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);
 

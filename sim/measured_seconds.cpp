@@ -85,6 +85,30 @@ struct Rate {
   Counted counted;
 };
 
+bool is_said(const MeasuredRun& run, std::initializer_list<const char*> columns) {
+  return std::any_of(columns.begin(), columns.end(),
+                     [&](const char* column) { return !run.text(column).empty(); });
+}
+
+// Whether it says its time, or how much of its work it did in one.
+bool says_its_time(const MeasuredRun& run) {
+  return is_said(run, {"iter_time_s", "tokens_per_s_per_gpu", "samples_per_s"});
+}
+
+// The column of the share of a peak that makes its time; null: another does.
+const char* share_of_time(const MeasuredRun& run) {
+  if (says_its_time(run) || is_said(run, {"tflops_per_gpu"})) return nullptr;
+  if (is_said(run, {"mfu_pct"})) return "mfu_pct";
+  return is_said(run, {"hfu_pct"}) ? "hfu_pct" : nullptr;
+}
+
+// What a GPU computed of the model, with half of a causal one's attention.
+FlopsPerSecond computed_rate(const ModelSpec& model, const ParallelStrategy& strategy, double seconds) {
+  return FlopsPerSecond(
+      model_flops(model, strategy.global_batch, strategy.sequence, AttentionCounting::causal) /
+      (seconds * strategy.gpus()));
+}
+
 // As printed, or as a share of the data sheet's.
 std::optional<Rate> rate_of(const MeasuredRun& run, const MeasuredPlan& plan) {
   const Counted said = counted_flops(run.text("flops_convention")).value_or(Counted{});
@@ -113,21 +137,22 @@ std::optional<double> measured_seconds(const MeasuredRun& run, const MeasuredPla
 }
 
 std::optional<std::string> assumed_convention(const MeasuredRun& run) {
-  const auto says_any_of = [&](std::initializer_list<const char*> columns) {
-    return std::any_of(columns.begin(), columns.end(),
-                       [&](const char* column) { return !run.text(column).empty(); });
-  };
   const std::string convention = run.text("flops_convention");
-  if (convention.empty() || says_any_of({"iter_time_s", "tokens_per_s_per_gpu", "samples_per_s"}) ||
-      !says_any_of({"tflops_per_gpu", "mfu_pct"}) || counted_flops(convention))
+  if (convention.empty() || says_its_time(run) || !is_said(run, {"tflops_per_gpu", "mfu_pct"}) ||
+      counted_flops(convention))
     return std::nullopt;
   return "FLOPs " + quote_for_message(convention) + ": taken as the model's, with all of the attention";
 }
 
+std::optional<double> measured_gibibytes(const MeasuredRun& run, const MeasuredPlan& plan) {
+  const auto printed = run.number("peak_mem_gb");
+  if (!printed || *printed <= to_gibibytes(plan.cluster.groups.front().gpu.memory)) return printed;
+  return to_gibibytes(Bytes(*printed * kGiga));
+}
+
 std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const MeasuredPlan& plan) {
   const GpuSpec& gpu = plan.cluster.groups.front().gpu;
-  constexpr double kGigabytes = 1.1;  // where 1e9 bytes are meant
-  if (const auto gib = run.number("peak_mem_gb"); gib && *gib > kGigabytes * to_gibibytes(gpu.memory))
+  if (const auto gib = measured_gibibytes(run, plan); gib && *gib > to_gibibytes(gpu.memory))
     return "a peak of " + run.text("peak_mem_gb") + " GB on a card of " + to_text(gpu.memory);
   const auto rate = rate_of(run, plan);
   const auto best = peak(gpu, plan.strategies.front().type);
@@ -139,13 +164,24 @@ std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const Measu
   return beyond_data_sheet(plan.model, plan.cluster, plan.strategies.front(), *seconds);
 }
 
+std::optional<std::string> far_below_data_sheet(const MeasuredRun& run, const MeasuredPlan& plan) {
+  constexpr double kLeastPercent = 1, kLeastShare = 1e-3;  // of the peak: no published run reaches as little
+  if (const char* share = share_of_time(run); share != nullptr && *run.number(share) < kLeastPercent)
+    return std::string(share) + " " + run.text(share) + ": a fraction? Expected percent, of at least 1";
+  const ParallelStrategy& strategy = plan.strategies.front();
+  const auto seconds = measured_seconds(run, plan);
+  if (!seconds) return std::nullopt;
+  const FlopsPerSecond best = peak_of(plan.cluster, strategy) / strategy.gpus();
+  const FlopsPerSecond reached = computed_rate(plan.model, strategy, *seconds);
+  if (reached >= best * kLeastShare) return std::nullopt;
+  return "a time in which a GPU would compute " + to_text(reached) + ", of " + to_text(best) +
+         ": expected seconds of one iteration";
+}
+
 std::optional<std::string> beyond_data_sheet(const ModelSpec& model, const ClusterSpec& cluster,
                                              const ParallelStrategy& strategy, double seconds) {
-  const double gpus = strategy.gpus();
-  const FlopsPerSecond best = peak_of(cluster, strategy) / gpus;
-  const FlopsPerSecond reached(
-      model_flops(model, strategy.global_batch, strategy.sequence, AttentionCounting::causal) /
-      (seconds * gpus));
+  const FlopsPerSecond best = peak_of(cluster, strategy) / strategy.gpus();
+  const FlopsPerSecond reached = computed_rate(model, strategy, seconds);
   if (best <= FlopsPerSecond(0) || reached <= best) return std::nullopt;
   return "a time in which a GPU would compute " + to_text(reached) + ", of at most " + to_text(best);
 }

@@ -105,7 +105,7 @@ OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
       continue;
     }
     runs.taken.back().measured = *seconds;
-    if (const auto peak = row.number("peak_mem_gb"))
+    if (const auto peak = measured_gibibytes(row, plan))
       runs.taken.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
     require_one_stack(runs.taken, line.place("measured"));
   }

@@ -88,7 +88,7 @@ TEST_CASE(
     "says") {
   const auto model = [](const std::string& name) {
     return mapped(runs_of("a,g,H100,80,8,512,,Megatron-LM," + name +
-                          ",,,,,2048,bf16,512,1,4,2,1,64,full,100,,ok\n")
+                          ",,,,,2048,bf16,512,1,4,2,1,64,full,10,,ok\n")
                       .front())
         .model;
   };

@@ -100,6 +100,44 @@ TEST_CASE("a time in which no GPU could compute the model leaves its row out") {
   CHECK(reason(1.2 * least).empty());
 }
 
+TEST_CASE("a share of the peak that is a fraction and a time of milliseconds leave their row out") {
+  const auto reason = [](const std::string& column, const std::string& cell) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,n_gpus,framework,seq,gbs,mbs,tp,pp,model,layers,hidden,heads,vocab," + column +
+            "\na,g,A100,8,Megatron-LM,2048,64,1,8,1,GPT,24,2048,16,51200," + cell + "\n",
+        "t.csv");
+    return test::unmapped(runs.front());
+  };
+  CHECK(reason("mfu_pct", "0.5656") == "mfu_pct 0.5656: a fraction? Expected percent, of at least 1");
+  CHECK(reason("hfu_pct", "0.41") == "hfu_pct 0.41: a fraction? Expected percent, of at least 1");
+  CHECK(reason("mfu_pct", "1.5").empty());
+  // Its time is said: nothing is made of the share.
+  CHECK(reason("mfu_pct,iter_time_s", "0.5656,1").empty());
+  // With half of the attention 6 (12 l h^2 + V h) + 6 l h s FLOPs a token.
+  const double flops =
+      64 * 2048.0 * (6 * (12.0 * 24 * 2048 * 2048 + 51200.0 * 2048) + 6.0 * 24 * 2048 * 2048);
+  const double slowest = flops / (8 * 312e12 / 1000);
+  CHECK(reason("iter_time_s", std::to_string(0.9 * slowest)).empty());
+  CHECK(contains(reason("iter_time_s", std::to_string(1.1 * slowest)), "expected seconds of one iteration"));
+}
+
+TEST_CASE("a peak above its card's memory is of 1e9 bytes, which is said") {
+  const auto row = [](const std::string& peak) {
+    return parse_measured_runs(
+               "id,source_key,gpu,gpu_mem_gb,n_gpus,framework,seq,gbs,mbs,tp,pp,model,layers,hidden,heads,"
+               "vocab,"
+               "peak_mem_gb\na,g,A100,80,8,Megatron-LM,2048,64,1,8,1,GPT,24,2048,16,51200," +
+                   peak + "\n",
+               "t.csv")
+        .front();
+  };
+  CHECK(measured_gibibytes(row("79"), mapped(row("79"))) == 79);
+  const MeasuredPlan full = mapped(row("83"));
+  CHECK(*measured_gibibytes(row("83"), full) == Approx(83e9 / (1024.0 * 1024 * 1024)));
+  CHECK(full.assumptions.back() == "a peak of 83 GB of 1e9 bytes, on a card of 80 GiB");
+  CHECK(contains(test::unmapped(row("86")), "a peak of 86 GB on a card of 80 GiB"));  // 85.9 are 80 GiB
+}
+
 TEST_CASE(
     "a row takes from another of its run what it does not say of what ran, and nothing that was measured") {
   const std::string titles = "id,source_key,gpu,n_gpus,mbs,iter_time_s,status,note\n";

@@ -78,7 +78,8 @@ OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
   SeenRuns seen;
-  for (const MeasuredRun& row : read_measured_option(line)) {
+  const MeasuredTable table = read_measured_option(line);
+  for (const MeasuredRun& row : table.runs) {
     if (seen.is_again(row)) {
       runs.leave_out(row.id(), kSecondRow);
       continue;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <regex>
 #include <sstream>
 
 #include "sim/cell_text.hpp"
@@ -139,11 +140,26 @@ const char* other_kind(const std::string& name) {
 
 // As printed.
 struct SaidShape {
-  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts;
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts,
+      experts_per_token;
 };
+
+// "GPT MoE, 8 experts a token", "64 experts, top-2", "top_k=8".
+std::optional<std::int64_t> experts_per_token_in(const std::string& name) {
+  static const std::regex kPerToken(
+      R"((\d{1,4}) +(?:active +|activated +)?experts? +(?:a|per|each|/) *token|\btop[ _-]?k?[ _=:-]*(\d{1,4})\b)",
+      std::regex::icase);
+  constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
+  std::smatch found;
+  const std::string start = name.substr(0, kLongest);
+  if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
+  const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
+  return said > 0 ? std::optional(said) : std::nullopt;
+}
 
 // Throws InputError for a cell that is no such number, whether the model needs it or not.
 SaidShape printed_shape(const MeasuredRun& run) {
+  const auto per_token = run.integer("experts_per_token", kMostExperts);
   return {.layers = run.integer("layers", kMostLayers),
           .hidden = run.integer("hidden", kMostHidden),
           .heads = run.integer("heads", kMostHeads),
@@ -151,7 +167,8 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .head_dim = run.integer("head_dim", kMostHeadDim),
           .ffn = run.integer("ffn", kMostFfn),
           .vocabulary = run.integer("vocab", kMostVocabulary),
-          .experts = run.integer("n_experts", kMostExperts)};
+          .experts = run.integer("n_experts", kMostExperts),
+          .experts_per_token = per_token ? per_token : experts_per_token_in(run.text("model"))};
 }
 
 bool has_equal_dense_layers(const ModelSpec& model) {
@@ -185,6 +202,7 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
   std::int64_t experts = 1;
   for (const LayerShape& shape : model.shapes) experts = std::max(experts, shape.experts);
   check("n_experts", said.experts, {experts});
+  check_layers("experts_per_token", said.experts_per_token, {&LayerShape::experts_per_token});
   if (has_equal_dense_layers(model)) return found;
   check_layers("kv_heads", said.kv_heads, {&LayerShape::kv_heads});
   check_layers("head_dim", said.head_dim, {&LayerShape::head_dim});
@@ -247,6 +265,26 @@ SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::st
   return said;
 }
 
+// As said; else as in the model that the name is of; else GShard's choice (arXiv 2006.16668), and Mixtral's.
+std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optional<ModelSpec>& known,
+                            std::int64_t experts, std::vector<std::string>& assumptions) {
+  constexpr const char* kEach = "each as wide as the MLP that is printed, in every layer";
+  if (said) {
+    assumptions.push_back(std::string("experts ") + kEach);
+    return *said;
+  }
+  std::int64_t own = 1;
+  for (const LayerShape& shape : known ? known->shapes : std::vector<LayerShape>{})
+    own = std::max(own, shape.experts > 1 ? shape.experts_per_token : 1);
+  if (own > 1 && own <= experts) {
+    assumptions.push_back(std::to_string(own) + " experts a token as in the built-in model " + known->name +
+                          ", " + kEach);
+    return own;
+  }
+  assumptions.push_back(std::string("two experts a token, ") + kEach);
+  return 2;
+}
+
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
@@ -254,13 +292,14 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   const std::string name = run.text("model");
   const SaidShape printed = printed_shape(run);
   std::string other;  // why the named model is not the row's
-  if (auto known = builtin_of_run(run)) {
+  const auto known = builtin_of_run(run);
+  if (known) {
     other = contradiction(printed, *known);
-    if (other.empty()) return with_said_widths(run, printed, *std::move(known), assumptions);
+    if (other.empty()) return with_said_widths(run, printed, *known, assumptions);
     other += " as in the built-in model " + known->name;
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts] =
+  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts, per_token] =
       said_shape(run, printed, assumptions);
   if (!layers || !hidden) {
     if (other.empty()) return Unmapped{"no shape of model " + name};
@@ -290,12 +329,14 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
                                                           : "MLPs of four times the hidden size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
-  if (const std::int64_t experts = said_experts.value_or(1); experts > 1) {
+  shape.experts = said_experts.value_or(1);
+  shape.experts_per_token = 1;
+  if (per_token.value_or(1) > shape.experts)
+    return Unmapped{std::to_string(*per_token) + " experts a token, n_experts " +
+                    (said_experts ? std::to_string(*said_experts) : "not given")};
+  if (shape.experts > 1) {
     if (!ffn) return Unmapped{"experts without their width"};
-    // GShard's choice (arXiv 2006.16668), and Mixtral's.
-    assumptions.emplace_back("two experts a token, each as wide as the MLP that is printed, in every layer");
-    shape.experts = experts;
-    shape.experts_per_token = 2;
+    shape.experts_per_token = chosen_experts(per_token, known, shape.experts, assumptions);
   }
   ModelSpec model;
   model.name = name;

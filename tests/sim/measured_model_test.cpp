@@ -187,4 +187,40 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
   CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
 }
 
+TEST_CASE(
+    "experts a token are those of their column, of the model's name, or of the built-in model it names") {
+  const auto row = [](const std::string& model, const std::string& experts, const std::string& per_token,
+                      const std::string& layers = "4") {
+    return parse_measured_runs(
+               "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,kv_heads,head_dim,ffn,n_experts,"
+               "experts_per_token,vocab,seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,\"" +
+                   model + "\"," + layers + ",2048,32,4,128,768," + experts + "," + per_token +
+                   ",151936,1024,8,1,1\n",
+               "made-up.csv")
+        .front();
+  };
+  const auto chosen = [&](const std::string& model, const std::string& per_token = "") {
+    return mapped(row(model, "64", per_token)).model.layer(0).experts_per_token;
+  };
+  CHECK(chosen("MoE", "6") == 6);
+  CHECK(chosen("MoE, top-2", "6") == 6);
+  for (const char* name : {"GPT MoE, 8 experts a token", "GPT MoE top-8", "MoE, 64 experts top 8",
+                           "MoE top_k=8", "MoE (top-k 8)", "MoE, 8 active experts per token"}) {
+    INFO(name);
+    CHECK(chosen(name) == 8);
+  }
+  CHECK(chosen("MoE") == 2);
+  // Qwen3-30B-A3B has 48 layers, and 8 of 128 experts for a token.
+  const MeasuredPlan fewer = mapped(row("Qwen3-30B-A3B", "64", ""));
+  CHECK(fewer.model.layer(0).experts == 64);
+  CHECK(fewer.model.layer(0).experts_per_token == 8);
+  CHECK(
+      std::count(fewer.assumptions.begin(), fewer.assumptions.end(),
+                 "8 experts a token as in the built-in model qwen3-30b-a3b, each as wide as the MLP that is "
+                 "printed, in every layer") == 1);
+  CHECK(mapped(row("Qwen3-30B-A3B", "128", "4", "48")).model.layer(0).experts_per_token == 4);
+  CHECK(unmapped(row("MoE", "4", "8")) == "8 experts a token, n_experts 4");
+  CHECK(unmapped(row("MoE, top-8", "", "")) == "8 experts a token, n_experts not given");
+}
+
 }  // namespace orrery

@@ -83,6 +83,8 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   if (name.empty()) return std::nullopt;
   const NamedSchedule* found = row_starting(kSchedules, name);
   if (found == nullptr) return Unmapped{"schedule " + text};
+  if (found->kind == ScheduleKind::interleaved && run.text("vpp") == "1")
+    return Unmapped{"schedule " + quote_for_message(text) + " with vpp 1: of how many virtual stages?"};
   // arXiv 2401.10241, sections 2 and 3.
   if (found->start == "zb1p" || found->start == "zb2p")
     assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");
@@ -338,6 +340,8 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   strategy.optimizer_instances =
       optimizer_instances(run, words, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
+  if (const auto chunks = run.integer("vpp"); degrees.pipeline == 1 && chunks.value_or(1) > 1)
+    return Unmapped{"vpp " + run.text("vpp") + " without a pipeline (pp 1)"};
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
   if (const std::string cell = run.text("stage_groups"); !cell.empty()) {
@@ -349,14 +353,14 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
-  if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
-  plan.filled = filled_cells(run, plan, stack_override);
-  return plan;
-}
   if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
   if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))
     plan.assumptions.push_back("a peak of " + run.text("peak_mem_gb") + " GB of 1e9 bytes, on a card of " +
                                to_text(plan.cluster.groups.front().gpu.memory));
+  if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
+  plan.filled = filled_cells(run, plan, stack_override);
+  return plan;
+}
 
 // What is printed of a run, which is asked for when its plan is known.
 void require_numbers(const MeasuredRun& run) {

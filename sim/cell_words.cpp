@@ -22,9 +22,9 @@ constexpr std::array<std::string_view, 3> kDenyLast{"no", "never", "0"};
 constexpr std::array<std::string_view, 7> kDenyEither{"off",    "false",    "disabled", "disable",
                                                       "unused", "disables", "none"};
 // After "not" they say no more than off.
-constexpr std::array<std::string_view, 13> kInForce{
-    "used",      "enabled",  "on",      "active",   "applied",   "available", "supported",
-    "installed", "included", "counted", "employed", "activated", "set"};
+constexpr std::array<std::string_view, 15> kInForce{
+    "used",      "enabled",  "on",      "active",   "applied",   "available", "supported", "considered",
+    "installed", "included", "counted", "employed", "activated", "set",       "accounted"};
 
 std::string with_words(std::string text, std::string_view from, std::string_view to) {
   for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))

@@ -21,6 +21,7 @@ enum class Tells {
   block,
   uniform,
   of,
+  attention,
   some,
   nothing,
   unknown
@@ -47,6 +48,8 @@ constexpr std::array kWords{
     Word{"block", Tells::block},
     Word{"uniform", Tells::uniform},
     Word{"of", Tells::of},
+    Word{"attention", Tells::attention},
+    Word{"attn", Tells::attention},
     Word{"only", Tells::some},
     Word{"except", Tells::some},
     Word{"last", Tells::some},
@@ -115,7 +118,8 @@ void hear(const Clause& clause, Told& told) {
   }
   const bool claims = has({Tells::full, Tells::selective, Tells::recomputes, Tells::module});
   const bool unknown = has({Tells::unknown});
-  told.doubt |= has({Tells::some}) || (unknown && (claims || cuts));
+  // "full attention", "full (attention)"; but flash attention is another matter.
+  told.doubt |= has({Tells::some}) || (unknown ? claims || cuts : has({Tells::attention}));
   if (unknown && !claims && !cuts) {
     told.remark = true;
     return;
@@ -148,8 +152,9 @@ void hear(const Clause& clause, Told& told) {
         told.uniform = true;
         break;
       case Tells::of:
-        told.of = true;
+        told.of = !told.numbers.empty();  // "8 of 32", and not "of 8 layers"
         break;
+      case Tells::attention:
       case Tells::some:
       case Tells::nothing:
       case Tells::unknown:
@@ -208,22 +213,21 @@ std::string names_of_modules() {
 
 std::optional<Recompute> recompute_of_parts(const Recompute& recompute, const RecomputedLayers& said,
                                             const std::vector<LayerRange>& parts) {
-  int all = 0, most = 0, least = parts.front().count;
+  int all = 0, most = 0, least = 0, with_layers = 0;
   for (const LayerRange& part : parts) {
+    if (part.count == 0) continue;
     all += part.count;
     most = std::max(most, part.count);
-    least = std::min(least, part.count);
+    least = with_layers == 0 ? part.count : std::min(least, part.count);
+    ++with_layers;
   }
   int count = said.count;
   if (said.of) {
-    const int of_all = static_cast<int>(parts.size());
-    if (said.count > *said.of) return std::nullopt;
-    if (*said.of == all && said.count % of_all == 0)
-      count = said.count / of_all;
-    else if (*said.of != most || most != least)
-      return std::nullopt;
-    // The layers of "of all" are spread evenly: parts that have fewer would recompute fewer.
-    if (count > least) return std::nullopt;
+    const bool of_model = *said.of == all, of_each_part = *said.of == most && most == least;
+    if (count > *said.of || (!of_model && !of_each_part)) return std::nullopt;
+    if (of_model && count % with_layers != 0) return std::nullopt;
+    if (of_model) count /= with_layers;
+    if (count > least) return std::nullopt;  // fewer of that part than of the others
   }
   Recompute some = recompute;
   if (count >= most) return some;

@@ -151,8 +151,9 @@ std::optional<double> measured_gibibytes(const MeasuredRun& run, const MeasuredP
 }
 
 std::optional<std::string> beyond_data_sheet(const MeasuredRun& run, const MeasuredPlan& plan) {
+  constexpr double kRounded = 1.001;  // 85.9 GB are 80 GiB
   const GpuSpec& gpu = plan.cluster.groups.front().gpu;
-  if (const auto gib = measured_gibibytes(run, plan); gib && *gib > to_gibibytes(gpu.memory))
+  if (const auto gib = measured_gibibytes(run, plan); gib && *gib > kRounded * to_gibibytes(gpu.memory))
     return "a peak of " + run.text("peak_mem_gb") + " GB on a card of " + to_text(gpu.memory);
   const auto rate = rate_of(run, plan);
   const auto best = peak(gpu, plan.strategies.front().type);

@@ -126,7 +126,9 @@ TEST_CASE("full recomputation of some layers is of the first of each part") {
                             {"full (block, 4 layers)", {4, std::nullopt}},
                             {"recompute_method=block recompute_num_layers=3 full", {3, std::nullopt}},
                             {"full (8 of 32 layers)", {8, 32}},
-                            {"full, first 8 of 32 layers", {8, 32}}}));
+                            {"full, first 8 of 32 layers", {8, 32}},
+                            {"full recomputation of 8 layers", {8, std::nullopt}},
+                            {"full, 8 layers, flash attention", {8, std::nullopt}}}));
   INFO(cell);
   REQUIRE(said_recompute(cell));
   CHECK(said_recompute(cell)->layers == layers);
@@ -145,6 +147,8 @@ TEST_CASE("full recomputation of some layers is of the first of each part") {
   CHECK_FALSE(recompute_of_parts(full, {7, 32}, two));
   CHECK_FALSE(recompute_of_parts(full, {8, 17}, uneven));
   CHECK_FALSE(recompute_of_parts(full, {33, 32}, two));
+  // The last part has the head alone.
+  CHECK(recompute_of_parts(full, {8, 32}, {{0, 16}, {16, 16}, {32, 0}}) == block(4));
 }
 
 TEST_CASE("modules of selective recomputation are read with and without a colon") {
@@ -209,10 +213,10 @@ TEST_CASE("a cell that can mean more than one thing is not read") {
   for (const char* text : {"tensor", "normal", "node-local", "FSDP: no", "without ZeRO-3"})
     CHECK_FALSE(said_sharding(text));
   for (const char* text : {"maybe", "normal", "only in the decoder"}) CHECK_FALSE(said_switch(text));
-  for (const char* text :
-       {"sometimes", "normal", "not full", "only attention", "one in two layers", "full attention",
-        "partial full", "selective/full", "full except last 2 layers", "full activation checkpointing: off",
-        "full, every 2 layers", "full (8)", "full, 1 layer", "selective: mpl", "selective (2 layers)"})
+  for (const char* text : {"sometimes", "normal", "not full", "only attention", "one in two layers",
+                           "full attention", "partial full", "selective/full", "full except last 2 layers",
+                           "full activation checkpointing: off", "full, every 2 layers", "full (8)",
+                           "full (attention)", "full, 1 layer", "selective: mpl", "selective (2 layers)"})
     CHECK_FALSE(said_recompute(text));
   CHECK_FALSE(said_type("fp8 disabled"));
 }

@@ -68,8 +68,8 @@ std::optional<double> cards_said(const std::string& before, const std::string& a
 
 // A rate as "100 Gb/s", "3.2Tbps", "100GbE", "100Gb Ethernet".
 const std::regex& rate_pattern() {
-  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GgTt])(?:bps|b/s|bit/s|bE\b)"
-                                R"(|(?:b|bit|igabit)?(?= *(?:Ethernet|InfiniBand|IB\b|RoCE))))");
+  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GgTt])(?:bps|b/s|bit/s|b[Ee]\b)"
+                                R"(|(?:b|bit|igabit)?(?= *(?:[Ee]thernet|InfiniBand|IB\b|RoCE))))");
   return kRate;
 }
 

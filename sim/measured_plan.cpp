@@ -83,7 +83,7 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   if (name.empty()) return std::nullopt;
   const NamedSchedule* found = row_starting(kSchedules, name);
   if (found == nullptr) return Unmapped{"schedule " + text};
-  if (found->kind == ScheduleKind::interleaved && run.text("vpp") == "1")
+  if (found->kind == ScheduleKind::interleaved && run.integer("vpp") == 1)
     return Unmapped{"schedule " + quote_for_message(text) + " with vpp 1: of how many virtual stages?"};
   // arXiv 2401.10241, sections 2 and 3.
   if (found->start == "zb1p" || found->start == "zb2p")

@@ -72,6 +72,7 @@ constexpr std::array kWords{
     Word{"gradients", Tells::nothing},
     Word{"granularity", Tells::nothing},
     Word{"method", Tells::nothing},
+    Word{"num", Tells::nothing},
     Word{"module", Tells::nothing},
     Word{"modules", Tells::nothing},
 };

@@ -104,7 +104,7 @@ TEST_CASE("a network is read however people write it") {
   CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
   CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
   for (const char* ethernet :
-       {"100GbE", "100Gb Ethernet", "100 Gb/s Ethernet", "100 Gigabit Ethernet", "100G Ethernet"})
+       {"100GbE", "100Gb Ethernet", "100 Gb/s Ethernet", "100 gigabit ethernet", "100G Ethernet"})
     CHECK(std::pair(ethernet, read(ethernet)) == std::pair(ethernet, std::string("1 x 100")));
   CHECK(read("10Gb Ethernet") == "1 x 10");
   CHECK(read("100 Gb/s x 16 nodes") == "1 x 100");

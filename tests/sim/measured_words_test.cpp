@@ -120,15 +120,16 @@ TEST_CASE("a denial reaches what is beside it in its clause, and no further") {
 
 TEST_CASE("full recomputation of some layers is of the first of each part") {
   using Row = std::tuple<const char*, RecomputedLayers>;
-  const auto [cell, layers] =
-      GENERATE(values<Row>({{"full, 8 layers", {8, std::nullopt}},
-                            {"full: block 4", {4, std::nullopt}},
-                            {"full (block, 4 layers)", {4, std::nullopt}},
-                            {"recompute_method=block recompute_num_layers=3 full", {3, std::nullopt}},
-                            {"full (8 of 32 layers)", {8, 32}},
-                            {"full, first 8 of 32 layers", {8, 32}},
-                            {"full recomputation of 8 layers", {8, std::nullopt}},
-                            {"full, 8 layers, flash attention", {8, std::nullopt}}}));
+  const auto [cell, layers] = GENERATE(values<Row>(
+      {{"full, 8 layers", {8, std::nullopt}},
+       {"full: block 4", {4, std::nullopt}},
+       {"full (block, 4 layers)", {4, std::nullopt}},
+       {"recompute_method=block recompute_num_layers=3 full", {3, std::nullopt}},
+       {"--recompute-granularity full --recompute-method block --recompute-num-layers 4", {4, std::nullopt}},
+       {"full (8 of 32 layers)", {8, 32}},
+       {"full, first 8 of 32 layers", {8, 32}},
+       {"full recomputation of 8 layers", {8, std::nullopt}},
+       {"full, 8 layers, flash attention", {8, std::nullopt}}}));
   INFO(cell);
   REQUIRE(said_recompute(cell));
   CHECK(said_recompute(cell)->layers == layers);
@@ -181,6 +182,7 @@ TEST_CASE("sharding has one meaning however it is written") {
                             {"ZeRO-1: off", Sharding::none},
                             {"zero_stage=0", Sharding::none},
                             {"not sharded", Sharding::none},
+                            {"FSDP NO_SHARD", Sharding::none},
                             {"ZeRO-1 (no ZeRO-3)", Sharding::optimizer},
                             {"ZeRO-2 not 3", Sharding::gradients},
                             {"FSDP (reshard_after_forward=False)", Sharding::gradients},

@@ -3,13 +3,13 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <regex>
 #include <sstream>
 
 #include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/measured_sizes.hpp"
+#include "sim/measured_words.hpp"
 #include "strategies/model_limits.hpp"
 
 namespace orrery {
@@ -144,19 +144,6 @@ struct SaidShape {
       experts_per_token;
 };
 
-// "GPT MoE, 8 experts a token", "64 experts, top-2", "top_k=8".
-std::optional<std::int64_t> experts_per_token_in(const std::string& name) {
-  static const std::regex kPerToken(
-      R"((\d{1,4}) +(?:active +|activated +)?experts? +(?:a|per|each|/) *token|\btop[ _-]?k?[ _=:-]*(\d{1,4})\b)",
-      std::regex::icase);
-  constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
-  std::smatch found;
-  const std::string start = name.substr(0, kLongest);
-  if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
-  const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
-  return said > 0 ? std::optional(said) : std::nullopt;
-}
-
 // Throws InputError for a cell that is no such number, whether the model needs it or not.
 SaidShape printed_shape(const MeasuredRun& run) {
   const auto per_token = run.integer("experts_per_token", kMostExperts);
@@ -168,7 +155,7 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .ffn = run.integer("ffn", kMostFfn),
           .vocabulary = run.integer("vocab", kMostVocabulary),
           .experts = run.integer("n_experts", kMostExperts),
-          .experts_per_token = per_token ? per_token : experts_per_token_in(run.text("model"))};
+          .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model"))};
 }
 
 bool has_equal_dense_layers(const ModelSpec& model) {

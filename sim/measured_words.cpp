@@ -1,5 +1,7 @@
 #include "sim/measured_words.hpp"
 
+#include <regex>
+
 #include "platforms/errors.hpp"
 #include "sim/cell_words.hpp"
 
@@ -64,6 +66,18 @@ std::optional<DataType> said_type(const std::string& text) {
   if (affirms(clauses, {"*tf32*", "tensorfloat*"})) return DataType::tf32;
   if (affirms(clauses, {"*fp32*", "float32*", "single"})) return DataType::fp32;
   return std::nullopt;
+}
+
+std::optional<std::int64_t> said_experts_per_token(const std::string& text) {
+  static const std::regex kPerToken(
+      R"((\d{1,4}) +(?:active +|activated +)?experts? +(?:a|per|each|/) *token|\btop[ _-]?k?[ _=:-]*(\d{1,4})\b)",
+      std::regex::icase);
+  constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
+  std::smatch found;
+  const std::string start = text.substr(0, kLongest);
+  if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
+  const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
+  return said > 0 ? std::optional(said) : std::nullopt;
 }
 
 std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {

@@ -1,6 +1,7 @@
 // What the cells of a published run say that are words, however people write them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -22,6 +23,9 @@ std::optional<bool> said_switch(const std::string&);
 // "MXFP8", "bfloat16", "fp16 mixed", the narrowest of several that are not denied. Absent: another word, or
 // none.
 std::optional<DataType> said_type(const std::string&);
+
+// Of a model's name: "GPT MoE, 8 experts a token", "64 experts, top-2", "top_k=8". Absent: none.
+std::optional<std::int64_t> said_experts_per_token(const std::string&);
 
 inline constexpr const char* kOffloaded = "weights and optimizer offloaded to the host";
 // Of one row, each absent where it is blank.

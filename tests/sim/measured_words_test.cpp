@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "sim/cell_words.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
@@ -97,69 +96,6 @@ TEST_CASE("every word of the classics has its meaning") {
       CHECK(modules.has(module) == named);
     }
   }
-}
-
-TEST_CASE("a denial reaches what is beside it in its clause, and no further") {
-  using Row = std::tuple<const char*, const char*, Said>;
-  const auto [cell, word, meaning] = GENERATE(values<Row>({{"bf16, not fp8", "fp8", Said::no},
-                                                           {"bf16, not fp8", "bf16", Said::yes},
-                                                           {"fp8 off bf16", "bf16", Said::yes},
-                                                           {"fp8 off bf16", "fp8", Said::no},
-                                                           {"no fp8 but fp4", "fp4", Said::yes},
-                                                           {"w/o fp8", "fp8", Said::no},
-                                                           {"non-causal", "causal", Said::no},
-                                                           {"fp8=0", "fp8", Said::no},
-                                                           {"fp8 3.0", "fp8", Said::yes},
-                                                           {"fp8 is not used", "fp8", Said::no},
-                                                           {"disabled fp8", "fp8", Said::no},
-                                                           {"mxfp8", "fp8", Said::nothing},
-                                                           {"mxfp8", "*fp8", Said::yes}}));
-  INFO(cell << ": " << word);
-  CHECK(said(clauses_of(cell), {word}) == meaning);
-}
-
-TEST_CASE("full recomputation of some layers is of the first of each part") {
-  using Row = std::tuple<const char*, RecomputedLayers>;
-  const auto [cell, layers] = GENERATE(values<Row>(
-      {{"full, 8 layers", {8, std::nullopt}},
-       {"full: block 4", {4, std::nullopt}},
-       {"full (block, 4 layers)", {4, std::nullopt}},
-       {"recompute_method=block recompute_num_layers=3 full", {3, std::nullopt}},
-       {"--recompute-granularity full --recompute-method block --recompute-num-layers 4", {4, std::nullopt}},
-       {"full (8 of 32 layers)", {8, 32}},
-       {"full, first 8 of 32 layers", {8, 32}},
-       {"full recomputation of 8 layers", {8, std::nullopt}},
-       {"full, 8 layers, flash attention", {8, std::nullopt}}}));
-  INFO(cell);
-  REQUIRE(said_recompute(cell));
-  CHECK(said_recompute(cell)->layers == layers);
-  CHECK(said_recompute("full, uniform 4")->recompute ==
-        Recompute{RecomputeGranularity::full, RecomputeMethod::uniform, 4});
-
-  const Recompute full{.granularity = RecomputeGranularity::full};
-  const auto block = [](int count) {
-    return Recompute{RecomputeGranularity::full, RecomputeMethod::block, count};
-  };
-  const std::vector<LayerRange> two{{0, 16}, {16, 16}}, uneven{{0, 15}, {15, 17}};
-  CHECK(recompute_of_parts(full, {8, std::nullopt}, two) == block(8));
-  CHECK(recompute_of_parts(full, {16, std::nullopt}, two) == full);  // there are no more
-  CHECK(recompute_of_parts(full, {8, 32}, two) == block(4));         // half of them in each
-  CHECK(recompute_of_parts(full, {8, 16}, two) == block(8));         // of each part
-  CHECK_FALSE(recompute_of_parts(full, {7, 32}, two));
-  CHECK_FALSE(recompute_of_parts(full, {8, 17}, uneven));
-  CHECK_FALSE(recompute_of_parts(full, {33, 32}, two));
-  // The last part has the head alone.
-  CHECK(recompute_of_parts(full, {8, 32}, {{0, 16}, {16, 16}, {32, 0}}) == block(4));
-}
-
-TEST_CASE("modules of selective recomputation are read with and without a colon") {
-  const RecomputeModules mlp{RecomputeModule::mlp};
-  for (const char* cell : {"selective: mlp", "selective mlp", "selective (mlp)", "selective, modules mlp"}) {
-    INFO(cell);
-    CHECK(said_recompute(cell)->recompute.modules == mlp);
-  }
-  CHECK(unmapped(runs("2,1,1,8", "selective mla_up_proj,1.5,,ok,,,").front()) ==
-        unmapped(runs("2,1,1,8", "selective: mla_up_proj,1.5,,ok,,,").front()));
 }
 
 TEST_CASE("sharding has one meaning however it is written") {

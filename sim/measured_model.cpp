@@ -9,6 +9,7 @@
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/measured_sizes.hpp"
+#include "sim/measured_words.hpp"
 #include "strategies/model_limits.hpp"
 
 namespace orrery {
@@ -139,11 +140,13 @@ const char* other_kind(const std::string& name) {
 
 // As printed.
 struct SaidShape {
-  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts;
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts,
+      experts_per_token;
 };
 
 // Throws InputError for a cell that is no such number, whether the model needs it or not.
 SaidShape printed_shape(const MeasuredRun& run) {
+  const auto per_token = run.integer("experts_per_token", kMostExperts);
   return {.layers = run.integer("layers", kMostLayers),
           .hidden = run.integer("hidden", kMostHidden),
           .heads = run.integer("heads", kMostHeads),
@@ -151,7 +154,8 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .head_dim = run.integer("head_dim", kMostHeadDim),
           .ffn = run.integer("ffn", kMostFfn),
           .vocabulary = run.integer("vocab", kMostVocabulary),
-          .experts = run.integer("n_experts", kMostExperts)};
+          .experts = run.integer("n_experts", kMostExperts),
+          .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model"))};
 }
 
 bool has_equal_dense_layers(const ModelSpec& model) {
@@ -185,6 +189,7 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
   std::int64_t experts = 1;
   for (const LayerShape& shape : model.shapes) experts = std::max(experts, shape.experts);
   check("n_experts", said.experts, {experts});
+  check_layers("experts_per_token", said.experts_per_token, {&LayerShape::experts_per_token});
   if (has_equal_dense_layers(model)) return found;
   check_layers("kv_heads", said.kv_heads, {&LayerShape::kv_heads});
   check_layers("head_dim", said.head_dim, {&LayerShape::head_dim});
@@ -195,18 +200,27 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
 // The built-in model with what the row prints otherwise of equal dense layers.
 ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelSpec model,
                            std::vector<std::string>& assumptions) {
-  assumptions.push_back("shape of the built-in model " + model.name);
+  const std::string shape_of = "shape of the built-in model " + model.name;
   if (!has_equal_dense_layers(model)) {
+    assumptions.push_back(shape_of);
     if (said.vocabulary && *said.vocabulary != model.vocabulary)
       assumptions.push_back("vocabulary " + std::to_string(model.vocabulary) + " of " + model.name +
                             ", not " + std::to_string(*said.vocabulary));
     return model;
   }
+  std::string replaced;
+  const auto take = [&](const char* column, std::optional<std::int64_t> printed, std::int64_t& own) {
+    if (!printed || *printed == own) return;
+    replaced += std::string(replaced.empty() ? ", but " : ", ") + column + " " + std::to_string(*printed) +
+                " and not " + std::to_string(own);
+    own = *printed;
+  };
   LayerShape& shape = model.shapes.front();
-  shape.kv_heads = said.kv_heads.value_or(shape.kv_heads);
-  shape.head_dim = said.head_dim.value_or(shape.head_dim);
-  shape.ffn = said.ffn.value_or(shape.ffn);
-  model.vocabulary = said.vocabulary.value_or(model.vocabulary);
+  take("kv_heads", said.kv_heads, shape.kv_heads);
+  take("head_dim", said.head_dim, shape.head_dim);
+  take("ffn", said.ffn, shape.ffn);
+  take("vocab", said.vocabulary, model.vocabulary);
+  assumptions.push_back(shape_of + replaced);
   if (model.learned_positions > 0)
     model.learned_positions = run.integer("seq", kMostSequence).value_or(model.learned_positions);
   return model;
@@ -238,6 +252,26 @@ SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::st
   return said;
 }
 
+// As said; else as in the model that the name is of; else GShard's choice (arXiv 2006.16668), and Mixtral's.
+std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optional<ModelSpec>& known,
+                            std::int64_t experts, std::vector<std::string>& assumptions) {
+  constexpr const char* kEach = "each as wide as the MLP that is printed, in every layer";
+  if (said) {
+    assumptions.push_back(std::string("experts ") + kEach);
+    return *said;
+  }
+  std::int64_t own = 1;
+  for (const LayerShape& shape : known ? known->shapes : std::vector<LayerShape>{})
+    own = std::max(own, shape.experts > 1 ? shape.experts_per_token : 1);
+  if (own > 1 && own <= experts) {
+    assumptions.push_back(std::to_string(own) + " experts a token as in the built-in model " + known->name +
+                          ", " + kEach);
+    return own;
+  }
+  assumptions.push_back(std::string("two experts a token, ") + kEach);
+  return 2;
+}
+
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
@@ -245,13 +279,14 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   const std::string name = run.text("model");
   const SaidShape printed = printed_shape(run);
   std::string other;  // why the named model is not the row's
-  if (auto known = builtin_of_run(run)) {
+  const auto known = builtin_of_run(run);
+  if (known) {
     other = contradiction(printed, *known);
-    if (other.empty()) return with_said_widths(run, printed, *std::move(known), assumptions);
+    if (other.empty()) return with_said_widths(run, printed, *known, assumptions);
     other += " as in the built-in model " + known->name;
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts] =
+  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts, per_token] =
       said_shape(run, printed, assumptions);
   if (!layers || !hidden) {
     if (other.empty()) return Unmapped{"no shape of model " + name};
@@ -281,12 +316,14 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
                                                           : "MLPs of four times the hidden size");
   shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
-  if (const std::int64_t experts = said_experts.value_or(1); experts > 1) {
+  shape.experts = said_experts.value_or(1);
+  shape.experts_per_token = 1;
+  if (per_token.value_or(1) > shape.experts)
+    return Unmapped{std::to_string(*per_token) + " experts a token, n_experts " +
+                    (said_experts ? std::to_string(*said_experts) : "not given")};
+  if (shape.experts > 1) {
     if (!ffn) return Unmapped{"experts without their width"};
-    // GShard's choice (arXiv 2006.16668), and Mixtral's.
-    assumptions.emplace_back("two experts a token, each as wide as the MLP that is printed, in every layer");
-    shape.experts = experts;
-    shape.experts_per_token = 2;
+    shape.experts_per_token = chosen_experts(per_token, known, shape.experts, assumptions);
   }
   ModelSpec model;
   model.name = name;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "platforms/instance.hpp"
+#include "sim/cell_text.hpp"
 
 namespace orrery {
 namespace {
@@ -37,13 +38,55 @@ Of scope_of(const std::string& text) {
   return std::regex_search(text, kNode) ? Of::node : Of::nothing;
 }
 
-// The number of cards that the text before their rate ends with.
-std::optional<double> cards_before(const std::string& text) {
-  static const std::regex kCards(
-      R"((\d+) *[xX] *(?:[A-Za-z][\w/-]* +)*$|(\d+) +(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?) +(?:of|at) +$)");
+std::optional<double> number_said(const std::string& word) {
+  constexpr std::array<std::string_view, 6> kWords{"one", "two", "four", "eight", "ten", "sixteen"};
+  constexpr std::array kNumbers{1.0, 2.0, 4.0, 8.0, 10.0, 16.0};
+  const auto found = std::find(kWords.begin(), kWords.end(), lower_case(word));
+  if (found != kWords.end()) return kNumbers[static_cast<std::size_t>(found - kWords.begin())];
+  return std::stod(word);
+}
+
+// The number of cards that the text before their rate ends with: "8 x ", "8*", "8 NICs of ", and where cards
+// follow it "eight "; or that the text after it begins with: " x 8".
+std::optional<double> cards_said(const std::string& before, const std::string& after) {
+  static const std::string kCards("(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?)");
+  static const std::string kNumber(R"(\b(\d+|one|two|four|eight|ten|sixteen))");
+  static const std::regex kTimes(R"((\d+) *[xX*] *(?:[A-Za-z][\w/-]* +)*$)"),
+      kOf(kNumber + " +" + kCards + " +(?:of|at) +$", std::regex::icase),
+      kAlone(kNumber + R"( +(?:(?:[EHNX]DR|InfiniBand|IB|Ethernet|RoCE|Mellanox|NVIDIA) +)*$)",
+             std::regex::icase),
+      kFollowing(R"(^ *(?:[A-Za-z][\w/-]* +)*)" + kCards + R"(\b)", std::regex::icase),
+      kAfter(R"(^ *[xX*] *(\d+)\b(?! *(?:nodes?|servers?|hosts?|machines?)\b))", std::regex::icase);
   std::smatch found;
-  if (!std::regex_search(text, found, kCards)) return std::nullopt;
-  return std::stod(found[1].matched ? found[1] : found[2]);
+  if (std::regex_search(before, found, kTimes) || std::regex_search(before, found, kOf))
+    return number_said(found[1]);
+  if (std::regex_search(after, found, kAfter)) return number_said(found[1]);
+  if (std::regex_search(after, kFollowing) && std::regex_search(before, found, kAlone))
+    return number_said(found[1]);
+  return std::nullopt;
+}
+
+// A rate as "100 Gb/s", "3.2Tbps", "100GbE", "100Gb Ethernet".
+const std::regex& rate_pattern() {
+  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GgTt])(?:bps|b/s|bit/s|b[Ee]\b)"
+                                R"(|(?:b|bit|igabit)?(?= *(?:[Ee]thernet|InfiniBand|IB\b|RoCE))))");
+  return kRate;
+}
+
+// With the rate of a card that is only named: by NVIDIA's data sheets that of its fastest port.
+std::string with_card_rates(const std::string& text) {
+  struct Card {
+    const char* generation;
+    const char* rate;
+  };
+  constexpr std::array kCards{Card{"4", "100 Gb/s "}, Card{"5", "100 Gb/s "}, Card{"6", "200 Gb/s "},
+                              Card{"7", "400 Gb/s "}, Card{"8", "800 Gb/s "}};
+  static const std::regex kCard(R"(\b(?:ConnectX|CX)-?([4-8])\b(?! *[DL]x\b))", std::regex::icase);
+  std::smatch found;
+  if (std::regex_search(text, rate_pattern()) || !std::regex_search(text, found, kCard)) return text;
+  const auto card = std::find_if(kCards.begin(), kCards.end(),
+                                 [&](const Card& one) { return found[1].str() == one.generation; });
+  return found.prefix().str() + card->rate + found.str() + found.suffix().str();
 }
 
 struct KnownMachine {
@@ -137,14 +180,13 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
                                         const SaidNetwork& reference) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
   static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
-  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GT])(?:bps|b/s|bit/s|bE\b))");
-  const std::string text = with_plain_crosses(given.substr(0, kLongestSaid));
-  for (std::sregex_iterator found(text.begin(), text.end(), kRate), end; found != end; ++found) {
+  const std::string text = with_card_rates(with_plain_crosses(given.substr(0, kLongestSaid)));
+  for (std::sregex_iterator found(text.begin(), text.end(), rate_pattern()), end; found != end; ++found) {
     const std::string after = found->suffix();
     if (std::regex_search(after, kInside)) continue;
-    const double rate = std::stod((*found)[2]) * ((*found)[3] == "T" ? 1000 : 1);
+    const double rate = std::stod((*found)[2]) * (lower_case((*found)[3]) == "t" ? 1000 : 1);
     if (!(rate > 0 && rate <= kMostGigabits)) continue;
-    if (const auto nics = cards_before(found->prefix().str() + (*found)[1].str())) {
+    if (const auto nics = cards_said(found->prefix().str() + (*found)[1].str(), after)) {
       if (!(*nics >= 1 && *nics <= kMostNics)) continue;
       return SaidNetwork{static_cast<int>(*nics), rate};
     }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <sstream>
 #include <string_view>
 
 #include "platforms/errors.hpp"
@@ -25,41 +24,19 @@ std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec
                                            std::vector<std::string>& assumptions) {
   const std::string text = run.text("precision");
   if (const auto said = said_type(text)) return *said;
-  if (!text.empty()) return Unmapped{"precision " + text};
+  if (!text.empty())
+    return Unmapped{"precision " + quote_for_message(text) + ", not fp32, tf32, fp16, bf16, fp8 or fp4"};
   const bool bf16 = gpu.bf16 && gpu.architecture != "Ampere";
   assumptions.emplace_back(bf16 ? "bf16" : "fp16");
   return bf16 ? DataType::bf16 : DataType::fp16;
 }
 
-// "selective: mla_up_proj moe"; Megatron-LM's own where none is named.
-RecomputeModules modules_said(const MeasuredRun& run, const std::string& text) {
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) return {};
-  RecomputeModules modules(std::initializer_list<RecomputeModule>{});
-  std::istringstream words(text.substr(colon + 1));
-  for (std::string word; words >> word;) {
-    const auto known = std::find_if(kRecomputeModules.begin(), kRecomputeModules.end(),
-                                    [&](RecomputeModule module) { return to_text(module) == word; });
-    if (known == kRecomputeModules.end()) {
-      std::string names;
-      for (const RecomputeModule module : kRecomputeModules) names += " " + std::string(to_text(module));
-      throw InputError("run " + run.id() + ", recompute", quote_for_message(word),
-                       "after `selective:` names of" + names);
-    }
-    modules.add(*known);
-  }
-  return modules;
-}
-
-Recompute recompute_of(const MeasuredRun& run, const SaidWords& words,
+Recompute recompute_of(const MeasuredRun& run, const SaidWords& words, int pipeline,
                        std::vector<std::string>& assumptions) {
+  if (words.recompute && words.recompute->layers && pipeline > 1)
+    assumptions.push_back("recomputes " + run.text("recompute") + ": the first of each part");
   Recompute recompute;
-  if (words.recompute) {
-    recompute.granularity = *words.recompute;
-    if (words.recompute == RecomputeGranularity::selective)
-      recompute.modules = modules_said(run, run.text("recompute"));
-    return recompute;
-  }
+  if (words.recompute) return words.recompute->recompute;
   const auto modules = bridge_recomputes(run);
   if (modules) {
     recompute.granularity = RecomputeGranularity::selective;
@@ -106,6 +83,8 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   if (name.empty()) return std::nullopt;
   const NamedSchedule* found = row_starting(kSchedules, name);
   if (found == nullptr) return Unmapped{"schedule " + text};
+  if (found->kind == ScheduleKind::interleaved && run.integer("vpp") == 1)
+    return Unmapped{"schedule " + quote_for_message(text) + " with vpp 1: of how many virtual stages?"};
   // arXiv 2401.10241, sections 2 and 3.
   if (found->start == "zb1p" || found->start == "zb2p")
     assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");
@@ -256,13 +235,19 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
 }
 
 // What keeps a strategy whose layers are still to be dealt from running; else it has its layers.
-std::optional<Unmapped> deal_layers(const MeasuredRun& run, const MeasuredPlan& plan,
+std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& words, const MeasuredPlan& plan,
                                     ParallelStrategy& strategy) {
   const int layers = plan.model.layer_count();
   const std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
   const auto parts = said_partition(cuts, layers);
   if (!cuts.empty() && !parts) return Unmapped{"layer_partition " + cuts};
   strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);
+  if (words.recompute && words.recompute->layers) {
+    const auto some = recompute_of_parts(strategy.recompute, *words.recompute->layers, strategy.parts);
+    if (!some)
+      return Unmapped{"recompute " + quote_for_message(run.text("recompute")) + ": of which layers?"};
+    strategy.recompute = *some;
+  }
   if (const auto obstacle = check_shape(plan.model, strategy, plan.cluster))
     return Unmapped{obstacle->reason};
   constexpr std::int64_t kMostSteps = 20'000'000;  // of a schedule: a second and a gigabyte
@@ -273,7 +258,7 @@ std::optional<Unmapped> deal_layers(const MeasuredRun& run, const MeasuredPlan& 
 
 // The strategy with every microbatch and number of virtual stages that the row leaves open.
 std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
-    const MeasuredRun& run, MeasuredPlan& plan, const ParallelStrategy& strategy,
+    const MeasuredRun& run, const SaidWords& words, MeasuredPlan& plan, const ParallelStrategy& strategy,
     std::optional<ScheduleKind> schedule) {
   std::vector<ParallelStrategy> possible;
   Unmapped trouble;
@@ -290,7 +275,7 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
       if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
         one.schedule = *schedule;
       one.transfers = default_transfers(one.schedule);
-      if (const auto obstacle = deal_layers(run, plan, one))
+      if (const auto obstacle = deal_layers(run, words, plan, one))
         trouble = *obstacle;
       else
         possible.push_back(std::move(one));
@@ -307,8 +292,7 @@ std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
                     ", neither ok, OOM, failed nor inconsistent"};
   if (status == RunStatus::doubted) return Unmapped{"status: " + run.text("status")};
   // Transfers over PCIe and Adam on the processor, of which the model knows nothing.
-  if (says(run.text("source_location"), "Full Offload"))
-    return Unmapped{"weights and optimizer offloaded to the host"};
+  if (says(run.text("source_location"), "Full Offload")) return Unmapped{kOffloaded};
   if (says(run.text("model"), "SFT") || says(run.text("model"), "LoRA")) return Unmapped{"fine-tuning"};
   return std::nullopt;
 }
@@ -351,21 +335,29 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (!batch) return Unmapped{"no global batch"};
   ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
   strategy.global_batch = *batch;
-  strategy.recompute = recompute_of(run, words, plan.assumptions);
+  strategy.recompute = recompute_of(run, words, degrees.pipeline, plan.assumptions);
   set_switches(run, plan.stack, words, strategy);
   strategy.optimizer_instances =
       optimizer_instances(run, words, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
+  if (const auto chunks = run.integer("vpp"); degrees.pipeline == 1 && chunks.value_or(1) > 1)
+    return Unmapped{"vpp " + run.text("vpp") + " without a pipeline (pp 1)"};
   const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
   if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
   if (const std::string cell = run.text("stage_groups"); !cell.empty()) {
     if (const auto trouble = place_stages(cell, plan.cluster, strategy)) return Unmapped{*trouble};
     strategy.nodes = nodes_in_use(strategy, plan.cluster);
   }
-  auto possible = possible_strategies(run, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
+  auto possible =
+      possible_strategies(run, words, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
   if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))
+    plan.assumptions.push_back("a peak of " + run.text("peak_mem_gb") + " GB of 1e9 bytes, on a card of " +
+                               to_text(plan.cluster.groups.front().gpu.memory));
+  if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
   plan.filled = filled_cells(run, plan, stack_override);
   return plan;
 }

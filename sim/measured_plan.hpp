@@ -52,6 +52,8 @@ std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun&,
 // Seconds of an iteration as published: printed, or from the printed FLOP rate or tokens a second. Absent
 // when none was.
 std::optional<double> measured_seconds(const MeasuredRun&, const MeasuredPlan&);
+// What FLOPs its rate was taken to count, where that makes the time and nobody knows what the row says of it.
+std::optional<std::string> assumed_convention(const MeasuredRun&);
 // Why no card can have done what the row says: a rate above the data sheet's, a peak above its memory, a
 // time too short for the model's FLOPs.
 std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredPlan&);
@@ -59,6 +61,11 @@ std::optional<std::string> beyond_data_sheet(const MeasuredRun&, const MeasuredP
 // FLOPs, with half of a causal model's attention.
 std::optional<std::string> beyond_data_sheet(const ModelSpec&, const ClusterSpec&, const ParallelStrategy&,
                                              double seconds);
+// Why nobody would have run it: a share of the peak below 1 %, a time in which a GPU would compute less than
+// a thousandth of its peak.
+std::optional<std::string> far_below_data_sheet(const MeasuredRun&, const MeasuredPlan&);
+// Its `peak_mem_gb`, of 2^30 bytes; more than its card has is of 1e9.
+std::optional<double> measured_gibibytes(const MeasuredRun&, const MeasuredPlan&);
 // Which memory its `peak_mem_gb` is: as it says, or as its program's reports do. Throws InputError.
 MemoryFigure measured_figure(const MeasuredRun&, const SoftwareStack&);
 

@@ -7,71 +7,18 @@
 #include "costmodels/classics.hpp"
 #include "platforms/errors.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_columns.hpp"
 #include "traces/csv_stream.hpp"
 
 namespace orrery {
 namespace {
 
-constexpr std::array kNeeded{"id", "source_key", "gpu", "n_gpus"};
-constexpr std::array kColumns{"id",
-                              "source_location",
-                              "source_key",
-                              "source",
-                              "gpu",
-                              "gpu_mem_gb",
-                              "gpus_per_node",
-                              "n_gpus",
-                              "cluster_desc",
-                              "cluster",
-                              "stage_groups",
-                              "interconnect",
-                              "framework",
-                              "model",
-                              "params_b",
-                              "layers",
-                              "hidden",
-                              "heads",
-                              "kv_heads",
-                              "head_dim",
-                              "expert_load_cv",
-                              "ffn",
-                              "vocab",
-                              "seq",
-                              "n_experts",
-                              "precision",
-                              "gbs",
-                              "mbs",
-                              "tp",
-                              "pp",
-                              "vpp",
-                              "dp",
-                              "cp",
-                              "ep",
-                              "etp",
-                              "sequence_parallel",
-                              "recompute",
-                              "flash_attn",
-                              "optimizer_sharding",
-                              "optimizer_instances",
-                              "schedule",
-                              "layer_partition",
-                              "iter_time_s",
-                              "tflops_per_gpu",
-                              "mfu_pct",
-                              "hfu_pct",
-                              "tokens_per_s_per_gpu",
-                              "samples_per_s",
-                              "peak_mem_gb",
-                              "peak_mem_figure",
-                              "status",
-                              "flops_convention",
-                              "note",
-                              "stack"};
-
 // What tables write for a fact that they do not have.
 bool is_blank(const std::string& cell) {
-  constexpr std::array<std::string_view, 8> kBlanks{"",   "-",       "?",         "n/a",
-                                                    "na", "unknown", "not given", "not stated"};
+  constexpr std::array<std::string_view, 14> kBlanks{
+      "",         "-",           "?",          "n/a",          "na",
+      "unknown",  "unspecified", "not given",  "not stated",   "not reported",
+      "not said", "not known",   "unreported", "not specified"};
   return std::find(kBlanks.begin(), kBlanks.end(), lower_case(cell)) != kBlanks.end();
 }
 
@@ -98,28 +45,64 @@ std::string without_separators(const std::string& cell) {
   return digits;
 }
 
-std::vector<MeasuredRun> read_all(CsvStream& stream, const std::string& name) {
-  for (const char* column : kNeeded) static_cast<void>(stream.column(column));
+std::string some_of(std::vector<std::string> names) {
+  constexpr std::size_t kShown = 5;
+  const std::size_t all = names.size();
+  if (all > kShown) names.resize(kShown);
+  return comma_list(names) + (all > kShown ? " and " + std::to_string(all - kShown) + " more" : "");
+}
+
+// Places of the columns that are read. Throws InputError where one that every table needs is not there.
+std::vector<std::pair<std::string, std::size_t>> places_of_columns(const CsvStream& stream,
+                                                                   const std::string& name) {
+  for (const std::string& needed : needed_columns()) {
+    if (!stream.find_column(needed))
+      throw InputError(name, "no column '" + needed + "'",
+                       "a header with it" + title_meant_by(needed, stream.titles()));
+  }
   std::vector<std::pair<std::string, std::size_t>> columns;
-  for (const char* column : kColumns) {
+  for (const std::string& column : known_columns()) {
     if (const auto place = stream.find_column(column)) columns.emplace_back(column, *place);
   }
-  std::vector<MeasuredRun> runs;
+  return columns;
+}
+
+// Trailing cells may be left off, as they are blank, but none that every row needs.
+void require_cells(const CsvStream& stream, const std::string& name) {
+  const std::size_t cells = stream.fields().size();
+  std::size_t least = 0;
+  for (const std::string& needed : needed_columns()) least = std::max(least, stream.column(needed) + 1);
+  if (cells >= least && cells <= stream.columns()) return;
+  throw InputError(name + ", line " + std::to_string(stream.line()), std::to_string(cells) + " cells",
+                   std::to_string(least) + " to " + std::to_string(stream.columns()) +
+                       ", as the header has: quote a cell that has commas");
+}
+
+MeasuredTable read_all(CsvStream& stream, const std::string& name) {
+  const auto columns = places_of_columns(stream, name);
+  MeasuredTable table;
+  std::vector<std::string> without_id, short_rows;
   while (stream.next()) {
-    if (stream.fields().size() > stream.columns())
-      throw InputError(name + ", run " + std::to_string(runs.size() + 1),
-                       std::to_string(stream.fields().size()) + " cells",
-                       "at most " + std::to_string(stream.columns()) + ", as the header has");
+    require_cells(stream, name);
     std::map<std::string, std::string> cells;
     for (const auto& [column, place] : columns) {
       if (place >= stream.fields().size()) continue;
       const std::string cell(stream.fields()[place]);
       if (!is_blank(cell)) cells.emplace(column, cell);
     }
-    runs.emplace_back(std::move(cells));
+    const std::string line = "line " + std::to_string(stream.line());
+    if (cells.emplace("id", line).second) without_id.push_back(line);
+    if (stream.fields().size() < stream.columns()) short_rows.push_back(cells.at("id"));
+    table.runs.emplace_back(std::move(cells));
   }
-  if (runs.empty()) throw InputError(name, "a header and no row", "a row for each run");
-  return runs;
+  if (table.runs.empty()) throw InputError(name, "a header and no row", "a row for each run");
+  if (!without_id.empty())
+    table.remarks.push_back(name + ": rows without an id are called by their line: " + some_of(without_id));
+  if (!short_rows.empty())
+    table.remarks.push_back(
+        name + ": rows with fewer cells than the header, the last of which are taken as blank: " +
+        some_of(short_rows));
+  return table;
 }
 
 }  // namespace
@@ -184,19 +167,15 @@ void MeasuredRun::complete_from(const MeasuredRun& other) {
 
 MeasuredTable read_measured_table(const std::string& path) {
   CsvStream stream(path, path);
-  MeasuredTable table{read_all(stream, path), {}};
-  const std::vector<std::string> known(kColumns.begin(), kColumns.end());
-  for (const std::string& title : stream.titles()) {
-    if (std::find(known.begin(), known.end(), title) != known.end()) continue;
-    if (const std::string nearest = did_you_mean(title, known); !nearest.empty())
-      table.misspelt.push_back(path + ": column " + quote_for_message(title) + " is not read" + nearest);
-  }
+  MeasuredTable table = read_all(stream, path);
+  for (const std::string& remark : remarks_on_titles(stream.titles()))
+    table.remarks.push_back(path + ": " + remark);
   return table;
 }
 
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name) {
   CsvStream stream(CsvStream::Text{csv}, name);
-  return read_all(stream, name);
+  return read_all(stream, name).runs;
 }
 
 std::vector<MeasuredRun> classic_runs() {

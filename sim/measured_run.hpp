@@ -55,10 +55,12 @@ inline constexpr const char* kSecondRow = "a second row of this id";  // why it 
 
 struct MeasuredTable {
   std::vector<MeasuredRun> runs;
-  // A sentence for each column that is not read and whose title is nearly that of one that is.
-  std::vector<std::string> misspelt;
+  // In sentences: columns that are not read though their title is like that of one that is, rows without an
+  // id, which are called "line N", and rows that are shorter than the header.
+  std::vector<std::string> remarks;
 };
-// Needs the columns id, gpu, n_gpus and source_key, and a run at least. Throw InputError.
+// Needs the columns id, gpu, n_gpus and source_key, and a run at least, in every row as far as the last of
+// these. Throw InputError.
 MeasuredTable read_measured_table(const std::string& path);
 std::vector<MeasuredRun> parse_measured_runs(std::string_view csv, const std::string& name);
 // The classics that come with Orrery: costmodels/measured/classics.csv.

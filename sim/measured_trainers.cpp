@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sim/cell_text.hpp"
+#include "sim/cell_words.hpp"
 #include "sim/measured_dates.hpp"
 #include "sim/measured_words.hpp"
 
@@ -35,7 +36,7 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
   const auto sharding = said_sharding(column.empty() ? framework : column);
   return {.gradients = sharding == Sharding::gradients,
           .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
-          .fsdp = says(column + " " + framework, "fsdp"),
+          .fsdp = affirms(clauses_of(column + "; " + framework), {"*fsdp*"}),
           .all_bf16 = is_all_bf16(run)};
 }
 

@@ -233,7 +233,7 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.out_of_memory = run.status() == RunStatus::out_of_memory;
   result.failed = run.has_failed();
   if (!result.failed) result.measured = measured_seconds(run, mapped.plan);
-  result.measured_memory = run.number("peak_mem_gb");
+  result.measured_memory = measured_gibibytes(run, mapped.plan);
   const OpenTimes times = times_of(mapped, replayed);
   result.low = times.low;
   result.high = times.high;

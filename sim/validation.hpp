@@ -60,6 +60,7 @@ struct SkippedRun {
 struct Validation {
   std::vector<ValidatedRun> runs;  // in the order of the table
   std::vector<SkippedRun> skipped;
+  std::vector<std::string> remarks;     // on the table that they are of
   std::vector<ComputedTimes> computed;  // groups that were not measured: intervals do without them
   std::vector<ClusterSpec> clusters;    // that were priced
   OwnAnswers own;                       // on all of them

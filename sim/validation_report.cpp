@@ -373,6 +373,7 @@ std::string validation_json(const Validation& validation, const Coverages& cover
   const GroupAccuracy all = accuracy(validation, "");
   Json json;
   json["rows"] = all.runs;
+  json["remarks"] = validation.remarks;
   json["skipped"] = Json::array();
   for (const SkippedRun& run : validation.skipped)
     json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});

@@ -78,7 +78,8 @@ OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
   std::optional<SoftwareStack> given;
   if (line.has("stack")) given = read_stack_option(line);
   SeenRuns seen;
-  for (const MeasuredRun& row : read_measured_option(line)) {
+  const MeasuredTable table = read_measured_option(line);
+  for (const MeasuredRun& row : table.runs) {
     if (seen.is_again(row)) {
       runs.leave_out(row.id(), kSecondRow);
       continue;
@@ -105,7 +106,7 @@ OwnRuns runs_of_table(const CommandLine& line, const CostModels& costs) {
       continue;
     }
     runs.taken.back().measured = *seconds;
-    if (const auto peak = row.number("peak_mem_gb"))
+    if (const auto peak = measured_gibibytes(row, plan))
       runs.taken.back().peak = OwnPeak{*peak, measured_figure(row, plan.stack)};
     require_one_stack(runs.taken, line.place("measured"));
   }

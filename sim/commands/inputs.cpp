@@ -76,12 +76,12 @@ void warn_of_silent_costs(const CommandLine& line, const CostModels& costs, cons
                "and sizes (`orrery profile`), or leave the option out\n";
 }
 
-std::vector<MeasuredRun> read_measured_option(const CommandLine& line) {
+MeasuredTable read_measured_option(const CommandLine& line) {
   MeasuredTable table = read_measured_table(line.required("measured"));
-  for (const std::string& sentence : table.misspelt) {
+  for (const std::string& sentence : table.remarks) {
     if (!line.quiet()) std::cerr << "orrery: " << sentence << "\n";
   }
-  return std::move(table.runs);
+  return table;
 }
 
 SoftwareStack read_stack_option(const CommandLine& line, const std::string& otherwise) {

@@ -21,8 +21,8 @@ void warn_of_silent_costs(const CommandLine&, const CostModels&, const OwnAnswer
                           const std::vector<const ClusterSpec*>&);
 // --stack, else the one that `otherwise` names, else the default.
 SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
-// The table of --measured, which is required; says on standard error which columns seem misspelt.
-std::vector<MeasuredRun> read_measured_option(const CommandLine&);
+// The table of --measured, which is required; says its remarks on standard error.
+MeasuredTable read_measured_option(const CommandLine&);
 // A built-in cluster, a cluster file, or a SimGrid platform (.xml).
 // `pricing` stands in for that of every group at list price; a platform has no list prices.
 ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing = std::nullopt);

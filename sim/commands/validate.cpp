@@ -20,25 +20,25 @@ bool has_group(const std::vector<MeasuredRun>& runs, const std::string& group) {
 }
 
 // The classics know facts that a table of one's own may leave blank for the same run.
-std::vector<MeasuredRun> runs_of(const CommandLine& line) {
-  const std::vector<MeasuredRun> classics = classic_runs();
+MeasuredTable runs_of(const CommandLine& line) {
+  std::vector<MeasuredRun> classics = classic_runs();
   if (!line.has("measured")) {
     if (line.has("classics"))
       throw InputError("--classics", "no --measured",
                        "a table beside them, or neither for the classics alone");
-    return classics;
+    return {std::move(classics), {}};
   }
-  std::vector<MeasuredRun> runs = read_measured_option(line);
-  for (MeasuredRun& run : runs) {
+  MeasuredTable table = read_measured_option(line);
+  for (MeasuredRun& run : table.runs) {
     for (const MeasuredRun& classic : classics) {
       if (classic.id() == run.id() && classic.group() == run.group()) run.complete_from(classic);
     }
   }
-  if (!line.has("classics")) return runs;
-  std::vector<MeasuredRun> both = runs;
-  std::copy_if(classics.begin(), classics.end(), std::back_inserter(both),
-               [&](const MeasuredRun& classic) { return !has_group(runs, classic.group()); });
-  return both;
+  if (!line.has("classics")) return table;
+  const std::vector<MeasuredRun> own = table.runs;
+  std::copy_if(classics.begin(), classics.end(), std::back_inserter(table.runs),
+               [&](const MeasuredRun& classic) { return !has_group(own, classic.group()); });
+  return table;
 }
 
 // The values of --group or --without, each a source_key of the runs.
@@ -210,7 +210,8 @@ int run_validate(const Arguments& arguments) {
       .values("without", "NAME", "a source_key that the intervals of time are made without; may be repeated")
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
-  const std::vector<MeasuredRun> all_runs = runs_of(line);
+  const MeasuredTable table = runs_of(line);
+  const std::vector<MeasuredRun>& all_runs = table.runs;
   std::vector<std::string> without = groups_named(line, "without", all_runs);
   const std::vector<MeasuredRun> runs = only(groups_named(line, "group", all_runs), all_runs);
   ValidationOptions options;
@@ -224,7 +225,8 @@ int run_validate(const Arguments& arguments) {
     std::cout << (line.json() ? ablation_json(all) : ablation_text(all));
     return 0;
   }
-  const Validation validation = validate(runs, costs, options);
+  Validation validation = validate(runs, costs, options);
+  validation.remarks = table.remarks;
   std::vector<const ClusterSpec*> clusters;
   for (const ClusterSpec& cluster : validation.clusters) clusters.push_back(&cluster);
   warn_of_silent_costs(line, costs, validation.own, clusters);

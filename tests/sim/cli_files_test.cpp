@@ -322,6 +322,40 @@ TEST_CASE("a column of a table of runs whose title is nearly a known one is name
   CHECK(place.run({"validate", "--measured", "runs.csv", "--quiet"}).err.empty());
 }
 
+TEST_CASE("titles that mean known columns, rows without an id and short rows are said") {
+  const Workplace place;
+  place.write("runs.csv",
+              "id,source_key,gpu,n_gpus,recomputation,tensor_model_parallel_size,Framework,notes of mine\n"
+              "NA,mine,A100,8,full,2,,\n,mine,A100,8,full\nr,mine,A100,8,full,2,,\n");
+  const ProgramResult said = place.run({"validate", "--measured", "runs.csv", "--json"});
+  for (const char* remark :
+       {"runs.csv: column 'recomputation' is not read, did you mean 'recompute'?",
+        "column 'tensor_model_parallel_size' is not read, did you mean 'tp'?",
+        "column 'Framework' is not read, did you mean 'framework'?",
+        "rows without an id are called by their line: line 2, line 3",
+        "rows with fewer cells than the header, the last of which are taken as blank: line 3"}) {
+    CHECK_THAT(said.err, contains_text(remark));
+    CHECK_THAT(said.out, contains_text(remark));
+  }
+  CHECK(said.err.find("notes of mine") == std::string::npos);
+  CHECK_THAT(said.out, contains_text("\"line 2\""));
+  CHECK(said.out.find("a second row of this id") == std::string::npos);
+}
+
+TEST_CASE("a table without a needed column, or with a row that lacks one, is refused") {
+  const Workplace place;
+  const auto refused = [&](const std::string& table, const std::vector<std::string>& words) {
+    place.write("runs.csv", table);
+    check_refused(place.run({"validate", "--measured", "runs.csv"}), words);
+  };
+  refused("tp,source_key,gpu,n_gpus\n1,mine,A100,8\n", {"no column 'id'"});
+  CHECK(place.run({"validate", "--measured", "runs.csv"}).err.find("did you mean") == std::string::npos);
+  refused("name,source_key,gpu,n_gpus\nr,mine,A100,8\n", {"no column 'id'", "did you mean 'name'?"});
+  refused("id,source_key,gpu,gpus\nr,mine,A100,8\n", {"no column 'n_gpus'", "did you mean 'gpus'?"});
+  refused("id,source_key,gpu,n_gpus,tp\nr,mine,A100\n", {"line 2", "3 cells", "4 to 5, as the header has"});
+  refused("id,source_key,gpu,n_gpus\nr,mine,A100,8,2\n", {"line 2", "5 cells", "4 to 4"});
+}
+
 TEST_CASE("a standard output that is full is said") {
   const Workplace place;
   REQUIRE(place.run(small_search()).code == 0);

@@ -35,6 +35,21 @@ TEST_CASE(
   CHECK(first.model.hidden == 2304);
 }
 
+TEST_CASE("what a row prints otherwise than the built-in model is said beside its name") {
+  const auto said = [](const std::string& widths) {
+    return mapped(
+               runs_of("a,g,H100,80,8,8,,Megatron-LM,llama3-8b,32,4096,32,,2048,bf16,8,1,8,1,,1,none,9,,ok" +
+                           widths + "\n",
+                       ",kv_heads,ffn")
+                   .front())
+        .assumptions.front();
+  };
+  CHECK(said(",,") == "shape of the built-in model llama3-8b");
+  CHECK(said(",8,14336") == "shape of the built-in model llama3-8b");
+  CHECK(said(",32,11008") ==
+        "shape of the built-in model llama3-8b, but kv_heads 32 and not 8, ffn 11008 and not 14336");
+}
+
 TEST_CASE("a model has the layers of its family, of the built-in one it names, or of what its widths tell") {
   const auto model = [](const std::string& name, const std::string& shape, const std::string& widths = ",,") {
     const auto rows = runs_of("a,g,H100,80,8,8,,Megatron-LM," + name + "," + shape +
@@ -73,7 +88,7 @@ TEST_CASE(
     "says") {
   const auto model = [](const std::string& name) {
     return mapped(runs_of("a,g,H100,80,8,512,,Megatron-LM," + name +
-                          ",,,,,2048,bf16,512,1,4,2,1,64,full,100,,ok\n")
+                          ",,,,,2048,bf16,512,1,4,2,1,64,full,10,,ok\n")
                       .front())
         .model;
   };
@@ -170,6 +185,42 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
   // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
   CHECK_NOTHROW(mapped(row("4096", "0.3")));
   CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
+}
+
+TEST_CASE(
+    "experts a token are those of their column, of the model's name, or of the built-in model it names") {
+  const auto row = [](const std::string& model, const std::string& experts, const std::string& per_token,
+                      const std::string& layers = "4") {
+    return parse_measured_runs(
+               "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,kv_heads,head_dim,ffn,n_experts,"
+               "experts_per_token,vocab,seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,\"" +
+                   model + "\"," + layers + ",2048,32,4,128,768," + experts + "," + per_token +
+                   ",151936,1024,8,1,1\n",
+               "made-up.csv")
+        .front();
+  };
+  const auto chosen = [&](const std::string& model, const std::string& per_token = "") {
+    return mapped(row(model, "64", per_token)).model.layer(0).experts_per_token;
+  };
+  CHECK(chosen("MoE", "6") == 6);
+  CHECK(chosen("MoE, top-2", "6") == 6);
+  for (const char* name : {"GPT MoE, 8 experts a token", "GPT MoE top-8", "MoE, 64 experts top 8",
+                           "MoE top_k=8", "MoE (top-k 8)", "MoE, 8 active experts per token"}) {
+    INFO(name);
+    CHECK(chosen(name) == 8);
+  }
+  CHECK(chosen("MoE") == 2);
+  // Qwen3-30B-A3B has 48 layers, and 8 of 128 experts for a token.
+  const MeasuredPlan fewer = mapped(row("Qwen3-30B-A3B", "64", ""));
+  CHECK(fewer.model.layer(0).experts == 64);
+  CHECK(fewer.model.layer(0).experts_per_token == 8);
+  CHECK(
+      std::count(fewer.assumptions.begin(), fewer.assumptions.end(),
+                 "8 experts a token as in the built-in model qwen3-30b-a3b, each as wide as the MLP that is "
+                 "printed, in every layer") == 1);
+  CHECK(mapped(row("Qwen3-30B-A3B", "128", "4", "48")).model.layer(0).experts_per_token == 4);
+  CHECK(unmapped(row("MoE", "4", "8")) == "8 experts a token, n_experts 4");
+  CHECK(unmapped(row("MoE, top-8", "", "")) == "8 experts a token, n_experts not given");
 }
 
 }  // namespace orrery

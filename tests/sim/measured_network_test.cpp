@@ -74,16 +74,45 @@ TEST_CASE("a network is read however people write it") {
     const auto said = said_network(text, 8, usual);
     return said ? std::to_string(said->nics) + " x " + std::to_string(std::lround(said->gigabits)) : "none";
   };
-  for (const char* eight :
-       {"8x400 Gb/s", "8 x 400 Gb/s a node", "8 \u00d7 400 Gbps per node", "8x ConnectX-7 400Gb/s",
-        "8 NICs of 400 Gbit/s", "400 Gb/s per GPU", "400 Gb/s/GPU", "400Gb/s RoCE per card",
-        "3200 Gb/s EFA a node", "3.2 Tbps per node", "EFA 3200 Gb/s each node", "InfiniBand NDR 400 Gb/s",
-        "600 Gbps NVLink; 8x400 Gbps RoCE", "NVLink intra; 400 Gb/s RDMA per GPU"})
+  for (const char* eight : {"8x400 Gb/s",
+                            "8 x 400 Gb/s a node",
+                            "8 \u00d7 400 Gbps per node",
+                            "8x ConnectX-7 400Gb/s",
+                            "8 NICs of 400 Gbit/s",
+                            "400 Gb/s per GPU",
+                            "400 Gb/s/GPU",
+                            "400Gb/s RoCE per card",
+                            "3200 Gb/s EFA a node",
+                            "3.2 Tbps per node",
+                            "EFA 3200 Gb/s each node",
+                            "InfiniBand NDR 400 Gb/s",
+                            "400 Gbps x 8",
+                            "400Gbps x8 InfiniBand",
+                            "8*400Gbps",
+                            "eight 400 Gbps NICs",
+                            "8 NDR 400 Gb/s adapters",
+                            "Eight NICs of 400 Gb/s",
+                            "8x400G IB",
+                            "8 x 400 gbps",
+                            "8 x ConnectX-7 InfiniBand per node",
+                            "ConnectX-7",
+                            "eight CX-7 NICs per node",
+                            "600 Gbps NVLink; 8x400 Gbps RoCE",
+                            "NVLink intra; 400 Gb/s RDMA per GPU"})
     CHECK(std::pair(eight, read(eight)) == std::pair(eight, std::string("8 x 400")));
   CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
   CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
   CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
-  CHECK(read("100GbE") == "1 x 100");
+  for (const char* ethernet :
+       {"100GbE", "100Gb Ethernet", "100 Gb/s Ethernet", "100 gigabit ethernet", "100G Ethernet"})
+    CHECK(std::pair(ethernet, read(ethernet)) == std::pair(ethernet, std::string("1 x 100")));
+  CHECK(read("10Gb Ethernet") == "1 x 10");
+  CHECK(read("100 Gb/s x 16 nodes") == "1 x 100");
+  CHECK(read("2 nodes, 100 Gb/s cards") == "1 x 100");
+  // The most that the card's data sheet has.
+  CHECK(read("4 x ConnectX-6 InfiniBand per node") == "4 x 200");
+  CHECK(read("ConnectX-6 at 100 Gb/s") == "1 x 100");
+  CHECK(read("ConnectX-6 Lx") == "none");
   CHECK(read("InfiniBand 200 Gb/s") == "1 x 200");  // not what the reference machine has
   // No card has so much: of all of a node.
   CHECK(read("3200 Gbps") == "8 x 400");

@@ -255,6 +255,17 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
     CHECK(pads(name));
 }
 
+TEST_CASE("virtual stages that contradict the pipeline or the schedule leave a run out") {
+  const auto reason = [](const std::string& layout, const std::string& schedule) {
+    return unmapped(runs_of(gpt("a", layout, "full,1.5,,ok," + schedule), ",schedule").front());
+  };
+  CHECK(reason("2,4,1,4,4", "") == "vpp 4 without a pipeline (pp 1)");
+  CHECK(reason("2,4,2,1,2", "interleaved 1F1B") ==
+        "schedule 'interleaved 1F1B' with vpp 1: of how many virtual stages?");
+  CHECK(reason("2,4,1,1,4", "interleaved").empty());  // without a pipeline there is no schedule
+  CHECK(reason("2,4,2,2,2", "interleaved").empty());
+}
+
 TEST_CASE("a run may name the modules that it recomputes") {
   const auto modules = [](const std::string& recompute) {
     return mapped(runs_of(gpt("a", "2,4,2,1,2", recompute + ",1.5,,ok")).front())
@@ -266,7 +277,8 @@ TEST_CASE("a run may name the modules that it recomputes") {
   CHECK(modules("selective: layernorm mlp") ==
         Recompute{.granularity = selective, .modules = {RecomputeModule::layernorm, RecomputeModule::mlp}});
   const std::string why = unmapped(runs_of(gpt("a", "2,4,2,1,2", "selective: mpl,1.5,,ok")).front());
-  CHECK(contains(why, "recompute: found 'mpl'"));
+  CHECK(contains(why, "recompute 'selective: mpl', not none, full, full of N layers, or selective"));
+  CHECK(contains(why, "core_attn, layernorm, mla_up_proj, mlp, moe_act, shared_experts, moe"));
 }
 
 TEST_CASE("a cell that is no number leaves its run out by name") {

@@ -52,11 +52,38 @@ TEST_CASE("published rates become times") {
   const double parameters = 6.0 * tokens * static_cast<double>(total_parameters(model));
   CHECK(seconds("tflops_per_gpu,flops_convention", "100,6ND") == at_100(parameters));
   CHECK(seconds("tflops_per_gpu,flops_convention", "100,6 * N * tokens") == at_100(parameters));
-  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") == at_100(full));
+  // Its embedding is its head, so it is counted once either way; positions are 2048 more of 2048.
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,6N + 12LHQT") ==
+        at_100(full + 6 * tokens * 2048 * 2048));
+  const double half = model_flops(model, 64, 2048, AttentionCounting::causal);
+  CHECK(seconds("tflops_per_gpu,flops_convention", "100,\"6N + 12LHQT, causal\"") ==
+        at_100(half + 6 * tokens * 2048 * 2048));
+  for (const char* words : {"non-causal", "full attention (not causal)", "model FLOPs; not hardware",
+                            "excludes recomputation", "not said; counts recomputation if any"})
+    CHECK(seconds(hardware, std::string("100,") + words + ",full") == at_100(full));
+  // Of the layers that are recomputed a forward more: of 6 of 24 a quarter of what all are.
+  CHECK(seconds(hardware, "100,HFU,full (6 of 24 layers)") == at_100(full + (with_all - full) / 4));
   // Shared keys and gated MLPs have other FLOPs than a GPT of their width: recomputed, a third more too.
   const auto [llama, of_llama] = plan_and_seconds("llama2-70b", hardware, "100,hardware FLOPs,full");
   const double head = 6.0 * tokens * static_cast<double>(llama.model.vocabulary * llama.model.hidden);
+  const auto [untied, of_untied] =
+      plan_and_seconds("llama2-70b", "tflops_per_gpu,flops_convention", "100,6N + 12LHQT");
+  CHECK(of_untied == at_100(model_flops(untied.model, 64, 2048, AttentionCounting::full) + head));
   CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
+}
+
+TEST_CASE("a convention that nobody knows is an assumption where it makes the time") {
+  const auto assumed = [](const std::string& columns, const std::string& cells) {
+    return assumed_convention(
+        parse_measured_runs("id,source_key,gpu,n_gpus," + columns + "\na,g,A100,8," + cells + "\n", "t.csv")
+            .front());
+  };
+  CHECK(assumed("tflops_per_gpu,flops_convention", "100,as printed") ==
+        "FLOPs 'as printed': taken as the model's, with all of the attention");
+  CHECK_FALSE(assumed("tflops_per_gpu,flops_convention,iter_time_s", "100,as printed,2"));
+  for (const char* known :
+       {"", "model FLOPs", "causal", "non-causal", "6ND", "6 x 12 L h^2 + 12 L h s", "HFU"})
+    CHECK_FALSE(assumed("mfu_pct,flops_convention", std::string("40,") + known));
 }
 
 TEST_CASE("a time in which no GPU could compute the model leaves its row out") {
@@ -74,6 +101,45 @@ TEST_CASE("a time in which no GPU could compute the model leaves its row out") {
   CHECK(contains(reason(0.9 * least), "a time in which a GPU would compute"));
   CHECK(contains(reason(0.9 * least), "at most 312 TFLOPS"));
   CHECK(reason(1.2 * least).empty());
+}
+
+TEST_CASE("a share of the peak that is a fraction and a time of milliseconds leave their row out") {
+  const auto reason = [](const std::string& column, const std::string& cell) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,n_gpus,framework,seq,gbs,mbs,tp,pp,model,layers,hidden,heads,vocab," + column +
+            "\na,g,A100,8,Megatron-LM,2048,64,1,8,1,GPT,24,2048,16,51200," + cell + "\n",
+        "t.csv");
+    return test::unmapped(runs.front());
+  };
+  CHECK(reason("mfu_pct", "0.5656") == "mfu_pct 0.5656: a fraction? Expected percent, of at least 1");
+  CHECK(reason("hfu_pct", "0.41") == "hfu_pct 0.41: a fraction? Expected percent, of at least 1");
+  CHECK(reason("mfu_pct", "1.5").empty());
+  // Its time is said: nothing is made of the share.
+  CHECK(reason("mfu_pct,iter_time_s", "0.5656,1").empty());
+  // With half of the attention 6 (12 l h^2 + V h) + 6 l h s FLOPs a token.
+  const double flops =
+      64 * 2048.0 * (6 * (12.0 * 24 * 2048 * 2048 + 51200.0 * 2048) + 6.0 * 24 * 2048 * 2048);
+  const double slowest = flops / (8 * 312e12 / 1000);
+  CHECK(reason("iter_time_s", std::to_string(0.9 * slowest)).empty());
+  CHECK(contains(reason("iter_time_s", std::to_string(1.1 * slowest)), "expected seconds of one iteration"));
+}
+
+TEST_CASE("a peak above its card's memory is of 1e9 bytes, which is said") {
+  const auto row = [](const std::string& peak) {
+    return parse_measured_runs(
+               "id,source_key,gpu,gpu_mem_gb,n_gpus,framework,seq,gbs,mbs,tp,pp,model,layers,hidden,heads,"
+               "vocab,"
+               "peak_mem_gb\na,g,A100,80,8,Megatron-LM,2048,64,1,8,1,GPT,24,2048,16,51200," +
+                   peak + "\n",
+               "t.csv")
+        .front();
+  };
+  CHECK(measured_gibibytes(row("79"), mapped(row("79"))) == 79);
+  const MeasuredPlan full = mapped(row("83"));
+  CHECK(*measured_gibibytes(row("83"), full) == Approx(83e9 / (1024.0 * 1024 * 1024)));
+  CHECK(full.assumptions.back() == "a peak of 83 GB of 1e9 bytes, on a card of 80 GiB");
+  CHECK(test::unmapped(row("85.9")).empty());  // 80 GiB, rounded
+  CHECK(contains(test::unmapped(row("86")), "a peak of 86 GB on a card of 80 GiB"));
 }
 
 TEST_CASE(

@@ -1,7 +1,11 @@
 // Words of published tables, in the spellings that these have.
 #include "sim/measured_words.hpp"
 
+#include <map>
+#include <set>
+
 #include "tests/catch.hpp"
+#include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
@@ -18,39 +22,141 @@ std::vector<MeasuredRun> runs(const std::string& ways, const std::string& end) {
       ",optimizer_sharding,sequence_parallel,flash_attn");
 }
 
+std::optional<RecomputeGranularity> granularity(const std::string& text) {
+  const auto said = said_recompute(text);
+  return said ? std::optional(said->recompute.granularity) : std::nullopt;
+}
+
+// The cells of a column of the classics, each once.
+std::set<std::string> cells_of_classics(const char* column) {
+  std::set<std::string> cells;
+  for (const MeasuredRun& run : classic_runs()) cells.insert(run.text(column));
+  cells.erase("");
+  return cells;
+}
+
+template <class Meaning>
+using Meanings = std::map<Meaning, std::set<std::string>>;
+
+template <class Meaning, class Read>
+Meanings<Meaning> meanings_of_classics(const char* column, Read read) {
+  Meanings<Meaning> found;
+  for (const std::string& cell : cells_of_classics(column)) {
+    INFO(column << " " << cell);
+    const auto meaning = read(cell);
+    REQUIRE(meaning);
+    found[*meaning].insert(cell);
+  }
+  return found;
+}
+
 }  // namespace
+
+TEST_CASE("every word of the classics has its meaning") {
+  CHECK(meanings_of_classics<Sharding>("optimizer_sharding", said_sharding) ==
+        Meanings<Sharding>{
+            {Sharding::none, {"DDP", "no", "none"}},
+            {Sharding::optimizer, {"ZeRO-1", "distributed optimizer", "zero-1"}},
+            {Sharding::gradients,
+             {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
+              "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "ZeRO-2"}},
+            {Sharding::weights, {"FSDP", "FSDP (optim_grads_params)", "FSDP2", "ZeRO-3"}},
+            {Sharding::weights_in_node, {"HSDP"}}});
+  CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
+        Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});
+  CHECK(meanings_of_classics<bool>("flash_attn", said_switch) ==
+        Meanings<bool>{{false, {"no"}},
+                       {true,
+                        {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3",
+                         "yes", "yes (2)", "yes (CK v3)", "yes (FlashAttention-4)", "yes (SDPA)",
+                         "yes (cuDNN)", "yes (xformers)"}}});
+  CHECK(meanings_of_classics<DataType>("precision", said_type) ==
+        Meanings<DataType>{{DataType::fp32, {"fp32"}},
+                           {DataType::tf32, {"tf32"}},
+                           {DataType::fp16, {"fp16", "fp16 mixed", "fp16/bf16 mixed"}},
+                           {DataType::bf16, {"BF16", "bf16", "bf16 mixed", "bf16-true"}},
+                           {DataType::fp8,
+                            {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "fp8",
+                             "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",
+                             "fp8 tensorwise", "mxfp8"}},
+                           {DataType::fp4, {"NVFP4", "fp4"}}});
+  for (const std::string& cell : cells_of_classics("recompute")) {
+    INFO(cell);
+    const auto said = said_recompute(cell);
+    REQUIRE(said);
+    CHECK(cell.starts_with(to_text(said->recompute.granularity)));
+    CHECK(said->layers.has_value() == (cell.find("layers") != std::string::npos));
+    const std::size_t colon = cell.find(": ");
+    const RecomputeModules modules = said->recompute.modules;
+    if (colon == std::string::npos) CHECK(modules == RecomputeModules());
+    for (const RecomputeModule module : kRecomputeModules) {
+      if (colon == std::string::npos) continue;
+      const bool named =
+          (cell.substr(colon + 1) + " ").find(" " + std::string(to_text(module)) + " ") != std::string::npos;
+      CHECK(modules.has(module) == named);
+    }
+  }
+}
 
 TEST_CASE("sharding has one meaning however it is written") {
   using Row = std::pair<const char*, Sharding>;
-  const auto [text, meaning] = GENERATE(values<Row>({{"ZeRO-1", Sharding::optimizer},
-                                                     {"zero stage 1", Sharding::optimizer},
-                                                     {"use-distributed-optimizer", Sharding::optimizer},
-                                                     {"ZeRO2", Sharding::gradients},
-                                                     {"FSDP SHARD_GRAD_OP", Sharding::gradients},
-                                                     {"zero3", Sharding::weights},
-                                                     {"ZeRO Stage 3", Sharding::weights},
-                                                     {"FSDP FULL_SHARD", Sharding::weights},
-                                                     {"fsdp2", Sharding::weights},
-                                                     {"HSDP", Sharding::weights_in_node},
-                                                     {"FSDP HYBRID_SHARD", Sharding::weights_in_node},
-                                                     {"no", Sharding::none},
-                                                     {"DDP", Sharding::none}}));
+  const auto [text, meaning] =
+      GENERATE(values<Row>({{"ZeRO-1", Sharding::optimizer},
+                            {"zero stage 1", Sharding::optimizer},
+                            {"use-distributed-optimizer", Sharding::optimizer},
+                            {"ZeRO2", Sharding::gradients},
+                            {"FSDP SHARD_GRAD_OP", Sharding::gradients},
+                            {"zero3", Sharding::weights},
+                            {"ZeRO Stage 3", Sharding::weights},
+                            {"FSDP FULL_SHARD", Sharding::weights},
+                            {"fsdp2", Sharding::weights},
+                            {"HSDP", Sharding::weights_in_node},
+                            {"FSDP HYBRID_SHARD", Sharding::weights_in_node},
+                            {"no", Sharding::none},
+                            {"no distributed optimizer", Sharding::none},
+                            {"use_distributed_optimizer=False", Sharding::none},
+                            {"ZeRO-1: off", Sharding::none},
+                            {"zero_stage=0", Sharding::none},
+                            {"not sharded", Sharding::none},
+                            {"FSDP NO_SHARD", Sharding::none},
+                            {"ZeRO-1 (no ZeRO-3)", Sharding::optimizer},
+                            {"ZeRO-2 not 3", Sharding::gradients},
+                            {"FSDP (reshard_after_forward=False)", Sharding::gradients},
+                            {"ZeRO-3 without offload", Sharding::weights},
+                            {"DDP, no ZeRO", Sharding::none},
+                            {"DDP", Sharding::none}}));
   CHECK(said_sharding(text) == meaning);
 }
 
 TEST_CASE("switches and recomputation have one meaning however they are written") {
   for (const char* text : {"yes", "Yes (SDPA)", "TRUE", "1", "on", "FlashAttention-2", "FA3"})
     CHECK(said_switch(text) == true);
-  for (const char* text : {"no", "None", "false", "0", "off", "unfused"}) CHECK(said_switch(text) == false);
-  for (const char* text : {"full", "yes", "Activation checkpointing", "gradient checkpointing", "True"})
-    CHECK(said_recompute(text) == RecomputeGranularity::full);
-  for (const char* text : {"none", "no", "False", "no activation checkpointing"})
-    CHECK(said_recompute(text) == RecomputeGranularity::none);
-  for (const char* text : {"selective", "Selective: moe", "SAC"})
-    CHECK(said_recompute(text) == RecomputeGranularity::selective);
-  CHECK_FALSE(said_sharding("tensor"));
-  CHECK_FALSE(said_switch("maybe"));
-  CHECK_FALSE(said_recompute("sometimes"));
+  for (const char* text :
+       {"no", "None", "false", "0", "off", "unfused", "FlashAttention: no", "flash_attn=False",
+        "FlashAttention disabled", "without flash", "not used", "sp=0"})
+    CHECK(said_switch(text) == false);
+  for (const char* text : {"full", "yes", "Activation checkpointing", "gradient checkpointing", "True",
+                           "full, no selective", "recompute_granularity=full"})
+    CHECK(granularity(text) == RecomputeGranularity::full);
+  for (const char* text :
+       {"none", "no", "False", "no activation checkpointing", "gradient_checkpointing=False",
+        "activation checkpointing: off", "checkpointing disabled", "ckpt: no", "none (full OOMs)",
+        "without activation checkpointing", "no (flash attention only)"})
+    CHECK(granularity(text) == RecomputeGranularity::none);
+  for (const char* text : {"selective", "Selective: moe", "SAC", "selective (not full)"})
+    CHECK(granularity(text) == RecomputeGranularity::selective);
+}
+
+TEST_CASE("a cell that can mean more than one thing is not read") {
+  for (const char* text : {"tensor", "normal", "node-local", "FSDP: no", "without ZeRO-3"})
+    CHECK_FALSE(said_sharding(text));
+  for (const char* text : {"maybe", "normal", "only in the decoder"}) CHECK_FALSE(said_switch(text));
+  for (const char* text : {"sometimes", "normal", "not full", "only attention", "one in two layers",
+                           "full attention", "partial full", "selective/full", "full except last 2 layers",
+                           "full activation checkpointing: off", "full, every 2 layers", "full (8)",
+                           "full (attention)", "full, 1 layer", "selective: mpl", "selective (2 layers)"})
+    CHECK_FALSE(said_recompute(text));
+  CHECK_FALSE(said_type("fp8 disabled"));
 }
 
 TEST_CASE("a precision has one meaning however it is written") {
@@ -82,14 +188,20 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
   CHECK(strategy("none,1.5,,ok,,True,").sequence_parallel);
   CHECK(strategy("none,1.5,,ok,,,FA2").flash_attention);
   CHECK(strategy("activation checkpointing,1.5,,ok,,,").recompute.granularity == RecomputeGranularity::full);
-  CHECK(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()) ==
-        "recompute 'sometimes', not none, full or selective");
+  CHECK(contains(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()),
+                 "recompute 'sometimes', not none, full, full of N layers, or selective"));
+  CHECK(contains(unmapped(runs("2,1,1,8", "full (7 of 9 layers),1.5,,ok,,,").front()), "of which layers?"));
+  for (const char* offloaded : {"ZeRO-3 + offload", "ZeRO-2 offload", "ZeRO-3 (CPU offload)"})
+    CHECK(contains(unmapped(runs("2,1,1,8", std::string("none,1.5,,ok,") + offloaded + ",,").front()),
+                   "offloaded to the host"));
+  CHECK(strategy("full (12 of 24 layers),1.5,,ok,,,").recompute ==
+        Recompute{RecomputeGranularity::full, RecomputeMethod::block, 12});
   CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,halves,,").front()) ==
         "optimizer_sharding 'halves', not ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
   CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,perhaps,").front()) ==
         "sequence_parallel 'perhaps', not yes or no");
   CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,,,a bit").front()) == "flash_attn 'a bit', not yes or no");
-  for (const char* blank : {"", "-", "n/a", "Unknown", "?"})
+  for (const char* blank : {"", "-", "n/a", "Unknown", "?", "not stated", "not reported"})
     CHECK(strategy(std::string(blank) + ",1.5,,ok,,,").recompute == plain.recompute);
 }
 

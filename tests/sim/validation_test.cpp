@@ -123,7 +123,7 @@ TEST_CASE("failed runs are judged by memory, and by memory only") {
 TEST_CASE("a measured peak is compared with the figure that its row or its program's reports give") {
   const auto run = [](const std::string& framework, const std::string& figure) {
     return runs_of("r,g,H100,80,8,8,," + framework +
-                       ",GPT,4,1024,16,51200,2048,bf16,8,1,1,1,1,8,none,9,5,ok," + figure + "\n",
+                       ",GPT,4,1024,16,51200,2048,bf16,8,1,1,1,1,8,none,0.5,5,ok," + figure + "\n",
                    ",peak_mem_figure");
   };
   const auto predicted = [&](const std::string& framework, const std::string& figure) {
@@ -325,7 +325,7 @@ TEST_CASE("a status in any case, an unknown one, an unknown precision and a seco
   CHECK(contains(test::unmapped(ended("great")), "'great'"));
   auto int8 = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
   int8.replace(int8.find("fp16"), 4, "int8");
-  CHECK(test::unmapped(runs_of(int8).front()) == "precision int8");
+  CHECK(test::unmapped(runs_of(int8).front()) == "precision 'int8', not fp32, tf32, fp16, bf16, fp8 or fp4");
   const std::string row = gpt("a", "1,1,1,1,16", "none,1.5,,ok");
   const Validation twice = validate(runs_of(row + row), costs(), {});
   CHECK(twice.runs.size() == 1);

@@ -60,7 +60,7 @@ TEST_CASE("every word of the classics has its meaning") {
             {Sharding::gradients,
              {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
               "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "ZeRO-2"}},
-            {Sharding::weights, {"FSDP", "FSDP (optim_grads_params)", "FSDP2", "ZeRO-3"}},
+            {Sharding::weights, {"FSDP", "FSDP (optim_grads_params)", "FSDP FULL_SHARD", "FSDP2", "ZeRO-3"}},
             {Sharding::weights_in_node, {"HSDP"}}});
   CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
         Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});
@@ -68,8 +68,8 @@ TEST_CASE("every word of the classics has its meaning") {
         Meanings<bool>{{false, {"no"}},
                        {true,
                         {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3",
-                         "yes", "yes (2)", "yes (CK v3)", "yes (FlashAttention-4)", "yes (SDPA)",
-                         "yes (cuDNN)", "yes (xformers)"}}});
+                         "yes", "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-4)",
+                         "yes (SDPA)", "yes (Triton)", "yes (cuDNN)", "yes (xformers)"}}});
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{{DataType::fp32, {"fp32"}},
                            {DataType::tf32, {"tf32"}},
@@ -78,8 +78,8 @@ TEST_CASE("every word of the classics has its meaning") {
                            {DataType::fp8,
                             {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "fp8",
                              "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",
-                             "fp8 tensorwise", "mxfp8"}},
-                           {DataType::fp4, {"NVFP4", "fp4"}}});
+                             "fp8 hybrid", "fp8 tensorwise", "mxfp8"}},
+                           {DataType::fp4, {"NVFP4", "fp4", "mxfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);
     const auto said = said_recompute(cell);

@@ -361,9 +361,9 @@ SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
   return stack;
 }
 
-SoftwareStack read_stack(const std::string& path_or_name) {
+SoftwareStack read_stack(const std::string& path_or_name, const std::string& place) {
   if (is_file(path_or_name)) return parse_stack(read_text_file(path_or_name), path_or_name);
-  return preset(path_or_name, "--stack");
+  return preset(path_or_name, place);
 }
 
 double gradient_kept(const SoftwareStack& stack, DataType type) {

@@ -279,7 +279,8 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  if (const std::string given = run.text("stack"); !given.empty()) return read_stack(given);
+  if (const std::string given = run.text("stack"); !given.empty())
+    return read_stack(given, "run " + run.id() + ", column stack");
   auto stack = stack_of_program(run, assumptions);
   if (stack) use_said_dispatch(run.text("framework"), *stack);
   return stack;

@@ -84,9 +84,8 @@ MeasuredTable read_measured_option(const CommandLine& line) {
   return table;
 }
 
-SoftwareStack read_stack_option(const CommandLine& line, const std::string& otherwise) {
-  const std::string usual = otherwise.empty() ? std::string(kDefaultStack) : otherwise;
-  return read_stack(line.text("stack").value_or(usual));
+SoftwareStack read_stack_option(const CommandLine& line) {
+  return read_stack(line.text("stack").value_or(std::string(kDefaultStack)), line.place("stack"));
 }
 
 ClusterSpec read_any_cluster(const std::string& name, std::optional<Pricing> pricing) {

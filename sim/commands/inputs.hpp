@@ -19,8 +19,8 @@ CostModels read_costs(const CommandLine&);
 // Says on standard error when the folder of --costs answered nothing of what was asked for these clusters.
 void warn_of_silent_costs(const CommandLine&, const CostModels&, const OwnAnswers&,
                           const std::vector<const ClusterSpec*>&);
-// --stack, else the one that `otherwise` names, else the default.
-SoftwareStack read_stack_option(const CommandLine&, const std::string& otherwise = {});
+// --stack, else the default.
+SoftwareStack read_stack_option(const CommandLine&);
 // The table of --measured, which is required; says its remarks on standard error.
 MeasuredTable read_measured_option(const CommandLine&);
 // A built-in cluster, a cluster file, or a SimGrid platform (.xml).

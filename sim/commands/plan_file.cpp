@@ -102,11 +102,12 @@ PlayableFile load_plan(const CommandLine& line, const std::string& path, const C
   if (strategy.sequence == 0) strategy.sequence = model.default_sequence;
   require_shape(path, model, strategy, cluster);
   const GroupProfiles profiles = read_layer_profiles(line, cluster);
-  auto book =
-      std::make_unique<PriceBook>(model, cluster,
-                                  JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence,
-                                               read_stack_option(line, plan.stack)});
-  if (const auto stack = line.text("stack")) plan.stack = *stack;
+  const bool own = !plan.stack.empty() && !line.has("stack");
+  const SoftwareStack stack = own ? read_named(path, "stack", [&] { return read_stack(plan.stack, "stack"); })
+                                  : read_stack_option(line);
+  auto book = std::make_unique<PriceBook>(
+      model, cluster, JobPrecision{strategy.type, strategy.flash_attention, strategy.sequence, stack});
+  if (const auto given = line.text("stack")) plan.stack = *given;
   for (const auto& [group, profile] : profiles) book->use_layers(group, profile);
   book->need(strategy);
   static_cast<void>(book->predict(costs));

@@ -163,10 +163,14 @@ std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const Softwar
   Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
   if (d.context == 0) d.context = 1;
   infer_missing(gpus, d);
-  const bool data_parallel =
-      shards_weights(stack, words) || words.sharding.value_or(Sharding::none) != Sharding::none;
+  const bool sharded = shards_weights(stack, words);
+  const bool data_parallel = sharded || words.sharding.value_or(Sharding::none) != Sharding::none;
   if (data_parallel && (d.tensor == 0 || d.pipeline == 0)) {
-    assumptions.emplace_back("sharded weights in place of tensor and pipeline ways");
+    const char* ways_lacking = d.tensor > 0     ? "pipeline ways"
+                               : d.pipeline > 0 ? "tensor ways"
+                                                : "tensor and pipeline ways";
+    assumptions.emplace_back(std::string(sharded ? "sharded weights" : "replicas") + " in place of " +
+                             ways_lacking);
     d.tensor = std::max(d.tensor, 1);
     d.pipeline = std::max(d.pipeline, 1);
   }

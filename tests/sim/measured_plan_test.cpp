@@ -155,6 +155,17 @@ TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways a
   CHECK(plan.stack.name == "deepspeed-zero3");
   CHECK(plan.strategies.front().fully_sharded);
   CHECK(plan.strategies.front().tensor(0) == 1);
+  const auto assumes = [](const MeasuredPlan& of, const char* sentence) {
+    return std::count(of.assumptions.begin(), of.assumptions.end(), sentence) == 1;
+  };
+  const MeasuredPlan sharded =
+      mapped(runs_of(gpt("a", "2,,,1,", "full,1.5,,ok,FSDP"), ",optimizer_sharding").front());
+  CHECK(assumes(sharded, "sharded weights in place of tensor and pipeline ways"));
+  // An optimizer that is spread takes no weights apart.
+  const MeasuredPlan spread =
+      mapped(runs_of(gpt("a", "2,2,,1,", "full,1.5,,ok,ZeRO-1"), ",optimizer_sharding").front());
+  CHECK(assumes(spread, "replicas in place of pipeline ways"));
+  CHECK(spread.strategies.front().data == 8);
 }
 
 TEST_CASE("runs of torchtitan that do not say recompute selectively, as its configurations") {

@@ -70,7 +70,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
     FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
-    FrameworkStack{"Megatron-Core", "megatron-core"},
+    FrameworkStack{"Megatron-Core", "megatron-core-defaults"},
     FrameworkStack{"Aleph Alpha", "aleph-alpha"},
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
     FrameworkStack{"InternEvo", "internevo"},
@@ -120,9 +120,9 @@ const char* megatron_of(const MeasuredRun& run) {
   constexpr double kOverlaps = 2023.8, kUntilPaper = 0.4;
   const double date = date_of_program(run), overlaps = kOverlaps + (names_its_date(run) ? 0 : kUntilPaper);
   const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
-  if (date >= overlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core";
+  if (date >= overlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core-defaults";
   if (date >= kFlash) return "megatron-lm-2023";
-  if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core";
+  if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core-defaults";
   const bool selective = run.text("recompute").rfind("selective", 0) == 0;
   if (date >= kSequenceParallelism || selective || is_on("sequence_parallel")) return "megatron-lm-2022";
   return "megatron-lm-2021";

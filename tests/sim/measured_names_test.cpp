@@ -80,19 +80,19 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(of({{"recompute", "selective"}}) == "megatron-lm-2022");
   CHECK(of({{"sequence_parallel", "yes"}}) == "megatron-lm-2022");
   CHECK(of({{"source", "a blog of 2024"}}) == "megatron-core-2024");
-  CHECK(of({{"source", "a blog of 2025"}}) == "megatron-core");
+  CHECK(of({{"source", "a blog of 2025"}}) == "megatron-core-defaults");
   CHECK(of({{"source", "a blog of 2023"}}) == "megatron-lm-2023");
   CHECK(of({{"source", "arXiv 2402.15627"}}) == "megatron-lm-2023");  // of February
   CHECK(of({{"source", "arXiv 2407.00001"}}) == "megatron-core-2024");
   CHECK(of({{"framework", "Megatron-LM 2023"}, {"source", "arXiv 2407.00001"}}) == "megatron-lm-2023");
-  CHECK(of({{"flash_attn", "yes"}}) == "megatron-core");
-  CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core");
+  CHECK(of({{"flash_attn", "yes"}}) == "megatron-core-defaults");
+  CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core-defaults");
 }
 
 TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "Megatron-Core 0.6.0 (2024)"}, {"gpu", "H100"}}) == "megatron-core-2024");
-  CHECK(stack({{"framework", "Megatron-Core 0.12 (2025)"}, {"gpu", "H100"}}) == "megatron-core");
-  CHECK(stack({{"framework", "Megatron-Core"}, {"gpu", "H100"}}) == "megatron-core");
+  CHECK(stack({{"framework", "Megatron-Core 0.12 (2025)"}, {"gpu", "H100"}}) == "megatron-core-defaults");
+  CHECK(stack({{"framework", "Megatron-Core"}, {"gpu", "H100"}}) == "megatron-core-defaults");
   CHECK(stack({{"framework", "DeepSpeed ZeRO-3 0.11.1 (2023)"}, {"gpu", "A100"}}) == "deepspeed-zero3-2022");
   CHECK(stack({{"framework", "DeepSpeed ZeRO-3"}, {"gpu", "A100"}, {"source", "arXiv 2104.04473"}}) ==
         "deepspeed-zero3");
@@ -179,7 +179,7 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "megatron-lm-2021");
   CHECK(stack({{"framework", "Unheard of (PyTorch)"}, {"gpu", "A100"}, {"source", "README (2022)"}}) ==
         "pytorch");
-  CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core");
+  CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core-defaults");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
   // Overlaps of late 2023 are in a program of January 2024, not in what papers of that month ran.
   CHECK(stack({{"framework", "Megatron-LM (January 2024)"}, {"gpu", "A800"}}) == "megatron-core-2024");

@@ -400,15 +400,15 @@ TEST_CASE("a plan of another cluster or model is refused with what does not fit"
     check_refused(place.run({command, "--plan", with("two.yaml", "demo-a100-h100")}), {"p.yaml", "groups"});
     check_refused(place.run({command, "--plan", with("gpt2-345m", "llama2-7b")}), {"p.yaml", "layers"});
     check_refused(place.run({command, "--plan", with("gpt2-345m", "no-model")}), {"no-model"});
-    check_refused(
-        place.run({command, "--plan", with("global_batch: 16", "stack: megatron-cor\nglobal_batch: 16")}),
-        {"p.yaml:", ": stack", "'megatron-cor'", "'megatron-core'"});
     check_refused(place.run({command, "--plan", with("global_batch: 16", "global_batch: 17")}),
                   {"p.yaml", "17"});
     check_refused(place.run({command, "--plan", with("tensor: 1", "tensor: 3")}), {"p.yaml", "tensor"});
     check_refused(place.run({command, "--plan", with("sequence: 1024", "sequence: 2048")}),
                   {"p.yaml", "2048"});
   }
+  check_refused(
+      place.run({"replay", "--plan", with("global_batch: 16", "stack: megatron-cor\nglobal_batch: 16")}),
+      {"p.yaml:", ": stack", "'megatron-cor'", "'megatron-core'"});
 }
 
 TEST_CASE("a folder or file named like a built-in model does not get in its way") {

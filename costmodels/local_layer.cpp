@@ -134,7 +134,11 @@ LocalParameters local_parameters(const LayerShape& shape, const LocalLayer& loca
 }
 
 DataType outside_fp8(DataType type) {
-  return type == DataType::fp8 || type == DataType::fp4 ? DataType::bf16 : type;
+  return is_cast_from_16_bits(type) ? DataType::bf16 : type;
+}
+
+bool is_cast_from_16_bits(DataType type) {
+  return type == DataType::fp8 || type == DataType::fp4;
 }
 
 double stored_bytes(DataType type) {

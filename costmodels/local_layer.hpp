@@ -72,6 +72,7 @@ LocalParameters local_parameters(const LayerShape&, const LocalLayer&);
 double stored_bytes(DataType);
 // Type of what stays in 16 bits when the GEMMs of the layers run in fp8 or fp4: attention, router, head.
 DataType outside_fp8(DataType);
+bool is_cast_from_16_bits(DataType);  // fp8 or fp4
 
 // 16-bit gradients are kept in fp16 for fp16 training, in fp32 otherwise (Megatron-LM forces
 // --accumulate-allreduce-grads-in-fp32 for bf16 only).

@@ -24,9 +24,9 @@ PassCost AskedBlock::weight_gradient() const {
   PassCost cost;
   for (const std::size_t index : operators.weight_gradient) {
     cost.compute += backward.compute[index];
-    if (sharding.power_limited && draws_full_power(operators.backward.compute[index]))
-      cost.at_limit += backward.compute[index];
-    cost.flops += flops_of(operators.backward.compute[index]);
+    const Operator& op = operators.backward.compute[index];
+    cost.at_limit += time_at_limit(op, backward.compute[index], sharding);
+    cost.flops += flops_of(op);
   }
   const Pass rest = without({operators.backward, backward}, operators.weight_gradient);
   cost.communication = cost_under(rest.operators, rest.times, PassOrder::backward, sharding).communication -

@@ -54,8 +54,7 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
   if (graphs == CudaGraphs::all || (graphs == CudaGraphs::experts && operators.experts.count > 0)) return {};
   const bool forward = order == PassOrder::forward;
   Seconds layer = forward ? host.forward : host.backward;
-  if (outside_fp8(sharding.type) != sharding.type)
-    layer += forward ? host.forward_casts : host.backward_casts;
+  if (is_cast_from_16_bits(sharding.type)) layer += forward ? host.forward_casts : host.backward_casts;
   const Seconds step = forward ? host.ring_forward : host.ring_backward;
   return layer * operators.launched_layers + step * operators.ring_steps +
          host.collective * static_cast<double>(operators.communication.size());
@@ -64,11 +63,10 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
 // Of the host for the experts of a GPU.
 Seconds expert_launch(int experts, PassOrder order, const Sharding& sharding) {
   const ExpertCost& cost = sharding.stack.experts;
-  const bool casts = outside_fp8(sharding.type) != sharding.type;
   const bool forward = order == PassOrder::forward;
   Seconds each = forward ? cost.forward : cost.backward;
   Seconds layer = forward ? cost.layer_forward : cost.layer_backward;
-  if (casts) {
+  if (is_cast_from_16_bits(sharding.type)) {
     each += forward ? cost.forward_casts : cost.backward_casts;
     layer += forward ? cost.layer_forward_casts : cost.layer_backward_casts;
   }
@@ -147,6 +145,10 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
   return collectives - beside + beside * (stack.overlap_slowdown - 1);
 }
 
+Seconds time_at_limit(const Operator& op, Seconds time, const Sharding& sharding) {
+  return sharding.power_limited && draws_full_power(op) ? time : Seconds(0);
+}
+
 PassCost cost_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
                     const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
@@ -158,8 +160,8 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
   cost.communication -= hidden_exchange(sums, sharding.stack);
   cost.calls = static_cast<double>(operators.communication.size());
   cost.host = launch_time(operators, order, sharding);
-  for (std::size_t i = 0; sharding.power_limited && i < operators.compute.size(); ++i)
-    if (draws_full_power(operators.compute[i])) cost.at_limit += times.compute[i];
+  for (std::size_t i = 0; i < operators.compute.size(); ++i)
+    cost.at_limit += time_at_limit(operators.compute[i], times.compute[i], sharding);
   return cost;
 }
 
@@ -229,8 +231,8 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
     cost.compute += forward.compute[i] * share;
     cost.flops += flops_of(op) * share;
     if (matrix) beside += forward.compute[i] * share;
+    cost.at_limit += time_at_limit(op, forward.compute[i] * share, sharding);
   }
-  if (sharding.power_limited) cost.at_limit = beside;
   for (std::size_t i = 0; i < block.forward.communication.size(); ++i) {
     const bool gathers =
         std::get<Collective>(block.forward.communication[i]).kind == CollectiveKind::all_gather;

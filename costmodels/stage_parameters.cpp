@@ -101,7 +101,7 @@ double optimizer_shard(const ParallelStrategy& strategy, const LocalParameters& 
 Bytes cast_weights(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                    const SoftwareStack& stack) {
   const DataType type = strategy.type;
-  if (!stack.casts_weights_once || outside_fp8(type) == type || strategy.fully_sharded) return Bytes(0);
+  if (!stack.casts_weights_once || !is_cast_from_16_bits(type) || strategy.fully_sharded) return Bytes(0);
   const LayerSplit split = layer_split(model, strategy, stage);
   double parameters = 0;
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {

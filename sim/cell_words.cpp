@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/replace.hpp>
 #include <cctype>
 
 #include "sim/cell_text.hpp"
@@ -25,12 +26,6 @@ constexpr std::array<std::string_view, 7> kDenyEither{"off",    "false",    "dis
 constexpr std::array<std::string_view, 15> kInForce{
     "used",      "enabled",  "on",      "active",   "applied",   "available", "supported", "considered",
     "installed", "included", "counted", "employed", "activated", "set",       "accounted"};
-
-std::string with_words(std::string text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
 
 bool is_word_character(std::string_view text, std::size_t at, std::string_view also) {
   const auto is_digit = [&](std::size_t i) {
@@ -105,7 +100,7 @@ bool is_denied(const Clause& clause, const Place& place) {
 }  // namespace
 
 std::vector<Clause> clauses_of(std::string_view cell, std::string_view also) {
-  const std::string text = with_words(lower_case(std::string(cell)), "w/o", "without ");
+  const std::string text = boost::replace_all_copy(lower_case(std::string(cell)), "w/o", "without ");
   Clauses clauses;
   bool is_linked = false;  // by = or : to the word before
   for (std::size_t at = 0; at < text.size(); ++at) {

@@ -12,9 +12,8 @@ namespace orrery {
 using Clause = std::vector<std::string>;
 
 // Parted at commas, semicolons, brackets, plus signs and "but", and after a word that denies what is before
-// it
-// ("fp8 off"). Words are of letters, digits, the point of a number, and `also`; "w/o" is without, "not used"
-// off, "=0" false.
+// it ("fp8 off"). Words are of letters, digits, the point of a number, and `also`; "w/o" is without,
+// "not used" off, "=0" false.
 std::vector<Clause> clauses_of(std::string_view cell, std::string_view also = "");
 
 // "no", "off", "none", "disabled", ...

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/replace.hpp>
 #include <regex>
 #include <string_view>
 
@@ -11,15 +12,9 @@
 namespace orrery {
 namespace {
 
-std::string with_plain(std::string text, std::string_view sign, std::string_view plain) {
-  for (std::size_t at = text.find(sign); at != std::string::npos; at = text.find(sign, at + 1))
-    text.replace(at, sign.size(), plain);
-  return text;
-}
-
 // "2 x 100 Gb/s" as people write it.
-std::string with_plain_crosses(std::string text) {
-  return with_plain(std::move(text), "\u00d7", "x");
+std::string with_plain_crosses(const std::string& text) {
+  return boost::replace_all_copy(text, "\u00d7", "x");
 }
 
 constexpr std::size_t kLongestSaid = 200;  // std::regex goes as deep as its text is long
@@ -38,7 +33,7 @@ Of scope_of(const std::string& text) {
   return std::regex_search(text, kNode) ? Of::node : Of::nothing;
 }
 
-std::optional<double> number_said(const std::string& word) {
+double number_said(const std::string& word) {
   constexpr std::array<std::string_view, 6> kWords{"one", "two", "four", "eight", "ten", "sixteen"};
   constexpr std::array kNumbers{1.0, 2.0, 4.0, 8.0, 10.0, 16.0};
   const auto found = std::find(kWords.begin(), kWords.end(), lower_case(word));
@@ -131,7 +126,8 @@ std::optional<std::string> negative_rate(const std::string& text) {
   static const std::regex kNegative(
       R"((?:^|[^A-Za-z0-9.)-]|\d *[xX] *)(-\d+(?:\.\d+)? *[GTM](?:bps|b/s|bit/s|bE\b|B/s|Bps)))");
   std::smatch found;
-  const std::string start = with_plain(with_plain_crosses(text.substr(0, kLongestSaid)), "\u2212", "-");
+  const std::string start =
+      boost::replace_all_copy(with_plain_crosses(text.substr(0, kLongestSaid)), "\u2212", "-");
   if (!std::regex_search(start, found, kNegative)) return std::nullopt;
   return found[1].str();
 }

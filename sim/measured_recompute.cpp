@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "platforms/errors.hpp"
 #include "sim/cell_text.hpp"
 #include "sim/cell_words.hpp"
 
@@ -125,42 +126,19 @@ void hear(const Clause& clause, Told& told) {
     told.remark = true;
     return;
   }
+  told.full |= has({Tells::full});
+  told.selective |= has({Tells::selective});
+  told.recomputes |= has({Tells::recomputes});
+  told.layers |= has({Tells::layers});
+  told.block |= has({Tells::block});
+  told.uniform |= has({Tells::uniform});
   for (const std::string& word : clause) {
-    switch (tells(word)) {
-      case Tells::full:
-        told.full = true;
-        break;
-      case Tells::selective:
-        told.selective = true;
-        break;
-      case Tells::recomputes:
-        told.recomputes = true;
-        break;
-      case Tells::module:
-        told.modules.push_back(*module_called(word));
-        break;
-      case Tells::number:
-        told.doubt |= word.size() > kMostDigits;
-        if (!told.doubt) told.numbers.push_back(std::stoi(word));
-        break;
-      case Tells::layers:
-        told.layers = true;
-        break;
-      case Tells::block:
-        told.block = true;
-        break;
-      case Tells::uniform:
-        told.uniform = true;
-        break;
-      case Tells::of:
-        told.of = !told.numbers.empty();  // "8 of 32", and not "of 8 layers"
-        break;
-      case Tells::attention:
-      case Tells::some:
-      case Tells::nothing:
-      case Tells::unknown:
-        break;
-    }
+    const Tells what = tells(word);
+    if (what == Tells::module) told.modules.push_back(*module_called(word));
+    if (what == Tells::of) told.of = !told.numbers.empty();  // "8 of 32", and not "of 8 layers"
+    if (what != Tells::number) continue;
+    told.doubt |= word.size() > kMostDigits;
+    if (!told.doubt) told.numbers.push_back(std::stoi(word));
   }
 }
 
@@ -206,10 +184,9 @@ std::optional<SaidRecompute> said_recompute(const std::string& text) {
 }
 
 std::string names_of_modules() {
-  std::string names;
-  for (const RecomputeModule module : kRecomputeModules)
-    names += (names.empty() ? "" : ", ") + std::string(to_text(module));
-  return names;
+  std::vector<std::string> names;
+  for (const RecomputeModule module : kRecomputeModules) names.emplace_back(to_text(module));
+  return comma_list(names);
 }
 
 std::optional<Recompute> recompute_of_parts(const Recompute& recompute, const RecomputedLayers& said,

@@ -29,11 +29,13 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   return json;
 }
 
-// Of one GPU of a stage: on the card in all, and of that what its tensors take and what PyTorch reserves.
+// Of one GPU of a stage: on the card in all, of that what its tensors take and what PyTorch reserves; and what
+// the card must have usable, which decides the verdict.
 void add_memory(Json& row, const StageMemory& memory) {
   row["memory_gib"] = to_gibibytes(memory.total());
   row["memory_allocated_gib"] = to_gibibytes(memory.allocated());
   row["memory_reserved_gib"] = to_gibibytes(memory.reserved());
+  row["memory_needed_gib"] = to_gibibytes(memory.needed());
   if (memory.host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(memory.host);
 }
 

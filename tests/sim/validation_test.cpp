@@ -163,7 +163,7 @@ TEST_CASE("readings of the card outside the tables lie within a tenth of the cou
       "r,g,Megatron-Core,50257,1024,none,yes,ok," +
       std::string(row.gpu) + "," + row.ways + "," + std::to_string(row.reading / 1024) + "\n";
   ValidationOptions options;
-  options.stack = parse_stack("{like: megatron-core, dropout: of_model}", "made-up.yaml");
+  options.stack = read_stack("megatron-core-defaults");
   const Validation result = validate(parse_measured_runs(table, "made-up.csv"), costs(), options);
   REQUIRE(result.runs.size() == 1);
   CHECK(result.runs.front().predicted_memory == Approx(row.reading / 1024).epsilon(0.1));

@@ -63,7 +63,8 @@ std::vector<std::size_t> counts_by_stages(const SearchJob& job, const Ways& ways
 }
 
 // By which groups have stages.
-StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before) {
+StageCensus census(const SearchJob& job, const std::vector<int>& alike, const WaysCase& at,
+                   std::size_t before) {
   StageCensus found;
   found.by_stages.assign(static_cast<std::size_t>(job.space.most_stages) + 1, 0);
   const std::size_t groups = at.group_fits.size();
@@ -73,7 +74,7 @@ StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before)
     const int count = std::accumulate(used.begin(), used.end(), 0);
     if ((job.mode == SearchMode::homogeneous && count > 1) || !at_home(at.ways, used)) continue;
     std::vector<std::size_t> by_stages = counts_by_stages(job, at.ways, used);
-    for (std::size_t& candidates : by_stages) candidates *= order_count(used);
+    for (std::size_t& candidates : by_stages) candidates *= order_count(alike, used);
     const std::size_t all = std::accumulate(by_stages.begin(), by_stages.end(), std::size_t{0});
     found.all += all;
     if (at.ways.tensors.empty() && before + found.all > kMostAllocations) {
@@ -98,6 +99,7 @@ StageCensus census(const SearchJob& job, const WaysCase& at, std::size_t before)
 class SpaceBuilder {
  public:
   explicit SpaceBuilder(const SearchJob& job) : job_(job) {
+    space_.alike = groups_alike(job.cluster);
     space_.settings = settings(job.space);
     space_.families = families_of(space_.settings);
   }
@@ -114,7 +116,7 @@ class SpaceBuilder {
       at.group_fits.push_back(
           !group_obstacle(job_.cluster.groups[static_cast<std::size_t>(group)], ways.of_group(group)));
     }
-    const StageCensus found = census(job_, at, allocations_);
+    const StageCensus found = census(job_, space_.alike, at, allocations_);
     const std::size_t settings = space_.settings.size();
     if (ways.tensors.empty()) allocations_ += found.all;
     space_.enumerated += found.all * settings;

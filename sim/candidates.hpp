@@ -40,6 +40,7 @@ struct WaysCase {
 };
 
 struct CandidateSpace {
+  std::vector<int> alike;  // groups_alike
   std::vector<Setting> settings;
   std::vector<SettingFamily> families;
   std::vector<WaysCase> cases;                   // those with any candidate that has a shape

@@ -36,7 +36,7 @@ void NearestMiss::look_at(const Wanted& wanted) {
 void NearestMiss::for_each(const Wanted& wanted, const Visit& visit) {
   coarse_.for_each(CoarseCandidates::Which::all, [&](const CoarseCandidate& coarse, const StageCounts& stages,
                                                      const NodeRate&, const TimeBound&) {
-    for (const Allocation& allocation : orders(job_.cluster, refiner_.case_of(coarse).ways, stages)) {
+    for (const Allocation& allocation : refiner_.orders_of(coarse, stages)) {
       for (const std::uint32_t setting : refiner_.family_of(coarse).settings) {
         if (wanted(coarse, setting)) visit(coarse, allocation, setting);
       }

@@ -34,8 +34,8 @@ StageCounts Refiner::stages_of(const CoarseCandidate& coarse) const {
   return {first, first + static_cast<std::ptrdiff_t>(groups())};
 }
 
-std::vector<Allocation> Refiner::orders_of(const CoarseCandidate& coarse) const {
-  return orders(job_.cluster, case_of(coarse).ways, stages_of(coarse));
+std::vector<Allocation> Refiner::orders_of(const CoarseCandidate& coarse, const StageCounts& stages) const {
+  return orders(job_.cluster, space_.alike, case_of(coarse).ways, stages);
 }
 
 const Setting& Refiner::setting(std::uint32_t index) const {

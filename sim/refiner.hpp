@@ -43,7 +43,10 @@ class Refiner {
   void forget_counts() { kept_counts_.clear(); }
 
   // Orders of the groups.
-  [[nodiscard]] std::vector<Allocation> orders_of(const CoarseCandidate&) const;
+  [[nodiscard]] std::vector<Allocation> orders_of(const CoarseCandidate& coarse) const {
+    return orders_of(coarse, stages_of(coarse));
+  }
+  [[nodiscard]] std::vector<Allocation> orders_of(const CoarseCandidate&, const StageCounts&) const;
   [[nodiscard]] const Setting& setting(std::uint32_t index) const;
   [[nodiscard]] ParallelStrategy strategy(const Allocation&, std::uint32_t setting) const;
   // False only where no split of the layers fits.

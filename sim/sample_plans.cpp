@@ -29,7 +29,7 @@ std::vector<ParallelStrategy> shaped_candidates(const SearchJob& job, PriceBook&
   std::vector<ParallelStrategy> candidates;
   for (const WaysCase& at : space.cases) {
     for_each_stage_counts(job.cluster, job.space, job.mode, at.ways, [&](const StageCounts& stages) {
-      for (const Allocation& allocation : orders(job.cluster, at.ways, stages)) {
+      for (const Allocation& allocation : orders(job.cluster, space.alike, at.ways, stages)) {
         for (const Setting& setting : space.settings) {
           if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
             continue;

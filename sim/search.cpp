@@ -171,7 +171,7 @@ class Searcher {
   // Whether any order of the groups and any setting of the family may fit.
   bool may_fit(const CoarseCandidate& coarse, const StageCounts& stages) {
     const FamilyCase& family = refiner_.family_of(coarse);
-    for (const Allocation& allocation : orders(job_.cluster, refiner_.case_of(coarse).ways, stages)) {
+    for (const Allocation& allocation : refiner_.orders_of(coarse, stages)) {
       for (const std::uint32_t setting : family.settings) {
         if (refiner_.may_fit(allocation, setting, family.microbatches)) return true;
       }

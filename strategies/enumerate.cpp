@@ -8,6 +8,33 @@
 namespace orrery {
 namespace {
 
+// Whether every other region lies as near to the one as to the other.
+bool are_alike(const ClusterSpec& cluster, const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const std::vector<std::string> regions = regions_of(cluster.groups);
+  return std::all_of(regions.begin(), regions.end(), [&](const std::string& other) {
+    if (other == a || other == b) return true;
+    const RegionLink* to_a = link_between(cluster.fabric.regions, a, other);
+    const RegionLink* to_b = link_between(cluster.fabric.regions, b, other);
+    if (to_a == nullptr || to_b == nullptr) return to_a == to_b;
+    return to_a->link == to_b->link && to_a->price == to_b->price;
+  });
+}
+
+bool are_alike(const ClusterSpec& cluster, const NodeGroup& a, const NodeGroup& b) {
+  if (a.gpu.name != b.gpu.name || !are_alike(cluster, a.region, b.region)) return false;
+  const auto alone_in = [&](const std::string& region) {
+    return std::count_if(cluster.groups.begin(), cluster.groups.end(),
+                         [&](const NodeGroup& group) { return group.region == region; }) == 1;
+  };
+  if (a.region != b.region && !(alone_in(a.region) && alone_in(b.region))) return false;
+  NodeGroup renamed = a;
+  renamed.name = b.name;
+  renamed.region = b.region;
+  renamed.price_source = b.price_source;
+  return renamed == b;
+}
+
 std::vector<int> divisors(std::int64_t number, std::int64_t most) {
   std::vector<int> found;
   for (std::int64_t i = 1; i <= most && i <= number; ++i) {
@@ -164,14 +191,34 @@ std::vector<int> paid_nodes(const ClusterSpec& cluster, std::vector<int> nodes) 
   return nodes;
 }
 
-std::vector<Allocation> orders(const ClusterSpec& cluster, const Ways& ways, const StageCounts& stages) {
+std::vector<int> groups_alike(const ClusterSpec& cluster) {
+  std::vector<int> alike(cluster.groups.size(), -1);
+  if (cluster.network || !cluster.links.empty() || cluster.fabric.nodes_per_leaf > 0) return alike;
+  for (std::size_t group = 0; group < alike.size(); ++group) {
+    for (std::size_t before = 0; before < group; ++before) {
+      if (are_alike(cluster, cluster.groups[before], cluster.groups[group]))
+        alike[group] = static_cast<int>(before);
+    }
+  }
+  return alike;
+}
+
+std::vector<Allocation> orders(const ClusterSpec& cluster, const std::vector<int>& alike, const Ways& ways,
+                               const StageCounts& stages) {
   std::vector<int> order;
   for (std::size_t group = 0; group < stages.size(); ++group) {
     if (stages[group] > 0) order.push_back(static_cast<int>(group));
   }
+  const auto is_mirrored = [&](std::vector<int>::iterator at) {
+    const int before = alike[static_cast<std::size_t>(*at)];
+    return before >= 0 && std::find(order.begin(), at, before) == at;
+  };
   std::vector<Allocation> all;
   const std::vector<int> nodes = paid_nodes(cluster, nodes_in_use(cluster, ways, stages));
   do {
+    bool first = true;
+    for (auto at = order.begin(); first && at != order.end(); ++at) first = !is_mirrored(at);
+    if (!first) continue;
     all.push_back({ways.tensor, ways.context, ways.expert, ways.data, {}, nodes, ways.tensors});
     for (const int group : order) {
       all.back().runs.emplace_back(group, stages[static_cast<std::size_t>(group)]);
@@ -180,10 +227,15 @@ std::vector<Allocation> orders(const ClusterSpec& cluster, const Ways& ways, con
   return all;
 }
 
-std::size_t order_count(const StageCounts& stages) {
+std::size_t order_count(const std::vector<int>& alike, const StageCounts& stages) {
   std::size_t count = 1, groups = 0;
-  for (const int stages_of_group : stages) {
-    if (stages_of_group > 0) count *= ++groups;
+  std::vector<std::size_t> chain(stages.size(), 0);  // of a group and those before it that are alike
+  for (std::size_t group = 0; group < stages.size(); ++group) {
+    if (stages[group] == 0) continue;
+    const int before = alike[group];
+    if (before >= 0 && stages[static_cast<std::size_t>(before)] == 0) return 0;
+    chain[group] = 1 + (before < 0 ? 0 : chain[static_cast<std::size_t>(before)]);
+    count = count * ++groups / chain[group];
   }
   return count;
 }

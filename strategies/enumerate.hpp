@@ -107,9 +107,16 @@ std::vector<int> nodes_in_use(const ClusterSpec&, const Ways&, const StageCounts
 // used or not.
 std::vector<int> paid_nodes(const ClusterSpec&, std::vector<int> in_use);
 
-// One allocation for every order of the groups that have stages; so many of them.
-std::vector<Allocation> orders(const ClusterSpec&, const Ways&, const StageCounts&);
-std::size_t order_count(const StageCounts&);
+// Of each group the one before it that is alike in all but its name, and its region where links and prices of
+// the two are the same; -1 where none is. Swapped, they give a plan its mirror image, which takes as long and
+// costs as much. Where leaves, single links or a network table tell hosts apart no groups are alike.
+std::vector<int> groups_alike(const ClusterSpec&);
+
+// One allocation for every order of the groups that have stages, without mirror images: of groups that are
+// alike those before come first; so many of them.
+std::vector<Allocation> orders(const ClusterSpec&, const std::vector<int>& alike, const Ways&,
+                               const StageCounts&);
+std::size_t order_count(const std::vector<int>& alike, const StageCounts&);
 
 std::vector<Setting> settings(const SearchSpace&);
 

@@ -36,9 +36,9 @@ std::vector<int> stage_choices(const ClusterSpec& cluster, const SearchSpace& sp
 // Mixes of one size of replica.
 class MixesOfSize {
  public:
-  MixesOfSize(const ClusterSpec& cluster, const SearchSpace& space, std::int64_t batch, const Ways& ways,
-              int stages)
-      : cluster_(cluster), space_(space), batch_(batch), mix_{ways, stages, {}, {}} {}
+  MixesOfSize(const ClusterSpec& cluster, const std::vector<int>& alike, const SearchSpace& space,
+              std::int64_t batch, const Ways& ways, int stages)
+      : cluster_(cluster), alike_(alike), space_(space), batch_(batch), mix_{ways, stages, {}, {}} {}
 
   void add_to(std::vector<ReplicaMix>& all) {
     const std::size_t group = mix_.replicas.size();
@@ -46,7 +46,9 @@ class MixesOfSize {
       finish(all);
       return;
     }
+    const int before = alike_[group];  // which has at least as many: else a mirror image
     for (const int count : replica_counts(cluster_.groups[group], gpus_of_replica())) {
+      if (before >= 0 && count > mix_.replicas[static_cast<std::size_t>(before)]) break;
       mix_.replicas.push_back(count);
       add_to(all);
       mix_.replicas.pop_back();
@@ -73,6 +75,7 @@ class MixesOfSize {
   }
 
   const ClusterSpec& cluster_;
+  const std::vector<int>& alike_;
   const SearchSpace& space_;
   std::int64_t batch_;
   ReplicaMix mix_;
@@ -84,10 +87,11 @@ std::vector<ReplicaMix> replica_mixes(const ClusterSpec& cluster, const SearchSp
                                       std::int64_t global_batch) {
   std::vector<ReplicaMix> all;
   if (!space.mix_replicas || mode == SearchMode::homogeneous || !tells_groups_apart(cluster)) return all;
+  const std::vector<int> alike = groups_alike(cluster);
   for (const int tensor : space.tensor) {
     for (const int context : space.context) {
       for (const int stages : stage_choices(cluster, space))
-        MixesOfSize(cluster, space, global_batch, {tensor, context, 1, 1, {}}, stages).add_to(all);
+        MixesOfSize(cluster, alike, space, global_batch, {tensor, context, 1, 1, {}}, stages).add_to(all);
     }
   }
   return all;

@@ -148,9 +148,10 @@ LargePlan large_plan(int nodes) {
 
 std::vector<Allocation> all_allocations(const SearchJob& job) {
   std::vector<Allocation> all;
+  const std::vector<int> alike = groups_alike(job.cluster);
   for (const Ways& ways : all_ways(job.cluster, job.space, job.mode, job.global_batch)) {
     for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
-      const std::vector<Allocation> found = orders(job.cluster, ways, stages);
+      const std::vector<Allocation> found = orders(job.cluster, alike, ways, stages);
       all.insert(all.end(), found.begin(), found.end());
     });
   }

@@ -245,8 +245,10 @@ TEST_CASE("a space with absurd ways, and a cluster with too many kinds, end with
   place.write("s.yaml", "tensor_model_parallel_size: 65536\ncontext_parallel_size: 65536\n");
   CHECK(place.run(in_space("s.yaml")).code == 1);
   std::string groups;
+  int dollars = 0;  // else all six were alike, and few plans no mirror images of others
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
-    groups += std::string(groups.empty() ? "" : ", ") + "{name: " + name + ", " + kGroup + ", count: 0..9}";
+    groups += std::string(groups.empty() ? "" : ", ") + "{name: " + name + ", " + kGroup +
+              ", count: 0..9, price: " + std::to_string(++dollars) + " USD/h}";
   }
   place.write("c.yaml", "{name: six, groups: [" + groups + "]}");
   check_refused(place.run(on_cluster("c.yaml")), {"six", "more than forty million", "--space"});

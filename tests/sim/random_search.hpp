@@ -35,9 +35,10 @@ class PlanTimes {
 // Every candidate that has a shape, fitted or not.
 template <class Visit>
 void for_each_candidate(const SearchJob& job, Visit visit) {
+  const std::vector<int> alike = groups_alike(job.cluster);
   for (const Ways& ways : all_ways(job.cluster, job.space, job.mode, job.global_batch)) {
     for_each_stage_counts(job.cluster, job.space, job.mode, ways, [&](const StageCounts& stages) {
-      for (const Allocation& allocation : orders(job.cluster, ways, stages)) {
+      for (const Allocation& allocation : orders(job.cluster, alike, ways, stages)) {
         for (const Setting& setting : settings(job.space)) {
           if (shape_obstacle(job.model, job.cluster, allocation, setting, job.global_batch, job.sequence))
             continue;

@@ -27,10 +27,11 @@ Key key_of(const Allocation& a) {
 std::vector<Allocation> allocations(const ClusterSpec& cluster, const SearchSpace& space, SearchMode mode,
                                     std::int64_t batch) {
   std::vector<Allocation> all;
+  const std::vector<int> alike = groups_alike(cluster);
   for (const Ways& ways : all_ways(cluster, space, mode, batch)) {
     for_each_stage_counts(cluster, space, mode, ways, [&](const StageCounts& stages) {
-      const std::vector<Allocation> found = orders(cluster, ways, stages);
-      REQUIRE(found.size() == order_count(stages));
+      const std::vector<Allocation> found = orders(cluster, alike, ways, stages);
+      REQUIRE(found.size() == order_count(alike, stages));
       all.insert(all.end(), found.begin(), found.end());
     });
   }
@@ -119,6 +120,7 @@ ClusterSpec random_cluster(std::mt19937& random) {
   const int groups = between(random, 1, 3);
   for (int i = 0; i < groups; ++i) {
     NodeGroup group = test::node_group("g" + std::to_string(i), between(random, 1, 3));
+    group.gpu.name = between(random, 0, 1) == 0 ? "one" : "other";
     group.gpus_per_node = 1 << between(random, 0, 2);
     group.count.minimum = between(random, 0, 1) * group.count.maximum;  // a range from 0, or fixed
     cluster.groups.push_back(group);
@@ -148,6 +150,33 @@ std::string describe(const ClusterSpec& cluster, const SearchSpace& space, std::
   return text;
 }
 
+// The first of what a plan becomes where groups are given each other's stages that differ in nothing but their
+// names.
+Key first_image(const Key& key, const ClusterSpec& cluster) {
+  std::vector<int> becomes(cluster.groups.size());
+  std::iota(becomes.begin(), becomes.end(), 0);
+  Key first = key;
+  do {
+    Key image = key;
+    bool alike = true;
+    for (std::size_t group = 0; group < becomes.size(); ++group) {
+      const auto to = static_cast<std::size_t>(becomes[group]);
+      const NodeGroup &a = cluster.groups[group], &b = cluster.groups[to];
+      alike = alike && a.gpu == b.gpu && a.count == b.count && a.gpus_per_node == b.gpus_per_node;
+      std::get<5>(image)[to] = std::get<5>(key)[group];
+    }
+    for (auto& [group, stages] : std::get<4>(image)) group = becomes[static_cast<std::size_t>(group)];
+    if (alike) first = std::min(first, image);
+  } while (std::next_permutation(becomes.begin(), becomes.end()));
+  return first;
+}
+
+std::set<Key> first_images(const std::set<Key>& keys, const ClusterSpec& cluster) {
+  std::set<Key> images;
+  for (const Key& key : keys) images.insert(first_image(key, cluster));
+  return images;
+}
+
 std::vector<Key> keys_of(const std::vector<Allocation>& allocations) {
   std::vector<Key> keys;
   for (const Allocation& allocation : allocations) keys.push_back(key_of(allocation));
@@ -156,7 +185,7 @@ std::vector<Key> keys_of(const std::vector<Allocation>& allocations) {
 
 }  // namespace
 
-TEST_CASE("allocations are all there are, each once") {
+TEST_CASE("allocations are all there are, each once and without mirror images") {
   std::mt19937 random(1);
   for (int i = 0; i < 60; ++i) {
     const ClusterSpec cluster = random_cluster(random);
@@ -167,7 +196,11 @@ TEST_CASE("allocations are all there are, each once") {
       const std::vector<Key> keys = keys_of(allocations(cluster, space, mode, batch));
       const std::set<Key> found(keys.begin(), keys.end());
       REQUIRE(found.size() == keys.size());
-      REQUIRE(found == BruteForce(cluster, space, mode, batch).all);
+      const std::set<Key> all = BruteForce(cluster, space, mode, batch).all;
+      REQUIRE(std::includes(all.begin(), all.end(), found.begin(), found.end()));
+      const std::set<Key> images = first_images(found, cluster);
+      REQUIRE(images.size() == found.size());
+      REQUIRE(images == first_images(all, cluster));
       REQUIRE(keys_of(allocations(cluster, space, mode, batch)) == keys);
     }
   }
@@ -195,29 +228,70 @@ TEST_CASE("allocations on two GPUs, one of each kind, in their order") {
 
 // P stages on G kinds: C(P + G - 1, G - 1) ways to share them out. With k kinds in a row and at least one
 // stage each: C(G, k) C(P - 1, k - 1) ways, in k! orders; stages of any kind in any order would be G^P. Two
-// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81.
+// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81. Of kinds that
+// are alike only the lengths of the rows tell plans apart, C(P - 1, k - 1) of them: 1 + 7 = 8; 1 + 3 + 3 = 7.
 TEST_CASE("kinds in a row make as many allocations as the formula says") {
   struct Row {
     int kinds, stages;
-    std::size_t shares, allocations;
+    std::size_t shares, allocations, without_images;
   };
-  const auto row = GENERATE(values<Row>({{2, 8, 9, 16}, {3, 4, 15, 39}}));
+  const auto row = GENERATE(values<Row>({{2, 8, 9, 16, 8}, {3, 4, 15, 39, 7}}));
   ClusterSpec cluster;
   for (int i = 0; i < row.kinds; ++i) {
     cluster.groups.push_back(test::node_group("g" + std::to_string(i), row.stages));
+    cluster.groups.back().gpu.name = "gpu";
     cluster.groups.back().gpus_per_node = 1;
     cluster.groups.back().count.minimum = 0;
   }
   SearchSpace space;
   space.most_stages = row.stages;
-  std::size_t shares = 0, allocations = 0;
+  const std::vector<int> unlike(cluster.groups.size(), -1), alike = groups_alike(cluster);
+  std::size_t shares = 0, allocations = 0, without_images = 0;
   for_each_stage_counts(cluster, space, SearchMode::heterogeneous, {}, [&](const StageCounts& stages) {
     if (std::accumulate(stages.begin(), stages.end(), 0) != row.stages) return;
     ++shares;
-    allocations += orders(cluster, {}, stages).size();
+    allocations += orders(cluster, unlike, {}, stages).size();
+    without_images += orders(cluster, alike, {}, stages).size();
   });
   CHECK(shares == row.shares);
   CHECK(allocations == row.allocations);
+  CHECK(without_images == row.without_images);
+}
+
+TEST_CASE("groups are alike whose nodes, prices and ways to all others are the same") {
+  using Alike = std::vector<int>;
+  ClusterSpec cluster;
+  for (const char* name : {"a", "b", "c"}) {
+    cluster.groups.push_back(test::node_group(name, 2));
+    cluster.groups.back().gpu.name = "gpu";
+    cluster.groups.back().region = std::string("of ") + name;
+  }
+  const LinkSpec near{gigabits_per_second(100), milliseconds(1)}, far{gigabits_per_second(10), milliseconds(60)};
+  cluster.fabric.regions = {{"of a", "of b", near}, {"of a", "of c", far}, {"of b", "of c", far}};
+  CHECK(groups_alike(cluster) == Alike{-1, 0, -1});
+  cluster.fabric.regions[0].link = far;
+  CHECK(groups_alike(cluster) == Alike{-1, 0, 1});
+  SECTION("traffic between a and c at a price: b lies nearer to either than they to each other") {
+    cluster.fabric.regions[1].price = DollarsPerGigabyte(0.02);
+    CHECK(groups_alike(cluster) == Alike{-1, -1, 0});
+  }
+  SECTION("another price of a node") {
+    cluster.groups[1].price = DollarsPerHour(7);
+    CHECK(groups_alike(cluster) == Alike{-1, -1, 0});
+  }
+  SECTION("two in one region, which the third is not") {
+    cluster.groups[1].region = "of a";
+    cluster.fabric.regions = {{"of a", "of c", far}};
+    CHECK(groups_alike(cluster) == Alike{-1, 0, -1});
+  }
+  SECTION("leaves that groups may share") {
+    cluster.fabric.nodes_per_leaf = 3;
+    CHECK(groups_alike(cluster) == Alike{-1, -1, -1});
+  }
+  SECTION("a link that is named") {
+    cluster.links = {{.name = "a.*", .factor = 0.5}};
+    CHECK(groups_alike(cluster) == Alike{-1, -1, -1});
+  }
 }
 
 // Layouts in the sense of Astra (arXiv 2502.13480): kinds in one given order, all stages of a kind with as

@@ -63,6 +63,18 @@ TEST_CASE("mixes of replicas are all there are, each once") {
   CHECK(replica_mixes(cluster, space, SearchMode::homogeneous, batch).empty());
 }
 
+TEST_CASE("of two groups that differ in their names alone the first has no fewer replicas") {
+  ClusterSpec cluster = cluster_of(3, 1, 3, 1);
+  cluster.groups[1].gpu = cluster.groups[0].gpu;
+  cluster.groups[1].count = cluster.groups[0].count;
+  SearchSpace space = small_space();
+  space.tensor = space.context = space.stages = {1};
+  std::set<std::vector<int>> replicas;
+  for (const ReplicaMix& mix : replica_mixes(cluster, space, SearchMode::heterogeneous, 64))
+    replicas.insert(mix.replicas);
+  CHECK(replicas == std::set<std::vector<int>>{{1, 1}, {2, 1}, {2, 2}, {3, 1}, {3, 2}, {3, 3}});
+}
+
 // 16 nodes of 4 GPUs hold 64 replicas of one GPU, in steps of 4: sixteen counts, of which the most is tried.
 // Of 64 such nodes none: that is more than 256 GPUs.
 TEST_CASE("of many counts of replicas the most is tried") {

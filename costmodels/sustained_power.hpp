@@ -16,9 +16,9 @@ namespace orrery {
 double slowest_of(std::int64_t gpus);
 
 // Time of an operator in a run that keeps the GPU at its power limit, from its time alone. GpuSpec::sustained
-// holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms, because a benchmark of
-// longer kernels is throttled already (FIDELITY B 3: over 2 ms; the width is an assumption). Above 1 it holds
-// for GEMMs of any length. A power limit below the data sheet's scales clocks of GEMMs and attention by
+// holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms to its ratio to H100's,
+// because a benchmark of longer kernels is throttled already, on H100, where it was made (FIDELITY B 3: over
+// 2 ms; the width is an assumption). From 1 on it holds for GEMMs of any length. A power limit below the data sheet's scales clocks of GEMMs and attention by
 // (limit / power)^0.74.
 Seconds under_power(const Operator&, const GpuSpec&, Seconds alone);
 

@@ -40,7 +40,8 @@ struct GpuSpec {
   Bytes l2_cache;
   Watts power;  // thermal design power
   // Speed of matrix units that lasts under power, over that of short kernels in a benchmark; of a chip whose
-  // GEMMs were not measured one by one, over what is predicted of them, which may be below what lasts.
+  // GEMMs were not measured one by one, over what is predicted of them from others' (H100's), which may be
+  // below what lasts.
   double sustained = 1.0;
   // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.

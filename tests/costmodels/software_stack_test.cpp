@@ -105,13 +105,18 @@ TEST_CASE("what a calibration left open has a row and a column for each of its f
   CHECK_FALSE(stack.calibrated);
 }
 
-TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothing that memory bounds") {
+TEST_CASE("sustained clocks slow matrix kernels, long ones by what H100 is not slowed, and nothing else") {
   GpuSpec gpu = find_gpu("H100", "test");
-  gpu.sustained = 0.8;
+  const double h100 = gpu.sustained;
+  REQUIRE(h100 < 1);
   const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
+  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / h100));
+  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(5e-3));
+  gpu.sustained = 0.8;
   CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / 0.8));
-  CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3 / 0.9));  // half way in the logarithm
-  CHECK(under_power(gemm, gpu, Seconds(5e-3)) == Seconds(5e-3));
+  // Half way in the logarithm; beyond, of a measurement that H100's limit slows too.
+  CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3 / (0.8 + 0.8 / h100) * 2));
+  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(5e-3 * h100 / 0.8));
   CHECK(under_power(MemoryBound{}, gpu, Seconds(1e-4)) == Seconds(1e-4));
   // Four times the rows that were measured: kernels of a quarter of the time were.
   const Operator tall = Gemm{.m = 4 * 4096, .n = 1, .k = 1};
@@ -121,7 +126,7 @@ TEST_CASE("sustained clocks slow short matrix kernels, long ones not, and nothin
   attention.kernel = AttentionKernel::flash2;
   CHECK(under_power(attention, gpu, Seconds(9e-3)) == Seconds(9e-3));
   gpu.power_limit = gpu.power * 6 / 7;  // 600 W of 700: 12 % longer
-  CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(1.12 * 5e-3).epsilon(0.002));
+  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1.12 * 1e-3 / 0.8).epsilon(0.002));
 }
 
 TEST_CASE("the slowest of many GPUs at their power limit is as slow as the largest of as many normal draws") {
@@ -166,11 +171,11 @@ TEST_CASE("a run waits for its slowest GPU where kernels reach the power limit, 
 
 TEST_CASE("clocks of a faster GPU fade by how long H100, whose kernels were measured, would run") {
   GpuSpec gpu = find_gpu("H100", "test");
-  gpu.sustained = 0.8;
+  const double h100 = gpu.sustained;
   const Operator gemm = Gemm{.m = 1, .n = 1, .k = 1};
   gpu.bf16 = FlopsPerSecond(2 * 989e12);
-  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / 0.9));  // as 2 ms above
-  CHECK(under_power(gemm, gpu, Seconds(2e-3)) == Seconds(2e-3));
+  CHECK(under_power(gemm, gpu, Seconds(1e-3)).value() == Approx(1e-3 / (h100 + 1) * 2));  // as of 2 ms
+  CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3));
 }
 
 TEST_CASE("gaps between kernels add up over the kernels of a part") {

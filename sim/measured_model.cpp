@@ -234,7 +234,11 @@ std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
 // As printed, or, where neither layers nor width are, of the published model of that name and size.
 SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::string>& assumptions) {
   if (said.layers || said.hidden) return said;
-  const std::string name = letters_and_digits(run.text("model"), ".");
+  // "qwen/qwen-7b"
+  const std::string model = run.text("model");
+  const std::size_t slash = model.find('/');
+  const bool has_owner = slash != std::string::npos && slash < model.find(' ');
+  const std::string name = letters_and_digits(has_owner ? model.substr(slash + 1) : model, ".");
   for (const SizedModel& known : kSizedModels) {
     if (!name.starts_with(known.name)) continue;
     assumptions.push_back(std::string("its shape in ") + known.source);

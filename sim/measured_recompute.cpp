@@ -16,6 +16,7 @@ enum class Tells {
   full,
   selective,
   recomputes,
+  off,
   module,
   number,
   layers,
@@ -35,6 +36,13 @@ struct Word {
 constexpr std::array kWords{
     Word{"full", Tells::full},
     Word{"sac", Tells::selective},
+    // MaxText's remat_policy: results of matrices are kept, and attention's too or not.
+    Word{"minimal", Tells::selective},
+    Word{"minimal_flash", Tells::off},
+    Word{"minimal_with_context", Tells::off},
+    Word{"remat", Tells::nothing},
+    Word{"remat_policy", Tells::nothing},
+    Word{"policy", Tells::nothing},
     Word{"ac", Tells::recomputes},
     Word{"yes", Tells::recomputes},
     Word{"true", Tells::recomputes},
@@ -129,6 +137,7 @@ void hear(const Clause& clause, Told& told) {
   told.full |= has({Tells::full});
   told.selective |= has({Tells::selective});
   told.recomputes |= has({Tells::recomputes});
+  told.off |= has({Tells::off});
   told.layers |= has({Tells::layers});
   told.block |= has({Tells::block});
   told.uniform |= has({Tells::uniform});

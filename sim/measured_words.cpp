@@ -25,7 +25,7 @@ std::optional<Sharding> said_sharding(const std::string& text) {
   const Said weights = said(clauses, {"*zero3", "stage3", "*fsdp*", "fullyshard*", "fullshard*"});
   // FSDP that keeps the weights it gathered for the forward (PyTorch's fully_shard).
   if (weights == Said::yes && said(clauses, {"reshardafterforward"}) == Said::no) gradients = Said::yes;
-  const Said optimizer = said(clauses, {"*zero1", "stage1", "distributedoptimizer*", "distopt*"});
+  const Said optimizer = said(clauses, {"*zero1", "stage1", "*distributedoptimizer*", "distopt*"});
   if (affirms(clauses, {"noshard"})) return Sharding::none;  // FSDP's NO_SHARD
   if (in_node == Said::yes) return Sharding::weights_in_node;
   if (gradients == Said::yes) return Sharding::gradients;

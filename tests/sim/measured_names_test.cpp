@@ -31,6 +31,9 @@ TEST_CASE("cards are found under the names that tables give them") {
   CHECK(card("A100 PCIe", 40) == "A100-PCIe-40GB");
   CHECK(card("NVIDIA H100 80GB HBM3") == "H100-SXM5-80GB");
   CHECK(card("H100", 96) == "H100-SXM5-96GB");
+  CHECK(card("H100", 64) == "H100-SXM5-64GB");
+  CHECK(card("NVIDIA A100-SXM-64GB") == "A100-SXM-64GB");
+  CHECK(card("MI250X (one GCD)") == "MI250X-GCD");
   CHECK(card("V100-SXM3-32GB") == "V100-SXM2-32GB");
   CHECK(card("Tesla V100", 16) == "V100-SXM2-16GB");
   CHECK(card("GeForce RTX 3090", 24) == "RTX 3090");

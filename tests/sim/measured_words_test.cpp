@@ -120,6 +120,7 @@ TEST_CASE("sharding has one meaning however it is written") {
                             {"not sharded", Sharding::none},
                             {"FSDP NO_SHARD", Sharding::none},
                             {"ZeRO-1 (no ZeRO-3)", Sharding::optimizer},
+                            {"OverlappedDistributedOptimizer", Sharding::optimizer},
                             {"ZeRO-2 not 3", Sharding::gradients},
                             {"FSDP (reshard_after_forward=False)", Sharding::gradients},
                             {"ZeRO-3 without offload", Sharding::weights},
@@ -141,9 +142,10 @@ TEST_CASE("switches and recomputation have one meaning however they are written"
   for (const char* text :
        {"none", "no", "False", "no activation checkpointing", "gradient_checkpointing=False",
         "activation checkpointing: off", "checkpointing disabled", "ckpt: no", "none (full OOMs)",
-        "without activation checkpointing", "no (flash attention only)"})
+        "without activation checkpointing", "no (flash attention only)", "remat_policy minimal_with_context"})
     CHECK(granularity(text) == RecomputeGranularity::none);
-  for (const char* text : {"selective", "Selective: moe", "SAC", "selective (not full)"})
+  for (const char* text :
+       {"selective", "Selective: moe", "SAC", "selective (not full)", "remat_policy=minimal"})
     CHECK(granularity(text) == RecomputeGranularity::selective);
 }
 

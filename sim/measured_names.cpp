@@ -245,7 +245,8 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
   if (framework.starts_with("Megatron") && says(lower_case(framework), "local layers"))
     return read_stack("megatron-lm-2023");
-  if (says(lower_case(framework), "primus")) return in_said_bits(run, read_stack("primus"));
+  if (says(lower_case(framework), "primus") && !says(lower_case(framework), "jax"))
+    return read_stack("primus");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)

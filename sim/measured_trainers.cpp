@@ -11,12 +11,11 @@ namespace orrery {
 namespace {
 
 bool is_trainer(const std::string& framework, double date) {
-  constexpr double kLlama = 2023;
   const bool itself = framework.starts_with("hf ") ||
                       says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
   const bool since =
       says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
-  return since || (itself && date >= kLlama);
+  return since || (itself && date > 0);
 }
 
 // "bf16-true" of Lightning, "pure bf16".
@@ -75,13 +74,17 @@ void fuse_optimizer(SoftwareStack& stack, double bytes) {
 }  // namespace
 
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
-  constexpr double kFlashOf2026 = 2026;
+  constexpr double kPyTorch2 = 2023, kFlashOf2026 = 2026;
   const std::string framework = lower_case(run.text("framework"));
   const double date = date_of_program(run);
   if (!is_trainer(framework, date)) return std::nullopt;
   const Keeping keeping = keeping_of(run, framework);
   SoftwareStack stack = read_stack(preset_of(keeping));
   set_kernels(stack, framework);
+  if (date > 0 && date < kPyTorch2) {
+    stack.flash_attention = false;
+    stack.softmax = SoftmaxKernel::eager;
+  }
   // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
   const bool deepspeeds = keeping.gradients || (keeping.weights && !keeping.fsdp);
@@ -98,6 +101,8 @@ SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
   if (!is_of_pytorch(stack) || !is_all_bf16(run)) return stack;
   stack.states = {.weight = 2, .optimizer = 4};
   stack.gradient = 2;
+  const std::string framework = lower_case(run.text("framework"));
+  if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge")) stack.reduced_gradient = 2;
   fuse_optimizer(stack, 2);
   return stack;
 }

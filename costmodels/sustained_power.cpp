@@ -41,7 +41,7 @@ double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   constexpr double kFull = 1e-3, kGone = 4e-3;  // s: around the 2 ms of FIDELITY B 3 (assumption)
   const double position =
       std::log(measured_duration(*gemm, gpu, alone).value() / kFull) / std::log(kGone / kFull);
-  const double throttled = gpu.sustained / kMeasuredSustained;  // the measured kernel was, too
+  const double throttled = gpu.sustained_long.value_or(gpu.sustained / kMeasuredSustained);
   return gpu.sustained + (throttled - gpu.sustained) * std::clamp(position, 0.0, 1.0);
 }
 

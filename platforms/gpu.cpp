@@ -139,7 +139,7 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "fp8_share", "fp4_share", "power_limit", "idle_power", "source", "pcie",
+                  "sustained", "sustained_long", "fp8_share", "fp4_share", "power_limit", "idle_power", "source", "pcie",
                   "peer_access", "host_memory", "host_memory_bandwidth", "host_link_bandwidth", "host_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
@@ -159,6 +159,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
   gpu.l2_cache = map.at("l2_cache").positive_quantity<Bytes>();
   if (const auto power = map.find("power")) gpu.power = power->quantity<Watts>();
   if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.5);
+  if (const auto sustained = map.find("sustained_long")) gpu.sustained_long = sustained->number(0.1, 1.5);
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
   if (const auto share = map.find("fp4_share")) gpu.fp4_share = share->number(0.1, 1.0);
   if (const auto idle = map.find("idle_power"))

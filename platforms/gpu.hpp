@@ -43,6 +43,9 @@ struct GpuSpec {
   // GEMMs were not measured one by one, over what is predicted of them from others' (H100's), which may be
   // below what lasts.
   double sustained = 1.0;
+  // The same of kernels that run for over 4 ms: 1 where its own were measured, which throttles them; absent:
+  // over H100's, where the models learned of such kernels (costmodels/sustained_power.hpp).
+  std::optional<double> sustained_long;
   // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
   double fp8_share = 0.883;

@@ -117,6 +117,9 @@ TEST_CASE("sustained clocks slow matrix kernels, long ones by what H100 is not s
   // Half way in the logarithm; beyond, of a measurement that H100's limit slows too.
   CHECK(under_power(gemm, gpu, Seconds(2e-3)).value() == Approx(2e-3 / (0.8 + 0.8 / h100) * 2));
   CHECK(under_power(gemm, gpu, Seconds(5e-3)).value() == Approx(5e-3 * h100 / 0.8));
+  GpuSpec measured = gpu;  // whose own long kernels throttled it
+  measured.sustained_long = 1.0;
+  CHECK(under_power(gemm, measured, Seconds(5e-3)).value() == Approx(5e-3));
   CHECK(under_power(MemoryBound{}, gpu, Seconds(1e-4)) == Seconds(1e-4));
   // Four times the rows that were measured: kernels of a quarter of the time were.
   const Operator tall = Gemm{.m = 4 * 4096, .n = 1, .k = 1};

@@ -139,8 +139,9 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "sustained_long", "fp8_share", "fp4_share", "power_limit", "idle_power", "source", "pcie",
-                  "peer_access", "host_memory", "host_memory_bandwidth", "host_link_bandwidth", "host_pace",
+                  "sustained", "sustained_long", "fp8_share", "fp4_share", "power_limit", "idle_power",
+                  "source", "pcie", "peer_access", "host_memory", "host_memory_bandwidth",
+                  "host_link_bandwidth", "host_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;

@@ -29,8 +29,8 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   return json;
 }
 
-// Of one GPU of a stage: on the card in all, of that what its tensors take and what PyTorch reserves; and what
-// the card must have usable, which decides the verdict.
+// Of one GPU of a stage: on the card in all, of that what its tensors take and what PyTorch reserves; and
+// what the card must have usable, which decides the verdict.
 void add_memory(Json& row, const StageMemory& memory) {
   row["memory_gib"] = to_gibibytes(memory.total());
   row["memory_allocated_gib"] = to_gibibytes(memory.allocated());

@@ -17,8 +17,8 @@ namespace {
 
 // "NVIDIA A100 80GB HBM2e": a100, 80gb.
 std::vector<std::string> card_words(const std::string& name) {
-  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",  "instinct", "gpu",   "dgx",  "hgx",
-                              "hbm2",   "hbm2e",   "hbm3",  "hbm3e", "nvl72",   "nvl36", "one"};
+  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",   "instinct", "gpu",   "dgx", "hgx",
+                              "hbm2",   "hbm2e",   "hbm3",  "hbm3e", "nvl72",    "nvl36", "one"};
   std::vector<std::string> words(1);
   for (const unsigned char c : name) {
     if (std::isalnum(c)) {

@@ -102,7 +102,8 @@ SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
   stack.states = {.weight = 2, .optimizer = 4};
   stack.gradient = 2;
   const std::string framework = lower_case(run.text("framework"));
-  if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge")) stack.reduced_gradient = 2;
+  if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge"))
+    stack.reduced_gradient = 2;
   fuse_optimizer(stack, 2);
   return stack;
 }

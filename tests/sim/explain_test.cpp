@@ -95,7 +95,8 @@ TEST_CASE("a plan out of memory names its stage, and each remedy is tried: those
                      [&, change = name](const Json& row) { return row.at("change") == change; });
     REQUIRE(tried != why.at("tried").end());
     const Json stage = Json::parse(run.out).at("memory").at(0);
-    CHECK(tried->at("feasible") == (stage.at("memory_needed_gib").get<double>() <= 0.90 * 16));  // usable_memory
+    CHECK(tried->at("feasible") ==
+          (stage.at("memory_needed_gib").get<double>() <= 0.90 * 16));  // usable_memory
     CHECK(tried->at("iteration_s").get<double>() ==
           Approx(Json::parse(run.out).at("estimate_s").get<double>()).epsilon(1e-9));
     fits = fits || tried->at("feasible") == true;

@@ -99,7 +99,8 @@ TEST_CASE(
         Row{"OPT 13B", 13}, Row{"BLOOM-7b1", 7.1}, Row{"LLaMA-7B", 6.7}, Row{"Llama 13B", 13},
         Row{"LLaMA 33B", 32.5}, Row{"MPT-30B", 30}, Row{"Pythia-1.4B", 1.4}, Row{"GPT-J 6B", 6.05},
         Row{"Falcon-180B", 180}, Row{"StarCoder 15.5B", 15.5}, Row{"Nemotron-4 15B", 15.6},
-        Row{"Nemotron-4 340B", 341}, Row{"baichuan-inc/Baichuan2-13B-Base", 13.9}, Row{"qwen/qwen-7b", 7.7}}) {
+        Row{"Nemotron-4 340B", 341}, Row{"baichuan-inc/Baichuan2-13B-Base", 13.9},
+        Row{"qwen/qwen-7b", 7.7}}) {
     INFO(name);
     CHECK(static_cast<double>(total_parameters(model(name))) == Approx(billions * 1e9).epsilon(0.04));
   }

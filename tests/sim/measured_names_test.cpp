@@ -184,7 +184,8 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
         "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core-defaults");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
-  CHECK(stack({{"framework", "Hugging Face Trainer, transformers 4.12 (2021)"}, {"gpu", "V100"}}) == "hf-trainer");
+  CHECK(stack({{"framework", "Hugging Face Trainer, transformers 4.12 (2021)"}, {"gpu", "V100"}}) ==
+        "hf-trainer");
   // Overlaps of late 2023 are in a program of January 2024, not in what papers of that month ran.
   CHECK(stack({{"framework", "Megatron-LM (January 2024)"}, {"gpu", "A800"}}) == "megatron-core-2024");
   CHECK(stack({{"framework", "Megatron-LM"}, {"source", "arXiv 2401.00001"}, {"gpu", "A800"}}) ==

@@ -150,8 +150,8 @@ std::string describe(const ClusterSpec& cluster, const SearchSpace& space, std::
   return text;
 }
 
-// The first of what a plan becomes where groups are given each other's stages that differ in nothing but their
-// names.
+// The first of what a plan becomes where groups are given each other's stages that differ in nothing but
+// their names.
 Key first_image(const Key& key, const ClusterSpec& cluster) {
   std::vector<int> becomes(cluster.groups.size());
   std::iota(becomes.begin(), becomes.end(), 0);
@@ -228,8 +228,9 @@ TEST_CASE("allocations on two GPUs, one of each kind, in their order") {
 
 // P stages on G kinds: C(P + G - 1, G - 1) ways to share them out. With k kinds in a row and at least one
 // stage each: C(G, k) C(P - 1, k - 1) ways, in k! orders; stages of any kind in any order would be G^P. Two
-// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81. Of kinds that
-// are alike only the lengths of the rows tell plans apart, C(P - 1, k - 1) of them: 1 + 7 = 8; 1 + 3 + 3 = 7.
+// kinds and 8 stages: 2 + 7 x 2 = 16 of 256; three kinds and 4: 3 + 3 x 3 x 2 + 3 x 6 = 39 of 81. Of kinds
+// that are alike only the lengths of the rows tell plans apart, C(P - 1, k - 1) of them: 1 + 7 = 8; 1 + 3 + 3
+// = 7.
 TEST_CASE("kinds in a row make as many allocations as the formula says") {
   struct Row {
     int kinds, stages;
@@ -266,7 +267,8 @@ TEST_CASE("groups are alike whose nodes, prices and ways to all others are the s
     cluster.groups.back().gpu.name = "gpu";
     cluster.groups.back().region = std::string("of ") + name;
   }
-  const LinkSpec near{gigabits_per_second(100), milliseconds(1)}, far{gigabits_per_second(10), milliseconds(60)};
+  const LinkSpec near{gigabits_per_second(100), milliseconds(1)},
+      far{gigabits_per_second(10), milliseconds(60)};
   cluster.fabric.regions = {{"of a", "of b", near}, {"of a", "of c", far}, {"of b", "of c", far}};
   CHECK(groups_alike(cluster) == Alike{-1, 0, -1});
   cluster.fabric.regions[0].link = far;

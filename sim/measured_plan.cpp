@@ -9,6 +9,7 @@
 #include "platforms/errors.hpp"
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_dates.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_parts.hpp"
 #include "sim/measured_stages.hpp"
@@ -209,8 +210,19 @@ int optimizer_instances(const MeasuredRun& run, const SaidWords& words, const Pa
   return copies / of_node;
 }
 
+// Megatron-Core has fused attention with sinks since its commit dbc4129d18 of 8 September 2025. Looked for
+// after seeing a run of NeMo that ran out of memory.
+bool is_before_fused_sinks(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr double kFusedSinks = 2025.69;
+  const double date = date_of_program(run);
+  const bool has_sinks = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                     [](const LayerShape& shape) { return shape.attention_sinks; });
+  const bool of_nvidia = says_any(lower_case(run.text("framework")), {"megatron", "nemo"});
+  return has_sinks && of_nvidia && date > 0 && date < kFusedSinks;
+}
+
 void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const SaidWords& words,
-                  ParallelStrategy& strategy) {
+                  const ModelSpec& model, ParallelStrategy& strategy) {
   strategy.sequence_parallel =
       strategy.tensor(0) > 1 && words.sequence_parallel.value_or(stack.sequence_parallel);
   const bool kept = words.sharding == Sharding::none || words.sharding == Sharding::optimizer;
@@ -222,7 +234,8 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const Said
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
-  strategy.flash_attention = words.flash_attention.value_or(stack.flash_attention);
+  const bool fuses = stack.flash_attention && !is_before_fused_sinks(run, model);
+  strategy.flash_attention = words.flash_attention.value_or(fuses);
 }
 
 ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, DataType type) {
@@ -340,7 +353,7 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
   strategy.global_batch = *batch;
   strategy.recompute = recompute_of(run, words, degrees.pipeline, plan.assumptions);
-  set_switches(run, plan.stack, words, strategy);
+  set_switches(run, plan.stack, words, plan.model, strategy);
   strategy.optimizer_instances =
       optimizer_instances(run, words, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);

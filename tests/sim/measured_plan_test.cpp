@@ -182,6 +182,20 @@ TEST_CASE("runs of torchtitan that do not say recompute selectively, as its conf
   CHECK(of("nanotron (2024)", "") == RecomputeGranularity::none);
 }
 
+TEST_CASE("attention with sinks is fused since NVIDIA's programs of September 2025") {
+  const auto fused = [](const std::string& framework, const std::string& model) {
+    return mapped(runs_of("a,g,B200,180,8,8,," + framework + "," + model +
+                          ",,,,,4096,bf16,8,1,1,1,,8,none,1,,ok\n")
+                      .front())
+        .strategies.front()
+        .flash_attention;
+  };
+  CHECK_FALSE(fused("NeMo 2 (August 2025)", "GPT-OSS-20B"));
+  CHECK(fused("NeMo 2 (October 2025)", "GPT-OSS-20B"));
+  CHECK(fused("NeMo 2 (August 2025)", "Qwen3-30B-A3B"));
+  CHECK(fused("torchtitan (August 2025)", "GPT-OSS-20B"));
+}
+
 TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
   const auto of = [](const std::string& ways) {
     return mapped(

@@ -173,12 +173,6 @@ const char* torchtitan_of(const std::string& framework, double date) {
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
 }
 
-// PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told.
-bool is_before_flash_attention(double date, const SoftwareStack& stack) {
-  constexpr double kPyTorch2 = 2023;
-  return date > 0 && date < kPyTorch2 && is_of_pytorch(stack);
-}
-
 }  // namespace
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
@@ -231,7 +225,7 @@ std::optional<std::string> builtin_model_called(const std::string& name) {
 namespace {
 
 std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  const std::string framework = run.text("framework");
+  const std::string framework = run.text("framework"), low = lower_case(framework);
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
@@ -240,13 +234,10 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (framework.starts_with("torchtitan"))
     return in_said_bits(run, read_stack(torchtitan_of(framework, date)));
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
-  if (lower_case(framework).starts_with("nanotron") && date > 0 && date < kGathersAgain)
-    return read_stack("nanotron-2024");
+  if (low.starts_with("nanotron") && date > 0 && date < kGathersAgain) return read_stack("nanotron-2024");
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
-  if (framework.starts_with("Megatron") && says(lower_case(framework), "local layers"))
-    return read_stack("megatron-lm-2023");
-  if (says(lower_case(framework), "primus") && !says(lower_case(framework), "jax"))
-    return read_stack("primus");
+  if (framework.starts_with("Megatron") && says(low, "local layers")) return read_stack("megatron-lm-2023");
+  if (says(low, "primus") && !says(low, "jax")) return read_stack("primus");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
@@ -260,11 +251,11 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
-  if (is_before_flash_attention(date, stack)) stack.flash_attention = false;
+  if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
   assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;
   // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).
-  if (says(lower_case(framework), "deepspeed")) stack.may_interleave = false;
+  if (says(low, "deepspeed")) stack.may_interleave = false;
   return stack;
 }
 

@@ -74,14 +74,14 @@ void fuse_optimizer(SoftwareStack& stack, double bytes) {
 }  // namespace
 
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
-  constexpr double kPyTorch2 = 2023, kFlashOf2026 = 2026;
+  constexpr double kFlashOf2026 = 2026;
   const std::string framework = lower_case(run.text("framework"));
   const double date = date_of_program(run);
   if (!is_trainer(framework, date)) return std::nullopt;
   const Keeping keeping = keeping_of(run, framework);
   SoftwareStack stack = read_stack(preset_of(keeping));
   set_kernels(stack, framework);
-  if (date > 0 && date < kPyTorch2) {
+  if (is_before_flash_attention(date)) {
     stack.flash_attention = false;
     stack.softmax = SoftmaxKernel::eager;
   }
@@ -91,6 +91,11 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (says(framework, "fused adam") && !deepspeeds)
     fuse_optimizer(stack, keeping.weights && !keeping.all_bf16 ? 4 : 2);
   return stack;
+}
+
+bool is_before_flash_attention(double date) {
+  constexpr double kPyTorch2 = 2023;
+  return date > 0 && date < kPyTorch2;
 }
 
 bool is_of_pytorch(const SoftwareStack& stack) {

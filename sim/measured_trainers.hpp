@@ -8,12 +8,16 @@
 
 namespace orrery {
 
-// Of Hugging Face's Trainer since it trains Llama, and of what is built on it since, with the kernels, the
-// loss and the optimizer that the row names. Absent of other programs.
+// Of Hugging Face's Trainer and of what is built on it, with the kernels, the loss and the optimizer that the
+// row names. Absent of other programs.
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun&);
 
 // torchtitan, and what is priced like it.
 bool is_of_pytorch(const SoftwareStack&);
+
+// PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told. False
+// where no date is known.
+bool is_before_flash_attention(double date);
 
 // Where the row says that all is in bf16 and the program is PyTorch's: weights, gradients and Adam's moments
 // in 16 bits, without fp32 masters. Else as it is.

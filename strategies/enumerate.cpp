@@ -22,7 +22,7 @@ bool are_alike(const ClusterSpec& cluster, const std::string& a, const std::stri
 }
 
 bool are_alike(const ClusterSpec& cluster, const NodeGroup& a, const NodeGroup& b) {
-  if (a.gpu.name != b.gpu.name || !are_alike(cluster, a.region, b.region)) return false;
+  if (!are_alike(cluster, a.region, b.region)) return false;
   const auto alone_in = [&](const std::string& region) {
     return std::count_if(cluster.groups.begin(), cluster.groups.end(),
                          [&](const NodeGroup& group) { return group.region == region; }) == 1;

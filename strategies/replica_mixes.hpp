@@ -18,8 +18,8 @@ struct ReplicaMix {
 // On two groups at least; replicas fill nodes, and there are no more than the batch has sequences. Of a group
 // that could hold more than eight different numbers of replicas only the most are tried, and where a group
 // has more than 64 GPUs only powers of two of stages. None in homogeneous mode, in clusters of more than 128
-// GPUs, or where the space says `mix_replicas: false`. Without mirror images
-// (groups_alike). In a fixed order.
+// GPUs, or where the space says `mix_replicas: false`. Without mirror
+// images (groups_alike). In a fixed order.
 std::vector<ReplicaMix> replica_mixes(const ClusterSpec&, const SearchSpace&, SearchMode,
                                       std::int64_t global_batch);
 

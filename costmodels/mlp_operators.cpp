@@ -12,11 +12,14 @@ constexpr Traffic kPermute{4.0, 4.0};
 // TEGroupedMLP._apply_bias of Megatron-LM, one expert after another in eager kernels: each row's bias times
 // its probability in fp32 (4), added to the output (2 + 4 + 4), experts joined (4 + 4), back to 16 bits (4 +
 // 2). Backward the gradient to fp32 (2 + 4), each expert's back to 16 bits (4 + 2), joined (2 + 2), times
-// probability and times bias (4 + 4 each), both summed (4 each).
-constexpr Traffic kExpertBias{28.0, 40.0};
+// probability and times bias (4 + 4 each), both summed (4 each). Kernels that broadcast, or mix types, move a
+// third of what copies do: fitted, with those of the clamp, to GPT-OSS of two sources (together-gb200 -0004
+// to -0006, bridge-cards-004).
+constexpr double kPiecewise = 3;
+constexpr Traffic kExpertBias{28.0 * kPiecewise, 40.0 * kPiecewise};
 // Of an element of the down GEMM's input: experts with biases are GPT-OSS's, which clamp what they activate.
 // weighted_bias_quick_geglu_impl does so in eager kernels: both halves (8), joined (8); backward 12 and 8.
-constexpr Traffic kExpertClamp{16.0, 20.0};
+constexpr Traffic kExpertClamp{16.0 * kPiecewise, 20.0 * kPiecewise};
 
 // Of one element of the down GEMM's input.
 Traffic activation_traffic(const LayerShape& shape) {

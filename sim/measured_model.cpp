@@ -297,7 +297,11 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     return Unmapped{other + ": another model needs its layers and hidden size"};
   }
   if (!other.empty()) assumptions.push_back("a model of its own: " + other);
-  const Family& family = family_of(run, *hidden);
+  Family family = family_of(run, *hidden);
+  // Experts in groups have none: "bias not supported in TEGroupedMLP yet" (Megatron-LM
+  // core/transformer/moe/experts.py, core_v0.14.0). Later, where a tutorial's script had
+  // --disable-bias-linear.
+  if (said_experts.value_or(1) > 1) family.bias = false;
   assumptions.push_back(to_text(family));
   LayerShape shape;
   shape.hidden = *hidden;

@@ -122,9 +122,10 @@ TEST_CASE("biases of experts pass through eager kernels, in fp32, unless one ker
   const auto more = [](const PassOperators& one, const PassOperators& other) {
     return bytes_of(one, MemoryKernel::copy) - bytes_of(other, MemoryKernel::copy);
   };
-  const double rows = 2 * 4096.0;
-  CHECK(more(separate.forward, fused.forward) == Approx(rows * (28.0 * 4096 + 16.0 * 14336)));
-  CHECK(more(separate.backward, fused.backward) == Approx(rows * (40.0 * 4096 + 20.0 * 14336)));
+  // Bytes counted from the code, at the third of a copy's rate that GPT-OSS's runs tell of.
+  const double rows = 2 * 4096.0, slower = 3;
+  CHECK(more(separate.forward, fused.forward) == Approx(slower * rows * (28.0 * 4096 + 16.0 * 14336)));
+  CHECK(more(separate.backward, fused.backward) == Approx(slower * rows * (40.0 * 4096 + 20.0 * 14336)));
 }
 
 TEST_CASE("what the host launches for each expert lies between the exchanges") {

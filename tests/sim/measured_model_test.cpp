@@ -182,6 +182,7 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
   CHECK(plan.model.layer(0).experts == 8);
   CHECK(plan.model.layer(0).experts_per_token == 2);
   CHECK(plan.model.layer(0).ffn == 4096);
+  CHECK_FALSE(plan.model.layer(0).linear_bias);
   CHECK(unmapped(row("", "")) == "experts without their width");
   // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
   CHECK_NOTHROW(mapped(row("4096", "0.3")));

@@ -169,8 +169,10 @@ TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say s
 
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
-  CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
+  CHECK(stack({{"framework", "NeMo 24.01"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
   CHECK(family == "nemo");  // whatever its release
+  CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}) == "megatron-lm-2023");
+  CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "H100"}}) == "nemo-24.07");
   CHECK(stack({{"framework", "NeMo"}, {"gpu", "A100"}, {"source", "README (2022)"}}) == "megatron-lm-2022");
   CHECK(stack({{"framework", "NeMo"}, {"gpu", "H100"}, {"source", "README (2023)"}}) == "nemo-24.07");
   CHECK(stack({{"framework", "PyTorch FSDP"}, {"gpu", "A100"}}, &family) == "torchtitan-eager");

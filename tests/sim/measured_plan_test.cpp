@@ -192,6 +192,8 @@ TEST_CASE("attention with sinks is fused since NVIDIA's programs of September 20
   };
   CHECK_FALSE(fused("NeMo 2 (August 2025)", "GPT-OSS-20B"));
   CHECK(fused("NeMo 2 (October 2025)", "GPT-OSS-20B"));
+  CHECK_FALSE(fused("NeMo 25.07", "GPT-OSS-20B"));
+  CHECK(fused("Megatron-Bridge 26.02", "GPT-OSS-20B"));
   CHECK(fused("NeMo 2 (August 2025)", "Qwen3-30B-A3B"));
   CHECK(fused("torchtitan (August 2025)", "GPT-OSS-20B"));
 }

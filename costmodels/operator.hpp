@@ -28,8 +28,8 @@ struct Gemm {
   bool operator==(const Gemm&) const = default;
 };
 
-// `flash`: the best fused kernel of the GPU's generation (cuDNN or FlashAttention-3 on Hopper in 2024);
-// `flash_2026`: the same two years later (cuDNN 9.19), of which Hopper's alone was measured apart; `flash2`:
+// `flash`: the best fused kernel of the GPU's generation in its first years (cuDNN or FlashAttention-3 on
+// Hopper in 2024, cuDNN on Blackwell in 2025); `flash_2026`: cuDNN 9.19 on both, elsewhere `flash`; `flash2`:
 // FlashAttention-2, as torchtitan, llm-foundry and NeMo 24.03 run it; `sdpa_2025`: PyTorch's
 // scaled_dot_product_attention as torchtitan calls it since May 2025, cuDNN on Blackwell's servers and
 // FlashAttention-2 elsewhere; `unfused`: two batched GEMMs, softmax, dropout.

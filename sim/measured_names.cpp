@@ -269,13 +269,29 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.dispatch = library.dispatch;
 }
 
+// What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
+// 2025. Hopper's was faster than that of 2024 before.
+void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
+  constexpr double kFlashOf2026 = 2025.85;
+  const double date = date_of_program(run);
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
+  if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)
+    stack.attention = AttentionKernel::flash_2026;
+  if (date > 0 && date < kFlashOf2026 && blackwell && stack.attention == AttentionKernel::flash_2026)
+    stack.attention = AttentionKernel::flash;
+}
+
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
   if (const std::string given = run.text("stack"); !given.empty())
     return read_stack(given, "run " + run.id() + ", column stack");
   auto stack = stack_of_program(run, assumptions);
-  if (stack) use_said_dispatch(run.text("framework"), *stack);
+  if (stack) {
+    use_said_dispatch(run.text("framework"), *stack);
+    use_attention_of_then(run, *stack);
+  }
   return stack;
 }
 

@@ -216,7 +216,7 @@ TEST_CASE("the bars of attention weigh exponentials less where the matrix units 
   CHECK(table.at(op, find_gpu("RTX 4090", "test")).share * 165.2 == Approx(169.28).epsilon(0.12));
 }
 
-TEST_CASE("the attention of 2026 is Hopper's where it was measured apart, and that of before elsewhere") {
+TEST_CASE("the attention of 2026 is that of before where it was not measured apart") {
   Attention op{.batch = 1,
                .heads = 64,
                .kv_heads = 8,
@@ -231,7 +231,12 @@ TEST_CASE("the attention of 2026 is Hopper's where it was measured apart, and th
   };
   CHECK(share("H100", AttentionKernel::flash_2026) == Approx(644.0 / 989));
   CHECK(share("H100", AttentionKernel::flash) == Approx(529.0 / 989));
-  for (const char* gpu : {"GB200", "B300", "A100", "V100", "RTX 4090", "MI300X"})
+  // TFLOP/s of cuDNN 9.19 on GB200 and GB300, of June and October 2025 on B200 and GB300.
+  CHECK(share("GB200", AttentionKernel::flash_2026) == Approx(1598.0 / 2500));
+  CHECK(share("B200", AttentionKernel::flash) == Approx(1248.0 / 2250));
+  CHECK(share("GB300", AttentionKernel::flash_2026) == Approx(1887.0 / 2500));
+  CHECK(share("GB300", AttentionKernel::flash) == Approx(1716.0 / 2500));
+  for (const char* gpu : {"A100", "V100", "RTX 4090", "MI300X"})
     CHECK(share(gpu, AttentionKernel::flash_2026) == share(gpu, AttentionKernel::flash));
   // PyTorch's choice is cuDNN on Blackwell's servers and FlashAttention-2 on Hopper.
   CHECK(share("B200", AttentionKernel::sdpa_2025) == share("B200", AttentionKernel::flash));

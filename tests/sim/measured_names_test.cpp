@@ -167,6 +167,21 @@ TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say s
   CHECK(flash("PyTorch Lightning DDP"));
 }
 
+TEST_CASE("attention is that of the program's date, on Blackwell of a later one than on Hopper") {
+  const auto attention = [](const std::string& framework, const std::string& gpu) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", gpu}}), assumptions)->attention;
+  };
+  CHECK(attention("NeMo 25.02", "B200") == AttentionKernel::flash);
+  CHECK(attention("NeMo 25.02", "H100") == AttentionKernel::flash);
+  CHECK(attention("NeMo (26.04 container)", "GB300") == AttentionKernel::flash_2026);
+  CHECK(attention("Megatron-Bridge 25.09", "GB200") == AttentionKernel::flash);
+  CHECK(attention("Megatron-Bridge 25.09", "H100") == AttentionKernel::flash_2026);
+  CHECK(attention("Megatron-Bridge 25.11", "GB200") == AttentionKernel::flash_2026);
+  CHECK(attention("Megatron-Core (June 2025)", "B200") == AttentionKernel::flash);
+  CHECK(attention("Megatron-Core", "B200") == AttentionKernel::flash_2026);
+}
+
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 24.01"}, {"gpu", "A100"}}, &family) == "nemo-24.07");

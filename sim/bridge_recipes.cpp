@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string>
 #include <string_view>
 
 #include "sim/cell_text.hpp"
+#include "sim/measured_dates.hpp"
 
 namespace orrery {
 namespace {
@@ -115,13 +117,28 @@ bool is_word_in(std::string_view words, std::string_view word) {
 
 constexpr std::string_view kName = "Megatron-Bridge ";
 
+// "26.04.01" of "Megatron-Bridge 26.04.01"; of "Megatron-Bridge (September 2026)" the last release until
+// then, "26.08". Empty: neither said.
+std::string release_of(const MeasuredRun& run) {
+  constexpr std::array kReleases{2509, 2511, 2602, 2604, 2606, 2608};
+  const std::string framework = run.text("framework");
+  const std::string named = framework.substr(std::min(kName.size(), framework.size()));
+  if (named.empty() || std::isdigit(static_cast<unsigned char>(named.front())) || !names_its_date(run))
+    return named;
+  const double date = date_of_program(run);
+  const auto year = static_cast<int>(date);
+  const int month = (year - 2000) * 100 + static_cast<int>((date - year) * 12) + 1;
+  const auto later = std::upper_bound(kReleases.begin(), kReleases.end(), month);
+  if (later == kReleases.begin()) return {};
+  const int release = *std::prev(later);
+  return std::to_string(release / 100) + (release % 100 < 10 ? ".0" : ".") + std::to_string(release % 100);
+}
+
 // The first row of a table that fits a run, however it spells its model; null: none.
 template <class Row, std::size_t Count>
 const Row* row_of(const std::array<Row, Count>& rows, const MeasuredRun& run) {
-  const std::string framework = run.text("framework"), model = letters_and_digits(run.text("model")),
+  const std::string release = release_of(run), model = letters_and_digits(run.text("model")),
                     gpu = run.text("gpu"), precision = run.text("precision");
-  if (framework.size() <= kName.size()) return nullptr;
-  const std::string_view release = std::string_view(framework).substr(kName.size());
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
     return release.starts_with(row.release) && model.starts_with(letters_and_digits(row.model)) &&
            precision.starts_with(row.precision) && (row.gpus.empty() || is_word_in(row.gpus, gpu));

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
@@ -123,9 +124,17 @@ constexpr std::array kNamed{
     NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
 
-std::optional<std::string> name_of_builtin(const std::string& name) {
+// DeepSeek-V3 predicts several tokens in the recipes of NeMo and Megatron-Bridge (use_mtp of pretrain_recipe,
+// nemo/collections/llm/recipes/deepseek_v3.py; mtp_num_layers, recipes/deepseek/deepseek_v3.py, v0.3.0 to
+// v0.4.2); a row that prints layers counts those of its program.
+std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
+  const std::string name = run.text("model");
   if (const NamedModel* known = row_starting(kNamed, lower_case(name))) return known->model;
-  return builtin_model_called(name);
+  auto builtin = builtin_model_called(name);
+  const std::string framework = run.text("framework");
+  const bool by_recipe = is_bridge(run) || framework.starts_with("NeMo/") || framework.starts_with("NeMo 2");
+  if (builtin == "deepseek-v3" && by_recipe && run.text("layers").empty()) builtin = "deepseek-v3-mtp";
+  return builtin;
 }
 
 // Not stacks of equal layers that attend to themselves.
@@ -227,7 +236,7 @@ ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelS
 }
 
 std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
-  const auto name = name_of_builtin(run.text("model"));
+  const auto name = name_of_builtin(run);
   return name ? std::optional(read_model(*name)) : std::nullopt;
 }
 

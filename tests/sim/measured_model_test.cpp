@@ -168,6 +168,23 @@ TEST_CASE("a cell of the shape that is no number leaves its run out, whatever it
   }
 }
 
+TEST_CASE("DeepSeek-V3 predicts several tokens under NeMo and Megatron-Bridge, whose recipes do") {
+  const auto name = [](const std::string& framework, const std::string& model) {
+    return mapped(parse_measured_runs(
+                      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,dp,ep\n"
+                      "a,g,B200,256," +
+                          framework + "," + model + ",4096,MXFP8,4096,1,1,16,16,8\n",
+                      "made-up.csv")
+                      .front())
+        .model.name;
+  };
+  CHECK(name("Megatron-Bridge 26.02", "DeepSeek-V3") == "deepseek-v3-mtp");
+  CHECK(name("Megatron-Bridge 26.02", "DeepSeekV3 (w/o MTP)") == "deepseek-v3");
+  CHECK(name("NeMo/Megatron-Core 25.04", "DeepSeek-V3") == "deepseek-v3-mtp");
+  CHECK(name("NeMo AutoModel", "DeepSeek-V3") == "deepseek-v3");
+  CHECK(name("Megatron-Core (2025)", "DeepSeek-V3") == "deepseek-v3");
+}
+
 TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
   const std::string header =
       "id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_experts,params_b,vocab,seq,gbs,tp,"

@@ -167,6 +167,18 @@ TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say s
   CHECK(flash("PyTorch Lightning DDP"));
 }
 
+TEST_CASE("a run of Megatron-Bridge that says a month has the recipe of the last release until then") {
+  const auto of = [](const std::string& framework) {
+    return stack(
+        {{"framework", framework}, {"gpu", "GB200"}, {"model", "GPT OSS 120B"}, {"precision", "MXFP8"}});
+  };
+  CHECK(of("Megatron-Bridge 26.08") == "megatron-bridge-26.06");
+  CHECK(of("Megatron-Bridge (September 2026)") == "megatron-bridge-26.06");
+  CHECK(of("Megatron-Bridge (March 2026)") == of("Megatron-Bridge 26.02"));
+  CHECK(of("Megatron-Bridge (March 2026)") == "megatron-bridge-alltoall");
+  CHECK(of("Megatron-Bridge") == "megatron-bridge");
+}
+
 TEST_CASE("attention is that of the program's date, on Blackwell of a later one than on Hopper") {
   const auto attention = [](const std::string& framework, const std::string& gpu) {
     std::vector<std::string> assumptions;

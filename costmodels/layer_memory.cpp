@@ -27,34 +27,47 @@ double widths(const KeptElement& kept, std::int64_t any, std::int64_t of_matrix)
   return kept.any * static_cast<double>(any) + kept.of_matrix * static_cast<double>(of_matrix);
 }
 
-// Outputs of what activates in the experts, and all that the expert which every token visits keeps.
-double expert_activation(const LocalLayer& local, const KeptElement& kept) {
-  return kept.of_matrix * static_cast<double>(local.routed_tokens * local.experts * local.ffn);
+// What PyTorch's kernels keep of a gated MLP besides: the activated half, or nothing.
+std::int64_t kept_half(const LayerShape& shape, bool eager, std::int64_t ffn) {
+  return eager && shape.mlp == MlpKind::gated ? ffn : 0;
 }
-double shared_expert(const LocalLayer& local, const KeptElement& kept) {
-  return static_cast<double>(local.tokens) * widths(kept, local.shared_up_width, local.shared_ffn);
+
+// Outputs of what activates in the experts (and of PyTorch's kernels their products before they are weighed),
+// and all that the expert which every token visits keeps.
+double expert_activation(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
+                         const SoftwareStack& stack) {
+  const std::int64_t eager = 2 * kept_half(shape, stack.kernels.eager_activation, local.ffn);
+  return static_cast<double>(local.routed_tokens * local.experts) * widths(kept, eager, local.ffn);
+}
+double shared_expert(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
+                     const SoftwareStack& stack) {
+  const std::int64_t half = kept_half(shape, stack.kernels.eager_activation, local.shared_ffn);
+  return static_cast<double>(local.tokens) * widths(kept, local.shared_up_width + half, local.shared_ffn);
 }
 
 // What the MLP keeps between its norm's output and its result.
 double mlp_activations(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
                        const SoftwareStack& stack) {
-  if (shape.experts == 1) return static_cast<double>(local.tokens) * widths(kept, local.up_width, local.ffn);
+  if (shape.experts == 1) {
+    const bool eager = stack.kernels.eager_kernels || stack.kernels.eager_activation;
+    const std::int64_t any = local.up_width + kept_half(shape, eager, local.ffn);
+    return static_cast<double>(local.tokens) * widths(kept, any, local.ffn);
+  }
   // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.
   const auto routed = static_cast<double>(local.routed_tokens * local.experts);
   const std::int64_t outputs = stack.experts.keeps_outputs ? shape.routed_hidden() : 0;
-  double bytes = routed * widths(kept, local.up_width + outputs, shape.routed_hidden() + local.ffn);
+  double bytes = routed * widths(kept, local.up_width + outputs, shape.routed_hidden());
+  bytes += expert_activation(shape, local, kept, stack);
   // What is projected down before the experts, and what they give before it is projected up.
   bytes += 2 * kept.any * static_cast<double>(local.owned_tokens * shape.expert_hidden);
-  return bytes + shared_expert(local, kept);
+  return bytes + shared_expert(shape, local, kept, stack);
 }
 
-// What autograd keeps between kernels that others fuse: of a gated MLP the activated half, and where queries
-// and keys are rotated the matrix they came from, which the values are a view of.
-double eager_activations(const LayerShape& shape, const LocalLayer& local, double element) {
-  const auto tokens = static_cast<double>(local.tokens);
-  std::int64_t width = shape.rotary ? local.query_width + local.key_width : 0;
-  if (shape.mlp == MlpKind::gated && shape.experts == 1) width += local.ffn;
-  return element * tokens * static_cast<double>(width);
+// Where kernels rotate queries and keys one by one: the matrix they came from, which the values are a view
+// of.
+double rotated(const LayerShape& shape, const LocalLayer& local, const SoftwareStack& stack) {
+  if (!stack.kernels.eager_kernels || !shape.rotary) return 0.0;
+  return static_cast<double>(local.tokens * (local.query_width + local.key_width));
 }
 
 // Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
@@ -122,8 +135,8 @@ void set_modules(LayerActivations& bytes, const LayerShape& shape, const LocalLa
   if (!shape.has_mlp()) return;
   drop(experts ? RecomputeModule::moe : RecomputeModule::mlp) = mlp_activations(shape, local, kept, stack);
   if (!experts) return;
-  drop(RecomputeModule::moe_act) = expert_activation(local, kept);
-  drop(RecomputeModule::shared_experts) = shared_expert(local, kept);
+  drop(RecomputeModule::moe_act) = expert_activation(shape, local, kept, stack);
+  drop(RecomputeModule::shared_experts) = shared_expert(shape, local, kept, stack);
 }
 
 }  // namespace
@@ -155,7 +168,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
     bytes.rest +=
         element * shape.norms * static_cast<double>((local.tokens - local.owned_tokens) * shape.hidden);
   bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
-  if (stack.kernels.eager_kernels) bytes.rest += eager_activations(shape, local, element);
+  bytes.rest += element * rotated(shape, local, stack);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.
   if (shape.joins_embedding) bytes.rest += 4 * element * hidden;

@@ -5,6 +5,11 @@ namespace {
 
 constexpr Traffic kGelu{4.0, 6.0};
 constexpr Traffic kSwiglu{6.0, 10.0};  // of ffn / T, not of the doubled width
+// The same by PyTorch's kernels: silu (4), product (6); backward two products (6 each), silu's (6), the
+// halves joined (8). Of experts the result times the router's probability (4); backward the gradient times
+// the probability (4), and times the result (6), summed for each token (2).
+constexpr Traffic kEagerSwiglu{10.0, 26.0};
+constexpr Traffic kEagerWeights{4.0, 12.0};
 // Tokens are copied into expert order or into padded rows, and back: one read and one write for each copy of
 // a token.
 constexpr Traffic kPermute{4.0, 4.0};
@@ -22,9 +27,9 @@ constexpr Traffic kExpertBias{28.0 * kPiecewise, 40.0 * kPiecewise};
 constexpr Traffic kExpertClamp{16.0 * kPiecewise, 20.0 * kPiecewise};
 
 // Of one element of the down GEMM's input.
-Traffic activation_traffic(const LayerShape& shape) {
+Traffic activation_traffic(const LayerShape& shape, const SoftwareStack& stack) {
   const bool gated = shape.mlp == MlpKind::gated;
-  Traffic traffic = gated ? kSwiglu : kGelu;
+  Traffic traffic = !gated ? kGelu : stack.kernels.eager_activation ? kEagerSwiglu : kSwiglu;
   if (has_mlp_bias(shape)) traffic.backward += kBias.backward * (gated ? 2 : 1);
   return traffic;
 }
@@ -48,7 +53,12 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
                 .type = type},
                InputCast::separate, fused ? InputCast::none : InputCast::separate);
   block.enter(RecomputeModule::moe_act);
-  if (!fused) add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape));
+  if (!fused) {
+    const SoftwareStack& stack = layer.sharding.stack;
+    add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape, stack));
+    if (stack.kernels.eager_activation && shape.mlp == MlpKind::gated)
+      add(block, MemoryKernel::activation, count(rows, local.ffn), kEagerWeights);
+  }
   if (!fused && has_mlp_bias(shape)) add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
   block.enter(RecomputeModule::moe);
   block.linear({.m = local.routed_tokens,
@@ -97,7 +107,7 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
       block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     block.linear(up, InputCast::after_norm);
   }
-  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape));
+  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
   block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
                InputCast::own_tokens);
 }

@@ -151,6 +151,7 @@ void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_number(map, "elementwise_time", 0.1, 10, kernels.elementwise_time);
   read_number(map, "norm_time", 0.1, 100, kernels.norm_time);
   read_switch(map, "eager_kernels", kernels.eager_kernels);
+  read_switch(map, "eager_activation", kernels.eager_activation);
   read_number(map, "kept_by_norm", 0, 100, kernels.kept_by_norm);
 }
 

@@ -148,6 +148,10 @@ struct LayerKernels {
   // A kernel for each operation, as PyTorch has them: a gated MLP keeps its activated half besides, rotated
   // queries and keys the matrix they came from.
   bool eager_kernels = false;
+  // A gated MLP's gate is split off, activated and multiplied by kernels of their own, those of experts then
+  // weighed by another (Megatron-Core without bias_activation_fusion: glu of core/transformer/mlp.py, and of
+  // moe/experts.py).
+  bool eager_activation = false;
   double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
   bool operator==(const LayerKernels&) const = default;
 };

@@ -130,6 +130,28 @@ TEST_CASE("kernels for each operation keep the activated half of a gated MLP and
   CHECK(bytes(shape, norms) - bytes(shape, {}) == Approx(2 * 6 * tokens * 8192));  // on every rank
 }
 
+TEST_CASE("an eager activation keeps its half, in experts also what is weighed, until it is recomputed") {
+  LayerShape shape = test::llama70b_layer();
+  shape.experts = GENERATE(1, 8);
+  shape.experts_per_token = shape.experts > 1 ? 2 : 1;
+  shape.shared_ffn = shape.experts > 1 ? 1024 : 0;
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  const LocalLayer local = local_layer(shape, {.tensor = 2, .micro_batch = 2, .sequence = 4096});
+  SoftwareStack eager;
+  eager.kernels.eager_activation = true;
+  const LayerActivations fused = layer_activations(shape, local, strategy, {}),
+                         kept = layer_activations(shape, local, strategy, eager);
+  // 16 bits of 28,672 columns over two ranks: of each token, or twice of each of its two copies and once of
+  // the 1,024 of the expert that all visit.
+  const double tokens = 2 * 4096, dense = 2 * tokens * 28672 / 2;
+  const double more = shape.experts == 1 ? dense : 2 * 2 * dense + 2 * tokens * 1024 / 2;
+  CHECK(kept.all() - fused.all() == Approx(more));
+  const RecomputeModules modules{shape.experts == 1 ? RecomputeModule::mlp : RecomputeModule::moe,
+                                 RecomputeModule::shared_experts};
+  CHECK(kept.all() - dropped_by(kept, modules) == Approx(fused.all() - dropped_by(fused, modules)));
+}
+
 TEST_CASE("gradients are all-reduced without the distributed optimizer, or where a program does so with it") {
   CHECK(gradient_collective(false, false) == CollectiveKind::all_reduce);
   CHECK(gradient_collective(false, true) == CollectiveKind::all_reduce);

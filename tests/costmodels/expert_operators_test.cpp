@@ -108,6 +108,18 @@ TEST_CASE("experts cast what arrives in 16 bits, and all the rest unless one ker
   CHECK(bytes_of(fused.backward, MemoryKernel::activation) == 0);
 }
 
+TEST_CASE("what experts activate by PyTorch's kernels is weighed by another") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  sharding.stack.kernels.eager_activation = true;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  const double width = 2 * 4096.0 * 14336;  // of two experts, as above
+  // As a dense layer's (10 and 26), times the probability (4); backward the gradient times it (4), and times
+  // what was weighed (6), summed (2).
+  CHECK(bytes_of(layer.forward, MemoryKernel::activation) == (10 + 4) * width);
+  CHECK(bytes_of(layer.backward, MemoryKernel::activation) == (26 + 12) * width);
+}
+
 TEST_CASE("biases of experts pass through eager kernels, in fp32, unless one kernel adds them") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

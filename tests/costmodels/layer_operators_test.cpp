@@ -199,6 +199,14 @@ TEST_CASE("memory-bound operators move the published bytes for each element") {
   CHECK(bytes_of(layer.forward, MemoryKernel::rope) == 4 * qkv);
   CHECK(bytes_of(layer.backward, MemoryKernel::rope) == 4 * qkv);
   CHECK(bytes_of(layer.forward, MemoryKernel::residual) == 2 * 6 * hidden);
+  // silu reads and writes (4), the product reads two (6); backward each factor's gradient (6 + 6), silu's
+  // (6), both halves joined (8).
+  sharding.stack.kernels.eager_activation = true;
+  const BlockOperators eager = layer_operators(llama70b_layer(), true, sharding);
+  CHECK(bytes_of(eager.forward, MemoryKernel::activation) == 10 * ffn);
+  CHECK(bytes_of(eager.backward, MemoryKernel::activation) == 26 * ffn);
+  CHECK(bytes_of(layer_operators(gpt3_layer(), true, sharding).forward, MemoryKernel::activation) ==
+        4.0 * 4096 * gpt3_layer().ffn);
 }
 
 TEST_CASE("each microbatch reads and writes the gradient sum: 8 B a weight in fp32, 6 B in fp16") {

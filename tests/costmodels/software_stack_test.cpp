@@ -47,8 +47,8 @@ TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and 
   CHECK(llama.kernels.eager_kernels);
   CHECK(stack_for(llama_7b(), llama) == llama);
   CHECK(times_under(stack).forward == times_under(llama).forward);
-  // InternEvo and Transformer Engine have kernels for them.
-  for (const char* own : {"internevo", "megatron-core-2024", "megatron-core"})
+  // Transformer Engine has kernels for them.
+  for (const char* own : {"megatron-core-2024", "megatron-core"})
     CHECK(stack_for(llama_7b(), read_stack(own)) == read_stack(own));
 
   const SoftwareStack mine = parse_stack("like: megatron-lm-2023\nllama_layers: {norm_time: 3}", "mine.yaml");

@@ -20,6 +20,7 @@ constexpr const char* kAllToAll = "megatron-bridge-alltoall";
 constexpr const char* kAllToAllOverlap = "megatron-bridge-alltoall-overlap";
 constexpr const char* kGraphs = "megatron-bridge-26.06";
 constexpr const char* kLibrary = "megatron-bridge-library";
+constexpr const char* kLibraryOfQwen = "megatron-bridge-library-qwen";
 
 // Starts of a release and a model; words of which one is the GPU, all where empty; the start of a precision.
 struct Recipe {
@@ -155,7 +156,10 @@ bool is_bridge(const MeasuredRun& run) {
 // FP8 without more is current scaling (fp8_cs; scripts/performance/utils/precision.py).
 SoftwareStack bridge_stack(const MeasuredRun& run) {
   const Recipe* recipe = row_of(kRecipes, run);
-  const char* other = has_performance_recipe(run.text("model")) ? kFlex : kLibrary;
+  const std::string model = run.text("model");
+  const bool qwen = letters_and_digits(model).starts_with("qwen");
+  const char* library = qwen ? kLibraryOfQwen : kLibrary;
+  const char* other = has_performance_recipe(model) ? kFlex : library;
   SoftwareStack stack = read_stack(recipe == nullptr ? other : recipe->stack);
   const std::string precision = run.text("precision");
   const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");

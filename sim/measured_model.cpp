@@ -211,10 +211,15 @@ ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelS
                            std::vector<std::string>& assumptions) {
   const std::string shape_of = "shape of the built-in model " + model.name;
   if (!has_equal_dense_layers(model)) {
-    assumptions.push_back(shape_of);
-    if (said.vocabulary && *said.vocabulary != model.vocabulary)
-      assumptions.push_back("vocabulary " + std::to_string(model.vocabulary) + " of " + model.name +
-                            ", not " + std::to_string(*said.vocabulary));
+    const bool replaced = said.vocabulary && *said.vocabulary != model.vocabulary;
+    assumptions.push_back(shape_of + (replaced ? ", but vocab " + std::to_string(*said.vocabulary) +
+                                                     " and not " + std::to_string(model.vocabulary)
+                                               : ""));
+    if (!replaced) return model;
+    model.vocabulary = *said.vocabulary;
+    for (LayerShape& shape : model.shapes) {
+      if (shape.predicted_vocabulary > 0) shape.predicted_vocabulary = model.vocabulary;
+    }
     return model;
   }
   std::string replaced;

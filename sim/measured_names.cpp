@@ -64,6 +64,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
     FrameworkStack{"NeMo 24.03", "nemo-24.03"},
     FrameworkStack{"NeMo AutoModel", "nemo-automodel"},
+    FrameworkStack{"NeMo Automodel", "nemo-automodel"},
     FrameworkStack{"llm-foundry", "llm-foundry"},
     FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
     FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
@@ -71,6 +72,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
     FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
     FrameworkStack{"Megatron-Core", "megatron-core-defaults"},
+    FrameworkStack{"ATorch DeepSpeed 3D", "atorch-3d"},
     FrameworkStack{"Aleph Alpha", "aleph-alpha"},
     FrameworkStack{"AA-Scaling", "aleph-alpha"},
     FrameworkStack{"InternEvo", "internevo"},
@@ -173,6 +175,17 @@ const char* torchtitan_of(const std::string& framework, double date) {
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
 }
 
+// Since ff0829c10 of 27 January 2026 torchtitan copies no keys and values for query heads (enable_gqa), and
+// PyTorch's cuDNN then refuses what its FlashAttention-2 takes ("no available kernel"; trace of
+// titan-autoresearch, May 2026). FlexAttention, its default since June 2026, is taken for as fast
+// (assumption).
+void use_grouped_heads(double date, SoftwareStack& stack) {
+  constexpr double kGroupedHeads = 2026 + 0.9 / 12;
+  if (date < kGroupedHeads) return;
+  stack.attention = AttentionKernel::flash2;
+  stack.repeated_keys = false;
+}
+
 }  // namespace
 
 const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
@@ -231,8 +244,11 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   const double date = date_of_program(run);
-  if (framework.starts_with("torchtitan"))
-    return in_said_bits(run, read_stack(torchtitan_of(framework, date)));
+  if (framework.starts_with("torchtitan")) {
+    SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));
+    use_grouped_heads(date, stack);
+    return stack;
+  }
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (low.starts_with("nanotron") && date > 0 && date < kGathersAgain) return read_stack("nanotron-2024");
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).

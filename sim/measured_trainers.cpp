@@ -28,6 +28,8 @@ struct Keeping {
   bool gradients = false, weights = false;  // sharded
   bool fsdp = false;                        // by PyTorch, not DeepSpeed
   bool all_bf16 = false;                    // shards too
+
+  [[nodiscard]] bool deepspeeds() const { return (gradients || weights) && !fsdp; }
 };
 
 Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
@@ -40,9 +42,8 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
 }
 
 const char* preset_of(const Keeping& keeping) {
-  if (keeping.gradients) return "hf-zero2";
-  if (!keeping.weights) return "hf-trainer";
-  if (!keeping.fsdp) return "hf-zero3";
+  if (!keeping.gradients && !keeping.weights) return "hf-trainer";
+  if (keeping.deepspeeds()) return keeping.weights ? "hf-zero3" : "hf-zero2";
   return keeping.all_bf16 ? "hf-fsdp-bf16-true" : "hf-fsdp";
 }
 
@@ -80,6 +81,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (!is_trainer(framework, date)) return std::nullopt;
   const Keeping keeping = keeping_of(run, framework);
   SoftwareStack stack = read_stack(preset_of(keeping));
+  if (keeping.gradients && keeping.fsdp) stack.whole_weights = true;  // reshard_after_forward off
   set_kernels(stack, framework);
   if (is_before_flash_attention(date)) {
     stack.flash_attention = false;
@@ -87,9 +89,9 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   }
   // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
-  const bool deepspeeds = keeping.gradients || (keeping.weights && !keeping.fsdp);
-  if (says(framework, "fused adam") && !deepspeeds)
-    fuse_optimizer(stack, keeping.weights && !keeping.all_bf16 ? 4 : 2);
+  const bool shards = keeping.gradients || keeping.weights;
+  if (says(framework, "fused adam") && !keeping.deepspeeds())
+    fuse_optimizer(stack, shards && !keeping.all_bf16 ? 4 : 2);
   return stack;
 }
 

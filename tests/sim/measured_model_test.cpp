@@ -149,11 +149,13 @@ TEST_CASE("what a row prints against the built-in model it names is its model's,
   CHECK(std::count(own.assumptions.begin(), own.assumptions.end(),
                    "a model of its own: n_experts 16, not 8 as in the built-in model mixtral-8x7b") == 1);
   CHECK(mapped(row("llama2-7b", none, ",64,,")).model.layer(0).head_dim == 64);
-  // A vocabulary does not make another model of a mixture, but is said.
+  // A vocabulary does not make another model of a mixture.
   const MeasuredPlan padded = mapped(row("mixtral-8x7b", ",,,32768", ",,,"));
-  CHECK(padded.model.vocabulary == 32000);
+  CHECK(padded.model.vocabulary == 32768);
   CHECK(std::count(padded.assumptions.begin(), padded.assumptions.end(),
-                   "vocabulary 32000 of mixtral-8x7b, not 32768") == 1);
+                   "shape of the built-in model mixtral-8x7b, but vocab 32768 and not 32000") == 1);
+  const MeasuredPlan more = mapped(row("deepseek-v3-mtp", ",,,50304", ",,,"));
+  CHECK(more.model.layer(more.model.layer_count() - 1).predicted_vocabulary == 50304);
 }
 
 TEST_CASE("a cell of the shape that is no number leaves its run out, whatever its model takes from it") {

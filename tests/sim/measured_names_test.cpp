@@ -192,6 +192,9 @@ TEST_CASE("attention is that of the program's date, on Blackwell of a later one 
   CHECK(attention("Megatron-Bridge 25.11", "GB200") == AttentionKernel::flash_2026);
   CHECK(attention("Megatron-Core (June 2025)", "B200") == AttentionKernel::flash);
   CHECK(attention("Megatron-Core", "B200") == AttentionKernel::flash_2026);
+  // torchtitan copied keys and values for query heads until 27 January 2026.
+  CHECK(attention("torchtitan (January 2026)", "B200") != AttentionKernel::flash2);
+  CHECK(attention("torchtitan (February 2026)", "B200") == AttentionKernel::flash2);
 }
 
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
@@ -212,6 +215,8 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "Unheard of (PyTorch)"}, {"gpu", "A100"}, {"source", "README (2022)"}}) ==
         "pytorch");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core-defaults");
+  CHECK(stack({{"framework", "NeMo Automodel (2026)"}, {"gpu", "B200"}}) == "nemo-automodel");
+  CHECK(stack({{"framework", "ATorch DeepSpeed 3D (2023)"}, {"gpu", "A100"}}) == "atorch-3d");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
   CHECK(stack({{"framework", "Hugging Face Trainer, transformers 4.12 (2021)"}, {"gpu", "V100"}}) ==
         "hf-trainer");
@@ -243,6 +248,7 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(sharded("ZeRO-3") == "hf-zero3");
   CHECK(sharded("FSDP") == "hf-fsdp");
   CHECK(sharded("ZeRO-2") == "hf-zero2");
+  CHECK(sharded("FSDP2 (ZeRO-2)") == "hf-fsdp");  // PyTorch's, without resharding after the forward
   CHECK(sharded("") == "hf-trainer");
   CHECK(stack({{"framework", "PyTorch FSDP with Transformer Engine (2024)"}, {"gpu", "H100"}}) ==
         "torchtitan");

@@ -261,7 +261,8 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
       {"26.08", "gpt-oss-120b", "GB300", "MXFP8", "megatron-bridge-26.06"},
       {"26.04", "DeepSeek-V3", "H100", "BF16", "megatron-bridge-eager"},
       {"26.02", "Llama 3.1 70B", "B200", "MXFP8", "megatron-bridge"},
-      {"26.02", "Qwen2.5-72B", "GB200", "bf16", "megatron-bridge-library"},
+      {"26.02", "Qwen2.5-72B", "GB200", "bf16", "megatron-bridge-library-qwen"},
+      {"26.02", "Mistral-7B", "GB200", "bf16", "megatron-bridge-library"},
   }));
   const auto runs = parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,precision\na,g," +
                                             std::string(row.gpu) + ",8,Megatron-Bridge " + row.release + "," +

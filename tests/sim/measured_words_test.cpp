@@ -78,7 +78,7 @@ TEST_CASE("every word of the classics has its meaning") {
                            {DataType::fp8,
                             {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "fp8",
                              "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",
-                             "fp8 hybrid", "fp8 tensorwise", "mxfp8"}},
+                             "fp8 hybrid", "fp8 tensorwise", "fp8, bf16-true", "mxfp8"}},
                            {DataType::fp4, {"NVFP4", "fp4", "mxfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);

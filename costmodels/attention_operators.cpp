@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "costmodels/layer_parts.hpp"
 
@@ -77,9 +78,14 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   if (latent) {
     add_latent_projections(block, layer);
   } else {
-    block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
-    block.linear({.m = local.tokens, .n = local.qkv_width(), .k = shape.hidden, .type = type},
-                 InputCast::after_norm);
+    const std::int64_t values = local.qkv_width() - local.query_width - local.key_width;
+    const std::vector<std::int64_t> widths = layer.sharding.stack.separate_inputs
+                                                 ? std::vector{local.query_width, local.key_width, values}
+                                                 : std::vector{local.qkv_width()};
+    for (const std::int64_t width : widths) {
+      block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+      block.linear({.m = local.tokens, .n = width, .k = shape.hidden, .type = type}, InputCast::after_norm);
+    }
   }
   const double qkv_elements = count(local.tokens, local.qkv_width());
   if (has_qkv_bias(shape)) add(block, MemoryKernel::residual, qkv_elements, kBias);

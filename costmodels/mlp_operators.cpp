@@ -99,11 +99,12 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
   const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
   const DataType type = layer.sharding.type;
   const SoftwareStack& stack = layer.sharding.stack;
-  const bool two = stack.separate_gate && layer.shape.mlp == MlpKind::gated;
+  const bool apart = stack.separate_gate || stack.separate_inputs;
+  const bool two = apart && layer.shape.mlp == MlpKind::gated;
   const Gemm up{.m = rows, .n = mlp.up_width / (two ? 2 : 1), .k = hidden, .type = type};
   block.linear(up, InputCast::after_norm);
   if (two) {
-    if (!layer.sharding.sequence_parallel)
+    if (!layer.sharding.sequence_parallel || stack.separate_inputs)
       block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     block.linear(up, InputCast::after_norm);
   }

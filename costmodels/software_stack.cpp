@@ -256,6 +256,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
   read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
   read_switch(map, "separate_gate", stack.separate_gate);
+  read_switch(map, "separate_inputs", stack.separate_inputs);
   read_switch(map, "pads_vocabulary", stack.pads_vocabulary);
   read_switch(map, "gathered_logits", stack.gathered_logits);
   read_switch(map, "all_reduces_gradients", stack.all_reduces_gradients);

@@ -214,6 +214,9 @@ struct SoftwareStack {
   // The gate of a gated MLP is a column-parallel matrix of its own: without sequence parallelism the gradient
   // of its input is reduced once more.
   bool separate_gate = false;
+  // So are queries, keys and values, and each of these matrices has what the tensor group gathers, and the
+  // reduction of its input's gradient, for itself (PyTorch's ColwiseParallel without a PrepareModuleInput).
+  bool separate_inputs = false;
   // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are,
   // so that its GEMMs may be unaligned (unaligned_gemm.hpp).
   bool pads_vocabulary = true;

@@ -249,8 +249,11 @@ void BlockBuilder::expert_exchange(double elements, const ExpertChoice& choice) 
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
   if (sharding_.stack.experts.deduplicated) {
     // Nodes, or in one node GPUs, that a token's copies reach, over copies.
-    elements *=
-        places_reached(choice, nodes > 1 ? nodes : group.ranks) / static_cast<double>(choice.per_token);
+    const double places = nodes > 1 ? nodes : group.ranks;
+    const double reached = sharding_.stack.experts.in_turn
+                               ? places_reached_in_turn(choice, static_cast<std::int64_t>(places))
+                               : places_reached(choice, places);
+    elements *= reached / static_cast<double>(choice.per_token);
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);

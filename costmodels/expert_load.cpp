@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <set>
 #include <vector>
 
 namespace orrery {
@@ -78,6 +80,18 @@ double places_reached(const ExpertChoice& choice, double places) {
     missed += chance * none_drawn(open, static_cast<double>(hits) * experts / groups, choice.per_token);
   }
   return places * (1 - missed);
+}
+
+double places_reached_in_turn(const ExpertChoice& choice, std::int64_t places) {
+  const std::int64_t tokens = choice.experts / std::gcd(choice.experts, choice.per_token);  // then as before
+  std::int64_t reached = 0;
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    std::set<std::int64_t> of_token;
+    for (std::int64_t k = 0; k < choice.per_token; ++k)
+      of_token.insert((token * choice.per_token + k) % choice.experts * places / choice.experts);
+    reached += std::ssize(of_token);
+  }
+  return static_cast<double>(reached) / static_cast<double>(tokens);
 }
 
 }  // namespace orrery

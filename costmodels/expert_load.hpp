@@ -34,5 +34,8 @@ struct ExpertChoice {
 // Mean of the places, out of `places` that hold as many experts each in order, that a token's experts are on,
 // were groups and experts drawn at random. A place holds whole groups, or is part of one.
 double places_reached(const ExpertChoice&, double places);
+// The same where token i takes the experts i k to i k + k - 1, counted round (FakeBalancedGate of NeMo
+// AutoModel, components/moe/layers.py).
+double places_reached_in_turn(const ExpertChoice&, std::int64_t places);
 
 }  // namespace orrery

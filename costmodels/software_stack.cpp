@@ -90,6 +90,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
   read_switch(map, "fused", experts.fused);
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
+  read_switch(map, "in_turn", experts.in_turn);
   read_switch(map, "pads_rows", experts.pads_rows);
   map.refuse_others();
 }
@@ -239,6 +240,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   if (const auto states = map.find("states")) stack.states = read_states(*states);
   read_switch(map, "whole_weights", stack.whole_weights);
   read_switch(map, "adds_up_whole", stack.adds_up_whole);
+  read_switch(map, "fp16_as_bf16", stack.fp16_as_bf16);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
@@ -368,9 +370,13 @@ SoftwareStack read_stack(const std::string& path_or_name, const std::string& pla
   return preset(path_or_name, place);
 }
 
+bool chooses_types(const SoftwareStack& stack, DataType type) {
+  const DataType wide = outside_fp8(type);
+  return wide == DataType::bf16 || (wide == DataType::fp16 && stack.fp16_as_bf16);
+}
+
 double gradient_kept(const SoftwareStack& stack, DataType type) {
-  const bool chosen = outside_fp8(type) == DataType::bf16;
-  return chosen ? stack.gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
+  return chooses_types(stack, type) ? stack.gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
 }
 
 double gradient_sent(const SoftwareStack& stack, DataType type) {

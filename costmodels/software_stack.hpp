@@ -97,6 +97,8 @@ struct ExpertCost {
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
   // Coefficient of variation of experts' loads, 0 to 10 (expert_load.hpp); 0: routing forced into balance.
   double load_cv = 0;
+  // A token's experts stand side by side, token after token (places_reached_in_turn); else they are drawn.
+  bool in_turn = false;
   // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
   Seconds forward, backward, forward_casts, backward_casts;
   // The same once a layer, however many experts a GPU has.
@@ -179,8 +181,9 @@ struct SoftwareStack {
   // Gradients of the products of Mamba-2's scan, over what cuBLAS takes for GEMMs of their shape: mamba-ssm's
   // kernels, and all else that its mixer's backward has. No time of them is published; fitted on nine runs on
   // H100, Nemotron-H 56B's and Nemotron 3 Nano's of source_keys dgxc-25.05 and bridge-skills-nano.
-  double scan_backward = 5.0;
+  double scan_backward = 3.1;
   KeptStates states;
+  bool fp16_as_bf16 = false;  // `states` and `gradient` are those of training in fp16 too
   // Its fully sharded plans shard gradients and optimizer alone (ZeRO-2): every GPU has all weights, which
   // are gathered once a step; gradients are reduced in every backward.
   bool whole_weights = false;
@@ -283,6 +286,8 @@ std::vector<std::string> builtin_stack_names();
 // Bytes of one gradient. Programs choose them for bf16 (and 8 and 4 bits): fp16 training keeps gradients in
 // fp16 (its optimizer copies them to fp32), fp32 training keeps and sends them in fp32.
 double gradient_kept(const SoftwareStack&, DataType);
+// Whether its `states` and `gradient` are of training in this type.
+bool chooses_types(const SoftwareStack&, DataType);
 double gradient_sent(const SoftwareStack&, DataType);
 
 // Whether it trains layers of the shape with dropout.

@@ -42,9 +42,12 @@ OverlapTimes overlap_times(const PassOperators& operators, const PassTimes& time
   return sums;
 }
 
-// Time of the exchange with experts that another microbatch computes beside.
-Seconds hidden_exchange(const OverlapTimes& times, const SoftwareStack& stack) {
-  return std::min(times.expert * stack.experts.overlap, times.compute);
+// Time of the exchange with experts that another microbatch computes beside; what is left of it goes on while
+// the GPU waits for the host (`stall`).
+Seconds hidden_exchange(const OverlapTimes& times, Seconds stall, const SoftwareStack& stack) {
+  if (stack.experts.overlap == 0) return Seconds(0);
+  const Seconds beside = std::min(times.expert * stack.experts.overlap, times.compute);
+  return beside + std::min(times.expert - beside, stall);
 }
 
 // Of the host for the kernels of a pass.
@@ -153,11 +156,12 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
                     const Sharding& sharding) {
   PassCost cost = cost_of(operators, times);
   cost.compute += sharding.stack.kernel_gap * static_cast<double>(operators.compute.size());
-  cost.compute += expert_stall(operators, times, order, sharding);
+  const Seconds stall = expert_stall(operators, times, order, sharding);
+  cost.compute += stall;
   const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
   cost.communication += exposed_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack) -
                         sums.tensor + sums.slowdown;
-  cost.communication -= hidden_exchange(sums, sharding.stack);
+  cost.communication -= hidden_exchange(sums, stall, sharding.stack);
   cost.calls = static_cast<double>(operators.communication.size());
   cost.host = launch_time(operators, order, sharding);
   for (std::size_t i = 0; i < operators.compute.size(); ++i)
@@ -177,7 +181,8 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   }
   const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
   const Seconds tensor = hidden_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack);
-  const Seconds expert = hidden_exchange(sums, sharding.stack);
+  const Seconds stall = expert_stall(operators, times, order, sharding);
+  const Seconds expert = std::min(hidden_exchange(sums, stall, sharding.stack), sums.compute);
   if ((tensor + expert).value() <= 0) return pieces;
   Work compute;
   for (const PassPiece& piece : pieces) compute += piece.compute;

@@ -14,11 +14,13 @@ namespace {
 
 constexpr const char* kFlex = "megatron-bridge";
 constexpr const char* kFlexEager = "megatron-bridge-eager";
+constexpr const char* kFlexOverlap = "megatron-bridge-overlap";
 constexpr const char* kDeepEp = "megatron-bridge-deepep";
 constexpr const char* kDeepEpOverlap = "megatron-bridge-deepep-overlap";
 constexpr const char* kAllToAll = "megatron-bridge-alltoall";
 constexpr const char* kAllToAllOverlap = "megatron-bridge-alltoall-overlap";
 constexpr const char* kGraphs = "megatron-bridge-26.06";
+constexpr const char* kGraphsOverlap = "megatron-bridge-graphs-overlap";
 constexpr const char* kLibrary = "megatron-bridge-library";
 constexpr const char* kLibraryOfQwen = "megatron-bridge-library-qwen";
 
@@ -57,15 +59,20 @@ constexpr std::array kRecipes{
     Recipe{"26.02", "Qwen3_30B", "H100", kAllToAllOverlap},
     Recipe{"26.04.01", "GPT OSS", "GB200", kAllToAllOverlap},
     Recipe{"26.04.01", "GPT OSS", "B200", kAllToAll},
-    Recipe{"26.04.01", "DeepSeekV3", "B200", kDeepEpOverlap},
+    Recipe{"26.04.01", "DeepSeekV3", "B200", kGraphsOverlap, "MXFP8"},
+    Recipe{"26.04.01", "DeepSeekV3", "B200", kDeepEpOverlap, "NVFP4"},
+    Recipe{"26.04.01", "DeepSeekV3", "B300", kFlex},
     Recipe{"26.02", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
-    Recipe{"26.04.01", "Qwen3_235B", "B300", kFlex},
+    Recipe{"26.04.01", "Qwen3_235B", "B300", kFlexEager},
+    Recipe{"26.04", "Qwen3_235B", "H100", kAllToAllOverlap},
     Recipe{"26.04", "GPT OSS", "H100 GB300", kAllToAll},
+    Recipe{"26.04", "GPT OSS", "GB200", kFlexOverlap},
+    Recipe{"26.04", "GPT OSS", "B200", kFlexEager},
     Recipe{"26.04", "Qwen3_235B", "B200 B300", kAllToAll},
     Recipe{"26.04", "DeepSeekV3", "H100 B200 B300 GB300", kFlexEager},
     Recipe{"26.04", "Qwen3_30B", "H100", kFlexEager},
     Recipe{"26.06", "Qwen3_30B", "H100", kFlexEager},
-    Recipe{"26.06", "DeepSeekV3", "B200 B300", kFlexEager},
+    Recipe{"26.06", "DeepSeekV3", "B200", kFlexEager},
     Recipe{"26.06", "Nemotron_3_Super", "B200", kFlexEager, "MXFP8"},
     Recipe{"26.04", "Nemotron_3_Super", "B200", kFlexEager, "MXFP8"},
     Recipe{"26.06", "GPT OSS", "GB200 GB300", kGraphs, "MXFP8"},
@@ -90,6 +97,7 @@ constexpr std::array kRecomputes{
     RecomputeRecipe{"26", "GPT OSS", "H100 B200", "", {layernorm, moe_act}},
     RecomputeRecipe{"25", "DeepSeekV3", "GB300", "", {moe_act}},
     RecomputeRecipe{"2", "DeepSeekV3", "H100", "", {mla_up_proj, mlp}},
+    RecomputeRecipe{"26.04.01", "DeepSeekV3", "B200", "MXFP8", {mla_up_proj, mlp}},
     RecomputeRecipe{"26.04", "DeepSeekV3", "GB200", "", {mlp}},
     RecomputeRecipe{"26.06", "DeepSeekV3", "GB300", "", kNothing},
     RecomputeRecipe{"26.08", "DeepSeekV3", "GB300", "", kNothing},
@@ -177,6 +185,20 @@ bool bridge_shards_weights(const MeasuredRun& run) {
 std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun& run) {
   const RecomputeRecipe* recipe = row_of(kRecomputes, run);
   return recipe == nullptr || recipe->modules.empty() ? std::nullopt : std::optional(recipe->modules);
+}
+
+// pipeline_model_parallel_layout of recipes/deepseek/deepseek_v3.py, v0.2.0 to v0.5.0, and pp_layout of the
+// performance scripts: with the embedding 16, 8, 4 layers, then as many each; or one layer, then two each.
+// The last part has the rest, or none, what predicts further tokens and the loss. Read later.
+std::string bridge_cuts(const MeasuredRun& run, const ModelSpec& model, int parts) {
+  const bool known = model.name == "deepseek-v3" || model.name == "deepseek-v3-mtp";
+  if (!is_bridge(run) || !known) return {};
+  constexpr int kOfTwo = 32;  // parts that have two layers each
+  if (parts != 4 && parts != 8 && parts != 16 && parts != kOfTwo) return {};
+  std::string cuts = "0";
+  for (int part = 1; part < parts; ++part)
+    cuts += ";" + std::to_string(parts == kOfTwo ? 2 * part - 1 : 64 / parts * part);
+  return cuts + ";" + std::to_string(model.layer_count());
 }
 
 // Nemotron 3 Super in NVFP4 (nemotron_3_super_bf16_with_nvfp4_mixed, configs/nemotronh/te_quant.cfg): the

@@ -61,7 +61,11 @@ void add_ways(const MeasuredRun& run, const MeasuredPlan& plan, const std::strin
       std::any_of(plan.strategies.begin(), plan.strategies.end(),
                   [](const ParallelStrategy& one) { return one.schedule == ScheduleKind::interleaved; });
   filled.add("schedule", virtual_stages ? "1F1B, interleaved over virtual stages" : "1F1B", kNoneSaid);
-  if (is_uneven(strategy.parts)) filled.add("layer_partition", "as even as layers divide", stack);
+  const std::string cuts = bridge_cuts(run, plan.model, strategy.part_count());
+  if (!cuts.empty())
+    filled.add("layer_partition", cuts, "its recipe");
+  else if (is_uneven(strategy.parts))
+    filled.add("layer_partition", "as even as layers divide", stack);
 }
 
 }  // namespace

@@ -255,7 +255,8 @@ ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, Data
 std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& words, const MeasuredPlan& plan,
                                     ParallelStrategy& strategy) {
   const int layers = plan.model.layer_count();
-  const std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
+  std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
+  if (cuts.empty()) cuts = bridge_cuts(run, plan.model, strategy.part_count());
   const auto parts = said_partition(cuts, layers);
   if (!cuts.empty() && !parts) return Unmapped{"layer_partition " + cuts};
   strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);

@@ -18,8 +18,8 @@ bool is_trainer(const std::string& framework, double date) {
   return since || (itself && date > 0);
 }
 
-// "bf16-true" of Lightning, "pure bf16".
-bool is_all_bf16(const MeasuredRun& run) {
+// "bf16-true" of Lightning, "pure bf16", "pure fp16".
+bool is_all_16_bits(const MeasuredRun& run) {
   return says_any(lower_case(run.text("precision")), {"true", "pure"});
 }
 
@@ -27,7 +27,7 @@ bool is_all_bf16(const MeasuredRun& run) {
 struct Keeping {
   bool gradients = false, weights = false;  // sharded
   bool fsdp = false;                        // by PyTorch, not DeepSpeed
-  bool all_bf16 = false;                    // shards too
+  bool all_16_bits = false;                 // shards too
 
   [[nodiscard]] bool deepspeeds() const { return (gradients || weights) && !fsdp; }
 };
@@ -38,13 +38,13 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
   return {.gradients = sharding == Sharding::gradients,
           .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
           .fsdp = affirms(clauses_of(column + "; " + framework), {"*fsdp*"}),
-          .all_bf16 = is_all_bf16(run)};
+          .all_16_bits = is_all_16_bits(run)};
 }
 
 const char* preset_of(const Keeping& keeping) {
   if (!keeping.gradients && !keeping.weights) return "hf-trainer";
   if (keeping.deepspeeds()) return keeping.weights ? "hf-zero3" : "hf-zero2";
-  return keeping.all_bf16 ? "hf-fsdp-bf16-true" : "hf-fsdp";
+  return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";
 }
 
 // Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. Those of unsloth and of
@@ -91,7 +91,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
-    fuse_optimizer(stack, shards && !keeping.all_bf16 ? 4 : 2);
+    fuse_optimizer(stack, shards && !keeping.all_16_bits ? 4 : 2);
   return stack;
 }
 
@@ -105,8 +105,9 @@ bool is_of_pytorch(const SoftwareStack& stack) {
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
-  if (!is_of_pytorch(stack) || !is_all_bf16(run)) return stack;
+  if (!is_of_pytorch(stack) || !is_all_16_bits(run)) return stack;
   stack.states = {.weight = 2, .optimizer = 4};
+  stack.fp16_as_bf16 = true;
   stack.gradient = 2;
   const std::string framework = lower_case(run.text("framework"));
   if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge"))

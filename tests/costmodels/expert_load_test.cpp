@@ -60,6 +60,19 @@ TEST_CASE("no GPU gets more than all that can reach it") {
   CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 8}, 0) == 1.0);
 }
 
+TEST_CASE("experts in turn are on as few places as they fill") {
+  const auto reached = [](std::int64_t experts, std::int64_t per_token, std::int64_t places) {
+    return places_reached_in_turn({.experts = experts, .per_token = per_token}, places);
+  };
+  CHECK(reached(128, 8, 8) == 1);   // half of a GPU's sixteen
+  CHECK(reached(128, 8, 32) == 2);  // of four each
+  // Six of sixteen: 0-5, 6-11, 12-1, 2-7, 8-13, 14-3, 4-9, 10-15 on four places of four: 2, 2, 2, 2, 2, 2,
+  // 2, 2.
+  CHECK(reached(16, 6, 4) == 2);
+  // Three of eight on two: 0-2, 3-5, 6-0, 1-3, 4-6, 7-1, 2-4, 5-7: 1, 2, 2, 1, 1, 2, 2, 1.
+  CHECK(reached(8, 3, 2) == 1.5);
+}
+
 TEST_CASE("the busiest GPU multiplies, receives and keeps more, the others wait for it") {
   Sharding sharding = test::plain(1, 4096);
   sharding.expert = 4;

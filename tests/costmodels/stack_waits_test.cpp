@@ -85,6 +85,16 @@ TEST_CASE("a share of the exchange with experts hides under another microbatch, 
   };
   CHECK(exposed(Seconds(10)) == Approx(8 - 2));
   CHECK(exposed(Seconds(1)) == Approx(8 - 1));
+  // Four seconds of waiting for the host, of the two that the experts' kernels take and the six of their
+  // launch.
+  pass.experts = {.first = 0, .end = 1, .count = 1};
+  sharding.stack.experts.layer_forward = Seconds(6);
+  const PassTimes times{{Seconds(2)}, {Seconds(8)}};
+  const PassCost cost = cost_under(pass, times, PassOrder::forward, sharding);
+  CHECK(cost.compute.value() == Approx(2 + 4));
+  CHECK(cost.communication.value() == Approx(8 - 2 - 4));
+  sharding.stack.experts.overlap = 0;
+  CHECK(cost_under(pass, times, PassOrder::forward, sharding).communication.value() == Approx(8));
 }
 
 TEST_CASE("compute beside gradient collectives slows as the stack says") {

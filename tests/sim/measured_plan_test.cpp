@@ -198,6 +198,30 @@ TEST_CASE("attention with sinks is fused since NVIDIA's programs of September 20
   CHECK(fused("torchtitan (August 2025)", "GPT-OSS-20B"));
 }
 
+TEST_CASE("DeepSeek-V3 under Megatron-Bridge has the stages of its recipe, unless its row says them") {
+  const auto parts = [](const std::string& framework, const std::string& ways) {
+    const MeasuredPlan plan = mapped(
+        parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,vpp,ep\n"
+                            "a,g,GB200,256," +
+                                framework + ",DeepSeekV3,4096,MXFP8,4096,1,1," + ways + "\n",
+                            "made-up.csv")
+            .front());
+    std::vector<int> counts;
+    for (const LayerRange& part : plan.strategies.front().parts) counts.push_back(part.count);
+    return counts;
+  };
+  // The last has one layer, and what predicts a second token.
+  std::vector<int> sixteen(16, 4);
+  sixteen.back() = 2;
+  CHECK(parts("Megatron-Bridge 26.06", "4,4,64") == sixteen);
+  CHECK(parts("Megatron-Bridge 26.06", "16,1,16") == sixteen);
+  CHECK(parts("Megatron-Bridge 26.06", "4,2,64") == std::vector{8, 8, 8, 8, 8, 8, 8, 6});
+  std::vector<int> of_two(32, 2);
+  of_two.front() = of_two.back() = 1;
+  CHECK(parts("Megatron-Bridge 26.06", "8,4,32") == of_two);
+  CHECK(parts("Megatron-Core", "4,4,64") != sixteen);
+}
+
 TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
   const auto of = [](const std::string& ways) {
     return mapped(
@@ -253,7 +277,10 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
       {"26.02", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall-overlap"},
       {"26.02.01", "Qwen3_30B_a3B", "B200", "MXFP8", "megatron-bridge-deepep"},
       {"26.04", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-alltoall"},
-      {"26.04.01", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge"},
+      {"26.04.01", "Qwen3_235B_a22B", "B300", "MXFP8", "megatron-bridge-eager"},
+      {"26.04.01", "DeepSeekV3", "B200", "MXFP8", "megatron-bridge-graphs-overlap"},
+      {"26.04.01", "DeepSeekV3", "B200", "NVFP4", "megatron-bridge-deepep-overlap"},
+      {"26.04", "GPT OSS 120B", "GB200", "BF16", "megatron-bridge-overlap"},
       {"26.06", "Qwen3_30B_a3B", "GB200", "BF16", "megatron-bridge"},
       {"26.06.01", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-26.06"},
       {"26.06", "Nemotron_3_Nano", "GB200", "MXFP8", "megatron-bridge"},

@@ -73,8 +73,8 @@ TEST_CASE("every word of the classics has its meaning") {
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{{DataType::fp32, {"fp32"}},
                            {DataType::tf32, {"tf32"}},
-                           {DataType::fp16, {"fp16", "fp16 mixed", "fp16/bf16 mixed"}},
-                           {DataType::bf16, {"BF16", "bf16", "bf16 mixed", "bf16-true"}},
+                           {DataType::fp16, {"fp16", "fp16 mixed", "fp16/bf16 mixed", "pure fp16"}},
+                           {DataType::bf16, {"BF16", "bf16", "bf16 mixed", "bf16-true", "pure bf16"}},
                            {DataType::fp8,
                             {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "fp8",
                              "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",

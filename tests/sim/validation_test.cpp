@@ -242,26 +242,15 @@ TEST_CASE(
     // A sweep over a network of which nothing is said, by pipelines that wait for the host; experts of
     // Hugging Face's models on B300, whose kernels nobody profiled, and on MI350X with kernels in Triton;
     // a model of 350M; one of Megatron-FSDP's over a rack that it filled unevenly; unlike
-    // machines in one table; fairscale's FSDP of 2022, and Lightning's with 128 tokens; sharding over all of
+    // machines in one table; fairscale's FSDP of 2022; sharding over all of
     // Leonardo; hybrids of experts on packed documents; experts of Hugging Face's models under FSDP2 on B200;
     // GPT-2 between two cards that reach each other over the processor, start included; experts of a fork
     // with layers of its own, over packs of unknown lengths.
-    const std::set<std::string> slow{"nanotron-bench",
-                                     "chunked-ep",
-                                     "gipfel-gh200",
-                                     "lumen-mi350x-30b",
-                                     "trl-b300",
-                                     "halo-b300",
-                                     "halo-z3-b300",
-                                     "together-gb200",
-                                     "fastcode",
-                                     "metaseq-a100-40",
-                                     "modalities-leonardo",
-                                     "lightning-mingpt-v100",
-                                     "geodesic-super-b300",
-                                     "bionemo-automodel",
-                                     "bionemo-hf",
-                                     "hf-ddp-3090"};
+    const std::set<std::string> slow{
+        "nanotron-bench",    "chunked-ep",      "gipfel-gh200",        "lumen-mi350x-30b",
+        "trl-b300",          "halo-b300",       "halo-z3-b300",        "together-gb200",
+        "fastcode",          "metaseq-a100-40", "modalities-leonardo", "geodesic-super-b300",
+        "bionemo-automodel", "bionemo-hf",      "hf-ddp-3090"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

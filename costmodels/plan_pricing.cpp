@@ -54,8 +54,12 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
     reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
     reduction.gather_efficiency = efficiency(apart, members, CollectiveKind::all_gather, reduction.gathered);
   }
-  // What the passes have reduced already; the weights that the shards have updated are still to be gathered.
-  if (gathered_in_passes(strategy)) reduction.gradients = Bytes(0);
+  // What the passes gather they need not after the step, and gradients that they reduced are; weights that
+  // are whole are gathered once.
+  if (gathered_in_passes(strategy)) {
+    if (!precision_.stack.whole_weights) reduction.gathered = Bytes(0);
+    if (!precision_.stack.adds_up_whole) reduction.gradients = Bytes(0);
+  }
   return reduction;
 }
 
@@ -98,7 +102,8 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert = strategy.replicas_sharing_experts();
   plan.expert_context = strategy.contexts_sharing_experts();
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
-  if (!gathered_in_passes(strategy) || precision_.stack.whole_weights) add_reductions(plan, strategy);
+  const bool in_passes = gathered_in_passes(strategy), reduced_once = precision_.stack.adds_up_whole;
+  if (!in_passes || precision_.stack.whole_weights || reduced_once) add_reductions(plan, strategy);
   plan.gpus = place(strategy, topology);
   price_kinds(strategy, plan, delay_of_weights(plan, strategy, topology));
   plan.gradient_norm = !validates_later(strategy.schedule);
@@ -114,9 +119,9 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_sent(precision_.stack, strategy.type));
   }
-  plan.overlap_grad_reduce = strategy.overlap_grad_reduce;
+  plan.overlap_grad_reduce = strategy.overlap_grad_reduce || (in_passes && reduced_once);
   plan.overlap_param_gather = strategy.overlap_param_gather;
-  if (strategy.overlap_grad_reduce || strategy.overlap_param_gather) {
+  if (plan.overlap_grad_reduce || strategy.overlap_param_gather) {
     // Megatron-LM core/distributed/distributed_data_parallel.py.
     const double usual = std::max(40e6, 1e6 * strategy.data * strategy.context);
     plan.bucket = Bytes(precision_.stack.gradient_bucket.value_or(usual) *

@@ -190,7 +190,7 @@ struct SoftwareStack {
   Bytes reduce_buffers;  // through which it reduces them then
   // Of fully sharded plans: gradients are reduced and sharded after the last microbatch alone, and those of
   // the others are added up whole, in the type they are sent in (set_requires_gradient_sync of FSDP2,
-  // to_accumulated_grad_if_needed of its _fsdp_param.py). Counted in memory, not in time.
+  // to_accumulated_grad_if_needed of its _fsdp_param.py).
   bool adds_up_whole = false;
   // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent

@@ -137,6 +137,7 @@ void add_traffic(WeightTraffic& traffic, double parameters, const WeightCopies& 
   reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
   reduce.bytes = Bytes(parameters * gradient_sent(stack, sharding.type));
   if (copies.ranks > 1 && !stack.whole_weights) traffic.gather.emplace_back(gather);
+  if (stack.adds_up_whole) return;  // reduced once a step
   if (copies.ranks > 1) traffic.reduce.emplace_back(reduce);
   if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, copies, sharding));
 }

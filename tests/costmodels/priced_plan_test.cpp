@@ -210,6 +210,36 @@ TEST_CASE("ZeRO-2 reduces what ZeRO-1 does, but once for every microbatch; both 
   CHECK(more < 7 * reduced * 1.5);
 }
 
+TEST_CASE(
+    "sharded gradients that are added up whole are reduced once a step, and no weights are gathered after "
+    "it") {
+  const ClusterSpec cluster = with_network(10);  // slow enough to hide nothing
+  PricedPlan priced;
+  const auto time = [&](bool whole, int microbatches) {
+    SoftwareStack stack;
+    stack.adds_up_whole = whole;
+    ParallelStrategy strategy = strategy_of({0}, 1, 16, 1);
+    strategy.distributed_optimizer = strategy.fully_sharded = true;
+    strategy.global_batch = 16 * microbatches;
+    PriceBook book(llama(), cluster, {strategy.type, true, strategy.sequence, stack});
+    book.need(strategy);
+    book.predict(test::cost_models());
+    const Topology topology(cluster, strategy.nodes);
+    priced = book.price(strategy, topology);
+    return estimate_iteration(priced, make_programs(priced), topology).value();
+  };
+  const double each = time(false, 8) - time(false, 1);
+  CHECK(priced.reductions.empty());
+  const double once = time(true, 8) - time(true, 1);
+  REQUIRE(priced.reductions.size() == 1);
+  CHECK(priced.reductions[0].gathered == Bytes(0));
+  // 15 of 16 shares leave each node, over its eight NICs, in seven backwards more.
+  const double reduced =
+      priced.reductions[0].gradients.value() * 15 / 16 / (8 * cluster.groups[0].nic.bandwidth.value());
+  CHECK(each - once > 7 * reduced);
+  CHECK(each - once < 7 * reduced * 1.5);
+}
+
 TEST_CASE("a slower network makes a plan over several nodes slower") {
   const ParallelStrategy pipeline = strategy_of({0, 0}, 8, 1, 1);  // messages cross it
   const ParallelStrategy replicas = strategy_of({0}, 8, 2, 1);     // gradients cross it

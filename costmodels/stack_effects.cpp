@@ -183,11 +183,13 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   const OverlapTimes sums = overlap_times(operators, times, sharding.stack);
   const Seconds tensor = hidden_collectives(sums.tensor, sums.gemms, sharding.tensor, sharding.stack);
   const Seconds stall = expert_stall(operators, times, order, sharding);
-  const Seconds expert = std::min(hidden_exchange(sums, stall, sharding.stack), sums.compute);
+  const Seconds expert = hidden_exchange(sums, stall, sharding.stack);
   if ((tensor + expert).value() <= 0) return pieces;
   Work compute;
   for (const PassPiece& piece : pieces) compute += piece.compute;
-  const double left = std::max(0.0, 1 - (tensor + expert) / compute.time);
+  // What is left alone is stretched by what the host adds (fit_work of price_book_groups.cpp); what runs
+  // beside an exchange has its part of that wait here.
+  const double left = std::max(0.0, 1 - tensor / compute.time - expert / (compute.time + stall));
   const auto beside = [&](Seconds call, Seconds hidden, Seconds all) {
     return hidden.value() > 0 ? compute * (hidden / compute.time * (call / all)) : Work{};
   };

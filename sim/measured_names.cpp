@@ -89,7 +89,7 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{
-    FrameworkStack{"nemo", "nemo-24.07"},
+    FrameworkStack{"nemo", "nemo-24.12"},
     FrameworkStack{"torch.compile", "torchtitan"},
     FrameworkStack{"transformer engine", "torchtitan"},  // kernels as fused as compiled ones
     FrameworkStack{"kempnerforge", "kempnerforge"},
@@ -152,8 +152,10 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (like != kLikenesses.end()) {
     const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
     const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
-    const bool graphs = blackwell && std::string_view(like->stack) == "nemo-24.07";
-    return {graphs ? "nemo-graphs" : like->stack, like->start};
+    if (std::string_view(like->stack) != "nemo-24.12") return {like->stack, like->start};
+    constexpr double kFusedAttention = 2024.65;  // of its launcher (stacks.yaml, nemo-24.07)
+    const bool before = date > 0 && date < kFusedAttention;
+    return {blackwell ? "nemo-graphs" : before ? "nemo-24.07" : like->stack, like->start};
   }
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;

@@ -93,6 +93,10 @@ TEST_CASE("a share of the exchange with experts hides under another microbatch, 
   const PassCost cost = cost_under(pass, times, PassOrder::forward, sharding);
   CHECK(cost.compute.value() == Approx(2 + 4));
   CHECK(cost.communication.value() == Approx(8 - 2 - 4));
+  const auto pieces = pieces_under(pass, times, PassOrder::forward, sharding);
+  REQUIRE(pieces.size() == 1);
+  CHECK(pieces[0].compute.time == Seconds(0));
+  CHECK(pieces[0].beside.time.value() == Approx(2 + 4));
   sharding.stack.experts.overlap = 0;
   CHECK(cost_under(pass, times, PassOrder::forward, sharding).communication.value() == Approx(8));
 }

@@ -201,6 +201,9 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   std::string family;
   CHECK(stack({{"framework", "NeMo 24.01"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
   CHECK(family == "nemo");  // whatever its release
+  CHECK(stack({{"framework", "NeMo 24.05"}, {"gpu", "H100"}}) == "nemo-24.07");  // FlashAttention-2
+  CHECK(stack({{"framework", "NeMo/Megatron-Core 24.12"}, {"gpu", "H100"}}) == "nemo-24.12");
+  CHECK(stack({{"framework", "NeMo/Megatron-Core 25.04"}, {"gpu", "GB200"}}) == "nemo-graphs");
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "A100"}}) == "megatron-lm-2023");
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "H100"}}) == "nemo-24.07");
   CHECK(stack({{"framework", "NeMo"}, {"gpu", "A100"}, {"source", "README (2022)"}}) == "megatron-lm-2022");

@@ -70,6 +70,13 @@ double rotated(const LayerShape& shape, const LocalLayer& local, const SoftwareS
   return static_cast<double>(local.tokens * (local.query_width + local.key_width));
 }
 
+// Copies of a layer's tokens that a tensor group gathered: one of each norm's output, or one for each matrix.
+int gathered_inputs(const LayerShape& shape, const SoftwareStack& stack) {
+  const bool each = stack.separate_inputs && shape.has_attention() && shape.has_mlp() &&
+                    shape.latent.kv_rank == 0 && shape.experts == 1;
+  return each ? 3 + (shape.mlp == MlpKind::gated ? 2 : 1) : shape.norms;
+}
+
 // Elements that attention or the state space keeps between its norm's output and its result. Attention: Q, K
 // and V, and its output, which is the projection's input; latent attention also its two narrow vectors before
 // and after their norms. State space: the output of the first projection, which the convolution and the scan
@@ -164,9 +171,9 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   bytes.rest += element * mixer_elements(shape, local);
   const KeptElement kept = kept_element(type);
   bytes.rest += mlp_activations(shape, local, kept, stack);
-  if (stack.keeps_gathered)  // of the norms' outputs
-    bytes.rest +=
-        element * shape.norms * static_cast<double>((local.tokens - local.owned_tokens) * shape.hidden);
+  if (stack.keeps_gathered)
+    bytes.rest += element * gathered_inputs(shape, stack) *
+                  static_cast<double>((local.tokens - local.owned_tokens) * shape.hidden);
   bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
   bytes.rest += element * rotated(shape, local, stack);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the

@@ -77,7 +77,7 @@ GradientBytes gradient_bytes_of(const ParallelStrategy& strategy, const LocalPar
   const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   GradientBytes bytes;
   bytes.kept = Bytes(gradient * (reduced_in_passes ? optimizer_shard(strategy, parameters) : count));
-  const Bytes buckets(outside_fp8(strategy.type) == DataType::bf16 ? stack.bucket_copy * count : 0.0);
+  const Bytes buckets(chooses_types(stack, strategy.type) ? stack.bucket_copy * count : 0.0);
   const bool alone = strategy.data * strategy.context == 1;
   if (alone) bytes.kept = bytes.kept - buckets;
   if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1)
@@ -131,7 +131,8 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   if (gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type))
     rest.in_step = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
   rest.one_block = rest.in_step > Bytes(0) || stack.flat_gradients;
-  if (strategy.type == DataType::fp16 && !shards_weights(strategy, stack))
+  if (strategy.type == DataType::fp16 && !chooses_types(stack, strategy.type) &&
+      !shards_weights(strategy, stack))
     rest.in_step += Bytes(kStepCopy * stepped);
   rest.in_step += Bytes(stack.optimizer_copy * stepped);
   rest.late = gradient_bytes_of(strategy, parameters, stack).late;

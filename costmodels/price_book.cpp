@@ -16,7 +16,7 @@ namespace orrery {
 namespace {
 
 // A plan's switch turns on what the stack has, or, of a stack that leaves it off, all four collectives of a
-// layer, as Megatron-LM's --tp-comm-overlap does (NVIDIA's recipes, stacks.yaml: nemo-24.07).
+// layer, as Megatron-LM's --tp-comm-overlap does (NVIDIA's recipes, stacks.yaml: nemo-24.12).
 double switched_overlap(bool on, const SoftwareStack& stack) {
   if (!on) return 0.0;
   return stack.tensor_overlap > 0 ? stack.tensor_overlap : 1.0;

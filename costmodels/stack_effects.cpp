@@ -193,6 +193,11 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   const auto beside = [&](Seconds call, Seconds hidden, Seconds all) {
     return hidden.value() > 0 ? compute * (hidden / compute.time * (call / all)) : Work{};
   };
+  const auto beside_exchange = [&](Seconds call) {
+    if (expert.value() <= 0) return Work{};
+    const double share = call / sums.expert;
+    return Work{expert * share, compute.flops * (expert / (compute.time + stall) * share)};
+  };
   for (PassPiece& piece : pieces) {
     piece.compute = piece.compute * left;
     if (!piece.call) continue;
@@ -200,7 +205,7 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
       piece.beside = beside(piece.call->time, tensor, sums.tensor);
       piece.slowdown = piece.beside.time * slower;
     } else if (piece.call->group == RankGroup::expert) {
-      piece.beside += beside(piece.call->time, expert, sums.expert);
+      piece.beside += beside_exchange(piece.call->time);
     }
   }
   return pieces;
@@ -212,9 +217,13 @@ namespace {
 // values, gate and up count for themselves: of the two or three of an MLP, projection and keys, the second.
 // Of the products of experts, which its list of kept results does not have, all (torchtitan/distributed/
 // activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm).
-std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms) {
+std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms, const SoftwareStack& stack) {
   std::vector<double> shares;
   for (const Gemm* gemm : gemms) shares.push_back(gemm->batch > 1 ? 1.0 : 0.5);
+  if (stack.separate_inputs && (gemms.size() == 6 || gemms.size() == 7)) {  // each of its own
+    for (std::size_t i = 0; i < shares.size(); ++i) shares[i] = i % 2 == 0 ? 0.0 : 1.0;
+    return shares;
+  }
   if (gemms.size() != 4) return shares;  // experts, latent attention
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;
@@ -227,7 +236,7 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
   std::vector<const Gemm*> gemms;
   for (const Operator& op : block.forward.compute)
     if (const auto* gemm = std::get_if<Gemm>(&op)) gemms.push_back(gemm);
-  const std::vector<double> shares = repeated_shares(gemms);
+  const std::vector<double> shares = repeated_shares(gemms, sharding.stack);
   PassCost cost;
   Seconds beside, gathered;
   auto next = shares.begin();

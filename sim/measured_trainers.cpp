@@ -81,7 +81,12 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (!is_trainer(framework, date)) return std::nullopt;
   const Keeping keeping = keeping_of(run, framework);
   SoftwareStack stack = read_stack(preset_of(keeping));
-  if (keeping.gradients && keeping.fsdp) stack.whole_weights = true;  // reshard_after_forward off
+  if (keeping.all_16_bits && says(lower_case(run.text("precision")), "fp16")) stack.fp16_as_bf16 = true;
+  if (keeping.gradients && keeping.fsdp) {  // reshard_after_forward off
+    stack.whole_weights = true;
+    if (!keeping.all_16_bits)
+      stack.states = {.weight = 2, .optimizer = 12};  // the shard's own weight is in fp32
+  }
   set_kernels(stack, framework);
   if (is_before_flash_attention(date)) {
     stack.flash_attention = false;

@@ -3,6 +3,7 @@
 #include "costmodels/memory.hpp"
 #include "costmodels/price_book.hpp"
 #include "costmodels/priced_plan.hpp"
+#include "costmodels/stack_effects.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
@@ -68,6 +69,38 @@ TEST_CASE("matrices that gather for themselves: five of a layer, forward and bac
     CHECK(count(apart.forward, CollectiveKind::all_reduce) == 2);
     CHECK(count(apart.backward, CollectiveKind::all_reduce) == 5);
   }
+}
+
+TEST_CASE("torchtitan's policy repeats the same of a layer whether its matrices are joined or apart") {
+  const auto repeated = [](bool apart) {
+    Sharding sharding = four_ways(true);
+    sharding.stack.selective = SelectiveRecompute::every_second_gemm;
+    sharding.stack.separate_inputs = apart;
+    const BlockOperators layer = layer_operators(test::llama70b_layer(), true, sharding);
+    const PassTimes times{std::vector<Seconds>(layer.forward.compute.size()),
+                          std::vector<Seconds>(layer.forward.communication.size())};
+    return module_costs(layer, times, sharding)[index_of(RecomputeModule::core_attn)].flops.value();
+  };
+  // Keys, the projection and the MLP's second matrix, of 8192 rows over four ranks: 2 FLOPs each.
+  CHECK(repeated(false) == Approx(2.0 * 2 * 4096 * 8192 * (1024 + 8192 + 28672) / 4));
+  CHECK(repeated(true) == Approx(repeated(false)));
+}
+
+TEST_CASE("each matrix that gathers for itself keeps what it gathered") {
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  strategy.sequence_parallel = true;
+  const LayerShape shape = test::llama70b_layer();
+  const LocalLayer local =
+      local_layer(shape, {.tensor = 4, .micro_batch = 1, .sequence = 4096, .sequence_parallel = true});
+  SoftwareStack stack;
+  stack.keeps_gathered = true;
+  const double joined = layer_activations(shape, local, strategy, stack).all();
+  stack.separate_inputs = true;
+  // Queries, keys, values, gate and up in place of two norms' outputs: three quarters of 4096 tokens in 16
+  // bits each.
+  CHECK(layer_activations(shape, local, strategy, stack).all() - joined ==
+        Approx((5 - 2) * 2.0 * 4096 * 3 / 4 * 8192));
 }
 
 TEST_CASE("a layer without a gate has none of its own") {

@@ -68,7 +68,7 @@ TEST_CASE("the GPU waits for the host between the kernels of experts where these
 
 TEST_CASE("a share of the exchange with experts hides under another microbatch, as far as it computes") {
   PassOperators pass;
-  pass.compute = {Gemm{}};
+  pass.compute = {Gemm{.m = 2, .n = 3, .k = 4}};
   pass.communication = {Collective{.kind = CollectiveKind::all_to_all, .ranks = 2}};
   pass.places = {{RankGroup::expert, 1}};
   Sharding sharding;
@@ -97,6 +97,9 @@ TEST_CASE("a share of the exchange with experts hides under another microbatch, 
   REQUIRE(pieces.size() == 1);
   CHECK(pieces[0].compute.time == Seconds(0));
   CHECK(pieces[0].beside.time.value() == Approx(2 + 4));
+  Flops all;
+  for (const PassPiece& piece : pieces) all += piece.compute.flops + piece.beside.flops;
+  CHECK(all.value() == Approx(flops_of(pass.compute[0]).value()));
   sharding.stack.experts.overlap = 0;
   CHECK(cost_under(pass, times, PassOrder::forward, sharding).communication.value() == Approx(8));
 }

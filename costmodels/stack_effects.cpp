@@ -190,22 +190,17 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
   // What is left alone is stretched by what the host adds (fit_work of price_book_groups.cpp); what runs
   // beside an exchange has its part of that wait here.
   const double left = std::max(0.0, 1 - tensor / compute.time - expert / (compute.time + stall));
-  const auto beside = [&](Seconds call, Seconds hidden, Seconds all) {
-    return hidden.value() > 0 ? compute * (hidden / compute.time * (call / all)) : Work{};
-  };
-  const auto beside_exchange = [&](Seconds call) {
-    if (expert.value() <= 0) return Work{};
-    const double share = call / sums.expert;
-    return Work{expert * share, compute.flops * (expert / (compute.time + stall) * share)};
+  const auto beside = [](Seconds call, Seconds hidden, Seconds all, Work block) {
+    return hidden.value() > 0 ? block * (hidden / block.time * (call / all)) : Work{};
   };
   for (PassPiece& piece : pieces) {
     piece.compute = piece.compute * left;
     if (!piece.call) continue;
     if (piece.call->group == RankGroup::tensor && piece.beside.time.value() == 0) {
-      piece.beside = beside(piece.call->time, tensor, sums.tensor);
+      piece.beside = beside(piece.call->time, tensor, sums.tensor, compute);
       piece.slowdown = piece.beside.time * slower;
     } else if (piece.call->group == RankGroup::expert) {
-      piece.beside += beside_exchange(piece.call->time);
+      piece.beside += beside(piece.call->time, expert, sums.expert, {compute.time + stall, compute.flops});
     }
   }
   return pieces;

@@ -126,21 +126,28 @@ bool is_word_in(std::string_view words, std::string_view word) {
 
 constexpr std::string_view kName = "Megatron-Bridge ";
 
+// In order, each with the start of its month in years (date_of_program).
+struct Release {
+  const char* name;
+  double date;
+};
+constexpr std::array kReleases{
+    Release{"25.09", 2025 + 8 / 12.0}, Release{"25.11", 2025 + 10 / 12.0}, Release{"26.02", 2026 + 1 / 12.0},
+    Release{"26.04", 2026 + 3 / 12.0}, Release{"26.06", 2026 + 5 / 12.0},  Release{"26.08", 2026 + 7 / 12.0},
+};
+
 // "26.04.01" of "Megatron-Bridge 26.04.01"; of "Megatron-Bridge (September 2026)" the last release until
 // then, "26.08". Empty: neither said.
 std::string release_of(const MeasuredRun& run) {
-  constexpr std::array kReleases{2509, 2511, 2602, 2604, 2606, 2608};
   const std::string framework = run.text("framework");
   const std::string named = framework.substr(std::min(kName.size(), framework.size()));
   if (named.empty() || std::isdigit(static_cast<unsigned char>(named.front())) || !names_its_date(run))
     return named;
   const double date = date_of_program(run);
-  const auto year = static_cast<int>(date);
-  const int month = (year - 2000) * 100 + static_cast<int>((date - year) * 12) + 1;
-  const auto later = std::upper_bound(kReleases.begin(), kReleases.end(), month);
-  if (later == kReleases.begin()) return {};
-  const int release = *std::prev(later);
-  return std::to_string(release / 100) + (release % 100 < 10 ? ".0" : ".") + std::to_string(release % 100);
+  std::string last;
+  for (const Release& release : kReleases)
+    if (release.date <= date) last = release.name;
+  return last;
 }
 
 // The first row of a table that fits a run, however it spells its model; null: none.

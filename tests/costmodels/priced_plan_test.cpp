@@ -44,11 +44,21 @@ ParallelStrategy strategy_of(const std::vector<int>& groups, int tensor, int dat
   return strategy;
 }
 
+PricedPlan priced_under(const SoftwareStack& stack, const ParallelStrategy& strategy,
+                        const ClusterSpec& cluster) {
+  PriceBook book(llama(), cluster, {strategy.type, true, strategy.sequence, stack});
+  book.need(strategy);
+  book.predict(test::cost_models());
+  return book.price(strategy, Topology(cluster, strategy.nodes));
+}
+
+double iteration(const PricedPlan& plan, const ParallelStrategy& strategy, const ClusterSpec& cluster) {
+  return estimate_iteration(plan, make_programs(plan), Topology(cluster, strategy.nodes)).value();
+}
+
 double iteration(const ParallelStrategy& strategy, const ClusterSpec& cluster) {
   const PriceBook book = test::book_for(llama(), cluster, strategy);
-  const Topology topology(cluster, strategy.nodes);
-  const PricedPlan plan = book.price(strategy, topology);
-  return estimate_iteration(plan, make_programs(plan), topology).value();
+  return iteration(book.price(strategy, Topology(cluster, strategy.nodes)), strategy, cluster);
 }
 
 ClusterSpec with_network(double gigabits) {
@@ -188,12 +198,8 @@ TEST_CASE("ZeRO-2 reduces what ZeRO-1 does, but once for every microbatch; both 
     strategy.distributed_optimizer = true;
     strategy.fully_sharded = sharded;
     strategy.global_batch = 16 * microbatches;
-    PriceBook book(llama(), cluster, {strategy.type, true, strategy.sequence, stack});
-    book.need(strategy);
-    book.predict(test::cost_models());
-    const Topology topology(cluster, strategy.nodes);
-    priced = book.price(strategy, topology);
-    return estimate_iteration(priced, make_programs(priced), topology).value();
+    priced = priced_under(stack, strategy, cluster);
+    return iteration(priced, strategy, cluster);
   };
   PricedPlan once, often;
   const double one = plan_of(false, 1, once), whole = plan_of(true, 1, often);
@@ -221,12 +227,8 @@ TEST_CASE(
     ParallelStrategy strategy = strategy_of({0}, 1, 16, 1);
     strategy.distributed_optimizer = strategy.fully_sharded = true;
     strategy.global_batch = 16 * microbatches;
-    PriceBook book(llama(), cluster, {strategy.type, true, strategy.sequence, stack});
-    book.need(strategy);
-    book.predict(test::cost_models());
-    const Topology topology(cluster, strategy.nodes);
-    priced = book.price(strategy, topology);
-    return estimate_iteration(priced, make_programs(priced), topology).value();
+    priced = priced_under(stack, strategy, cluster);
+    return iteration(priced, strategy, cluster);
   };
   const double each = time(false, 8) - time(false, 1);
   CHECK(priced.reductions.empty());

@@ -38,6 +38,7 @@ Attention attention_core(const Layer& layer, bool causal) {
           .causal = causal,
           .kernel = layer.sharding.attention,
           .softmax = softmax_kernel(layer),
+          .biased = layer.shape.position_bias,
           .dropout = drops_out(layer),
           .direction = Direction::forward,
           .type = outside_fp8(layer.sharding.type)};

@@ -75,9 +75,19 @@ double widened_score_traffic(const Attention& op) {
   return score_traffic(op) - score_traffic(kept) + wide_score_traffic(kept) + kCasts / kReached;
 }
 
+// Added forward by a kernel that broadcasts, which is as far from the bandwidth as the filling of a broadcast
+// mask: what `wide_score_traffic` has forward beyond two kernels of 4 + 4 B. Backward a sum over the
+// sequences.
+double bias_traffic(const Attention& op) {
+  constexpr double kBroadcast = (4 + 4) / (34.0 - 2 * (4 + 4) / kReached);
+  const double element = size_of(op.type).value();
+  return op.direction == Direction::forward ? 2 * element / kBroadcast : element / kReached;
+}
+
 double elementwise_traffic(const Attention& op) {
-  if (size_of(op.type).value() > 2) return wide_score_traffic(op);
-  return op.softmax == SoftmaxKernel::wide ? widened_score_traffic(op) : score_traffic(op);
+  const double bias = op.biased ? bias_traffic(op) : 0.0;
+  if (size_of(op.type).value() > 2) return bias + wide_score_traffic(op);
+  return bias + (op.softmax == SoftmaxKernel::wide ? widened_score_traffic(op) : score_traffic(op));
 }
 
 constexpr double kTileTokens = 128;  // queries one thread block of FlashAttention-2 and cuDNN works on

@@ -54,6 +54,7 @@ struct Attention {
   bool causal = true;
   AttentionKernel kernel = AttentionKernel::flash;
   SoftmaxKernel softmax = SoftmaxKernel::fused;  // of unfused attention
+  bool biased = false;                           // a learned number is added to each score
   bool dropout = false;                          // of the probabilities
   Direction direction = Direction::forward;
   DataType type = DataType::bf16;

@@ -56,6 +56,9 @@ Gaps layer_gaps(const ModelSpec& model) {
         "some linear layers beside the QKV projection have a bias; Megatron-LM has all or QKV only");
   if (first.attention_sinks)
     gaps.emplace_back("scores have sinks beside them; these files do not write --softmax-type learnable");
+  if (first.position_bias)
+    gaps.emplace_back(
+        "scores have learned biases of their positions; Megatron-LM's models of one decoder do not");
   if (first.attention_window > 0)
     gaps.emplace_back("attention stays within blocks; Megatron-LM has no such windows");
   return gaps;

@@ -59,6 +59,9 @@ struct LayerShape {
   bool qk_norm = false;          // queries and keys are normalised, one weight per head dimension (Qwen3)
   bool wide_qk_norm = false;     // those weights, without biases, span all heads (OLMo 2)
   bool attention_sinks = false;  // beside the scores of each head a learned one (gpt-oss)
+  // A kernel adds to every score a number that its head has learned for the relative position (Swin, arXiv
+  // 2103.14030, equation 4). Only unfused attention takes time for it; these few parameters are not counted.
+  bool position_bias = false;
   int norms = 2;  // of width `hidden`: 1 (Falcon-7B: attention and MLP share it), 2, or 4 (GLM-4-0414)
   bool parallel_residual = false;  // attention and MLP both read the layer's input (GPT-NeoX, Falcon)
   bool rotary = false;

@@ -116,6 +116,7 @@ LayerShape read_block(const YamlValue& block) {
                     "state_space",
                     "sequence",
                     "attention_window",
+                    "position_bias",
                     "splits_head_width"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
@@ -140,6 +141,7 @@ LayerShape read_block(const YamlValue& block) {
   shape.splits_head_width = boolean_or(block, "splits_head_width", false);
   shape.sequence = integer_or(block, "sequence", 0, kMostSequence);
   shape.attention_window = integer_or(block, "attention_window", 0, kMostSequence);
+  shape.position_bias = boolean_or(block, "position_bias", false);
   read_experts(block, shape);
   return shape;
 }

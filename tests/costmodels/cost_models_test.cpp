@@ -246,6 +246,29 @@ TEST_CASE("kernels on the scores of unfused attention cost the bytes they move")
   CHECK(seconds() - plain < eager / 0.8 * second_per_byte);
 }
 
+TEST_CASE(
+    "a bias of positions is added to scores by a kernel that broadcasts, and its gradient is their sum") {
+  // Of 34 B a score that three fp32 kernels take, a multiplication and a softmax are 8 B each at 0.85 of the
+  // bandwidth, as PyTorch's additions; the filling of a mask that broadcasts is 8 B too and takes the rest.
+  const double broadcasts = 8 / (34 - 2 * 8 / 0.85);
+  const auto [direction, bytes] = GENERATE_COPY(
+      table<Direction, double>({{Direction::forward, 4 / broadcasts}, {Direction::backward, 2 / 0.85}}));
+  Attention op{.batch = 256,
+               .heads = 4,
+               .kv_heads = 4,
+               .query_tokens = 324,
+               .kv_tokens = 324,
+               .head_dim = 4,
+               .kernel = AttentionKernel::unfused,
+               .direction = direction,
+               .type = DataType::fp16};
+  const GpuSpec& gpu = find_gpu("V100-SXM2-16GB", "test");
+  const double plain = unfused_attention_time(op, gpu).time.value();
+  op.biased = true;
+  CHECK(unfused_attention_time(op, gpu).time.value() - plain ==
+        Approx(bytes * 256 * 4 * 324 * 324 / gpu.memory_bandwidth.value()));
+}
+
 TEST_CASE("without Megatron's fused softmax scores in 16 bits go through 32 bits") {
   const auto direction = GENERATE(Direction::forward, Direction::backward);
   const auto bytes_of_score = [&](SoftmaxKernel softmax, bool dropout) {

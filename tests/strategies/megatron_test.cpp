@@ -288,6 +288,9 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   ModelSpec with_sinks = llama;
   with_sinks.shapes[0].attention_sinks = true;
   CHECK(contains(first_gap(with_sinks, llama70b_on_two_kinds()), "sinks"));
+  ModelSpec biased = llama;
+  biased.shapes[0].position_bias = true;
+  CHECK(contains(first_gap(biased, llama70b_on_two_kinds()), "biases of their positions"));
   // Stages 0 and 2 would share a node of `fast`, with stage 1 between them.
   ParallelStrategy crossing = llama70b_on_two_kinds();
   crossing.data = 1;

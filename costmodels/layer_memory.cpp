@@ -94,18 +94,20 @@ double mixer_elements(const LayerShape& shape, const LocalLayer& local) {
 // Of the layer's output, which lives through its backward, and in it: of the wider of the MLP's inner
 // tensors, since the narrower one's gradient comes when what was kept of it is gone; then, without what the
 // MLP kept, of Q, K, V and the attention's output, or of unfused scores, of which one more is there than was
-// kept (Megatron-LM, CoreAttention of 2021 to 2023, whose softmax writes its gradient in place).
-double backward_gradients(const LayerShape& shape, const LocalLayer& local,
-                          const ParallelStrategy& strategy) {
+// kept (Megatron-LM, CoreAttention of 2021 to 2023, whose softmax writes its gradient in place), or two where
+// PyTorch's softmax makes a tensor for it.
+double backward_gradients(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy,
+                          const SoftwareStack& stack) {
   const double element = stored_bytes(strategy.type);
   const auto tokens = static_cast<double>(local.tokens);
   const double inner = shape.experts == 1 ? tokens : static_cast<double>(local.routed_tokens * local.experts);
   const double mlp = element * inner * static_cast<double>(std::max(local.up_width, local.ffn));
   const double kept_by_mlp = element * inner * static_cast<double>(local.up_width + local.ffn);
   double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);
-  if (!strategy.flash_attention)
-    mixer =
-        std::max(mixer, element * static_cast<double>(local.tokens * local.attended_tokens * local.heads));
+  if (!strategy.flash_attention) {
+    const double scores = static_cast<double>(local.tokens * local.attended_tokens * local.heads);
+    mixer = std::max(mixer, (stack.softmax == SoftmaxKernel::eager ? 2 : 1) * element * scores);
+  }
   const double output = element * static_cast<double>(local.owned_tokens * shape.hidden);
   return output + std::max(mlp, mixer - kept_by_mlp);
 }
@@ -195,7 +197,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
           static_cast<double>(local.output_width + local.qkv_width() - key_width + local.up_width / 2) +
       element * hidden;
   bytes.scores = attention_scores(shape, local, strategy, stack);
-  bytes.gradients = backward_gradients(shape, local, strategy);
+  bytes.gradients = backward_gradients(shape, local, strategy, stack);
   set_modules(bytes, shape, local, kept, stack);
   return bytes;
 }

@@ -59,6 +59,7 @@ struct StageAtRest {
   StageMemory memory;                  // all but activations, logits and what is cached of them
   Bytes late;                          // gradients that come while activations go
   Bytes in_step;                       // copies made when the activations are gone
+  Bytes recorded;                      // at most, beside what is in use
   bool one_block = false;              // of memory, all of it
   std::vector<PartActivations> parts;  // [chunk]: from its forward to its backward
   std::vector<Bytes> for_weights;      // [chunk]: until its weight gradient; empty where none waits
@@ -128,14 +129,15 @@ StageAtRest stage_at_rest(const ModelSpec& model, const ParallelStrategy& strate
   rest.memory.communication = communication_bytes(model, strategy, stage, stack);
   if (strategy.fully_sharded && stack.whole_weights) rest.memory.communication += stack.reduce_buffers;
   rest.memory.context = stack.memory_reserve;
-  if (gradient_kept(stack, strategy.type) != gradient_sent(stack, strategy.type))
-    rest.in_step = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
+  rest.in_step = Bytes(stack.gradient_copy * (parameters.dense + parameters.expert));
   rest.one_block = rest.in_step > Bytes(0) || stack.flat_gradients;
   if (strategy.type == DataType::fp16 && !chooses_types(stack, strategy.type) &&
-      !shards_weights(strategy, stack))
-    rest.in_step += Bytes(kStepCopy * stepped);
+      !shards_weights(strategy, stack)) {
+    (stack.keeps_step_copies ? rest.memory.gradients : rest.in_step) += Bytes(kStepCopy * stepped);
+  }
   rest.in_step += Bytes(stack.optimizer_copy * stepped);
   rest.late = gradient_bytes_of(strategy, parameters, stack).late;
+  rest.recorded = recorded_bytes(model, strategy, stage, stack);
   const bool waiting = std::any_of(states.begin(), states.end(), any_waits);
   for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
     rest.parts.push_back(part_activations(model, strategy, stage, chunk, stack));
@@ -163,7 +165,7 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
   memory.workspace = memory.workspace * stack.activation_memory;
   memory.logits = memory.logits * stack.activation_memory;
   const Bytes churned = memory.activations + memory.workspace + memory.logits;
-  memory.cached = (churned + memory.communication) * stack.cached_share;
+  memory.cached = std::max((churned + memory.communication) * stack.cached_share, rest.recorded);
   if (stack.cached_share > 0) memory.split = memory.logits * kSplitShare;
   // One block is larger than any that activations leave, which the allocator keeps beside it. Of a copy
   // tensor by tensor too hardly any finds such a block, but activations then take what it leaves.

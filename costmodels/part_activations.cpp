@@ -114,7 +114,8 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   // From its backward to its weight gradient its gradient stays, in its own type.
   const double waiting =
       std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * stored_bytes(strategy.type);
-  return {logits * waiting, alive > 0 ? logits * peak : 0.0};
+  const double stale = stack.stale_logits * stored_bytes(strategy.type);
+  return {logits * (waiting + stale), alive > 0 ? logits * peak : 0.0};
 }
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
@@ -123,11 +124,14 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
-  if (!embedding && !head) return bytes;
+  const bool last = chunk == strategy.chunks - 1 && stage == strategy.rank_of_part(strategy.part_count() - 1);
+  const bool sends = stack.keeps_stage_outputs && !last;
+  if (!embedding && !head && !sends) return bytes;
   const auto hidden =
       static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);
   // The embedding dropout of the GPT line keeps a mask (Korthikanti et al., section 4.3).
   if (embedding && model.learned_positions > 0 && stack.dropout == Dropout::of_model) bytes.kept += hidden;
+  if (sends) bytes.kept += stored_bytes(strategy.type) * hidden;
   // Inputs of the final norm and of the output matrix.
   if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
   return bytes;
@@ -163,6 +167,29 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
   const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
   if (split.context > 1) elements += blocks * keys_values;
   return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
+}
+
+Bytes recorded_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
+                     const SoftwareStack& stack) {
+  constexpr double kQueue = 1024, kForwardLaunches = 30, kBackwardLaunches = 60;
+  if (!stack.records_streams || strategy.tensor(stage) == 1) return {};
+  const bool recomputed = strategy.recompute.granularity == RecomputeGranularity::full;
+  const LayerSplit split = layer_split(model, strategy, stage);
+  double most = 0.0;
+  for (int chunk = 0; chunk < strategy.chunks; ++chunk) {
+    const LayerRange range = strategy.part(stage, chunk);
+    double widest = 0.0;
+    for_each_run(model, range, [&](const LayerShape& shape, int) {
+      widest = std::max(widest, static_cast<double>(local_layer(shape, split).tokens * shape.hidden));
+    });
+    const auto tensors_of = [&](double of_layer, double launches) {
+      return of_layer * std::min(static_cast<double>(range.count), kQueue / launches);
+    };
+    const double forward = tensors_of(2, kForwardLaunches);
+    const double backward = recomputed ? tensors_of(4, kForwardLaunches + kBackwardLaunches) : 0.0;
+    most = std::max(most, widest * std::max(forward, backward));
+  }
+  return Bytes(most * stored_bytes(strategy.type));
 }
 
 Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk,

@@ -222,6 +222,10 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "activation_memory", 0.01, 100, stack.activation_memory);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "cached_share", 0, 10, stack.cached_share);
+  read_switch(map, "records_streams", stack.records_streams);
+  read_switch(map, "keeps_stage_outputs", stack.keeps_stage_outputs);
+  if (const auto logits = map.find("stale_logits"))
+    stack.stale_logits = static_cast<int>(logits->integer(0, 8));
   if (const auto connections = map.find("channel_connections"))
     stack.channel_connections = static_cast<int>(connections->integer(1, 8));
   read_word<MemoryFigure>(map, "memory_figure",
@@ -245,6 +249,7 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
+  read_switch(map, "keeps_step_copies", stack.keeps_step_copies);
   read_switch(map, "frees_gradients", stack.frees_gradients);
   read_number(map, "optimizer_copy", 0, 16, stack.optimizer_copy);
   read_switch(map, "chunked_loss", stack.chunked_loss);

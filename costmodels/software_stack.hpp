@@ -200,8 +200,9 @@ struct SoftwareStack {
   // Of a parameter that steps, what the optimizer holds besides while it steps: torch.optim's `foreach` "uses
   // about sizeof(params) more peak memory" (its documentation).
   double optimizer_copy = 0;
-  double gradient_copy = 0;  // of the copy of all gradients that is sent in a type of its own, when the
-                             // activations are gone
+  double gradient_copy = 0;  // of the copy of all gradients that is sent, when the activations are gone
+  // The copies in fp32 that the optimizer makes of fp16 gradients stay for its next step.
+  bool keeps_step_copies = false;
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
   std::optional<double> gradient_bucket;
   bool flat_gradients = false;         // its optimizer copies fp16 gradients to fp32 as one tensor
@@ -248,6 +249,12 @@ struct SoftwareStack {
   // (activations, logits, buffers): weights, gradients and states come once and stay.
   double cached_share = 0.1;
   std::optional<Calibrated<3>> calibrated_memory;  // activation_memory, cached_share and memory_reserve
+  // What a tensor group has exchanged is not used again before the GPU has passed the exchange, however far
+  // ahead the host is (recordStream of PyTorch's ProcessGroupNCCL): `recorded_bytes`.
+  bool records_streams = false;
+  // A stage keeps what it sends until the backward of its microbatch.
+  bool keeps_stage_outputs = false;
+  int stale_logits = 0;  // microbatches whose logits stay after their backward
   // Of NCCL, each with its buffers: the ring alone where connections wait for their first use (from NCCL 2.22
   // on); before, the tree's parent and child too.
   int channel_connections = 1;

@@ -55,6 +55,11 @@ struct LogitBytes {
 LogitBytes logit_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int alive, int for_weights,
                        const SoftwareStack&);
 
+// Tensors of `SoftwareStack::records_streams` that a pass may leave behind, two of a layer and pass, those of
+// the recomputed forward too: as many as have been launched and not yet run, of 1,024 launches that CUDA
+// queues (30 of a layer forward, 60 backward: counted in Megatron-LM 8aa4619f, a fusion more or less).
+Bytes recorded_bytes(const ModelSpec&, const ParallelStrategy&, int stage, const SoftwareStack&);
+
 // Four gathered tensors of sequence parallelism (or the user buffers in their place), two messages of the
 // pipeline in flight, two K/V blocks of the ring, or all of them where they are gathered.
 Bytes communication_bytes(const ModelSpec&, const ParallelStrategy&, int stage, const SoftwareStack&);

@@ -165,6 +165,10 @@ StageMemory StageFitter::peak(const ParallelStrategy& alike, int stage,
                               const std::vector<AliveState>& states) const {
   StageMemory memory = peak_memory(book_.model(), alike, stage, states, book_.stack());
   memory.communicators = communicator_bytes(book_.model(), alike, stage, book_.cluster(), book_.stack());
+  // Blocks are kept while the card has room.
+  const Bytes card = card_left(group_of_stage(book_.cluster(), alike, stage));
+  const Bytes room = card - (memory.total() - memory.cached);
+  memory.cached = std::min(memory.cached, std::max(room, Bytes(0)));
   return memory;
 }
 

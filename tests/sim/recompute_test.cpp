@@ -64,6 +64,23 @@ TEST_CASE("the fewest layers recomputed are enough, and one less is not") {
   CHECK(!fits(book, less));
 }
 
+TEST_CASE("blocks that the allocator keeps end where the card does") {
+  ParallelStrategy plan = pipeline(2, 1);
+  plan.parts = equal_parts(32, 2);
+  const auto first_stage = [&](double card) {
+    const PriceBook book = book_on(card);
+    return StageFitter(book).memory_of(plan).front();
+  };
+  const StageMemory roomy = first_stage(80);
+  REQUIRE(to_gibibytes(roomy.cached) > 0.2);
+  const Bytes in_use = roomy.total() - roomy.cached;
+  const StageMemory tight = first_stage(to_gibibytes(in_use) + 0.1),
+                    none = first_stage(to_gibibytes(in_use) - 0.1);
+  CHECK(to_gibibytes(tight.cached) == Approx(0.1));
+  CHECK(none.cached == Bytes(0));
+  CHECK(tight.must_fit() == roomy.must_fit());
+}
+
 TEST_CASE("where nothing needs to be recomputed one layer is, and where all is not enough nothing fits") {
   ParallelStrategy roomy = pipeline(4, 1), tight = roomy;
   roomy.recompute = tight.recompute = kFewest;

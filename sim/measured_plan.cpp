@@ -347,10 +347,7 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
   // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
-  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) {
-    plan.stack.whole_weights = true;
-    if (is_of_pytorch(plan.stack)) plan.stack.overlap_grad_reduce = true;  // as FSDP2 reduces
-  }
+  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) keep_weights_whole(plan.stack);
   const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
   const auto batch = run.integer("gbs");

@@ -292,6 +292,41 @@ std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optiona
 
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
+// A layer of a family; `known`: the built-in model of the row's name, which is not its own.
+std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const Family& family,
+                                            const std::optional<ModelSpec>& known,
+                                            std::vector<std::string>& assumptions) {
+  LayerShape shape;
+  shape.hidden = *said.hidden;
+  if (!said.heads) assumptions.emplace_back("heads of 64");
+  shape.heads = said.heads.value_or(std::max<std::int64_t>(1, shape.hidden / 64));
+  if (!said.head_dim && shape.hidden % shape.heads != 0)
+    return Unmapped{"heads that do not divide the hidden size"};
+  shape.head_dim = said.head_dim.value_or(shape.hidden / shape.heads);
+  if (!said.kv_heads) assumptions.emplace_back("keys and values of every head");
+  shape.kv_heads = said.kv_heads.value_or(shape.heads);
+  shape.mlp = family.mlp;
+  shape.norm = family.norm;
+  shape.linear_bias = family.bias;
+  shape.rotary = family.rotary;
+  shape.parallel_residual = family.parallel_residual;
+  const bool gated = family.mlp == MlpKind::gated;
+  if (!said.ffn)
+    assumptions.emplace_back(gated ? "gated MLPs as wide as Llama's of that size"
+                                   : "MLPs of four times the hidden size");
+  shape.ffn = said.ffn.value_or(gated ? llama_width(shape.hidden) : 4 * shape.hidden);
+  shape.experts = said.experts.value_or(1);
+  shape.experts_per_token = 1;
+  if (said.experts_per_token.value_or(1) > shape.experts)
+    return Unmapped{std::to_string(*said.experts_per_token) + " experts a token, n_experts " +
+                    (said.experts ? std::to_string(*said.experts) : "not given")};
+  if (shape.experts > 1) {
+    if (!said.ffn) return Unmapped{"experts without their width"};
+    shape.experts_per_token = chosen_experts(said.experts_per_token, known, shape.experts, assumptions);
+  }
+  return shape;
+}
+
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
@@ -304,61 +339,32 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     other += " as in the built-in model " + known->name;
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts, per_token] =
-      said_shape(run, printed, assumptions);
-  if (!layers || !hidden) {
+  const SaidShape said = said_shape(run, printed, assumptions);
+  if (!said.layers || !said.hidden) {
     if (other.empty()) return Unmapped{"no shape of model " + name};
     return Unmapped{other + ": another model needs its layers and hidden size"};
   }
   if (!other.empty()) assumptions.push_back("a model of its own: " + other);
-  Family family = family_of(run, *hidden);
+  Family family = family_of(run, *said.hidden);
   // Experts in groups have none: "bias not supported in TEGroupedMLP yet" (Megatron-LM
   // core/transformer/moe/experts.py, core_v0.14.0). Later, where a tutorial's script had
   // --disable-bias-linear.
-  if (said_experts.value_or(1) > 1) family.bias = false;
+  if (said.experts.value_or(1) > 1) family.bias = false;
   assumptions.push_back(to_text(family));
-  LayerShape shape;
-  shape.hidden = *hidden;
-  if (!heads) assumptions.emplace_back("heads of 64");
-  shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
-  if (head_dim) {
-    shape.head_dim = *head_dim;
-  } else {
-    if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
-    shape.head_dim = shape.hidden / shape.heads;
-  }
-  if (!kv_heads) assumptions.emplace_back("keys and values of every head");
-  shape.kv_heads = kv_heads.value_or(shape.heads);
-  shape.mlp = family.mlp;
-  shape.norm = family.norm;
-  shape.linear_bias = family.bias;
-  shape.rotary = family.rotary;
-  shape.parallel_residual = family.parallel_residual;
-  if (!ffn)
-    assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
-                                                          : "MLPs of four times the hidden size");
-  shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
-  shape.experts = said_experts.value_or(1);
-  shape.experts_per_token = 1;
-  if (per_token.value_or(1) > shape.experts)
-    return Unmapped{std::to_string(*per_token) + " experts a token, n_experts " +
-                    (said_experts ? std::to_string(*said_experts) : "not given")};
-  if (shape.experts > 1) {
-    if (!ffn) return Unmapped{"experts without their width"};
-    shape.experts_per_token = chosen_experts(per_token, known, shape.experts, assumptions);
-  }
+  const auto layer = layer_of(said, family, known, assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;
   ModelSpec model;
   model.name = name;
-  model.shapes = {shape};
-  model.layers.assign(static_cast<std::size_t>(*layers), 0);
-  model.hidden = *hidden;
-  if (!vocabulary) assumptions.emplace_back("vocabulary 50304");
-  model.vocabulary = vocabulary.value_or(kGptVocabulary);
+  model.shapes = {std::get<LayerShape>(layer)};
+  model.layers.assign(static_cast<std::size_t>(*said.layers), 0);
+  model.hidden = *said.hidden;
+  if (!said.vocabulary) assumptions.emplace_back("vocabulary 50304");
+  model.vocabulary = said.vocabulary.value_or(kGptVocabulary);
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
-  const std::string said = lower_case(name);
-  model.tied_embeddings = !says(said, "untied") && (family.tied || says(said, "tied"));
+  const std::string low = lower_case(name);
+  model.tied_embeddings = !says(low, "untied") && (family.tied || says(low, "tied"));
   model.causal = !family.both_ways;
   model.final_norm = family.norm;
   return model;

@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_families.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/measured_sizes.hpp"
@@ -15,101 +15,6 @@
 
 namespace orrery {
 namespace {
-
-// What layers are like, by words in the model's name.
-struct Family {
-  std::string_view words = {};  // any of them
-  const char* name;
-  MlpKind mlp = MlpKind::gelu;
-  NormKind norm = NormKind::layer_norm;
-  bool bias = false, rotary = false, learned_positions = false, tied = false;
-  bool both_ways = false, parallel_residual = false;
-};
-constexpr MlpKind kGated = MlpKind::gated;
-constexpr NormKind kRms = NormKind::rms_norm;
-constexpr std::string_view kLlamas =
-    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork yi- xverse "
-    "granite phi-3 phi-4 vicuna exaone telechat ernie-4 hunyuan";
-constexpr Family kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .norm = kRms, .rotary = true};
-constexpr Family kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
-constexpr std::array kFamilies{
-    kLlama,
-    Family{.words = "gemma smollm minicpm",
-           .name = "Llama, tied",
-           .mlp = kGated,
-           .norm = kRms,
-           .rotary = true,
-           .tied = true},
-    Family{.words = "nemotron", .name = "Nemotron-4", .rotary = true},
-    Family{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true},
-    Family{.words = "neox pythia gpt-j gptj phi-1 phi-2",
-           .name = "GPT-NeoX",
-           .bias = true,
-           .rotary = true,
-           .parallel_residual = true},
-    Family{.words = "falcon", .name = "Falcon", .rotary = true, .tied = true, .parallel_residual = true},
-    Family{.words = "cohere command-r",
-           .name = "Command R",
-           .mlp = kGated,
-           .rotary = true,
-           .tied = true,
-           .parallel_residual = true},
-    Family{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
-    Family{.words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},
-    Family{.words = "starcoder2", .name = "StarCoder2", .bias = true, .rotary = true, .tied = true},
-    Family{.words = "starcoder santacoder",
-           .name = "StarCoder",
-           .bias = true,
-           .learned_positions = true,
-           .tied = true},
-    Family{.words = "bloom", .name = "BLOOM", .bias = true, .tied = true},
-    Family{.words = "mpt", .name = "MPT", .tied = true},
-    Family{.words = "bert",
-           .name = "BERT",
-           .bias = true,
-           .learned_positions = true,
-           .tied = true,
-           .both_ways = true},
-};
-
-std::string to_text(const Family& family) {
-  std::string text = std::string(family.name) + ": ";
-  text += family.mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ";
-  text += family.norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ";
-  text += family.rotary ? "rotary, " : family.learned_positions ? "learned positions, " : "ALiBi, ";
-  text += family.tied ? "tied" : "untied";
-  text += family.bias ? ", biases" : ", no biases";
-  if (family.both_ways) text += ", attention both ways";
-  if (family.parallel_residual) text += ", attention and MLP in parallel";
-  return text;
-}
-
-// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
-constexpr std::int64_t llama_width(std::int64_t hidden) {
-  constexpr std::int64_t kMultiple = 256;
-  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
-}
-
-bool says_one_of(std::string_view text, std::string_view words) {
-  std::istringstream all{std::string(words)};
-  for (std::string word; all >> word;) {
-    if (says(text, word)) return true;
-  }
-  return false;
-}
-
-// A name that no family has: GPT's layers, unless its MLP is not of 4 h, as two matrices have, or, where
-// nobody says how wide that is, keys and values are shared: Llama's then.
-const Family& family_of(const MeasuredRun& run, std::int64_t hidden) {
-  const std::string name = lower_case(run.text("model"));
-  const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& family) { return says_one_of(name, family.words); });
-  if (known != kFamilies.end()) return *known;
-  if (says(name, "gpt")) return kGpt;
-  if (const auto ffn = run.integer("ffn", kMostFfn)) return *ffn == 4 * hidden ? kGpt : kLlama;
-  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads);
-  return heads && kv_heads && *kv_heads < *heads ? kLlama : kGpt;
-}
 
 // Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
 // tell multi-token prediction where the name does not: 260 GFLOP of DeepSeek-V3 with it, 250 without; 84 of
@@ -292,8 +197,14 @@ std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optiona
 
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
+// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
+constexpr std::int64_t llama_width(std::int64_t hidden) {
+  constexpr std::int64_t kMultiple = 256;
+  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
 // A layer of a family; `known`: the built-in model of the row's name, which is not its own.
-std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const Family& family,
+std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFamily& family,
                                             const std::optional<ModelSpec>& known,
                                             std::vector<std::string>& assumptions) {
   LayerShape shape;
@@ -345,10 +256,10 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     return Unmapped{other + ": another model needs its layers and hidden size"};
   }
   if (!other.empty()) assumptions.push_back("a model of its own: " + other);
-  Family family = family_of(run, *said.hidden);
+  LayerFamily family = family_of(run, *said.hidden);
   // Experts in groups have none: "bias not supported in TEGroupedMLP yet" (Megatron-LM
-  // core/transformer/moe/experts.py, core_v0.14.0). Later, where a tutorial's script had
-  // --disable-bias-linear.
+  // core/transformer/moe/experts.py, core_v0.14.0). Read after the error of a tutorial's run had been seen,
+  // whose script has --disable-bias-linear.
   if (said.experts.value_or(1) > 1) family.bias = false;
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);

@@ -46,7 +46,8 @@ Recompute recompute_of(const MeasuredRun& run, const SaidWords& words, int pipel
     assumptions.push_back("recomputes " + to_text(*modules) + ", as its recipe");
   } else if (run.text("framework").starts_with("torchtitan")) {
     // SelectiveAC of its smaller models (pytorch/torchtitan b5bcd76c6,
-    // torchtitan/models/llama3/config_registry.py and qwen3's); read later, for torchtitan-gb200.
+    // torchtitan/models/llama3/config_registry.py and qwen3's); read after errors of torchtitan-gb200 had
+    // been seen.
     recompute.granularity = RecomputeGranularity::selective;
     assumptions.emplace_back("recomputes selectively, as its configurations");
   } else {

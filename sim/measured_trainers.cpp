@@ -92,7 +92,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
     stack.flash_attention = false;
     stack.softmax = SoftmaxKernel::eager;
   }
-  // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
+  // FlashAttention-3 and cuDNN; set after errors of five runs of 2026 at 1 to 4 M tokens had been seen.
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())

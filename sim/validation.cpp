@@ -148,7 +148,7 @@ std::vector<Seconds> iterations_of(const PriceBook& book, const ParallelStrategy
 }
 
 // Over the strategies that a row leaves open, but for those that cost a tenth more than the fastest: what is
-// published was tuned. Later: the tenth was chosen when eleven runs of Megatron-LM's README were seen, of
+// published was tuned. The tenth was chosen when eleven runs of Megatron-LM's README were seen, of
 // whose microbatches the largest take up to 2.6 times as long.
 struct OpenTimes {
   double low, high;          // s

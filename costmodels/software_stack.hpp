@@ -222,7 +222,7 @@ struct SoftwareStack {
   // ZeRO-2: they shard gradients and optimizer alone. Every GPU has all weights, which are gathered once a
   // step; gradients are reduced in every backward.
   bool whole_weights = false;
-  Bytes reduce_buffers;  // through which it reduces them then
+  Bytes reduce_buffers;  // through which gradients are reduced then
 
   // Gradients: bytes of one that is kept, in all its copies, and of one that is sent; absent: gradient_bytes
   // of the data type. Ask gradient_kept and gradient_sent.

@@ -1,6 +1,7 @@
 #include "costmodels/expert_load.hpp"
 
 #include <algorithm>
+#include <boost/math/distributions/hypergeometric.hpp>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -59,12 +60,6 @@ double none_drawn(double all, double marked, std::int64_t drawn) {
   return chance;
 }
 
-double binomial(std::int64_t n, std::int64_t k) {
-  double ways = 1.0;
-  for (std::int64_t i = 0; i < k; ++i) ways *= static_cast<double>(n - i) / static_cast<double>(i + 1);
-  return k < 0 || k > n ? 0.0 : ways;
-}
-
 }  // namespace
 
 double places_reached(const ExpertChoice& choice, double places) {
@@ -72,13 +67,15 @@ double places_reached(const ExpertChoice& choice, double places) {
   const double share = static_cast<double>(choice.chosen_groups) / groups;
   const double open = experts * share;  // that the token may choose from
   if (places >= groups) return places * share * (1 - none_drawn(open, experts / places, choice.per_token));
-  const auto held = static_cast<std::int64_t>(std::lround(groups / places));
+  const auto held = std::lround(groups / places);
+  // How many of a place's groups are among the chosen ones.
+  const boost::math::hypergeometric among(static_cast<unsigned>(choice.chosen_groups),
+                                          static_cast<unsigned>(held), static_cast<unsigned>(choice.groups));
+  const auto [fewest, most] = boost::math::range(among);
   double missed = 0.0;
-  for (std::int64_t hits = 0; hits <= std::min(held, choice.chosen_groups); ++hits) {
-    const double chance = binomial(held, hits) * binomial(choice.groups - held, choice.chosen_groups - hits) /
-                          binomial(choice.groups, choice.chosen_groups);
-    missed += chance * none_drawn(open, static_cast<double>(hits) * experts / groups, choice.per_token);
-  }
+  for (auto hits = fewest; hits <= most; ++hits)
+    missed += boost::math::pdf(among, hits) *
+              none_drawn(open, static_cast<double>(hits) * experts / groups, choice.per_token);
   return places * (1 - missed);
 }
 

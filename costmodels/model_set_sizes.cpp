@@ -93,6 +93,20 @@ LinksAround links_around(const LinkSpec& link) {
   return around;
 }
 
+template <class Op>
+Op sized(Op op, Bytes size) {
+  op.bytes = size;
+  return op;
+}
+
+// What is asked for all sizes at once. A reduce-scatter has as many steps and bytes as an all-gather, and no
+// feature tells them apart.
+Collective variant_of(const Collective& op) {
+  Collective variant = sized(op, Bytes(0));
+  if (op.kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
+  return variant;
+}
+
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
@@ -182,10 +196,7 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
       answers[i] = {stated_time(*op, *op->stated), false};
       continue;
     }
-    Collective variant = *op;
-    variant.bytes = Bytes(0);
-    // As many steps and bytes, and no feature tells them apart: one question.
-    if (op->kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
+    Collective variant = variant_of(*op);
     const bool one_node = op->ranks <= op->ranks_per_node;
     const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
     // Meshes were measured whole. A part takes for a byte what the whole takes for as many as it is faster.
@@ -202,10 +213,6 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
     };
     asked[model].push_back({i, over(around.slower), over(around.faster), around.share, faster});
   }
-  const auto sized = [](Collective op, Bytes size) {
-    op.bytes = size;
-    return op;
-  };
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
     const Fitted& fitted = models_[model];
@@ -234,15 +241,10 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<PointToPoint>(&queries[i].op);
     if (op == nullptr) continue;
-    PointToPoint variant = *op;
-    variant.bytes = Bytes(0);
+    const PointToPoint variant = sized(*op, Bytes(0));
     const std::size_t model = best_for(variant);
     asked[model].emplace_back(i, index_of(variants[model], variant));
   }
-  const auto sized = [](PointToPoint op, Bytes size) {
-    op.bytes = size;
-    return op;
-  };
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
     const auto curve = curves(

@@ -245,6 +245,29 @@ const ShardCost& PriceBook::shard(const ShardKey& key) const {
   return found->second;
 }
 
+namespace {
+
+// What the backward of a part makes again of its forward.
+PassCost repeated(const ShardCost& cost, const LayerRange& range, const Recompute& recompute) {
+  const auto first = static_cast<std::size_t>(range.first);
+  const auto layers = static_cast<std::size_t>(range.count);
+  switch (recompute.granularity) {
+    case RecomputeGranularity::none:
+      return {};
+    case RecomputeGranularity::selective:
+      return repeated_between(cost.before[first], cost.before[first + layers], recompute.modules);
+    case RecomputeGranularity::full: {
+      const std::size_t again = recompute.method == RecomputeMethod::block
+                                    ? static_cast<std::size_t>(std::min(recompute.layers, range.count))
+                                    : layers;
+      return cost.before[first + again].forward - cost.before[first].forward;
+    }
+  }
+  ORRERY_ENSURE(false);
+}
+
+}  // namespace
+
 PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, const Recompute& recompute,
                                 int gpus, Backward pass, double delay_of_weights) const {
   const auto first = static_cast<std::size_t>(range.first);
@@ -253,20 +276,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
   const Seconds host_of_layers = forward.host;
   PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
-  switch (recompute.granularity) {
-    case RecomputeGranularity::none:
-      break;
-    case RecomputeGranularity::selective:
-      backward += repeated_between(cost.before[first], cost.before[end], recompute.modules);
-      break;
-    case RecomputeGranularity::full: {
-      const int repeated =
-          recompute.method == RecomputeMethod::block ? std::min(recompute.layers, range.count) : range.count;
-      backward +=
-          cost.before[first + static_cast<std::size_t>(repeated)].forward - cost.before[first].forward;
-      break;
-    }
-  }
+  backward += repeated(cost, range, recompute);
   const bool embedding = range.has_embedding(), head = range.has_head(model_.layer_count());
   if (embedding) {
     forward += cost.embedding.forward;

@@ -169,14 +169,14 @@ std::optional<LayerKernels> read_llama_layers(const YamlValue& given) {
   return kernels;
 }
 
-void apply(const YamlValue& given, SoftwareStack& stack) {
-  KeyedMap map(given);
-  static_cast<void>(map.find("like"));  // its reader's
-  if (const auto name = map.find("name")) stack.name = name->text();
+// The readers below follow the groups of SoftwareStack.
+
+void read_layers(KeyedMap& map, SoftwareStack& stack) {
   if (const auto attention = map.find("attention"))
     stack.attention = attention->one_of_values(kAttentionKernels);
   read_word(map, "elementwise", kFusions, stack.elementwise);
   read_kernels(map, stack.kernels);
+  if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_word<CrossEntropyKernel>(
       map, "cross_entropy",
       {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
@@ -190,96 +190,128 @@ void apply(const YamlValue& given, SoftwareStack& stack) {
       map, "fp8_recipe",
       {{"delayed", Fp8Recipe::delayed}, {"tensorwise", Fp8Recipe::tensorwise}, {"mxfp8", Fp8Recipe::mxfp8}},
       stack.fp8_recipe);
+  read_switch(map, "casts_weights_once", stack.casts_weights_once);
+  read_switch(map, "rotation_scales", stack.rotation_scales);
+  read_switch(map, "repeated_keys", stack.repeated_keys);
+  read_switch(map, "chunked_loss", stack.chunked_loss);
+  read_switch(map, "pads_vocabulary", stack.pads_vocabulary);
+}
+
+void read_pace(KeyedMap& map, SoftwareStack& stack) {
+  read_number(map, "compute_time", 0.01, 100, stack.compute_time);
+  read_number(map, "attention_time", 0.1, 10, stack.attention_time);
+  read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
+  read_number(map, "scan_backward", 0.1, 100, stack.scan_backward);
+  read_time(map, "kernel_gap", stack.kernel_gap);
   if (const auto host = map.find("host")) read_host(*host, stack.host);
   read_word<CudaGraphs>(
       map, "cuda_graphs",
       {{"none", CudaGraphs::none}, {"experts", CudaGraphs::experts}, {"all", CudaGraphs::all}},
       stack.cuda_graphs);
-  read_word<SelectiveRecompute>(map, "selective",
-                                {{"attention", SelectiveRecompute::attention},
-                                 {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
-                                stack.selective);
+  if (const auto network = map.find("network")) read_network(*network, stack.network);
+  if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
+}
+
+void read_groups(KeyedMap& map, SoftwareStack& stack) {
+  read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
+  read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
+  read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
+  read_switch(map, "separate_gate", stack.separate_gate);
+  read_switch(map, "separate_inputs", stack.separate_inputs);
+  read_switch(map, "keeps_gathered", stack.keeps_gathered);
+  read_switch(map, "gathered_logits", stack.gathered_logits);
+  read_word<ContextExchange>(map, "context_exchange",
+                             {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
+                             stack.context_exchange);
+}
+
+void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
   read_word<RootUnit>(map, "root_unit",
                       {{"embedding_and_head", RootUnit::embedding_and_head},
                        {"head", RootUnit::head},
                        {"none", RootUnit::none}},
                       stack.root_unit);
-  read_word<ContextExchange>(map, "context_exchange",
-                             {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
-                             stack.context_exchange);
-  read_switch(map, "repeated_keys", stack.repeated_keys);
-  read_switch(map, "rotation_scales", stack.rotation_scales);
-  if (const auto experts = map.find("experts")) read_experts(*experts, stack.experts);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
-  read_switch(map, "may_interleave", stack.may_interleave);
-  read_switch(map, "may_drop_activations", stack.may_drop_activations);
-  read_time(map, "kernel_gap", stack.kernel_gap);
-  read_number(map, "logit_peak", 2, 100, stack.logit_peak);
+  read_switch(map, "whole_weights", stack.whole_weights);
+  if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
+  read_number(map, "gradient", 1, 8, stack.gradient);
+  read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
+  read_number(map, "bucket_copy", 0, 4, stack.bucket_copy);
+  read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
+  read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
+  read_switch(map, "adds_up_whole", stack.adds_up_whole);
+  read_switch(map, "all_reduces_gradients", stack.all_reduces_gradients);
+  read_number(map, "accumulation", 0, 100, stack.accumulation);
+  read_switch(map, "separate_accumulation", stack.separate_accumulation);
+  read_switch(map, "frees_gradients", stack.frees_gradients);
+}
+
+void read_optimizer_step(KeyedMap& map, SoftwareStack& stack) {
+  if (const auto states = map.find("states")) stack.states = read_states(*states);
+  read_switch(map, "fp16_as_bf16", stack.fp16_as_bf16);
+  if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
+  read_switch(map, "flat_gradients", stack.flat_gradients);
+  read_switch(map, "keeps_step_copies", stack.keeps_step_copies);
+  read_number(map, "optimizer_copy", 0, 16, stack.optimizer_copy);
+  read_switch(map, "broadcasts_parameters", stack.broadcasts_parameters);
+}
+
+void read_memory(KeyedMap& map, SoftwareStack& stack) {
+  read_word<SelectiveRecompute>(map, "selective",
+                                {{"attention", SelectiveRecompute::attention},
+                                 {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
+                                stack.selective);
   read_word<SavedInputs>(
       map, "saved_inputs",
       {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
       stack.saved_inputs);
+  read_number(map, "logit_peak", 2, 100, stack.logit_peak);
   read_number(map, "activation_memory", 0.01, 100, stack.activation_memory);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "cached_share", 0, 10, stack.cached_share);
   read_switch(map, "records_streams", stack.records_streams);
-  read_switch(map, "keeps_stage_outputs", stack.keeps_stage_outputs);
   if (const auto logits = map.find("stale_logits"))
     stack.stale_logits = static_cast<int>(logits->integer(0, 8));
   if (const auto connections = map.find("channel_connections"))
     stack.channel_connections = static_cast<int>(connections->integer(1, 8));
+}
+
+void read_pipeline(KeyedMap& map, SoftwareStack& stack) {
+  read_switch(map, "scatter_gather", stack.scatter_gather);
+  read_switch(map, "whole_gradient_messages", stack.whole_gradient_messages);
+  read_switch(map, "keeps_stage_outputs", stack.keeps_stage_outputs);
+  read_switch(map, "embedding_counts", stack.embedding_counts);
+  read_switch(map, "equal_pieces", stack.equal_pieces);
+}
+
+void read_reports(KeyedMap& map, SoftwareStack& stack) {
   read_word<MemoryFigure>(map, "memory_figure",
                           {{"allocated", MemoryFigure::allocated},
                            {"reserved", MemoryFigure::reserved},
                            {"card", MemoryFigure::card}},
                           stack.memory_figure);
-  if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
-  read_number(map, "compute_time", 0.01, 100, stack.compute_time);
-  if (const auto network = map.find("network")) read_network(*network, stack.network);
-  read_calibrated(map, "calibrated", stack.calibrated);
-  read_calibrated(map, "calibrated_memory", stack.calibrated_memory);
-  read_number(map, "attention_time", 0.1, 10, stack.attention_time);
-  read_number(map, "backward_gemm", 0.5, 2, stack.backward_gemm);
-  read_number(map, "scan_backward", 0.1, 100, stack.scan_backward);
-  if (const auto states = map.find("states")) stack.states = read_states(*states);
-  read_switch(map, "whole_weights", stack.whole_weights);
-  read_switch(map, "adds_up_whole", stack.adds_up_whole);
-  read_switch(map, "fp16_as_bf16", stack.fp16_as_bf16);
-  if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
-  read_number(map, "gradient", 1, 8, stack.gradient);
-  read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
-  read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
-  read_switch(map, "keeps_step_copies", stack.keeps_step_copies);
-  read_switch(map, "frees_gradients", stack.frees_gradients);
-  read_number(map, "optimizer_copy", 0, 16, stack.optimizer_copy);
-  read_switch(map, "chunked_loss", stack.chunked_loss);
-  read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
-  read_switch(map, "flat_gradients", stack.flat_gradients);
-  read_number(map, "accumulation", 0, 100, stack.accumulation);
-  read_number(map, "bucket_copy", 0, 4, stack.bucket_copy);
-  read_switch(map, "keeps_gathered", stack.keeps_gathered);
-  read_switch(map, "casts_weights_once", stack.casts_weights_once);
-  read_switch(map, "separate_accumulation", stack.separate_accumulation);
-  if (const auto optimizer = map.find("optimizer")) stack.optimizer = read_optimizer(*optimizer);
-  read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
-  read_switch(map, "separate_gate", stack.separate_gate);
-  read_switch(map, "separate_inputs", stack.separate_inputs);
-  read_switch(map, "pads_vocabulary", stack.pads_vocabulary);
-  read_switch(map, "gathered_logits", stack.gathered_logits);
-  read_switch(map, "all_reduces_gradients", stack.all_reduces_gradients);
-  read_switch(map, "broadcasts_parameters", stack.broadcasts_parameters);
-  read_number(map, "tensor_overlap", 0, 1, stack.tensor_overlap);
-  read_number(map, "overlap_slowdown", 1, 3, stack.overlap_slowdown);
-  read_switch(map, "scatter_gather", stack.scatter_gather);
-  read_switch(map, "whole_gradient_messages", stack.whole_gradient_messages);
-  read_switch(map, "embedding_counts", stack.embedding_counts);
-  read_switch(map, "equal_pieces", stack.equal_pieces);
+  read_switch(map, "may_interleave", stack.may_interleave);
+  read_switch(map, "may_drop_activations", stack.may_drop_activations);
+}
+
+void read_plan_switches(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "flash_attention", stack.flash_attention);
   read_switch(map, "sequence_parallel", stack.sequence_parallel);
   read_switch(map, "distributed_optimizer", stack.distributed_optimizer);
   read_switch(map, "fully_sharded", stack.fully_sharded);
   read_switch(map, "overlap_grad_reduce", stack.overlap_grad_reduce);
   read_switch(map, "overlap_param_gather", stack.overlap_param_gather);
+}
+
+void apply(const YamlValue& given, SoftwareStack& stack) {
+  KeyedMap map(given);
+  static_cast<void>(map.find("like"));  // its reader's
+  if (const auto name = map.find("name")) stack.name = name->text();
+  for (const auto read : {read_layers, read_pace, read_groups, read_weights_and_gradients,
+                          read_optimizer_step, read_memory, read_pipeline, read_reports, read_plan_switches})
+    read(map, stack);
+  read_calibrated(map, "calibrated", stack.calibrated);
+  read_calibrated(map, "calibrated_memory", stack.calibrated_memory);
   map.refuse_others();
 }
 

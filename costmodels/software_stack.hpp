@@ -158,11 +158,14 @@ struct LayerKernels {
   bool operator==(const LayerKernels&) const = default;
 };
 
-// One row of stacks/stacks.yaml, which says where each value comes from.
+// One row of stacks/stacks.yaml, which says where each value comes from. A bare number is a factor or a
+// share, or bytes where it says so.
 struct SoftwareStack {
   std::string name;
   std::string preset;  // the row it is, or that the file it comes from is like
   std::string family;  // the first row that it is like, over however many rows between
+
+  // Which kernels it has.
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
   LayerKernels kernels;
@@ -171,47 +174,35 @@ struct SoftwareStack {
   SoftmaxKernel softmax = SoftmaxKernel::fused;
   Dropout dropout = Dropout::of_model;
   Fp8Recipe fp8_recipe = Fp8Recipe::delayed;
-  HostCost host;
-  CudaGraphs cuda_graphs = CudaGraphs::none;
-  double compute_time = 1.0;  // of all kernels of layers, embedding and head over what is predicted
-  NetworkShare network;
-  std::optional<Calibrated<4>> calibrated;  // compute_time, host, network.inside and network.between
-  double attention_time = 1.0;              // of its attention kernel over the one that `attention` names
-  double backward_gemm = 1.0;  // time of a backward GEMM over what a forward GEMM of its shape takes
+  bool casts_weights_once = false;  // an iteration, to 8 or 4 bits, and keeps the copies (memory.hpp)
+  bool rotation_scales = true;  // the kernel of rotary positions takes a factor; else eager ones turn them
+  bool repeated_keys = false;   // keys and values are copied for every query head before attention
+  // The head works on pieces of as many logits as the hidden states have elements, forward and backward
+  // at once (Liger-Kernel, fused_linear_cross_entropy.py).
+  bool chunked_loss = false;
+  // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are,
+  // so that its GEMMs may be unaligned (unaligned_gemm.hpp).
+  bool pads_vocabulary = true;
+
+  // How long they take.
+  double compute_time = 1.0;    // of all kernels of layers, embedding and head over what is predicted
+  double attention_time = 1.0;  // of its attention kernel over the one that `attention` names
+  double backward_gemm = 1.0;   // time of a backward GEMM over what a forward GEMM of its shape takes
   // Gradients of the products of Mamba-2's scan, over what cuBLAS takes for GEMMs of their shape: mamba-ssm's
   // kernels, and all else that its mixer's backward has. No time of them is published; fitted on nine runs on
   // H100, Nemotron-H 56B's and Nemotron 3 Nano's of source_keys dgxc-25.05 and bridge-skills-nano.
   double scan_backward = 3.1;
-  KeptStates states;
-  bool fp16_as_bf16 = false;  // `states` and `gradient` are those of training in fp16 too
-  // Its fully sharded plans shard gradients and optimizer alone (ZeRO-2): every GPU has all weights, which
-  // are gathered once a step; gradients are reduced in every backward.
-  bool whole_weights = false;
-  Bytes reduce_buffers;  // through which it reduces them then
-  // Of fully sharded plans: gradients are reduced and sharded after the last microbatch alone, and those of
-  // the others are added up whole, in the type they are sent in (set_requires_gradient_sync of FSDP2,
-  // to_accumulated_grad_if_needed of its _fsdp_param.py).
-  bool adds_up_whole = false;
-  // Bytes of one element; absent: gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
-  std::optional<double> gradient, reduced_gradient;  // kept, in all its copies; sent
-  double bucket_copy = 0;  // of `gradient`, what is copied to be sent, where there are replicas
-  // Gradients are gone from one step's end to the next step's backward: zero_grad(set_to_none=True).
-  bool frees_gradients = false;
-  // Of a parameter that steps, what the optimizer holds besides while it steps: torch.optim's `foreach` "uses
-  // about sizeof(params) more peak memory" (its documentation).
-  double optimizer_copy = 0;
-  double gradient_copy = 0;  // of the copy of all gradients that is sent, when the activations are gone
-  // The copies in fp32 that the optimizer makes of fp16 gradients stay for its next step.
-  bool keeps_step_copies = false;
-  // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
-  std::optional<double> gradient_bucket;
-  bool flat_gradients = false;         // its optimizer copies fp16 gradients to fp32 as one tensor
-  std::optional<double> accumulation;  // moved by each microbatch for each parameter
-  bool keeps_gathered = false;  // what sequence-parallel ranks gathered for a matrix stays for its gradient
-  bool casts_weights_once = false;     // an iteration, to 8 or 4 bits, and keeps the copies (memory.hpp)
-  bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
-                                       // to their sum, not the weight-gradient GEMM
-  std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators
+  Seconds kernel_gap;  // in which the GPU drains and fills between two kernels
+
+  // Host and network, and what experts need of both.
+  HostCost host;
+  CudaGraphs cuda_graphs = CudaGraphs::none;
+  NetworkShare network;
+  ExpertCost experts;
+
+  // Tensor and context groups.
+  double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
+  double overlap_slowdown = 1.0;  // of compute beside a collective
   // The gradient of a column-parallel input is reduced over the tensor group under the GEMM of its weight
   // gradient (LinearWithGradAccumulationAndAsyncCommunication, megatron/core/tensor_parallel/layers.py).
   bool async_tensor_gradients = false;
@@ -221,55 +212,84 @@ struct SoftwareStack {
   // So are queries, keys and values, and each of these matrices has what the tensor group gathers, and the
   // reduction of its input's gradient, for itself (PyTorch's ColwiseParallel without a PrepareModuleInput).
   bool separate_inputs = false;
-  // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are,
-  // so that its GEMMs may be unaligned (unaligned_gemm.hpp).
-  bool pads_vocabulary = true;
-  // Every tensor rank gathers all logits and has the loss of the whole vocabulary.
-  bool gathered_logits = false;
-  // Gradients are all-reduced even where each replica then updates a share of the weights and gathers the
-  // rest (ZeRO-1 without a reduce-scatter).
+  bool keeps_gathered = false;   // what sequence-parallel ranks gathered for a matrix stays for its gradient
+  bool gathered_logits = false;  // every tensor rank gathers all and has the loss of the whole vocabulary
+  ContextExchange context_exchange = ContextExchange::ring;
+
+  // Weights of fully sharded plans.
+  RootUnit root_unit = RootUnit::embedding_and_head;
+  std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
+  // ZeRO-2: they shard gradients and optimizer alone. Every GPU has all weights, which are gathered once a
+  // step; gradients are reduced in every backward.
+  bool whole_weights = false;
+  Bytes reduce_buffers;  // through which gradients are reduced then
+
+  // Gradients: bytes of one that is kept, in all its copies, and of one that is sent; absent: gradient_bytes
+  // of the data type. Ask gradient_kept and gradient_sent.
+  std::optional<double> gradient, reduced_gradient;
+  double bucket_copy = 0;    // bytes of `gradient` that are copied to be sent, where there are replicas
+  double gradient_copy = 0;  // bytes of the copy of all gradients that is sent, when the activations are gone
+  // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
+  std::optional<double> gradient_bucket;
+  // Fully sharded, they are reduced and sharded after the last microbatch alone, and those of the others are
+  // added up whole, in the type they are sent in (set_requires_gradient_sync of FSDP2,
+  // to_accumulated_grad_if_needed of its _fsdp_param.py).
+  bool adds_up_whole = false;
+  // All-reduced even where each replica then updates a share of the weights and gathers the rest (ZeRO-1
+  // without a reduce-scatter).
   bool all_reduces_gradients = false;
+  std::optional<double> accumulation;  // bytes moved by each microbatch for each parameter
+  bool separate_accumulation = false;  // where `accumulation` is absent: a kernel of its own adds gradients
+                                       // to their sum, not the weight-gradient GEMM
+  // Gone from one step's end to the next step's backward: zero_grad(set_to_none=True).
+  bool frees_gradients = false;
+
+  // Optimizer.
+  KeptStates states;
+  bool fp16_as_bf16 = false;               // `states` and `gradient` are those of training in fp16 too
+  std::optional<OptimizerCost> optimizer;  // absent: counted by optimizer_operators
+  bool flat_gradients = false;             // it copies fp16 gradients to fp32 as one tensor
+  bool keeps_step_copies = false;          // these copies stay for its next step
+  // Bytes of a parameter that it holds besides while it steps: torch.optim's `foreach` "uses about
+  // sizeof(params) more peak memory" (its documentation).
+  double optimizer_copy = 0;
   // Updated weights are not gathered: each replica broadcasts its share, one replica after another.
   bool broadcasts_parameters = false;
-  double tensor_overlap = 0;      // share of a layer's GEMMs that tensor collectives can hide under, 0 to 1
-  double overlap_slowdown = 1.0;  // of compute beside a collective
-  ContextExchange context_exchange = ContextExchange::ring;
-  bool rotation_scales = true;  // the kernel of rotary positions takes a factor; else eager ones turn them
-  bool repeated_keys = false;   // keys and values are copied for every query head before attention
-  Seconds kernel_gap;           // in which the GPU drains and fills between two kernels
-  // The head works on pieces of as many logits as the hidden states have elements, forward and backward
-  // at once (Liger-Kernel, fused_linear_cross_entropy.py).
-  bool chunked_loss = false;
-  std::optional<double>
-      logit_peak;  // bytes of a 16-bit logit where it needs the most; absent: by cross_entropy
+
+  // Activations, and what is in memory besides.
+  SelectiveRecompute selective = SelectiveRecompute::attention;
   SavedInputs saved_inputs = SavedInputs::gpu;
-  double activation_memory = 1.0;  // of activations and logits over what is counted
-  Bytes memory_reserve{1e9};       // CUDA context, its kernels and library workspaces of one GPU
+  std::optional<double> logit_peak;  // bytes of a 16-bit logit where it needs most; absent: by cross_entropy
+  double activation_memory = 1.0;    // of activations and logits over what is counted
+  Bytes memory_reserve{1e9};         // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
   // (activations, logits, buffers): weights, gradients and states come once and stay.
   double cached_share = 0.1;
-  std::optional<Calibrated<3>> calibrated_memory;  // activation_memory, cached_share and memory_reserve
   // What a tensor group has exchanged is not used again before the GPU has passed the exchange, however far
   // ahead the host is (recordStream of PyTorch's ProcessGroupNCCL): `recorded_bytes`.
   bool records_streams = false;
-  // A stage keeps what it sends until the backward of its microbatch.
-  bool keeps_stage_outputs = false;
   int stale_logits = 0;  // microbatches whose logits stay after their backward
   // Of NCCL, each with its buffers: the ring alone where connections wait for their first use (from NCCL 2.22
   // on); before, the tree's parent and child too.
   int channel_connections = 1;
-  MemoryFigure memory_figure = MemoryFigure::card;
-  SelectiveRecompute selective = SelectiveRecompute::attention;
-  ExpertCost experts;
-  RootUnit root_unit = RootUnit::embedding_and_head;
-  std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
-  bool may_interleave = false;        // its runs have virtual stages that their reports do not always mention
-  bool may_drop_activations = false;  // likewise of recomputed or offloaded layers
-  bool scatter_gather = false;        // the boundary message is split over the tensor ranks
+
+  // Pipelines.
+  bool scatter_gather = false;           // the boundary message is split over the tensor ranks
   bool whole_gradient_messages = false;  // but not on the way back
+  bool keeps_stage_outputs = false;      // a stage keeps what it sends until the backward of its microbatch
   bool embedding_counts = false;         // embedding and loss count as layers where layers do not divide
   bool equal_pieces = false;             // stages have equal numbers of pieces, which are the embedding, each
                                          // layer, the final norm and the head; the first ones one more
+
+  // What reports of its runs say, and do not.
+  MemoryFigure memory_figure = MemoryFigure::card;
+  bool may_interleave = false;        // there are virtual stages that they do not always mention
+  bool may_drop_activations = false;  // likewise recomputed or offloaded layers
+
+  // Where `orrery calibrate` made it.
+  std::optional<Calibrated<4>> calibrated;         // compute_time, host, network.inside and network.between
+  std::optional<Calibrated<3>> calibrated_memory;  // activation_memory, cached_share and memory_reserve
+
   // Switches of the plan that this program has on; a plan of one's own says its own.
   bool flash_attention = true;
   bool sequence_parallel = false;  // where there are tensor ways
@@ -290,11 +310,12 @@ std::string read_stack_text(const std::string& path_or_name);
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
 
+// Whether its `states` and `gradient` are of training in this type.
+bool chooses_types(const SoftwareStack&, DataType);
+
 // Bytes of one gradient. Programs choose them for bf16 (and 8 and 4 bits): fp16 training keeps gradients in
 // fp16 (its optimizer copies them to fp32), fp32 training keeps and sends them in fp32.
 double gradient_kept(const SoftwareStack&, DataType);
-// Whether its `states` and `gradient` are of training in this type.
-bool chooses_types(const SoftwareStack&, DataType);
 double gradient_sent(const SoftwareStack&, DataType);
 
 // Whether it trains layers of the shape with dropout.

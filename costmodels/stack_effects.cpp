@@ -209,17 +209,19 @@ std::vector<PassPiece> pieces_under(const PassOperators& operators, const PassTi
 namespace {
 
 // Of each matrix of a forward, what torchtitan's policy repeats: every second one, where queries, keys,
-// values, gate and up count for themselves: of the two or three of an MLP, projection and keys, the second.
-// Of the products of experts, which its list of kept results does not have, all (torchtitan/distributed/
-// activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm).
+// values, gate and up count for themselves. Joined, of the two or three of an MLP, projection and keys, the
+// second. Of the products of experts, which its list of kept results does not have, all (torchtitan/
+// distributed/activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm).
 std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms, const SoftwareStack& stack) {
   std::vector<double> shares;
-  for (const Gemm* gemm : gemms) shares.push_back(gemm->batch > 1 ? 1.0 : 0.5);
-  if (stack.separate_inputs && (gemms.size() == 6 || gemms.size() == 7)) {  // each of its own
-    for (std::size_t i = 0; i < shares.size(); ++i) shares[i] = i % 2 == 0 ? 0.0 : 1.0;
-    return shares;
+  bool second = false;
+  for (const Gemm* gemm : gemms) {
+    const bool of_experts = gemm->batch > 1;
+    shares.push_back(of_experts ? 1.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0);
+    if (!of_experts) second = !second;
   }
-  if (gemms.size() != 4) return shares;  // experts, latent attention
+  const bool dense = gemms.size() == 4;  // neither experts nor latent attention
+  if (stack.separate_inputs || !dense) return shares;
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;
   return {keys_and_values / 2 / static_cast<double>(gemms[0]->n), 1.0, gated ? 0.5 : 0.0, gated ? 0.0 : 1.0};

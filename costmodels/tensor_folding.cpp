@@ -48,39 +48,43 @@ void add_calls(TensorRankTraffic& traffic, const PricedPlan& plan, const Topolog
   }
 }
 
+// What copies of the same parameters reduce: within each set that shares an optimizer, and across the sets.
+void add_reduction(TensorRankTraffic& traffic, const PricedPlan& plan, const Topology& topology,
+                   const std::vector<int>& copies) {
+  for (const auto& rings : {optimizer_sets(plan, copies), across_optimizer_sets(plan, copies)}) {
+    for (const std::vector<int>& members : rings)
+      traffic.add(collective_flows(
+          topology, {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {}, members}));
+  }
+}
+
+// Messages of a stage to the next one and back; of the last to the first, which stand for the embedding
+// gradient too.
+void add_messages(TensorRankTraffic& traffic, const PricedPlan& plan, const Topology& topology, int stage,
+                  int tensor_rank) {
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    for (int context = 0; context < plan.context; ++context) {
+      const auto lane = static_cast<std::size_t>(context * tensor_ways(plan, 0) + tensor_rank);
+      const int here = plan.lanes(replica, stage)[lane];
+      const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
+      traffic.routes.push_back(topology.route(here, next));
+      traffic.routes.push_back(topology.route(next, here));
+    }
+  }
+}
+
 // Of a plan whose stages have equal tensor ways. In an order that is the same for all tensor ranks: rings of
-// gradients, messages, which stand for the embedding gradient too, and what parts play.
+// gradients, what parts play, messages.
 TensorRankTraffic tensor_rank_traffic(const PricedPlan& plan, const Topology& topology, int tensor_rank) {
   TensorRankTraffic traffic;
-  std::vector<Route>& routes = traffic.routes;
-  const int tensor = tensor_ways(plan, 0);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const auto add_rings = [&](std::vector<std::vector<int>> rings) {
-      for (std::vector<int>& members : rings) {
-        traffic.add(collective_flows(
-            topology,
-            {CollectiveKind::all_reduce, CollectiveAlgorithm::ring, Bytes(1), {}, std::move(members)}));
-      }
-    };
-    const auto add_reduction = [&](const std::vector<int>& copies) {
-      add_rings(optimizer_sets(plan, copies));
-      add_rings(across_optimizer_sets(plan, copies));
-    };
-    add_reduction(reduction_members(plan, stage, tensor_rank));
+    add_reduction(traffic, plan, topology, reduction_members(plan, stage, tensor_rank));
     if (!plan.expert_reductions.empty()) {
       for (const std::vector<int>& copies : expert_reduction_rings(plan, stage, tensor_rank))
-        add_reduction(copies);
+        add_reduction(traffic, plan, topology, copies);
     }
     add_calls(traffic, plan, topology, stage, tensor_rank);
-    for (int replica = 0; replica < plan.replicas; ++replica) {
-      for (int context = 0; context < plan.context; ++context) {
-        const auto lane = static_cast<std::size_t>(context * tensor + tensor_rank);
-        const int here = plan.lanes(replica, stage)[lane];
-        const int next = plan.lanes(replica, (stage + 1) % plan.stages())[lane];
-        routes.push_back(topology.route(here, next));
-        routes.push_back(topology.route(next, here));
-      }
-    }
+    add_messages(traffic, plan, topology, stage, tensor_rank);
   }
   return traffic;
 }

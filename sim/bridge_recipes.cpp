@@ -84,7 +84,7 @@ constexpr std::array kRecipes{
     Recipe{"26.08", "DeepSeekV3", "GB200 GB300", kGraphs, "MXFP8"},
 };
 
-// Of recompute_modules in the same files, read later too. The first that fits.
+// Of recompute_modules in the same files, read likewise. The first that fits.
 using enum RecomputeModule;
 struct RecomputeRecipe {
   std::string_view release, model, gpus, precision;
@@ -197,7 +197,7 @@ std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun& run) {
 // pipeline_model_parallel_layout of recipes/deepseek/deepseek_v3.py, v0.2.0 to v0.5.0 (25.09 is taken to be
 // alike), and pp_layout of the performance scripts: with the embedding 16, 8, 4 layers, then as many each; or
 // one layer, then two each. The last part has the rest, or none, what predicts further tokens and the loss.
-// Read later.
+// Read after errors of these runs had been seen.
 std::string bridge_cuts(const MeasuredRun& run, const ModelSpec& model, int parts) {
   const bool known = model.name == "deepseek-v3" || model.name == "deepseek-v3-mtp";
   if (!is_bridge(run) || !known) return {};

@@ -48,8 +48,8 @@ const GpuSpec& card_of_node(const GpuSpec& gpu, int gpus_per_node, double memory
 // What NCCL gets through a card over sockets: 0.92 of it on 1 Gb/s and 25 Gb/s Ethernet (the maxima that
 // Sailor measured, network_coeffs_all_homo.json: 0.926 on RTX 3090 nodes, 0.914 on RTX 2080 and Titan RTX
 // nodes), as long as processors can copy that much: 4 to 6 GB/s through 100 Gb/s cards of nodes of eight V100
-// (NVIDIA/nccl issues 398 and 450), the middle. Looked up later than the residuals of AMP's trials; it
-// replaces 0.6 for all cards.
+// (NVIDIA/nccl issues 398 and 450), the middle. Looked up after errors of AMP's trials had been
+// seen.
 double socket_share(double gigabits) {
   constexpr double kOfEthernet = 0.92, kMostGigabits = 40;
   return std::min(kOfEthernet, kMostGigabits / gigabits);

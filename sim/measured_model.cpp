@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_families.hpp"
 #include "sim/measured_names.hpp"
 #include "sim/measured_plan.hpp"
 #include "sim/measured_sizes.hpp"
@@ -15,101 +15,6 @@
 
 namespace orrery {
 namespace {
-
-// What layers are like, by words in the model's name.
-struct Family {
-  std::string_view words = {};  // any of them
-  const char* name;
-  MlpKind mlp = MlpKind::gelu;
-  NormKind norm = NormKind::layer_norm;
-  bool bias = false, rotary = false, learned_positions = false, tied = false;
-  bool both_ways = false, parallel_residual = false;
-};
-constexpr MlpKind kGated = MlpKind::gated;
-constexpr NormKind kRms = NormKind::rms_norm;
-constexpr std::string_view kLlamas =
-    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork yi- xverse "
-    "granite phi-3 phi-4 vicuna exaone telechat ernie-4 hunyuan";
-constexpr Family kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .norm = kRms, .rotary = true};
-constexpr Family kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
-constexpr std::array kFamilies{
-    kLlama,
-    Family{.words = "gemma smollm minicpm",
-           .name = "Llama, tied",
-           .mlp = kGated,
-           .norm = kRms,
-           .rotary = true,
-           .tied = true},
-    Family{.words = "nemotron", .name = "Nemotron-4", .rotary = true},
-    Family{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true},
-    Family{.words = "neox pythia gpt-j gptj phi-1 phi-2",
-           .name = "GPT-NeoX",
-           .bias = true,
-           .rotary = true,
-           .parallel_residual = true},
-    Family{.words = "falcon", .name = "Falcon", .rotary = true, .tied = true, .parallel_residual = true},
-    Family{.words = "cohere command-r",
-           .name = "Command R",
-           .mlp = kGated,
-           .rotary = true,
-           .tied = true,
-           .parallel_residual = true},
-    Family{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
-    Family{.words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},
-    Family{.words = "starcoder2", .name = "StarCoder2", .bias = true, .rotary = true, .tied = true},
-    Family{.words = "starcoder santacoder",
-           .name = "StarCoder",
-           .bias = true,
-           .learned_positions = true,
-           .tied = true},
-    Family{.words = "bloom", .name = "BLOOM", .bias = true, .tied = true},
-    Family{.words = "mpt", .name = "MPT", .tied = true},
-    Family{.words = "bert",
-           .name = "BERT",
-           .bias = true,
-           .learned_positions = true,
-           .tied = true,
-           .both_ways = true},
-};
-
-std::string to_text(const Family& family) {
-  std::string text = std::string(family.name) + ": ";
-  text += family.mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ";
-  text += family.norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ";
-  text += family.rotary ? "rotary, " : family.learned_positions ? "learned positions, " : "ALiBi, ";
-  text += family.tied ? "tied" : "untied";
-  text += family.bias ? ", biases" : ", no biases";
-  if (family.both_ways) text += ", attention both ways";
-  if (family.parallel_residual) text += ", attention and MLP in parallel";
-  return text;
-}
-
-// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
-constexpr std::int64_t llama_width(std::int64_t hidden) {
-  constexpr std::int64_t kMultiple = 256;
-  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
-}
-
-bool says_one_of(std::string_view text, std::string_view words) {
-  std::istringstream all{std::string(words)};
-  for (std::string word; all >> word;) {
-    if (says(text, word)) return true;
-  }
-  return false;
-}
-
-// A name that no family has: GPT's layers, unless its MLP is not of 4 h, as two matrices have, or, where
-// nobody says how wide that is, keys and values are shared: Llama's then.
-const Family& family_of(const MeasuredRun& run, std::int64_t hidden) {
-  const std::string name = lower_case(run.text("model"));
-  const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& family) { return says_one_of(name, family.words); });
-  if (known != kFamilies.end()) return *known;
-  if (says(name, "gpt")) return kGpt;
-  if (const auto ffn = run.integer("ffn", kMostFfn)) return *ffn == 4 * hidden ? kGpt : kLlama;
-  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads);
-  return heads && kv_heads && *kv_heads < *heads ? kLlama : kGpt;
-}
 
 // Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
 // tell multi-token prediction where the name does not: 260 GFLOP of DeepSeek-V3 with it, 250 without; 84 of
@@ -292,6 +197,47 @@ std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optiona
 
 constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
 
+// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
+constexpr std::int64_t llama_width(std::int64_t hidden) {
+  constexpr std::int64_t kMultiple = 256;
+  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+// A layer of a family; `known`: the built-in model of the row's name, which is not its own.
+std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFamily& family,
+                                            const std::optional<ModelSpec>& known,
+                                            std::vector<std::string>& assumptions) {
+  LayerShape shape;
+  shape.hidden = *said.hidden;
+  if (!said.heads) assumptions.emplace_back("heads of 64");
+  shape.heads = said.heads.value_or(std::max<std::int64_t>(1, shape.hidden / 64));
+  if (!said.head_dim && shape.hidden % shape.heads != 0)
+    return Unmapped{"heads that do not divide the hidden size"};
+  shape.head_dim = said.head_dim.value_or(shape.hidden / shape.heads);
+  if (!said.kv_heads) assumptions.emplace_back("keys and values of every head");
+  shape.kv_heads = said.kv_heads.value_or(shape.heads);
+  shape.mlp = family.mlp;
+  shape.norm = family.norm;
+  shape.linear_bias = family.bias;
+  shape.rotary = family.rotary;
+  shape.parallel_residual = family.parallel_residual;
+  const bool gated = family.mlp == MlpKind::gated;
+  if (!said.ffn)
+    assumptions.emplace_back(gated ? "gated MLPs as wide as Llama's of that size"
+                                   : "MLPs of four times the hidden size");
+  shape.ffn = said.ffn.value_or(gated ? llama_width(shape.hidden) : 4 * shape.hidden);
+  shape.experts = said.experts.value_or(1);
+  shape.experts_per_token = 1;
+  if (said.experts_per_token.value_or(1) > shape.experts)
+    return Unmapped{std::to_string(*said.experts_per_token) + " experts a token, n_experts " +
+                    (said.experts ? std::to_string(*said.experts) : "not given")};
+  if (shape.experts > 1) {
+    if (!said.ffn) return Unmapped{"experts without their width"};
+    shape.experts_per_token = chosen_experts(said.experts_per_token, known, shape.experts, assumptions);
+  }
+  return shape;
+}
+
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
@@ -304,61 +250,32 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
     other += " as in the built-in model " + known->name;
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
-  const auto [layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, said_experts, per_token] =
-      said_shape(run, printed, assumptions);
-  if (!layers || !hidden) {
+  const SaidShape said = said_shape(run, printed, assumptions);
+  if (!said.layers || !said.hidden) {
     if (other.empty()) return Unmapped{"no shape of model " + name};
     return Unmapped{other + ": another model needs its layers and hidden size"};
   }
   if (!other.empty()) assumptions.push_back("a model of its own: " + other);
-  Family family = family_of(run, *hidden);
+  LayerFamily family = family_of(run, *said.hidden);
   // Experts in groups have none: "bias not supported in TEGroupedMLP yet" (Megatron-LM
-  // core/transformer/moe/experts.py, core_v0.14.0). Later, where a tutorial's script had
-  // --disable-bias-linear.
-  if (said_experts.value_or(1) > 1) family.bias = false;
+  // core/transformer/moe/experts.py, core_v0.14.0). Read after the error of a tutorial's run had been seen,
+  // whose script has --disable-bias-linear.
+  if (said.experts.value_or(1) > 1) family.bias = false;
   assumptions.push_back(to_text(family));
-  LayerShape shape;
-  shape.hidden = *hidden;
-  if (!heads) assumptions.emplace_back("heads of 64");
-  shape.heads = heads.value_or(std::max<std::int64_t>(1, *hidden / 64));
-  if (head_dim) {
-    shape.head_dim = *head_dim;
-  } else {
-    if (shape.hidden % shape.heads != 0) return Unmapped{"heads that do not divide the hidden size"};
-    shape.head_dim = shape.hidden / shape.heads;
-  }
-  if (!kv_heads) assumptions.emplace_back("keys and values of every head");
-  shape.kv_heads = kv_heads.value_or(shape.heads);
-  shape.mlp = family.mlp;
-  shape.norm = family.norm;
-  shape.linear_bias = family.bias;
-  shape.rotary = family.rotary;
-  shape.parallel_residual = family.parallel_residual;
-  if (!ffn)
-    assumptions.emplace_back(family.mlp == MlpKind::gated ? "gated MLPs as wide as Llama's of that size"
-                                                          : "MLPs of four times the hidden size");
-  shape.ffn = ffn.value_or(family.mlp == MlpKind::gated ? llama_width(*hidden) : 4 * *hidden);
-  shape.experts = said_experts.value_or(1);
-  shape.experts_per_token = 1;
-  if (per_token.value_or(1) > shape.experts)
-    return Unmapped{std::to_string(*per_token) + " experts a token, n_experts " +
-                    (said_experts ? std::to_string(*said_experts) : "not given")};
-  if (shape.experts > 1) {
-    if (!ffn) return Unmapped{"experts without their width"};
-    shape.experts_per_token = chosen_experts(per_token, known, shape.experts, assumptions);
-  }
+  const auto layer = layer_of(said, family, known, assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;
   ModelSpec model;
   model.name = name;
-  model.shapes = {shape};
-  model.layers.assign(static_cast<std::size_t>(*layers), 0);
-  model.hidden = *hidden;
-  if (!vocabulary) assumptions.emplace_back("vocabulary 50304");
-  model.vocabulary = vocabulary.value_or(kGptVocabulary);
+  model.shapes = {std::get<LayerShape>(layer)};
+  model.layers.assign(static_cast<std::size_t>(*said.layers), 0);
+  model.hidden = *said.hidden;
+  if (!said.vocabulary) assumptions.emplace_back("vocabulary 50304");
+  model.vocabulary = said.vocabulary.value_or(kGptVocabulary);
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
-  const std::string said = lower_case(name);
-  model.tied_embeddings = !says(said, "untied") && (family.tied || says(said, "tied"));
+  const std::string low = lower_case(name);
+  model.tied_embeddings = !says(low, "untied") && (family.tied || says(low, "tied"));
   model.causal = !family.both_ways;
   model.final_norm = family.norm;
   return model;

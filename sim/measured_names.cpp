@@ -137,25 +137,31 @@ struct Likeness {
   std::string stack, family;
 };
 
-// Of a program without a preset; all of it later. NeMo's layers were Megatron-LM's of their time until
-// Transformer Engine, which came for H100 in 2023.
+// NeMo's presets: on Blackwell; until its launcher left cuDNN's attention on (stacks.yaml, nemo-24.07);
+// since.
+const char* nemo_of(const MeasuredRun& run) {
+  constexpr double kFusedAttention = 2024.65;
+  const double date = date_of_program(run);
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  if (gpu && gpu->architecture.starts_with("Blackwell")) return "nemo-graphs";
+  return date > 0 && date < kFusedAttention ? "nemo-24.07" : "nemo-24.12";
+}
+
+// Of a program without a preset; all of it was set after errors of published runs had been seen. NeMo's
+// layers were Megatron-LM's of their time until Transformer Engine, which came for H100 in 2023.
 Likeness likeness_of(const MeasuredRun& run) {
   const std::string framework = run.text("framework");
   const std::string low = lower_case(framework);
-  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
-                                 [&](const FrameworkStack& one) { return says(low, one.start); });
   constexpr double kTransformerEngine = 2024;
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
   if (says(low, "torch.compile") && !says(low, "fsdp")) return {"compiled-program", "torch.compile"};
+  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
+                                 [&](const FrameworkStack& one) { return says(low, one.start); });
   if (like != kLikenesses.end()) {
-    const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
-    const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
-    if (std::string_view(like->stack) != "nemo-24.12") return {like->stack, like->start};
-    constexpr double kFusedAttention = 2024.65;  // of its launcher (stacks.yaml, nemo-24.07)
-    const bool before = date > 0 && date < kFusedAttention;
-    return {blackwell ? "nemo-graphs" : before ? "nemo-24.07" : like->stack, like->start};
+    const bool nemo = std::string_view(like->stack) == "nemo-24.12";
+    return {nemo ? nemo_of(run) : like->stack, like->start};
   }
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
   constexpr double kOwnPrograms = 2023;

@@ -46,7 +46,8 @@ Recompute recompute_of(const MeasuredRun& run, const SaidWords& words, int pipel
     assumptions.push_back("recomputes " + to_text(*modules) + ", as its recipe");
   } else if (run.text("framework").starts_with("torchtitan")) {
     // SelectiveAC of its smaller models (pytorch/torchtitan b5bcd76c6,
-    // torchtitan/models/llama3/config_registry.py and qwen3's); read later, for torchtitan-gb200.
+    // torchtitan/models/llama3/config_registry.py and qwen3's); read after errors of torchtitan-gb200 had
+    // been seen.
     recompute.granularity = RecomputeGranularity::selective;
     assumptions.emplace_back("recomputes selectively, as its configurations");
   } else {
@@ -316,9 +317,9 @@ std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
   return std::nullopt;
 }
 
-std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
-                                               const std::optional<SoftwareStack>& stack_override) {
-  if (const auto obstacle = status_obstacle(run)) return *obstacle;
+// Its program, model and cluster; its strategies are still to come.
+std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
+                                                     const std::optional<SoftwareStack>& stack_override) {
   MeasuredPlan plan;
   const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
   if (!stack) {
@@ -340,18 +341,19 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   plan.cluster = std::get<MeasuredCluster>(cluster).cluster;
   plan.networks = std::get<MeasuredCluster>(cluster).networks;
   plan.stack.network.collectives *= node_collectives(run, plan.cluster, plan.assumptions);
-  const auto said_all = said_words(run);
-  if (const auto* unread = std::get_if<std::string>(&said_all)) return Unmapped{*unread};
-  const auto& words = std::get<SaidWords>(said_all);
+  return plan;
+}
+
+// What the row says, but for the microbatch, the schedule and where stages and layers are.
+std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, const SaidWords& words,
+                                                       MeasuredPlan& plan) {
   const auto ways = degrees_of(run, plan.stack, words, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
   const auto& degrees = std::get<Degrees>(ways);
   // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
-  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) {
-    plan.stack.whole_weights = true;
-    if (is_of_pytorch(plan.stack)) plan.stack.overlap_grad_reduce = true;  // as FSDP2 reduces
-  }
-  const auto type = data_type(run, plan.cluster.groups.front().gpu, plan.assumptions);
+  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) keep_weights_whole(plan.stack);
+  const NodeGroup& nodes = plan.cluster.groups.front();
+  const auto type = data_type(run, nodes.gpu, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
   const auto batch = run.integer("gbs");
   if (!batch) return Unmapped{"no global batch"};
@@ -360,20 +362,40 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   strategy.recompute = recompute_of(run, words, degrees.pipeline, plan.assumptions);
   set_switches(run, plan.stack, words, plan.model, strategy);
   strategy.optimizer_instances =
-      optimizer_instances(run, words, strategy, plan.cluster.groups.front().gpus_per_node, plan.assumptions);
+      optimizer_instances(run, words, strategy, nodes.gpus_per_node, plan.assumptions);
   strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
-  if (const auto chunks = run.integer("vpp"); degrees.pipeline == 1 && chunks.value_or(1) > 1)
+  return strategy;
+}
+
+// All that a row allows of its plan.
+std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const MeasuredRun& run,
+                                                                     const SaidWords& words,
+                                                                     MeasuredPlan& plan) {
+  auto said = said_strategy(run, words, plan);
+  if (const auto* trouble = std::get_if<Unmapped>(&said)) return *trouble;
+  auto& strategy = std::get<ParallelStrategy>(said);
+  if (const auto chunks = run.integer("vpp"); strategy.pipeline == 1 && chunks.value_or(1) > 1)
     return Unmapped{"vpp " + run.text("vpp") + " without a pipeline (pp 1)"};
-  const auto said = said_schedule(run, degrees.pipeline, plan.assumptions);
-  if (const auto* none = std::get_if<Unmapped>(&said)) return *none;
+  const auto schedule = said_schedule(run, strategy.pipeline, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&schedule)) return *trouble;
   if (const std::string cell = run.text("stage_groups"); !cell.empty()) {
     if (const auto trouble = place_stages(cell, plan.cluster, strategy)) return Unmapped{*trouble};
     strategy.nodes = nodes_in_use(strategy, plan.cluster);
   }
-  auto possible =
-      possible_strategies(run, words, plan, strategy, std::get<std::optional<ScheduleKind>>(said));
-  if (const auto* trouble = std::get_if<Unmapped>(&possible)) return *trouble;
-  plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(possible));
+  return possible_strategies(run, words, plan, strategy, std::get<std::optional<ScheduleKind>>(schedule));
+}
+
+std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
+                                               const std::optional<SoftwareStack>& stack_override) {
+  if (const auto obstacle = status_obstacle(run)) return *obstacle;
+  auto surroundings = surroundings_of(run, stack_override);
+  if (const auto* trouble = std::get_if<Unmapped>(&surroundings)) return *trouble;
+  auto plan = std::get<MeasuredPlan>(std::move(surroundings));
+  const auto words = said_words(run);
+  if (const auto* unread = std::get_if<std::string>(&words)) return Unmapped{*unread};
+  auto strategies = all_strategies(run, std::get<SaidWords>(words), plan);
+  if (const auto* trouble = std::get_if<Unmapped>(&strategies)) return *trouble;
+  plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(strategies));
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
   if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
   if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))

@@ -82,8 +82,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   const Keeping keeping = keeping_of(run, framework);
   SoftwareStack stack = read_stack(preset_of(keeping));
   if (keeping.all_16_bits && says(lower_case(run.text("precision")), "fp16")) stack.fp16_as_bf16 = true;
-  if (keeping.gradients && keeping.fsdp) {  // reshard_after_forward off
-    stack.whole_weights = true;
+  if (keeping.gradients && keeping.fsdp) {
+    keep_weights_whole(stack);
     if (!keeping.all_16_bits)
       stack.states = {.weight = 2, .optimizer = 12};  // the shard's own weight is in fp32
   }
@@ -92,7 +92,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
     stack.flash_attention = false;
     stack.softmax = SoftmaxKernel::eager;
   }
-  // FlashAttention-3 and cuDNN; later, for five runs of 2026 at 1 to 4 M tokens.
+  // FlashAttention-3 and cuDNN; set after errors of five runs of 2026 at 1 to 4 M tokens had been seen.
   if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
@@ -107,6 +107,11 @@ bool is_before_flash_attention(double date) {
 
 bool is_of_pytorch(const SoftwareStack& stack) {
   return stack.family == read_stack("torchtitan").family;
+}
+
+void keep_weights_whole(SoftwareStack& stack) {
+  stack.whole_weights = true;
+  if (is_of_pytorch(stack)) stack.overlap_grad_reduce = true;  // as FSDP2 reduces
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {

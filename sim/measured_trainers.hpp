@@ -15,6 +15,10 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun&);
 // torchtitan, and what is priced like it.
 bool is_of_pytorch(const SoftwareStack&);
 
+// Makes its fully sharded plans ZeRO-2's, which shard gradients and optimizer alone (of FSDP2
+// reshard_after_forward off).
+void keep_weights_whole(SoftwareStack&);
+
 // PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told. False
 // where no date is known.
 bool is_before_flash_attention(double date);

@@ -148,7 +148,7 @@ std::vector<Seconds> iterations_of(const PriceBook& book, const ParallelStrategy
 }
 
 // Over the strategies that a row leaves open, but for those that cost a tenth more than the fastest: what is
-// published was tuned. Later: the tenth was chosen when eleven runs of Megatron-LM's README were seen, of
+// published was tuned. The tenth was chosen when eleven runs of Megatron-LM's README were seen, of
 // whose microbatches the largest take up to 2.6 times as long.
 struct OpenTimes {
   double low, high;          // s
@@ -272,6 +272,28 @@ void for_each_timed(const Validation& validation, const std::string& group, Visi
   }
 }
 
+// With what its books are to be asked for; else why it is left out.
+std::variant<MappedRun, std::string> mapped_run(const MeasuredRun& run, const ValidationOptions& options,
+                                                std::vector<SharedBook>& books) {
+  auto plan = map_run(run, options.stack);
+  if (const auto* trouble = std::get_if<Unmapped>(&plan)) return trouble->reason;
+  MappedRun mapped{&run, std::get<MeasuredPlan>(std::move(plan)), {}};
+  if (options.change) options.change(mapped.plan);
+  if (mapped.plan.strategies.empty() ||
+      (!measured_seconds(run, mapped.plan) && !run.number("peak_mem_gb") && !run.has_failed()))
+    return "neither time nor memory was published";
+  const auto layers = layers_for(options, run.group(), mapped.plan.cluster);
+  if (const auto trouble = unmeasured(layers, mapped.plan)) return *trouble;
+  for (const NodeNetwork& network : mapped.plan.networks)
+    mapped.books.push_back(
+        book_for(books, mapped.plan, on_network(mapped.plan.cluster, network), layers).book.get());
+  recompute_what_must_have_been(run, mapped.book(), mapped.plan);
+  drop_what_cannot_have_run(run, mapped.book(), mapped.plan);
+  for (PriceBook* book : mapped.books)
+    for (const ParallelStrategy& strategy : mapped.plan.strategies) book->need(strategy);
+  return mapped;
+}
+
 }  // namespace
 
 Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& models,
@@ -282,35 +304,12 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   std::vector<SharedBook> books;
   SeenRuns seen;
   for (const MeasuredRun& run : runs) {
-    if (seen.is_again(run)) {
-      validation.skipped.push_back({run.id(), run.group(), kSecondRow});
-      continue;
-    }
-    auto plan = map_run(run, options.stack);
-    if (const auto* trouble = std::get_if<Unmapped>(&plan)) {
-      validation.skipped.push_back({run.id(), run.group(), trouble->reason});
-      continue;
-    }
-    MappedRun one{&run, std::get<MeasuredPlan>(std::move(plan)), {}};
-    if (options.change) options.change(one.plan);
-    if (one.plan.strategies.empty() ||
-        (!measured_seconds(run, one.plan) && !run.number("peak_mem_gb") && !run.has_failed())) {
-      validation.skipped.push_back({run.id(), run.group(), "neither time nor memory was published"});
-      continue;
-    }
-    const auto layers = layers_for(options, run.group(), one.plan.cluster);
-    if (const auto trouble = unmeasured(layers, one.plan)) {
-      validation.skipped.push_back({run.id(), run.group(), *trouble});
-      continue;
-    }
-    for (const NodeNetwork& network : one.plan.networks)
-      one.books.push_back(
-          book_for(books, one.plan, on_network(one.plan.cluster, network), layers).book.get());
-    recompute_what_must_have_been(run, one.book(), one.plan);
-    drop_what_cannot_have_run(run, one.book(), one.plan);
-    for (PriceBook* book : one.books)
-      for (const ParallelStrategy& strategy : one.plan.strategies) book->need(strategy);
-    mapped.push_back(std::move(one));
+    auto one = seen.is_again(run) ? std::variant<MappedRun, std::string>(kSecondRow)
+                                  : mapped_run(run, options, books);
+    if (const auto* reason = std::get_if<std::string>(&one))
+      validation.skipped.push_back({run.id(), run.group(), *reason});
+    else
+      mapped.push_back(std::get<MappedRun>(std::move(one)));
   }
   for (const SharedBook& shared : books) {
     static_cast<void>(shared.book->predict(models));

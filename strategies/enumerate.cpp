@@ -240,79 +240,70 @@ std::size_t order_count(const std::vector<int>& alike, const StageCounts& stages
   return count;
 }
 
-std::vector<Setting> settings(const SearchSpace& space) {
+namespace {
+
+// Each microbatch with each schedule and its chunks.
+std::vector<Setting> scheduled_settings(const SearchSpace& space) {
   std::vector<Setting> all;
-  const auto add_hosts = [&](Setting setting) {
-    const bool interleaved = setting.schedule == ScheduleKind::interleaved;
-    for (const bool transfers : interleaved ? space.overlap_p2p : std::vector<bool>{true}) {
-      setting.overlap_p2p = transfers;
-      for (const double share : space.optimizer_offload) {
-        setting.optimizer_offload = share;
-        for (const std::optional<int> experts : space.expert_tensor) {
-          setting.expert_tensor = experts;
-          all.push_back(setting);
-        }
-      }
-    }
+  const auto add = [&](std::int64_t micro_batch, int chunks, ScheduleKind schedule) {
+    all.push_back({.micro_batch = micro_batch, .chunks = chunks, .schedule = schedule});
   };
-  const std::vector<std::optional<bool>> as_it_is{std::nullopt};  // fully sharded: in every pass
-  const auto add_overlaps = [&](Setting setting) {
-    const bool sharded = setting.fully_sharded;
-    for (const std::optional<bool> gradients : sharded ? as_it_is : space.overlap_grad_reduce) {
-      for (const std::optional<bool> parameters : sharded ? as_it_is : space.overlap_param_gather) {
-        setting.overlap_grad_reduce = gradients;
-        setting.overlap_param_gather = parameters;
-        for (const RankOrder order : space.orders) {
-          setting.order = order;
-          for (const bool flash : space.flash_attention) {
-            setting.flash_attention = flash;
-            add_hosts(setting);
-          }
-        }
-      }
-    }
-  };
-  const auto add_switches = [&](Setting setting) {
-    for (const bool sequence_parallel : space.sequence_parallel) {
-      setting.sequence_parallel = sequence_parallel;
-      for (const std::optional<bool> overlap : space.tensor_overlap) {
-        setting.tensor_overlap = overlap;
-        for (const bool distributed : space.distributed_optimizer) {
-          setting.distributed_optimizer = distributed;
-          for (const int instances : space.optimizer_instances) {
-            setting.optimizer_instances = instances;
-            for (const bool sharded : space.fully_sharded) {
-              setting.fully_sharded = sharded;
-              add_overlaps(setting);
-            }
-          }
-        }
-      }
-    }
-  };
-  const auto add_schedule = [&](std::int64_t micro_batch, int chunks, ScheduleKind schedule) {
-    Setting setting;
-    setting.micro_batch = micro_batch;
-    setting.chunks = chunks;
-    setting.schedule = schedule;
-    for (const Recompute& recompute : space.recompute) {
-      setting.recompute = recompute;
-      add_switches(setting);
-    }
-  };
+  const auto is_zb_v = [](ScheduleKind schedule) { return schedule == ScheduleKind::zb_v; };
+  const bool has_zb_v = std::any_of(space.schedules.begin(), space.schedules.end(), is_zb_v);
   for (const std::int64_t micro_batch : space.micro_batch) {
     for (const int chunks : space.chunks) {
       if (chunks > 1) {
-        add_schedule(micro_batch, chunks, ScheduleKind::interleaved);
+        add(micro_batch, chunks, ScheduleKind::interleaved);
         continue;
       }
       for (const ScheduleKind schedule : space.schedules) {
-        if (schedule != ScheduleKind::zb_v) add_schedule(micro_batch, 1, schedule);
+        if (!is_zb_v(schedule)) add(micro_batch, 1, schedule);
       }
     }
-    if (std::count(space.schedules.begin(), space.schedules.end(), ScheduleKind::zb_v) > 0)
-      add_schedule(micro_batch, 2, ScheduleKind::zb_v);
+    if (has_zb_v) add(micro_batch, 2, ScheduleKind::zb_v);
   }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Setting> settings(const SearchSpace& space) {
+  std::vector<Setting> all = scheduled_settings(space);
+  // Each setting that has the choice with every one of the values, in their order; the others as they are.
+  const auto vary = [&](auto member, const auto& values, bool (*has_choice)(const Setting&)) {
+    std::vector<Setting> varied;
+    for (Setting& setting : all) {
+      if (!has_choice(setting)) {
+        varied.push_back(setting);
+        continue;
+      }
+      for (const auto& value : values) {
+        setting.*member = value;
+        varied.push_back(setting);
+      }
+    }
+    all = std::move(varied);
+  };
+  const auto always = [](const Setting&) { return true; };
+  const auto reduces_once = [](const Setting& setting) {
+    return !setting.fully_sharded;
+  };  // else in every pass
+  const auto interleaves = [](const Setting& setting) {
+    return setting.schedule == ScheduleKind::interleaved;
+  };
+  vary(&Setting::recompute, space.recompute, always);
+  vary(&Setting::sequence_parallel, space.sequence_parallel, always);
+  vary(&Setting::tensor_overlap, space.tensor_overlap, always);
+  vary(&Setting::distributed_optimizer, space.distributed_optimizer, always);
+  vary(&Setting::optimizer_instances, space.optimizer_instances, always);
+  vary(&Setting::fully_sharded, space.fully_sharded, always);
+  vary(&Setting::overlap_grad_reduce, space.overlap_grad_reduce, reduces_once);
+  vary(&Setting::overlap_param_gather, space.overlap_param_gather, reduces_once);
+  vary(&Setting::order, space.orders, always);
+  vary(&Setting::flash_attention, space.flash_attention, always);
+  vary(&Setting::overlap_p2p, space.overlap_p2p, interleaves);
+  vary(&Setting::optimizer_offload, space.optimizer_offload, always);
+  vary(&Setting::expert_tensor, space.expert_tensor, always);
   return all;
 }
 

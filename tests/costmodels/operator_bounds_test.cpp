@@ -4,21 +4,15 @@
 #include <cmath>
 #include <random>
 
-#include "costmodels/cost_models.hpp"
 #include "costmodels/features.hpp"
 #include "costmodels/kernel_pace.hpp"
 #include "costmodels/pass_factors.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/built_in_costs.hpp"
 
 using namespace orrery;
 
 namespace {
-
-const CostModels& models() {
-  // Never destroyed: XGBoost's thread-local store is gone before statics of the test are.
-  static const auto* built_in = new CostModels(CostModels::built_in());
-  return *built_in;
-}
 
 constexpr int kCases = 400;
 
@@ -47,7 +41,7 @@ TEST_CASE(
                                         Bytes(std::exp2(double(random() % 36))),
                                         random() % 2 == 0 ? Fusion::separate : Fusion::fused}});
   }
-  const auto answers = models().predict(gpus, queries);
+  const auto answers = test::cost_models().predict(gpus, queries);
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
     INFO(gpu.name << " query " << i);
@@ -127,9 +121,9 @@ TEST_CASE("the factors of gradients are found, and held-out errors compare with 
 TEST_CASE("a weight gradient is priced by its factor where only forward GEMMs were measured") {
   const std::vector<GpuSpec> gpus{find_gpu("A100", "test")};
   Gemm gemm{.m = 4096, .n = 8192, .k = 8192};
-  const auto forward = models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
+  const auto forward = test::cost_models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
   gemm.pass = GemmPass::weight_gradient;
-  const auto gradient = models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
+  const auto gradient = test::cost_models().predict(gpus, std::vector<OperatorQuery>{{0, gemm}}).front().time;
   CHECK(gradient < forward);
   CHECK(gradient >= roofline(gemm, gpus[0], *gpus[0].bf16));
 }

@@ -5,20 +5,14 @@
 #include <random>
 
 #include "costmodels/attention_table.hpp"
-#include "costmodels/cost_models.hpp"
 #include "costmodels/features.hpp"
 #include "costmodels/physical_bound.hpp"
 #include "tests/catch.hpp"
+#include "tests/costmodels/built_in_costs.hpp"
 
 using namespace orrery;
 
 namespace {
-
-const CostModels& models() {
-  // Never destroyed: XGBoost's thread-local store is gone before statics of the test are.
-  static const auto* built_in = new CostModels(CostModels::built_in());
-  return *built_in;
-}
 
 class Draw {
  public:
@@ -94,7 +88,7 @@ TEST_CASE("no GEMM or attention of any shape, type, pass or GPU beats its physic
                                         .pass = pass}});
     queries.push_back({draw.gpu(), drawn_attention(draw)});
   }
-  const auto answers = models().predict(gpu_catalog(), queries);
+  const auto answers = test::cost_models().predict(gpu_catalog(), queries);
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const GpuSpec& gpu = gpu_catalog()[static_cast<std::size_t>(queries[i].gpu)];
     INFO(gpu.name << " query " << i);
@@ -124,7 +118,7 @@ TEST_CASE(
       queries.push_back({0, PointToPoint{bytes * more, network, false}});
     }
   }
-  const auto answers = models().predict(gpu_catalog(), queries);
+  const auto answers = test::cost_models().predict(gpu_catalog(), queries);
   for (std::size_t i = 0; i < queries.size(); ++i) {
     INFO("query " << i);
     if (const auto* op = std::get_if<Collective>(&queries[i].op)) {
@@ -157,7 +151,7 @@ TEST_CASE("a GEMM of whole tiles and 50 us or more hardly ever takes less time w
     k.k *= 2;
     for (const Gemm& gemm : {once, m, n, k}) queries.push_back({gpu, gemm});
   }
-  const auto answers = models().predict(gpu_catalog(), queries);
+  const auto answers = test::cost_models().predict(gpu_catalog(), queries);
   int long_enough = 0, faster = 0;
   for (std::size_t i = 0; i < queries.size(); i += 4) {
     const auto& gemm = std::get<Gemm>(queries[i].op);
@@ -189,7 +183,7 @@ TEST_CASE(
     ++batch.batch;
     for (const Attention& op : {once, longer, heads, batch}) queries.push_back({gpu, op});
   }
-  const auto answers = models().predict(gpu_catalog(), queries);
+  const auto answers = test::cost_models().predict(gpu_catalog(), queries);
   for (std::size_t i = 0; i < queries.size(); i += 4) {
     INFO("query " << i << ' ' << gpu_catalog()[static_cast<std::size_t>(queries[i].gpu)].name);
     for (std::size_t more = 1; more < 4; ++more)
@@ -258,7 +252,7 @@ TEST_CASE("over a link between those of two GPUs a collective takes a time betwe
     // H100's and Blackwell's links, and every 50 GB/s between them.
     std::vector<OperatorQuery> queries;
     for (int link = 450; link <= 900; link += 50) queries.push_back(all_reduce_over(link, bytes, ranks));
-    const auto times = models().predict(gpu_catalog(), queries);
+    const auto times = test::cost_models().predict(gpu_catalog(), queries);
     const auto [least, most] = std::minmax(times.front().time, times.back().time);
     for (std::size_t one = 1; one < times.size(); ++one) {
       INFO(ranks << " ranks, " << bytes.value() << " B, link " << one);
@@ -280,7 +274,7 @@ TEST_CASE(
   const Bytes bytes(64 * kMebi);
   const GpuSpec v100 = find_gpu("V100-SXM2-32GB", "test");
   const OperatorQuery query = all_reduce_over(link, bytes, ranks);
-  const Seconds time = models().predict(std::array{v100}, std::array{query}).front().time;
+  const Seconds time = test::cost_models().predict(std::array{v100}, std::array{query}).front().time;
   const double bus = 2.0 * (ranks - 1) / ranks * bytes.value() / time.value() / kGiga;
   CHECK(bus < link);
   CHECK(bus == Approx(measured).epsilon(0.25));

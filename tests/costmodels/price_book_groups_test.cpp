@@ -1,8 +1,6 @@
 // Parts cut into pieces around the collectives that are played.
 #include <algorithm>
-#include <numeric>
 
-#include "costmodels/achieved.hpp"
 #include "costmodels/collective_choice.hpp"
 #include "costmodels/folding.hpp"
 #include "costmodels/group_calls.hpp"
@@ -414,39 +412,6 @@ TEST_CASE("expert gradients are reduced over the ranks that hold the same expert
   }
   others += 2 * 32000.0 * 4096 + 4096;  // embedding, head and final norm
   CHECK(plan.reductions[0].gradients.value() == others * 4);
-}
-
-TEST_CASE("flows are as slow as predicted, to a byte and beyond") {
-  Collective op{CollectiveKind::all_reduce,
-                Bytes(1 << 24),
-                16,
-                8,
-                {gigabytes_per_second(450), microseconds(0.3)},
-                {gigabits_per_second(400), microseconds(1)}};
-  op.kind = GENERATE(CollectiveKind::all_reduce, CollectiveKind::all_gather, CollectiveKind::all_to_all);
-  const auto algorithm = op.kind == CollectiveKind::all_to_all
-                             ? CollectiveAlgorithm::direct
-                             : GENERATE(CollectiveAlgorithm::ring, CollectiveAlgorithm::hierarchical);
-  NodeGroup node = test::node_group_of("H100", 8);
-  node.gpu_link = op.gpu_link;
-  node.nic = op.network;
-  node.count = {2, 2};
-  ClusterSpec cluster;
-  cluster.groups = {node};
-  const Topology topology(cluster, {2});
-  CollectiveCall call{op.kind, algorithm, op.bytes, {}, std::vector<int>(16)};
-  std::iota(call.gpus.begin(), call.gpus.end(), 0);
-  const double least = time_alone(topology, collective_flows(topology, call)).value();
-  for (const double factor : {1.0, 1.0001, 1.5, 40.0}) {
-    const Achieved speed = achieved(op, algorithm, Seconds(least * factor));
-    CHECK(speed.efficiency.inside <= 1.0);
-    CHECK(speed.more.value() >= 0);
-    CHECK(speed.more.value() < 1e-6 * least * factor);
-    call.efficiency = speed.efficiency;
-    const Seconds played = time_alone(topology, collective_flows(topology, call)) + speed.more;
-    CHECK(played.value() == Approx(least * factor).epsilon(1e-12));
-  }
-  CHECK(achieved(op, algorithm, Seconds(least / 2)).efficiency.inside == 1.0);
 }
 
 TEST_CASE("a plan waits for the slowest of its own GPUs, however many more its group may have") {

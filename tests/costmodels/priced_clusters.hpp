@@ -1,17 +1,11 @@
-// A cluster of H100 and A100 nodes and the built-in cost models, for tests of prices.
+// A cluster of H100 and A100 nodes, for tests of prices.
 #pragma once
 
-#include "costmodels/cost_models.hpp"
 #include "costmodels/price_book.hpp"
 #include "platforms/gpu.hpp"
+#include "tests/costmodels/built_in_costs.hpp"
 
 namespace orrery::test {
-
-inline const CostModels& cost_models() {
-  // Never destroyed: XGBoost frees its thread's state before statics go.
-  static const auto& models = *new CostModels(CostModels::built_in());
-  return models;
-}
 
 inline NodeGroup node_group_of(const char* gpu, int nics_per_node) {
   NodeGroup group;

@@ -1,12 +1,12 @@
 #include "traces/profile_reader.hpp"
 
-#include <zlib.h>
-
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
+#include "tests/traces/profile_folder.hpp"
 #include "traces/measured_once.hpp"
 
 using namespace orrery;
@@ -14,29 +14,6 @@ using namespace orrery;
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / "orrery_profile_reader_test") {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-  }
-  void write_gzip(const std::string& name, const std::string& text) const {
-    const gzFile file = gzopen((path_ / name).c_str(), "wb");
-    gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
-    gzclose(file);
-  }
-  [[nodiscard]] fs::path at(const std::string& name) const { return path_ / name; }
-  [[nodiscard]] std::string name() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 const std::string kOtherFields = "unreadable: more or fewer fields than the header";
 const std::string kNoWholeSize = "unreadable: a size that is no whole number up to 1e9";
@@ -58,7 +35,7 @@ std::string good_gemms(int count) {
 }  // namespace
 
 TEST_CASE("a GEMM table is read, plain and gzipped, with the catalog's names of GPUs") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   fs::create_directories(folder.at("a"));
   folder.write_gzip("a/gemm_long.csv.gz", kGemmHeader + kGoodGemm);
   folder.write(
@@ -78,7 +55,7 @@ TEST_CASE("a GEMM table is read, plain and gzipped, with the catalog's names of 
 }
 
 TEST_CASE("rows that cannot be used are counted by reason") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   folder.write("gemm_long.csv", kGemmHeader + good_gemms(100) + good_gemms(1) +
                                     "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n"
                                     "vidur,A100,fp16,x,m,1,1,4096,24576,8192,0,fwd,1\n"
@@ -105,7 +82,7 @@ TEST_CASE("rows that cannot be used are counted by reason") {
 }
 
 TEST_CASE("a table with more than one unreadable row in twenty is refused") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   std::string short_rows;
   for (int i = 0; i < 10; ++i) short_rows += "vidur,A100,fp16," + std::to_string(i) + "\n";
   folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + short_rows);
@@ -114,7 +91,7 @@ TEST_CASE("a table with more than one unreadable row in twenty is refused") {
 }
 
 TEST_CASE("a missing column and a truncated gzip are named") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   folder.write("gemm_long.csv", "source,gpu,dtype,op,model,tp,batch,M,N,KK,time_us\n");
   CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("gemm_long.csv: found no column 'K'"));
   fs::remove(folder.at("gemm_long.csv"));
@@ -129,7 +106,7 @@ TEST_CASE("a missing column and a truncated gzip are named") {
 }
 
 TEST_CASE("a table of several gzips is read whole, and one with something else behind is refused") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   const auto packed = [&](const std::string& text) {
     folder.write_gzip("part.gz", text);
     std::ifstream part(folder.at("part.gz"), std::ios::binary);
@@ -156,109 +133,14 @@ TEST_CASE("a table of several gzips is read whole, and one with something else b
 }
 
 TEST_CASE("a folder without a known table is refused") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   folder.write("notes.txt", "nothing");
   CHECK_THROWS_WITH(read_profiles(folder.name()), contains_text("no known table beside 'notes.txt'"));
   CHECK_THROWS_AS(read_profiles(folder.name() + "/none"), InputError);
 }
 
-TEST_CASE("Aceso's profiles give GEMMs and kernels where nothing else is in the time") {
-  const Folder folder;
-  const std::string header =
-      "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,output_MB,weights_MB,activations_MB,fwd_"
-      "reserved_MB,bwd_"
-      "reserved_MB,status\n";
-  folder.write(
-      "transformer_ops_fwd_bwd_long.csv",
-      header +
-          "SuperScaler-Aceso,V100-32,fp16,gpt_13B,1,1,0,enc-attention-qkv,4002.383,6903.486,40,80,150.000,60,"
-          "60,434,ok\n"
-          "sailor,A100-40,fp16,GPT-Neo-2.7,1,1,0,enc-attention-qkv,452.995,430.012,20,40,37.500,30,30,100,"
-          "ok\n"
-          "sailor,A100-40,fp16,GPT-Neo-2.7,4,1,0,enc-MLP-gelu,292.188,529,200,200,0,160.000,0,750,ok\n"
-          "sailor,A100-40,fp16,GPT-Neo-2.7,1,2,0,enc-attention-qkv,300,300,20,40,18.75,30,30,100,ok\n"
-          "sailor,A100-40,fp32,GPT-Neo-2.7,1,1,0,enc-attention-qkv,900,900,20,40,75,30,30,100,ok\n"
-          "sailor,V100-16,fp16,OPT-30,8,1,0,enc-attention-qkv,10000000,1,20,40,75,30,30,100,failed\n");
-  const Profiles profiles = read_profiles(folder.name());
-  REQUIRE(profiles.gemms.size() == 2);
-  // 150 MiB of fp16 weights are 3 h x h at h = 5120; one sequence of 2048 tokens.
-  CHECK(profiles.gemms[0].k == 5120);
-  CHECK(profiles.gemms[0].n == 15360);
-  CHECK(profiles.gemms[0].m == 2048);
-  CHECK(profiles.gemms[0].backward->value() == Approx(6903.486e-6));
-  CHECK(profiles.gemms[1].input_gradient->value() == Approx(430.012e-6));
-  CHECK(profiles.gemms[1].k == 2560);
-  CHECK_FALSE(profiles.gemms[1].backward);  // sailor timed the input gradient only
-  REQUIRE(profiles.kernels.size() == 1);
-  CHECK(profiles.kernels[0].bytes.value() == 2 * 160 * kMebi);
-  CHECK(profiles.files[0].skipped.at("tensor ways, times hold a collective") == 1);
-  CHECK(profiles.files[0].skipped.at("data type fp32") == 1);
-  CHECK(profiles.files[0].skipped.at("status failed") == 1);
-}
-
-TEST_CASE("vidur's kernels get the bytes of their shapes, and quoted lists do not shift columns") {
-  const Folder folder;
-  folder.write("compute/h100/meta/Llama/mlp.csv",
-               "time_stats.emb.mean,notes,time_stats.post_attention_layernorm.mean,time_stats.add.mean,time_"
-               "stats.mlp_act.mean,n_head,n_kv_head,n_"
-               "embd,n_expanded_embd,"
-               "use_gated_mlp,num_tokens,num_tensor_parallel_workers,time_stats.attn_rope.mean\n"
-               "0.119,\"[1, 2]\",0.02,0.031,0.139,32,32,4096,11008,True,4096,1,0.0835\n"
-               "0.113,\"[1, 2]\",0.02,0.031,0.074,32,32,4096,11008,True,4096,2,0.042\n");
-  const Profiles profiles = read_profiles(folder.name());
-  std::map<std::string, std::vector<double>> bytes;
-  for (const auto& kernel : profiles.kernels) {
-    CHECK(kernel.gpu == "H100-SXM5-80GB");
-    CHECK(kernel.model == "meta/Llama");
-    bytes[kernel.op].push_back(kernel.bytes.value());
-  }
-  const double tokens = 4096;
-  CHECK(bytes["residual"] == std::vector{6 * tokens * 4096});  // once: not sharded
-  CHECK(bytes["activation"] == std::vector{6 * tokens * 11008, 6 * tokens * 5504});
-  CHECK(bytes["rope"] == std::vector{4 * tokens * 8192, 4 * tokens * 4096});
-}
-
-TEST_CASE("published attention is read as times, and what no model has is counted") {
-  const Folder folder;
-  folder.write("flash_attention_fwd_bwd.csv",
-               "source,gpu,dtype,kernel,direction,batch,heads,kv_heads,seq_q,seq_kv,head_dim,causal,tflops\n"
-               "a,A100,fp16,FlashAttention-2,fwd,16,32,8,1024,1024,128,no,180.91\n"
-               "a,RTX 4090,fp16,FlashAttention-2,bwd,,,,2048,2048,64,yes,96.53\n"
-               "a,A100,fp16,FlashAttention-9,fwd,16,32,8,1024,1024,128,no,180\n"
-               "a,Abacus,fp16,FlashAttention-2,fwd,16,32,8,1024,1024,128,no,180\n");
-  const Profiles profiles = read_profiles(folder.name());
-  REQUIRE(profiles.attentions.size() == 2);
-  // 4 x 16 x 32 x 1024^2 x 128 FLOPs; grouped keys do not change them.
-  CHECK(profiles.attentions[0].time.value() == Approx(4.0 * 16 * 32 * 1024 * 1024 * 128 / 180.91e12));
-  // Not stated: 16k tokens and a hidden size of 2048, so 8 sequences and 32 heads; backward 2.5 x, half of
-  // it.
-  CHECK(profiles.attentions[1].batch == 8);
-  CHECK(profiles.attentions[1].heads == 32);
-  CHECK(profiles.attentions[1].time.value() == Approx(4.0 * 8 * 32 * 2048 * 2048 * 64 * 2.5 / 2 / 96.53e12));
-  CHECK(profiles.files[0].skipped ==
-        std::map<std::string, std::int64_t>{{"attention kernel FlashAttention-9", 1},
-                                            {"GPU not in the catalog", 1}});
-}
-
-TEST_CASE("collectives are taken where status and links allow") {
-  const Folder folder;
-  folder.write("collectives_long.csv",
-               "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,rank,busbw_GBps,status\n"
-               "vidur,h100_dgx,send_recv,2,1,67108864,1863,0,36,ok\n"
-               "vidur,a100_dgx,all_reduce,16,8,67108864,7000,0,17,ok\n"
-               "vidur,a100_pairwise_nvlink,send_recv,2,2,67108864,195,0,343,suspect\n"
-               "SuperScaler-Aceso,V100-32,all_gather,8,,1048576,100,,9,ok\n");
-  const Profiles profiles = read_profiles(folder.name());
-  REQUIRE(profiles.collectives.size() == 2);
-  CHECK(profiles.collectives[0].network.bandwidth.value() == 50e9);
-  CHECK(profiles.collectives[1].bytes.value() == 8 * 1048576);  // the table holds what one rank puts in
-  CHECK(profiles.collectives[1].ranks_per_node == 8);
-  CHECK(profiles.files[0].skipped.at("links of the system not known") == 1);
-  CHECK(profiles.files[0].skipped.at("status suspect") == 1);
-}
-
 TEST_CASE("rows with shifted columns and sizes that are no counts are left out, named and counted") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   const std::string good = good_gemms(100);
   const auto skipped = [&](const std::string& row) {
     folder.write("gemm_long.csv", kGemmHeader + good + row + "\n");
@@ -281,7 +163,7 @@ TEST_CASE("rows with shifted columns and sizes that are no counts are left out, 
 }
 
 TEST_CASE("counts of every table are whole") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   const auto skipped = [&](const char* name, const std::string& header, const std::string& good,
                            const std::string& bad) {
     std::string text = header + "\n";
@@ -308,7 +190,7 @@ TEST_CASE("counts of every table are whole") {
 }
 
 TEST_CASE("collectives of one rank and GEMMs of an unknown direction are named and left out") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   using Skipped = std::map<std::string, std::int64_t>;
   folder.write("collectives_long.csv",
                "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n"
@@ -333,7 +215,7 @@ namespace {
 
 // Why the last of 41 collectives is left out.
 std::map<std::string, std::int64_t> skipped_collective(const std::string& row) {
-  const Folder folder;
+  const test::ProfileFolder folder;
   std::string text =
       "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps,network_GBps\n";
   for (int i = 1; i <= 40; ++i) text += "own,mine,all_reduce,8,8," + std::to_string(i) + ",50,ok,300,\n";
@@ -377,7 +259,7 @@ TEST_CASE("links are no faster than data sheets, so that those in Gb/s are seen"
 }
 
 TEST_CASE("a table of sizes in megabytes is refused with its first line and the reason") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   std::string text = "source,gpu,model,op,bytes,time_us\n";
   for (int i = 1; i < 40; ++i)
     text += "own,A100,m,norm," + std::to_string(0.3 * i) + "," + std::to_string(i) + "\n";
@@ -386,47 +268,8 @@ TEST_CASE("a table of sizes in megabytes is refused with its first line and the 
                     contains_text("the first in line 2: a size that is no whole number of bytes"));
 }
 
-TEST_CASE("whether vidur's MLP is gated is read in any case, and nothing else is taken for no") {
-  const auto activation_bytes = [](const std::string& gated) {
-    const Folder folder;
-    folder.write("compute/h100/meta/Llama/mlp.csv",
-                 "time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,"
-                 "num_tensor_parallel_workers,time_stats.post_attention_layernorm.mean\n"
-                 "0.139,32,32,4096,11008," +
-                     gated + ",4096,1,0.02\n");
-    return read_profiles(folder.name()).kernels.back().bytes.value();
-  };
-  for (const char* yes : {"True", "true", "TRUE", "1"}) CHECK(activation_bytes(yes) == 6.0 * 4096 * 11008);
-  for (const char* no : {"False", "false", "0"}) CHECK(activation_bytes(no) == 4.0 * 4096 * 11008);
-  CHECK_THROWS_WITH(activation_bytes("maybe"), contains_text("2 unreadable of 2"));
-}
-
-TEST_CASE("rows of vidur's and Aceso's tables teach once") {
-  const Folder folder;
-  const auto file_of = [&](const std::string& name, const std::string& header, const std::string& row) {
-    folder.write(name, header + "\n" + row + "\n" + row + "\n");
-    const ProfileFile file = read_profiles(folder.name()).files.front();
-    fs::remove(folder.at(name));
-    return file;
-  };
-  const ProfileFile vidur =
-      file_of("compute/h100/meta/Llama/mlp.csv",
-              "time_stats.mlp_act.mean,n_head,n_kv_head,n_embd,n_expanded_embd,use_gated_mlp,num_tokens,"
-              "num_tensor_parallel_workers,time_stats.post_attention_layernorm.mean",
-              "0.139,32,32,4096,11008,True,4096,1,0.02");
-  CHECK(vidur.used == 2);
-  CHECK(vidur.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 2}});
-  const ProfileFile aceso =
-      file_of("transformer_ops_fwd_bwd_long.csv",
-              "source,gpu,dtype,model,mbs,tp,algo,op,fwd_us,bwd_us,input_MB,weights_MB,activations_MB,status",
-              "sailor,A100-40,fp16,GPT,1,1,0,enc-attention-qkv,453,430,20,37.5,30,ok");
-  CHECK(aceso.used == 1);
-  CHECK(aceso.skipped == std::map<std::string, std::int64_t>{{"duplicate of an earlier row", 1}});
-  CHECK(aceso.first_line.at("duplicate of an earlier row") == 3);
-}
-
 TEST_CASE("a row that no one can read is no duplicate, however often it stands there") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   std::string nothing;
   for (int i = 0; i < 10; ++i) nothing += "vidur,A100,fp16,x,m,1,1,4096,24576,8192,nan,fwd,1\n";
   folder.write("gemm_long.csv", kGemmHeader + good_gemms(90) + nothing);
@@ -434,7 +277,7 @@ TEST_CASE("a row that no one can read is no duplicate, however often it stands t
 }
 
 TEST_CASE("what an earlier table holds is not taken again, of the same folder or another one") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   const std::string table = kGemmHeader + good_gemms(50);
   folder.write("a/gemm_long.csv", table);
   folder.write_gzip("a/gemm_long.csv.gz", table);
@@ -456,7 +299,7 @@ TEST_CASE("what an earlier table holds is not taken again, of the same folder or
 }
 
 TEST_CASE("files that are no known table are named, but for those that `orrery profile` leaves") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   folder.write("gemm_long.csv", kGemmHeader + kGoodGemm);
   for (const char* name : {"gemm_long (1).csv", "orrery_profile (1).csv", "all_reduce.stdout", "machine.json",
                            "orrery_profile.py", "orrery_timing.py", "orrery_gpus.json"})
@@ -466,7 +309,7 @@ TEST_CASE("files that are no known table are named, but for those that `orrery p
 }
 
 TEST_CASE("cards are told by the names that drivers give them, where they are the catalog's") {
-  const Folder folder;
+  const test::ProfileFolder folder;
   const auto gpu = [&](const std::string& name) {
     folder.write("gemm_long.csv", kGemmHeader + "own," + name + ",fp16,x,m,1,1,4096,24576,8192,7306,fwd,1\n");
     const Profiles profiles = read_profiles(folder.name());

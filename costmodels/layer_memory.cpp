@@ -50,7 +50,9 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, const K
                        const SoftwareStack& stack) {
   if (shape.experts == 1) {
     const bool eager = stack.kernels.eager_kernels || stack.kernels.eager_activation;
-    const std::int64_t any = local.up_width + kept_half(shape, eager, local.ffn);
+    // ReLU needs its output alone.
+    const bool relu = shape.mlp == MlpKind::gelu && shape.activation == Activation::relu;
+    const std::int64_t any = relu ? 0 : local.up_width + kept_half(shape, eager, local.ffn);
     return static_cast<double>(local.tokens) * widths(kept, any, local.ffn);
   }
   // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.

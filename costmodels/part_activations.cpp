@@ -12,9 +12,10 @@ namespace {
 // and its gradient in fp32: 14 B (torchtitan's published peaks) or 12. Fused: the logit and its softmax in
 // fp32, which the gradient overwrites (Megatron-LM core/fusions/fused_cross_entropy.py): 6 or 8. What a stack
 // says is of 16 bits: an fp32 logit is 2 B more.
-double logit_peak(DataType type, const SoftwareStack& stack) {
+double logit_peak(DataType type, int tensor, const SoftwareStack& stack) {
   const double logit = stored_bytes(type);
-  if (stack.logit_peak) return *stack.logit_peak + logit - 2;
+  const std::optional<double> sharded = tensor > 1 ? stack.sharded_logit_peak : std::nullopt;
+  if (const auto said = sharded ? sharded : stack.logit_peak) return *said + logit - 2;
   if (stack.cross_entropy == CrossEntropyKernel::fused) return logit + 4;
   return logit + (logit < 4 ? 12 : 8);
 }
@@ -94,6 +95,15 @@ double user_buffer_bytes(DataType type) {
   return type == DataType::fp8 || type == DataType::fp4 ? 6 + 4 * wide : 10 * wide;
 }
 
+// Two in flight; or one for each microbatch and each neighbour that sends, but for the inputs of those that
+// are alive (of 1f1b), which count as activations.
+double messages_held(const ParallelStrategy& strategy, int stage, const SoftwareStack& stack) {
+  if (!stack.receives_ahead) return 2.0;
+  const auto microbatches = static_cast<double>(strategy.microbatches());
+  const double inputs = stage > 0 ? std::max(0.0, microbatches - (strategy.pipeline - stage)) : 0.0;
+  return inputs + (stage + 1 < strategy.pipeline ? microbatches : 0.0);
+}
+
 }  // namespace
 
 LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
@@ -110,7 +120,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   }
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
-  const double peak = logit_peak(strategy.type, stack);
+  const double peak = logit_peak(strategy.type, tensor, stack);
   // From its backward to its weight gradient its gradient stays, in its own type.
   const double waiting =
       std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * stored_bytes(strategy.type);
@@ -163,7 +173,7 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
     else
       elements += 4 * gathered;
   }
-  if (strategy.pipeline > 1) elements += 2 * message;
+  if (strategy.pipeline > 1) elements += messages_held(strategy, stage, stack) * message;
   const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
   if (split.context > 1) elements += blocks * keys_values;
   return Bytes(elements * stored_bytes(strategy.type) + user_buffers);

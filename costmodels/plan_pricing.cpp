@@ -51,8 +51,11 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
                                              CollectiveKind::all_reduce, reduction.gradients / members);
   }
   if (strategy.distributed_optimizer) {
-    reduction.gathered = Bytes(parameters * stored_bytes(strategy.type));
-    reduction.gather_efficiency = efficiency(apart, members, CollectiveKind::all_gather, reduction.gathered);
+    const bool twice = precision_.stack.gathers_for_each_optimizer && !strategy.overlap_param_gather &&
+                       strategy.copies_sharing_experts() > 1;
+    const Bytes once(parameters * stored_bytes(strategy.type));
+    reduction.gathered = once * (twice ? 2.0 : 1.0);
+    reduction.gather_efficiency = efficiency(apart, members, CollectiveKind::all_gather, once);
   }
   // What the passes gather they need not after the step, and gradients that they reduced are; weights that
   // are whole are gathered once.

@@ -276,7 +276,9 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   PassCost backward = cost.before[end].backward - cost.before[first].backward;
   const Seconds host_of_layers = forward.host;
   PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
-  backward += repeated(cost, range, recompute);
+  PassCost again = repeated(cost, range, recompute);
+  if (!precision_.stack.regathers_recomputed) again.weights = Seconds(0);
+  backward += again;
   const bool embedding = range.has_embedding(), head = range.has_head(model_.layer_count());
   if (embedding) {
     forward += cost.embedding.forward;

@@ -232,6 +232,7 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
                        {"none", RootUnit::none}},
                       stack.root_unit);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
+  read_switch(map, "regathers_recomputed", stack.regathers_recomputed);
   read_switch(map, "whole_weights", stack.whole_weights);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
@@ -253,6 +254,7 @@ void read_optimizer_step(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "flat_gradients", stack.flat_gradients);
   read_switch(map, "keeps_step_copies", stack.keeps_step_copies);
   read_number(map, "optimizer_copy", 0, 16, stack.optimizer_copy);
+  read_switch(map, "gathers_for_each_optimizer", stack.gathers_for_each_optimizer);
   read_switch(map, "broadcasts_parameters", stack.broadcasts_parameters);
 }
 
@@ -265,7 +267,9 @@ void read_memory(KeyedMap& map, SoftwareStack& stack) {
       map, "saved_inputs",
       {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},
       stack.saved_inputs);
+  if (map.find("logit_peak")) stack.sharded_logit_peak.reset();  // of the row that this one is like
   read_number(map, "logit_peak", 2, 100, stack.logit_peak);
+  read_number(map, "sharded_logit_peak", 2, 100, stack.sharded_logit_peak);
   read_number(map, "activation_memory", 0.01, 100, stack.activation_memory);
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "cached_share", 0, 10, stack.cached_share);
@@ -279,6 +283,7 @@ void read_memory(KeyedMap& map, SoftwareStack& stack) {
 void read_pipeline(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "scatter_gather", stack.scatter_gather);
   read_switch(map, "whole_gradient_messages", stack.whole_gradient_messages);
+  read_switch(map, "receives_ahead", stack.receives_ahead);
   read_switch(map, "keeps_stage_outputs", stack.keeps_stage_outputs);
   read_switch(map, "embedding_counts", stack.embedding_counts);
   read_switch(map, "equal_pieces", stack.equal_pieces);

@@ -219,6 +219,9 @@ struct SoftwareStack {
   // Weights of fully sharded plans.
   RootUnit root_unit = RootUnit::embedding_and_head;
   std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
+  // A recomputed layer gathers them, gives them back and gathers them again for its backward (a checkpoint
+  // around FSDP's unit); else once (a unit around the checkpoint).
+  bool regathers_recomputed = false;
   // ZeRO-2: they shard gradients and optimizer alone. Every GPU has all weights, which are gathered once a
   // step; gradients are reduced in every backward.
   bool whole_weights = false;
@@ -253,6 +256,9 @@ struct SoftwareStack {
   // Bytes of a parameter that it holds besides while it steps: torch.optim's `foreach` "uses about
   // sizeof(params) more peak memory" (its documentation).
   double optimizer_copy = 0;
+  // Where experts have an optimizer of their own, it and that of the rest each gather the updated weights of
+  // both, unless that overlaps.
+  bool gathers_for_each_optimizer = false;
   // Updated weights are not gathered: each replica broadcasts its share, one replica after another.
   bool broadcasts_parameters = false;
 
@@ -260,8 +266,9 @@ struct SoftwareStack {
   SelectiveRecompute selective = SelectiveRecompute::attention;
   SavedInputs saved_inputs = SavedInputs::gpu;
   std::optional<double> logit_peak;  // bytes of a 16-bit logit where it needs most; absent: by cross_entropy
-  double activation_memory = 1.0;    // of activations and logits over what is counted
-  Bytes memory_reserve{1e9};         // CUDA context, its kernels and library workspaces of one GPU
+  std::optional<double> sharded_logit_peak;  // the same with tensor ways; absent: as without
+  double activation_memory = 1.0;            // of activations and logits over what is counted
+  Bytes memory_reserve{1e9};                 // CUDA context, its kernels and library workspaces of one GPU
   // Freed blocks that the allocator cannot use again, over what is allocated and freed in every iteration
   // (activations, logits, buffers): weights, gradients and states come once and stay.
   double cached_share = 0.1;
@@ -276,6 +283,7 @@ struct SoftwareStack {
   // Pipelines.
   bool scatter_gather = false;           // the boundary message is split over the tensor ranks
   bool whole_gradient_messages = false;  // but not on the way back
+  bool receives_ahead = false;           // a stage has a buffer for each message of an iteration
   bool keeps_stage_outputs = false;      // a stage keeps what it sends until the backward of its microbatch
   bool embedding_counts = false;         // embedding and loss count as layers where layers do not divide
   bool equal_pieces = false;             // stages have equal numbers of pieces, which are the embedding, each

@@ -60,8 +60,9 @@ LogitBytes logit_bytes(const ModelSpec&, const ParallelStrategy&, int stage, int
 // queues (30 of a layer forward, 60 backward: counted in Megatron-LM 8aa4619f, a fusion more or less).
 Bytes recorded_bytes(const ModelSpec&, const ParallelStrategy&, int stage, const SoftwareStack&);
 
-// Four gathered tensors of sequence parallelism (or the user buffers in their place), two messages of the
-// pipeline in flight, two K/V blocks of the ring, or all of them where they are gathered.
+// Four gathered tensors of sequence parallelism (or the user buffers in their place), messages of the
+// pipeline (two in flight, or those of `receives_ahead`), two K/V blocks of the ring, or all of them where
+// they are gathered.
 Bytes communication_bytes(const ModelSpec&, const ParallelStrategy&, int stage, const SoftwareStack&);
 
 }  // namespace orrery

@@ -57,6 +57,40 @@ TEST_CASE("a stage but the last may keep what it sends, a tensor for each microb
   }
 }
 
+TEST_CASE("a stage may have a buffer for each message of an iteration, but for inputs that are alive") {
+  ModelSpec model = gpt_layers(8);
+  model.hidden = 6144;
+  ParallelStrategy strategy = spread(model, {.pipeline = 4});
+  strategy.global_batch = 2 * 12;  // twelve microbatches of two
+  SoftwareStack stack;
+  const auto messages = [&](int stage) {
+    return stage_memory(model, strategy, stage, {4 - stage}, stack).communication.value() /
+           tensor_bytes(model, strategy);
+  };
+  for (int stage = 0; stage < 4; ++stage) {
+    stack.receives_ahead = false;
+    CHECK(messages(stage) == Approx(2));
+    stack.receives_ahead = true;
+    const int inputs = stage > 0 ? 12 - (4 - stage) : 0, gradients = stage < 3 ? 12 : 0;
+    CHECK(messages(stage) == Approx(inputs + gradients));
+  }
+}
+
+TEST_CASE("logits may take more where they are sharded, and a row that says them says them of all") {
+  ModelSpec model = gpt_layers(1);
+  model.vocabulary = 51200, model.hidden = 6144;
+  SoftwareStack stack = parse_stack("{logit_peak: 4, sharded_logit_peak: 10}", "s.yaml");
+  const auto bytes_of_logit = [&](int tensor) {
+    const ParallelStrategy strategy = spread(model, {.tensor = tensor});
+    return stage_memory(model, strategy, 0, {1}, stack).logits.value() / (2.0 * 2048 * 51200 / tensor);
+  };
+  CHECK(bytes_of_logit(1) == Approx(4));
+  CHECK(bytes_of_logit(2) == Approx(10));
+  stack = parse_stack("{like: torchtitan, logit_peak: 4}", "s.yaml");
+  REQUIRE(read_stack("torchtitan").sharded_logit_peak);
+  CHECK(bytes_of_logit(2) == Approx(4));
+}
+
 TEST_CASE("logits that stay after their backward are there beside those of a loss") {
   ModelSpec model = gpt_layers(8);
   model.vocabulary = 51200, model.hidden = 6144;

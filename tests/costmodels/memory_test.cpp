@@ -67,6 +67,15 @@ TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP k
 }
 
 // Of two norms' outputs of 2 sbh bytes, three quarters are other ranks'.
+TEST_CASE("ReLU keeps its output alone, which is the next matrix's input") {
+  ModelSpec model = gpt_layers(1);
+  const ParallelStrategy strategy = spread(model, {});
+  const auto kept = [&] { return activation_bytes(model, strategy, 0, 0).value(); };
+  const double gelu = kept();
+  model.shapes[0].activation = Activation::relu;
+  CHECK(gelu - kept() == Approx(2 * kSequence * kMicroBatch * 4 * kHidden));
+}
+
 TEST_CASE("a program that does not gather again keeps what sequence-parallel ranks gathered") {
   const ModelSpec model = gpt_layers(1);
   ParallelStrategy strategy = spread(model, {.tensor = 4});

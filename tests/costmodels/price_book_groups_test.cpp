@@ -414,6 +414,30 @@ TEST_CASE("expert gradients are reduced over the ranks that hold the same expert
   CHECK(plan.reductions[0].gradients.value() == others * 4);
 }
 
+TEST_CASE("experts' optimizer and that of the rest each gather the weights of both, unless that overlaps") {
+  const ModelSpec model = short_model("mixtral-8x7b", 2);
+  SoftwareStack stack;
+  const auto gathered = [&](int experts, bool overlap) {
+    ParallelStrategy strategy = one_stage(model, {.expert = experts, .data = 4});
+    strategy.distributed_optimizer = true;
+    strategy.overlap_param_gather = overlap;
+    return priced(model, strategy, 8, stack).plan;
+  };
+  const PricedPlan once = gathered(2, false);
+  stack.gathers_for_each_optimizer = true;
+  const PricedPlan twice = gathered(2, false), under = gathered(2, true);
+  for (const auto list : {&PricedPlan::reductions, &PricedPlan::expert_reductions}) {
+    const PartReduction &one = (once.*list)[0], &both = (twice.*list)[0];
+    CHECK(both.gathered == one.gathered * 2.0);
+    CHECK(both.gather_efficiency.between == one.gather_efficiency.between);
+    CHECK((under.*list)[0].gathered == one.gathered);
+  }
+  // One optimizer where no expert is spread.
+  const Bytes all = gathered(1, false).reductions[0].gathered;
+  stack.gathers_for_each_optimizer = false;
+  CHECK(gathered(1, false).reductions[0].gathered == all);
+}
+
 TEST_CASE("a plan waits for the slowest of its own GPUs, however many more its group may have") {
   const ModelSpec model = read_model("llama2-7b");
   const auto forward = [&](int data, int most_nodes) {

@@ -186,6 +186,23 @@ TEST_CASE("sharded weights cost nothing while they hide, and their time on the l
   CHECK(times_under(slow, sharded).backward.value() > 2 * least);  // gathered again, and scattered
 }
 
+TEST_CASE("a recomputed layer gathers its weights once more where the checkpoint is around its unit") {
+  SoftwareStack stack;
+  stack.network.inside = stack.network.between = 0.01;  // nothing hides them
+  const Recompute full{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+  const ShardKey sharded{.sharded = 16};
+  const auto backward = [&](bool again, const Recompute& recompute) {
+    stack.regathers_recomputed = again;
+    return times_under(stack, sharded, recompute).backward.value();
+  };
+  CHECK(backward(true, {}) == backward(false, {}));
+  const double bytes = 2.0 * static_cast<double>(total_parameters(llama_7b())) * 15 / 16;
+  const double gather = bytes / (0.01 * test::two_priced_kinds().groups[0].gpu_link.bandwidth.value());
+  const double more = backward(true, full) - backward(false, full);
+  CHECK(more > 0.9 * gather);  // embedding and head are not repeated
+  CHECK(backward(false, full) < backward(true, full));
+}
+
 // Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.
 TEST_CASE("weights sharded within a node stay off the network, but for a share of the gradients") {
   Sharding sharding;

@@ -110,13 +110,16 @@ constexpr std::array kRecomputes{
     RecomputeRecipe{"26", "Nemotron_3_Super", "B200", "MXFP8", {moe_act, layernorm}},
 };
 
-// Models that scripts/performance/configs has recipes for; all others run by those of the library.
-bool has_performance_recipe(const std::string& model) {
+// Models and GPUs that scripts/performance/configs has recipes for; all others run by those of the library.
+bool has_performance_recipe(const std::string& model, const std::string& gpu) {
   constexpr std::array<std::string_view, 8> kModels{"llama3", "deepseekv3", "gptoss",    "kimi",
                                                     "qwen3",  "nemotronh",  "nemotron3", "nemotron4"};
-  const std::string letters = letters_and_digits(model);
-  return std::any_of(kModels.begin(), kModels.end(),
-                     [&](std::string_view known) { return letters.starts_with(known); });
+  constexpr std::array<std::string_view, 5> kCards{"h100", "b200", "b300", "gb200", "gb300"};
+  const auto starts_as_one_of = [](const std::string& text, const auto& names) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](std::string_view name) { return letters_and_digits(text).starts_with(name); });
+  };
+  return starts_as_one_of(model, kModels) && starts_as_one_of(gpu, kCards);
 }
 
 bool is_word_in(std::string_view words, std::string_view word) {
@@ -174,7 +177,7 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const std::string model = run.text("model");
   const bool qwen = letters_and_digits(model).starts_with("qwen");
   const char* library = qwen ? kLibraryOfQwen : kLibrary;
-  const char* other = has_performance_recipe(model) ? kFlex : library;
+  const char* other = has_performance_recipe(model, run.text("gpu")) ? kFlex : library;
   SoftwareStack stack = read_stack(recipe == nullptr ? other : recipe->stack);
   const std::string precision = run.text("precision");
   const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");

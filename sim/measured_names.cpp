@@ -81,6 +81,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"llm.c", "llm.c"},
     FrameworkStack{"llmq", "llm.c"},
     FrameworkStack{"LLM.Q", "llm.c"},
+    FrameworkStack{"torchtune", "torchtune"},
     FrameworkStack{"KempnerForge, eager", "kempnerforge-eager"},
     FrameworkStack{"KempnerForge", "kempnerforge"},
 };
@@ -156,9 +157,12 @@ Likeness likeness_of(const MeasuredRun& run) {
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
-  if (says(low, "torch.compile") && !says(low, "fsdp")) return {"compiled-program", "torch.compile"};
-  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(),
-                                 [&](const FrameworkStack& one) { return says(low, one.start); });
+  if (says(low, "torch.compile") && !says(low, "fsdp") && !runs_eager(low))
+    return {"compiled-program", "torch.compile"};
+  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(), [&](const FrameworkStack& one) {
+    const bool compiled = std::string_view(one.start) == "torch.compile";
+    return says(low, one.start) && !(compiled && runs_eager(low));
+  });
   if (like != kLikenesses.end()) {
     const bool nemo = std::string_view(like->stack) == "nemo-24.12";
     return {nemo ? nemo_of(run) : like->stack, like->start};
@@ -176,22 +180,28 @@ Likeness likeness_of(const MeasuredRun& run) {
 // A row that says its year alone is taken for the middle of it. Eager: neither layers nor loss are compiled,
 // whatever the year.
 const char* torchtitan_of(const std::string& framework, double date) {
-  constexpr double kCompiledLoss = 2025, kCudnnOnBlackwell = 2025.37, kEmbeddingAlone = 2025.58;
-  if (says(lower_case(framework), "eager"))
+  constexpr double kCompiledLoss = 2025.25, kCudnnOnBlackwell = 2025.37, kEmbeddingAlone = 2025.58;
+  if (runs_eager(lower_case(framework)))
     return date >= kCudnnOnBlackwell ? "torchtitan-eager-2025" : "torchtitan-eager";
   if (date >= kEmbeddingAlone) return "torchtitan-2025-08";
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
 }
 
-// Since ff0829c10 of 27 January 2026 torchtitan copies no keys and values for query heads (enable_gqa), and
-// PyTorch's cuDNN then refuses what its FlashAttention-2 takes ("no available kernel"; trace of
-// titan-autoresearch, May 2026). FlexAttention, its default since June 2026, is taken for as fast
-// (assumption).
-void use_grouped_heads(double date, SoftwareStack& stack) {
-  constexpr double kGroupedHeads = 2026 + 0.9 / 12;
-  if (date < kGroupedHeads) return;
-  stack.attention = AttentionKernel::flash2;
-  stack.repeated_keys = false;
+// From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);
+// read after errors of runs of that time had been seen. Since ff0829c10 of 27 January 2026 it copies no keys
+// and values for query heads (enable_gqa), and PyTorch's cuDNN then refuses what its FlashAttention-2 takes
+// ("no available kernel"; trace of titan-autoresearch, May 2026). FlexAttention, its default since June 2026,
+// is taken for as fast (assumption).
+void use_titan_attention(const MeasuredRun& run, double date, SoftwareStack& stack) {
+  constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
+  if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();  // pull request 2937
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  if (date >= kGroupedHeads) {
+    stack.attention = AttentionKernel::flash2;
+    stack.repeated_keys = false;
+  } else if (date >= kCudnnOnAll && gpu && gpu->architecture == "Hopper") {
+    stack.attention = AttentionKernel::flash;
+  }
 }
 
 }  // namespace
@@ -254,7 +264,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const double date = date_of_program(run);
   if (framework.starts_with("torchtitan")) {
     SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));
-    use_grouped_heads(date, stack);
+    use_titan_attention(run, date, stack);
     return stack;
   }
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
@@ -294,10 +304,16 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
 }
 
 // What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
-// 2025. Hopper's was faster than that of 2024 before.
+// 2025. Hopper's was faster than that of 2024 before. PyTorch's own packages, which torchtitan takes, have
+// older ones. FlashAttention-2 came in July 2023, 1.7 to 3 times as fast as the first (arXiv 2307.08691,
+// section 4.1): until then programs whose presets do not say more ran the first.
 void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
-  constexpr double kFlashOf2026 = 2025.85;
+  constexpr double kFlashAttention2 = 2023.5, kFlashOf2026 = 2025.85, kFirstOverSecond = 2.3;
   const double date = date_of_program(run);
+  const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
+  if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
+    stack.attention_time = kFirstOverSecond;
+  if (run.text("framework").starts_with("torchtitan")) return;
   const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
   const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
   if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)

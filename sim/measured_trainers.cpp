@@ -47,17 +47,22 @@ const char* preset_of(const Keeping& keeping) {
   return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";
 }
 
-// Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. Those of unsloth and of
-// foundation-model-stack leave the loss to it.
+// Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. The loss of unsloth, which
+// foundation-model-stack has too, leaves its gradient in the place of fp32 logits, which were shifted into a
+// copy (fast_cross_entropy_loss).
 void set_kernels(SoftwareStack& stack, const std::string& framework) {
-  if (says_any(framework, {"unsloth", "fused kernels"})) stack.kernels = read_stack("hf-liger").kernels;
-  if (says_any(framework, {"liger", "transformer engine"})) {
+  if (says_any(framework, {"unsloth", "fused kernels"})) {
+    stack.kernels = read_stack("hf-liger").kernels;
+    stack.logit_peak = 8;
+  }
+  const bool matrices_alone = says_any(framework, {"te linear", "transformer engine linear"});
+  if (says_any(framework, {"liger", "transformer engine"}) && !matrices_alone) {
     const SoftwareStack fused = read_stack("hf-liger");
     stack.kernels = fused.kernels;
     stack.cross_entropy = fused.cross_entropy;
     stack.logit_peak = fused.logit_peak;
   }
-  if (says(framework, "torch.compile")) {
+  if (says(framework, "torch.compile") && !runs_eager(framework)) {
     const SoftwareStack compiled = read_stack("torchtitan");
     stack.elementwise = compiled.elementwise;
     stack.kernels = compiled.kernels;
@@ -98,6 +103,11 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (says(framework, "fused adam") && !keeping.deepspeeds())
     fuse_optimizer(stack, shards && !keeping.all_16_bits ? 4 : 2);
   return stack;
+}
+
+bool runs_eager(std::string_view framework) {
+  return says_any(framework,
+                  {"eager", "without torch.compile", "no torch.compile", "not compiled", "uncompiled"});
 }
 
 bool is_before_flash_attention(double date) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "costmodels/software_stack.hpp"
 #include "sim/measured_run.hpp"
@@ -18,6 +19,9 @@ bool is_of_pytorch(const SoftwareStack&);
 // Makes its fully sharded plans ZeRO-2's, which shard gradients and optimizer alone (of FSDP2
 // reshard_after_forward off).
 void keep_weights_whole(SoftwareStack&);
+
+// Whether the name of a program, in small letters, says that nothing is compiled.
+bool runs_eager(std::string_view framework);
 
 // PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told. False
 // where no date is known.

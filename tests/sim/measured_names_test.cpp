@@ -109,12 +109,13 @@ TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");
 }
 
-TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the year") {
+TEST_CASE("torchtitan compiles its loss from April 2025 on; a month may follow the year") {
   const auto of = [](const char* source) {
     return stack({{"framework", "torchtitan"}, {"gpu", "H100"}, {"source", source}});
   };
   CHECK(of("benchmarks/llama3_h100_202412_torchtitan.md") == "torchtitan");
   CHECK(of("benchmarks/llama3_8b_h200_2025-06_torchtitan.md") == "torchtitan-2025");
+  CHECK(of("issue 1000 (March 2025)") == "torchtitan");
   CHECK(of("pull 1884 (October 2025)") == "torchtitan-2025-08");
   CHECK(of("arXiv 2410.06511") == "torchtitan");
   CHECK(of("report 120259") == "torchtitan");  // no year
@@ -123,6 +124,8 @@ TEST_CASE("torchtitan compiles its loss from 2025 on; a month may follow the yea
 TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
   CHECK(stack({{"framework", "torchtitan, eager (March 2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
   CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager-2025");
+  CHECK(stack({{"framework", "torchtitan without torch.compile (2025)"}, {"gpu", "H100"}}) ==
+        "torchtitan-eager-2025");
   CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
 }
 
@@ -195,12 +198,28 @@ TEST_CASE("attention is that of the program's date, on Blackwell of a later one 
   // torchtitan copied keys and values for query heads until 27 January 2026.
   CHECK(attention("torchtitan (January 2026)", "B200") != AttentionKernel::flash2);
   CHECK(attention("torchtitan (February 2026)", "B200") == AttentionKernel::flash2);
+  // From 9 October 2025 until then it took cuDNN on Hopper too, PyTorch's.
+  CHECK(attention("torchtitan (September 2025)", "H200") == AttentionKernel::sdpa_2025);
+  CHECK(attention("torchtitan (December 2025)", "H200") == AttentionKernel::flash);
+  CHECK(attention("torchtitan (December 2025)", "A100") == AttentionKernel::sdpa_2025);
+}
+
+TEST_CASE("programs of before July 2023 ran the first FlashAttention, unless their preset says more") {
+  const auto time = [](const std::string& framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
+        ->attention_time;
+  };
+  CHECK(time("PyTorch FSDP (March 2023)") == 2.3);
+  CHECK(time("PyTorch FSDP (2023)") == 1.0);  // of either half
+  CHECK(time("PyTorch FSDP (August 2023)") == 1.0);
+  CHECK(time("Megatron-LM (March 2023)") == read_stack("megatron-lm-2023").attention_time);
 }
 
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 24.01"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
-  CHECK(family == "nemo");  // whatever its release
+  CHECK(family == "nemo");                                                       // whatever its release
   CHECK(stack({{"framework", "NeMo 24.05"}, {"gpu", "H100"}}) == "nemo-24.07");  // FlashAttention-2
   CHECK(stack({{"framework", "NeMo/Megatron-Core 24.12"}, {"gpu", "H100"}}) == "nemo-24.12");
   CHECK(stack({{"framework", "NeMo/Megatron-Core 25.04"}, {"gpu", "GB200"}}) == "nemo-graphs");
@@ -231,6 +250,11 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "nanotron v0.5 (2025)"}, {"gpu", "H100"}}) == "nanotron");
   CHECK(stack({{"framework", "Megatron-Core (2026), local layers"}, {"gpu", "H100"}}) == "megatron-lm-2023");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
+  CHECK(stack({{"framework", "torchtune (2025)"}, {"gpu", "A100"}}) == "torchtune");
+  CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "H100"}}) ==
+        "megatron-bridge");
+  CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "GH200"}}) ==
+        "megatron-bridge-library");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");
   CHECK(stack({{"gpu", "V100"}}) == "none");
   CHECK(stack({{"framework", "OneFlow"}, {"stack", "amp"}}, &family) == "amp");
@@ -282,6 +306,9 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(unsloth.kernels == liger.kernels);
   CHECK(unsloth.cross_entropy == CrossEntropyKernel::separate);
   CHECK(of("HF Accelerate with torch.compile (2024)").elementwise == Fusion::fused);
+  CHECK(unsloth.logit_peak == 8);
+  CHECK(of("HF Trainer with Transformer Engine linear layers (2024)") == plain);
+  CHECK(of("HF Accelerate without torch.compile (2024)") == plain);
   CHECK(of("HF Trainer with Liger (2024)").chunked_loss);
   CHECK(of("TRL, chunked loss (2024)").chunked_loss);
   CHECK(plain.attention == AttentionKernel::flash2);

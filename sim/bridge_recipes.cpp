@@ -8,6 +8,7 @@
 
 #include "sim/cell_text.hpp"
 #include "sim/measured_dates.hpp"
+#include "sim/measured_names.hpp"
 
 namespace orrery {
 namespace {
@@ -111,15 +112,16 @@ constexpr std::array kRecomputes{
 };
 
 // Models and GPUs that scripts/performance/configs has recipes for; all others run by those of the library.
-bool has_performance_recipe(const std::string& model, const std::string& gpu) {
+bool has_performance_recipe(const std::string& model, const GpuSpec* gpu) {
   constexpr std::array<std::string_view, 8> kModels{"llama3", "deepseekv3", "gptoss",    "kimi",
                                                     "qwen3",  "nemotronh",  "nemotron3", "nemotron4"};
-  constexpr std::array<std::string_view, 5> kCards{"h100", "b200", "b300", "gb200", "gb300"};
+  constexpr std::array<std::string_view, 5> kCards{"H100", "B200", "B300", "GB200", "GB300"};
   const auto starts_as_one_of = [](const std::string& text, const auto& names) {
     return std::any_of(names.begin(), names.end(),
-                       [&](std::string_view name) { return letters_and_digits(text).starts_with(name); });
+                       [&](std::string_view name) { return text.starts_with(name); });
   };
-  return starts_as_one_of(model, kModels) && starts_as_one_of(gpu, kCards);
+  return starts_as_one_of(letters_and_digits(model), kModels) &&
+         (gpu == nullptr || starts_as_one_of(gpu->name, kCards));
 }
 
 bool is_word_in(std::string_view words, std::string_view word) {
@@ -177,7 +179,7 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const std::string model = run.text("model");
   const bool qwen = letters_and_digits(model).starts_with("qwen");
   const char* library = qwen ? kLibraryOfQwen : kLibrary;
-  const char* other = has_performance_recipe(model, run.text("gpu")) ? kFlex : library;
+  const char* other = has_performance_recipe(model, gpu_called(run.text("gpu"), 0)) ? kFlex : library;
   SoftwareStack stack = read_stack(recipe == nullptr ? other : recipe->stack);
   const std::string precision = run.text("precision");
   const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");

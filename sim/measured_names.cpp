@@ -191,10 +191,10 @@ const char* torchtitan_of(const std::string& framework, double date) {
 // read after errors of runs of that time had been seen. Since ff0829c10 of 27 January 2026 it copies no keys
 // and values for query heads (enable_gqa), and PyTorch's cuDNN then refuses what its FlashAttention-2 takes
 // ("no available kernel"; trace of titan-autoresearch, May 2026). FlexAttention, its default since June 2026,
-// is taken for as fast (assumption).
-void use_titan_attention(const MeasuredRun& run, double date, SoftwareStack& stack) {
+// is taken for as fast (assumption). From April 2026 on its loss takes logits in pieces (pull request 2937).
+void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
-  if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();  // pull request 2937
+  if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();
   const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
   if (date >= kGroupedHeads) {
     stack.attention = AttentionKernel::flash2;
@@ -264,7 +264,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const double date = date_of_program(run);
   if (framework.starts_with("torchtitan")) {
     SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));
-    use_titan_attention(run, date, stack);
+    use_titan_of_then(run, date, stack);
     return stack;
   }
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather

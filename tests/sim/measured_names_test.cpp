@@ -253,6 +253,9 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "torchtune (2025)"}, {"gpu", "A100"}}) == "torchtune");
   CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "H100"}}) ==
         "megatron-bridge");
+  CHECK(
+      stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "NVIDIA H100 80GB"}}) ==
+      "megatron-bridge");
   CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "GH200"}}) ==
         "megatron-bridge-library");
   CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");

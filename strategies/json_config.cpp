@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platforms/errors.hpp"
+#include "platforms/utf8.hpp"
 
 namespace orrery {
 namespace {
@@ -37,9 +38,10 @@ std::string kind_of(const Json& value) {
 
 std::string found(const Json& value) {
   if (value.is_structured() || value.is_null()) return kind_of(value);
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 60) + "...";
-  return text;
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 60;
+  const std::string_view front = utf8_front(text, kLongest);
+  return std::string(front) + (front.size() < text.size() ? "..." : "");
 }
 
 // Python's json writes numbers that JSON lacks as bare words; as texts they are refused only where they are

@@ -101,7 +101,7 @@ TEST_CASE("a value that is no value of its option is refused") {
       {{"--rule", "1"}, {"true or false"}},
       {{"--rule", "$tensor_model_parallel_size >"}, {"the end"}},
       {{"--rule", "$tensor_model_parallel_sise > 1"}, {"did you mean 'tensor_model_parallel_size'?"}},
-      {{"--rule", "\x01\n\xff"}, {"\\x01\\n"}},
+      {{"--rule", "\x01\n\xff"}, {"\\x01\\n\\xff"}},
       {{"--model", "gpt2-345n"}, {"did you mean 'gpt2-345m'?"}},
       {{"--model", ""}, {"''"}},
       {{"--model", "."}, {"'.'"}},

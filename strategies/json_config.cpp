@@ -120,9 +120,9 @@ std::vector<std::string> JsonConfig::keys() const {
 }
 
 void JsonConfig::fail(const std::string& key, const std::string& expected) const {
-  const Json* value = document_->find(key);
-  const std::string near = value == nullptr ? did_you_mean(key, keys()) : "";
-  throw InputError(file_ + ": " + key, value == nullptr ? "nothing" : found(*value), expected + near);
+  const auto value = document_->json.find(key);  // null too, which find() takes for nothing
+  if (value != document_->json.end()) throw InputError(file_ + ": " + key, found(*value), expected);
+  throw InputError(file_ + ": " + key, "nothing", expected + did_you_mean(key, keys()));
 }
 
 std::optional<std::int64_t> JsonConfig::find_integer(const std::string& key, Range range) const {

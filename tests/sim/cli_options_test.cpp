@@ -29,6 +29,12 @@ TEST_CASE("a command line that makes no sense is refused in one line that says w
       {small_search({"--mod", "x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
       {small_search({"--top", "3", "--top", "4"}), {"--top more than once"}},
       {small_search({"--quiet=3"}), {"--quiet with a value"}},
+      {small_search({"--mod=x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
+      // Names of what stands without an option are none of options.
+      {small_search({"--plan=x"}), {"unknown option '--plan'"}},
+      {small_search({"--plan"}), {"unknown option '--plan'"}},
+      {{"export", "--trace", "a.h5", "-o", "x"}, {"unknown option '--trace'"}},
+      {{"search", "--arguments without an option=x"}, {"unknown option '--arguments without an option'"}},
       {small_search({"stray"}), {"'stray'", "belongs to no option"}},
       {small_search({"-o", ""}), {"--output", "an empty text"}},
       {{"replay"}, {"neither --plan nor --durations"}},

@@ -214,7 +214,29 @@ TEST_CASE("one collective is also told as the models of measured ones have it") 
   CHECK(predicted[0].at("time_s").get<double>() == Approx(215e-6).epsilon(0.1));
   CHECK(predicted[0].at("time_s") > predicted[1].at("time_s"));
   CHECK(predicted[0].at("extrapolated") == false);
-  CHECK(!played("broadcast").contains("predicted"));  // no plan sends one
+}
+
+TEST_CASE("a collective that no model of measured ones has is said to be none that is predicted") {
+  const Workplace place;
+  const auto played = [&](const char* kind, const Words& more) {
+    Words words{"replay", "--collective", kind, "--cluster", "a100-64", "--gpus", "8", "--message", "1MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult run = place.run(words);
+    REQUIRE(run.code == 0);
+    return run.out;
+  };
+  const auto broadcast = nlohmann::json::parse(played("broadcast", {"--json"}));
+  CHECK(broadcast.at("predicted").is_null());
+  CHECK(broadcast.at("results").size() > 0);
+  const std::string text = played("broadcast", {});
+  CHECK_THAT(text, !contains_text("as measured: "));
+  CHECK_THAT(text,
+             contains_text("no prediction as measured is known:\nno plan sends a broadcast, and no model"));
+  // A row of a prediction and the remark that says what it is go together.
+  const std::string predicted = played("all_reduce", {});
+  CHECK_THAT(predicted, contains_text("  as measured  "));
+  CHECK_THAT(predicted, contains_text("as measured: what a plan pays"));
+  CHECK_THAT(predicted, !contains_text("is known"));
 }
 
 // A ring leaves a leaf of two nodes with what one of them sends: by uplinks of a quarter of their NICs it

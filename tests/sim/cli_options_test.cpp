@@ -1,6 +1,8 @@
 // Options: what is wrong is said in one line, and nothing is guessed.
 #include <nlohmann/json.hpp>
 
+#include "strategies/schedule.hpp"
+#include "strategies/schedule_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -27,14 +29,14 @@ TEST_CASE("a command line that makes no sense is refused in one line that says w
       {{"search", "--model", "gpt2-345m"}, {"no --cluster"}},
       {{"search", "--model", "gpt2-345m", "--cluster", "two.yaml"}, {"no --global-batch"}},
       {small_search({"--mod", "x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
-      {small_search({"--top", "3", "--top", "4"}), {"--top more than once"}},
-      {small_search({"--quiet=3"}), {"--quiet with a value"}},
       {small_search({"--mod=x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
       // Names of what stands without an option are none of options.
       {small_search({"--plan=x"}), {"unknown option '--plan'"}},
       {small_search({"--plan"}), {"unknown option '--plan'"}},
       {{"export", "--trace", "a.h5", "-o", "x"}, {"unknown option '--trace'"}},
       {{"search", "--arguments without an option=x"}, {"unknown option '--arguments without an option'"}},
+      {small_search({"--top", "3", "--top", "4"}), {"--top more than once"}},
+      {small_search({"--quiet=3"}), {"--quiet with a value"}},
       {small_search({"stray"}), {"'stray'", "belongs to no option"}},
       {small_search({"-o", ""}), {"--output", "an empty text"}},
       {{"replay"}, {"neither --plan nor --durations"}},
@@ -161,6 +163,54 @@ TEST_CASE("a schedule file that does not split the backward plays all of a split
   REQUIRE(played.code == 0);
   const auto json = nlohmann::json::parse(played.out);
   CHECK(json.at("iteration_s").get<double>() == Approx((2 + 1) * (1 + 3) * 1e-3).epsilon(0.01));
+}
+
+TEST_CASE("a built-in schedule written as a file idles in the same phases on every stage") {
+  struct Row {
+    ScheduleKind kind;
+    int stages, chunks, microbatches, group;
+  };
+  // Fewer microbatches than stages, as many, one less than that, more.
+  const Row row = GENERATE(values<Row>({{ScheduleKind::gpipe, 4, 1, 2, 0},
+                                        {ScheduleKind::gpipe, 3, 1, 6, 0},
+                                        {ScheduleKind::one_f_one_b, 2, 1, 1, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 2, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 3, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 4, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 9, 0},
+                                        {ScheduleKind::interleaved, 2, 2, 2, 2},
+                                        {ScheduleKind::interleaved, 2, 2, 3, 3},
+                                        {ScheduleKind::interleaved, 4, 2, 8, 4},
+                                        {ScheduleKind::interleaved, 4, 3, 11, 7}}));
+  const bool interleaved = row.kind == ScheduleKind::interleaved;
+  const ScheduleShape shape{row.kind,   TransferMode::eager, row.stages,
+                            row.chunks, row.microbatches,    row.group};
+  std::string stages;
+  for (int stage = 0; stage < row.stages; ++stage) {
+    // The slowest in the middle, so that those before and behind it wait in their warm-up, steady phase and
+    // drain.
+    const std::string times =
+        stage == row.stages / 2 ? "{forward: 3ms, backward: 5ms}" : "{forward: 1ms, backward: 2ms}";
+    std::string chunks;
+    for (int chunk = 0; chunk < row.chunks; ++chunk) chunks += (chunk > 0 ? ", " : "") + times;
+    stages += "  - " + (interleaved ? "{chunks: [" + chunks + "]}" : times) + "\n";
+  }
+  const Workplace place;
+  place.write("d.yaml", "schedule: " + std::string(to_text(row.kind)) + "\nmicrobatches: " +
+                            std::to_string(row.microbatches) + "\np2p: eager\nstages:\n" + stages +
+                            (interleaved ? "microbatch_group: " + std::to_string(row.group) + "\n" : "") +
+                            "message: 1MiB\nlink: {bandwidth: 10GBps, latency: 1us}\n");
+  place.write("order.csv", to_csv(make_schedule(shape)));
+  const auto played = [&](const Words& more) {
+    Words words{"replay", "--durations", "d.yaml", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult run = place.run(words);
+    CAPTURE(run.err);
+    REQUIRE(run.code == 0);
+    return nlohmann::json::parse(run.out).at("stages");
+  };
+  CAPTURE(to_text(row.kind), row.stages, row.microbatches);
+  CHECK(played({"--schedule-file", "order.csv"}) == played({}));
 }
 
 // One stage, two microbatches: F 1 ms, I 2 ms, W 1 ms each, whatever the schedule of the durations is.

@@ -32,6 +32,7 @@ void set_counts(FitInput& input, const ProfileFile& file) {
   input.used = file.used;
   input.skipped = file.skipped;
   input.first_line = file.first_line;
+  input.first_found = file.first_found;
   input.gemms_not_read = file.gemms_not_read;
   input.doubts = file.doubts;
 }
@@ -43,8 +44,8 @@ Profiles read_all(const FitOptions& options, FitReport& report) {
   for (const auto& folder : options.profiles) {
     Profiles one = read_profiles(folder, known, options.invented, options.own_gpus);
     for (const auto& file : one.files) {
-      report.inputs.push_back(
-          {.file = file.name, .sha256 = sha256_hex(read_text_file((fs::path(folder) / file.name).string()))});
+      const std::string path = (fs::path(folder) / file.name).string();
+      report.inputs.push_back({.file = file.name, .sha256 = sha256_hex(read_text_file(path)), .path = path});
       set_counts(report.inputs.back(), file);
     }
     append(all, std::move(one));
@@ -147,7 +148,7 @@ void require_some_row(const std::vector<FitInput>& inputs) {
     if (input.used > 0) return;
     for (const auto& [reason, rows] : input.skipped)
       reasons +=
-          "; " + std::to_string(rows) + " of " + input.file + ": " + reason + first_line(input, reason);
+          "; " + std::to_string(rows) + " of " + input.path + ": " + reason + first_line(input, reason);
   }
   if (!reasons.empty())
     throw InputError(

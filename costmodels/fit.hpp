@@ -36,14 +36,17 @@ struct FitError {
 struct FitInput {
   std::string file;  // relative to its folder
   std::string sha256;
+  std::string path{};                               // with the folder, as it was given
   std::int64_t rows = 0, used = 0;                  // used: measurements that teach, or of kinds with too few
   std::map<std::string, std::int64_t> skipped{};    // measurements by reason
   std::map<std::string, std::size_t> first_line{};  // of the file, by reason
-  std::vector<std::string> gemms_not_read{};        // columns
-  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
+  std::map<std::string, std::string> first_found{};  // there, of unreadable ones: "'nan' in column 'time_us'"
+  std::vector<std::string> gemms_not_read{};         // columns
+  std::vector<std::string> doubts{};                 // what was taken all the same, in sentences
 };
 
-// ", first in line 4" of what was skipped for a reason; empty where no line is known.
+// ", first in line 4: 'nan' in column 'time_us'" of what was skipped for a reason; empty where no line is
+// known.
 std::string first_line(const FitInput&, const std::string& reason);
 
 struct FittedModel {

@@ -103,7 +103,10 @@ std::string to_json(const FitReport& report) {
 
 std::string first_line(const FitInput& input, const std::string& reason) {
   const auto line = input.first_line.find(reason);
-  return line == input.first_line.end() ? "" : ", first in line " + std::to_string(line->second);
+  if (line == input.first_line.end()) return {};
+  const auto found = input.first_found.find(reason);
+  return ", first in line " + std::to_string(line->second) +
+         (found == input.first_found.end() ? "" : ": " + found->second);
 }
 
 std::string to_table(const FitReport& report) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "platforms/utf8.hpp"
+
 namespace orrery {
 
 InputError::InputError(std::string place_, std::string found_, std::string expected_)
@@ -71,21 +73,43 @@ bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_letter);
 }
 
+namespace {
+
+// C0, delete, and C1, which some terminals obey in UTF-8 too.
+bool is_control(std::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
+  return byte(0) == 0xc2 && byte(1) < 0xa0;
+}
+
+std::string escaped(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  if (bytes == "\n") return "\\n";
+  std::string text;
+  for (const char character : bytes) {
+    const auto byte = static_cast<unsigned char>(character);
+    text += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string escape_for_message(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
+    shown += length == 0 || is_control(character) ? escaped(character) : std::string(character);
+    text.remove_prefix(character.size());
+  }
+  return shown;
+}
+
 std::string quote_for_message(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string quoted = "'";
-  for (const char character : text.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte >= 0x20 && byte != 0x7f) {
-      quoted += character;
-    } else if (character == '\n') {
-      quoted += "\\n";
-    } else {
-      quoted += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
-    }
-  }
-  return quoted + (text.size() > kLongest ? "...'" : "'");
+  const std::string_view front = utf8_front(text, kLongest);
+  return "'" + escape_for_message(front) + (front.size() < text.size() ? "...'" : "'");
 }
 
 }  // namespace orrery

@@ -48,7 +48,10 @@ std::string comma_list(const std::vector<std::string>& names);
 // Whether two names are equal when upper and lower case are the same.
 bool same_name(std::string_view a, std::string_view b);
 
-// `text` in single quotes for a one-line message: cut after 60 bytes, control characters escaped.
+// `text` on one line in UTF-8 without control characters: those, and bytes that are no UTF-8, as \n or \x1b.
+std::string escape_for_message(std::string_view text);
+
+// `text` in single quotes for a message: escaped, and cut after 60 bytes.
 std::string quote_for_message(std::string_view text);
 
 }  // namespace orrery

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "platforms/utf8.hpp"
 #include "platforms/yaml_tree.hpp"
 
 namespace orrery {
@@ -192,22 +193,11 @@ class TreeBuilder final : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// Length of the UTF-8 sequence that starts at `at`; 0 when the bytes are no text that YAML allows.
+// Length of the character that starts at `at`; 0 when the bytes are no text that YAML allows.
 std::size_t character_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t offset) { return static_cast<unsigned char>(text[at + offset]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80)
-    return (first >= 0x20 && first != 0x7f) || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
-  const std::size_t length = first >= 0xf5   ? 0
-                             : first >= 0xf0 ? 4
-                             : first >= 0xe0 ? 3
-                             : first >= 0xc2 ? 2
-                                             : 0;
-  if (length == 0 || at + length > text.size()) return 0;
-  for (std::size_t offset = 1; offset < length; ++offset) {
-    if ((byte(offset) & 0xc0) != 0x80) return 0;
-  }
-  return length;
+  const auto first = static_cast<unsigned char>(text[at]);
+  const bool control = (first < 0x20 && first != '\t' && first != '\n' && first != '\r') || first == 0x7f;
+  return control ? 0 : utf8_length(text.substr(at));
 }
 
 // yaml-cpp guesses other encodings, takes byte 4 for the end of the file and passes control characters on.

@@ -100,16 +100,22 @@ CommandLine& CommandLine::file_of_options(const std::string& name, const std::st
 }
 
 void CommandLine::store(const std::vector<std::string>& arguments) {
-  options::options_description all;
-  all.add(impl_->own).add(impl_->common).add(impl_->hidden);
+  // What stands without an option has a name here that nobody may write as one: it is unknown to the parser.
+  options::options_description written, all;
+  written.add(impl_->own).add(impl_->common);
+  all.add(written).add(impl_->hidden);
   const int style = options::command_line_style::unix_style & ~options::command_line_style::allow_guessing;
   try {
-    options::store(
-        options::command_line_parser(arguments).options(all).positional(impl_->positions).style(style).run(),
-        impl_->given);
+    auto parsed = options::command_line_parser(arguments)
+                      .options(written)
+                      .positional(impl_->positions)
+                      .style(style)
+                      .run();
+    parsed.description = &all;
+    options::store(parsed, impl_->given);
   } catch (const options::unknown_option& error) {
-    throw impl_->trouble("an unknown option '" + error.get_option_name() + "'" +
-                             did_you_mean(error.get_option_name(), impl_->names()),
+    const std::string given = error.get_option_name(), name = given.substr(0, given.find('='));
+    throw impl_->trouble("an unknown option '" + name + "'" + did_you_mean(name, impl_->names()),
                          "an option of this command");
   } catch (const options::multiple_occurrences& error) {
     throw impl_->trouble(error.get_option_name() + " more than once", error.get_option_name() + " once");

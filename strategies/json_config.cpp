@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "platforms/errors.hpp"
+#include "platforms/utf8.hpp"
 
 namespace orrery {
 namespace {
@@ -37,9 +38,10 @@ std::string kind_of(const Json& value) {
 
 std::string found(const Json& value) {
   if (value.is_structured() || value.is_null()) return kind_of(value);
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 60) + "...";
-  return text;
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 60;
+  const std::string_view front = utf8_front(text, kLongest);
+  return std::string(front) + (front.size() < text.size() ? "..." : "");
 }
 
 // Python's json writes numbers that JSON lacks as bare words; as texts they are refused only where they are
@@ -118,9 +120,9 @@ std::vector<std::string> JsonConfig::keys() const {
 }
 
 void JsonConfig::fail(const std::string& key, const std::string& expected) const {
-  const Json* value = document_->find(key);
-  const std::string near = value == nullptr ? did_you_mean(key, keys()) : "";
-  throw InputError(file_ + ": " + key, value == nullptr ? "nothing" : found(*value), expected + near);
+  const auto value = document_->json.find(key);  // null too, which find() takes for nothing
+  if (value != document_->json.end()) throw InputError(file_ + ": " + key, found(*value), expected);
+  throw InputError(file_ + ": " + key, "nothing", expected + did_you_mean(key, keys()));
 }
 
 std::optional<std::int64_t> JsonConfig::find_integer(const std::string& key, Range range) const {

@@ -60,19 +60,6 @@ class ListScheduler {
   }
 
  private:
-  // Warm-up until the first backward, steady until the last forward.
-  static void name_phases(TaskOrder& order) {
-    Phase phase = Phase::drain;
-    for (auto task = order.rbegin(); task != order.rend(); ++task) {
-      if (task->kind == StepKind::forward) phase = Phase::steady;
-      task->phase = phase;
-    }
-    for (Task& task : order) {
-      if (task.kind != StepKind::forward) break;
-      task.phase = Phase::warmup;
-    }
-  }
-
   [[nodiscard]] double seconds(int rank, StepKind kind, int chunk) const {
     const TaskTimes& part = times_.parts[at(layout_.part(rank, chunk))];
     if (kind == StepKind::forward) return part.forward.value();

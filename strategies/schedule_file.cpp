@@ -38,6 +38,7 @@ class FileReader {
     for (const auto& entry : operations_) schedule.split_backward |= entry.second.split();
     std::vector<TaskOrder> orders;
     for (const auto& cells : ranks_) orders.push_back(order_of(schedule, cells));
+    name_phases(schedule, orders);
     return with_programs(std::move(schedule), orders);
   }
 
@@ -153,19 +154,15 @@ class FileReader {
   }
 
   [[nodiscard]] TaskOrder order_of(const Schedule& schedule, const std::vector<Cell>& cells) const {
-    const auto is_forward = [](const Cell& cell) { return cell.kind == CellKind::forward; };
-    const auto last_forward = std::find_if(cells.rbegin(), cells.rend(), is_forward).base();  // one behind it
-    Phase phase = Phase::warmup;
     TaskOrder order;
-    for (auto cell = cells.begin(); cell != cells.end(); ++cell) {
-      if (!is_task(*cell)) continue;
-      if (!is_forward(*cell)) phase = cell < last_forward ? Phase::steady : Phase::drain;
-      const int chunk = schedule.chunk_of_part[static_cast<std::size_t>(cell->stage)];
-      Task task{StepKind::forward, phase, chunk, cell->microbatch};
-      if (cell->kind == CellKind::weight_gradient) task.kind = StepKind::weight_gradient;
-      if (!is_forward(*cell) && cell->kind != CellKind::weight_gradient) {
+    for (const Cell& cell : cells) {
+      if (!is_task(cell)) continue;
+      const int chunk = schedule.chunk_of_part[static_cast<std::size_t>(cell.stage)];
+      Task task{StepKind::forward, Phase::warmup, chunk, cell.microbatch};
+      if (cell.kind == CellKind::weight_gradient) task.kind = StepKind::weight_gradient;
+      if (cell.kind != CellKind::forward && cell.kind != CellKind::weight_gradient) {
         task.kind = StepKind::backward;
-        task.whole = schedule.split_backward && !operations_.at({cell->stage, cell->microbatch}).split();
+        task.whole = schedule.split_backward && !operations_.at({cell.stage, cell.microbatch}).split();
       }
       order.push_back(task);
       if (!task.whole) continue;

@@ -59,6 +59,16 @@ AliveLimits zb_h1_limits(const ScheduleShape&, int rank);
 AliveLimits zb_h2_limits(const ScheduleShape&, int rank);
 AliveLimits zb_v_limits(const ScheduleShape&, int rank);
 
+// Phases of an order that has none. A rank that runs forwards after its first backward has pairs of a forward
+// and the backward that follows: its warm-up is the forwards before the first pair, its drain begins with the
+// backward after the last one. Else the forwards are warm-up, the rest is drain. Without warm-up forwards,
+// what comes before the first forward is still warm-up.
+void name_phases(TaskOrder&);
+// Of the orders of all ranks, of a schedule with this layout: those of the built-in schedule that has the
+// same orders, where one has. It alone can tell for ranks with as many warm-up forwards as microbatches, or
+// one less.
+void name_phases(const Schedule& layout, std::vector<TaskOrder>&);
+
 // `layout`, a schedule without programs, with the steps and messages of one order a rank.
 Schedule with_programs(Schedule layout, const std::vector<TaskOrder>& orders);
 

@@ -210,6 +210,7 @@ std::string node_json(const Node& node, std::size_t id) {
 }  // namespace
 
 std::vector<std::string> export_chakra(const std::string& path, const Trace& trace) {
+  refuse_folder(path);  // else files were written beside it, or hidden ones into it
   const Graph graph(trace.timeline);
   const std::filesystem::path whole(path);
   const std::string stem = (whole.parent_path() / whole.stem()).string();

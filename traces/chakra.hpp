@@ -15,7 +15,7 @@ namespace orrery {
 // seconds. A node is a compute step (type 4), a pipeline message on its sender (5) and its receiver (6), or a
 // collective (7); idle time has no node, it follows from the dependencies: program order, the message a step
 // waits for, the collectives before an optimizer step. Returns the paths. Throws InputError naming the one
-// that cannot be written.
+// that cannot be written, or `path` where it is a folder.
 std::vector<std::string> export_chakra(const std::string& path, const Trace&);
 
 }  // namespace orrery

@@ -26,6 +26,9 @@ class CsvStream {
   CsvStream& operator=(const CsvStream&) = delete;
   ~CsvStream();
 
+  // As its messages name the table.
+  [[nodiscard]] const std::string& name() const { return name_; }
+
   // Position of a column. Both throw InputError where the title stands twice; the first one also where it
   // does not stand at all.
   [[nodiscard]] std::size_t column(const std::string& title) const;

@@ -34,7 +34,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)), target_(behin
   std::error_code ignored;
   const auto status = std::filesystem::status(path_, ignored);
   if (path_.empty()) refuse("output file", ENOENT);
-  if (std::filesystem::is_directory(status)) refuse(path_, EISDIR);
+  refuse_folder(path_);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
@@ -89,6 +89,11 @@ void OutputFile::commit() {
   temporary_.clear();  // it has its final name now
   const int closed = ::close(std::exchange(descriptor_, -1));
   if (closed != 0) fail();
+}
+
+void refuse_folder(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) refuse(path, EISDIR);
 }
 
 void write_file(const std::string& path, std::string_view content) {

@@ -31,6 +31,9 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
+// Throws InputError as OutputFile does where a folder has that name.
+void refuse_folder(const std::string& path);
+
 // The whole file at once.
 void write_file(const std::string& path, std::string_view content);
 

@@ -47,7 +47,7 @@ const Reader* reader_of(const std::string& name) {
   return found == kReaders.end() ? nullptr : found;
 }
 
-void refuse_unreadable(const ProfileFile& file) {
+void refuse_unreadable(const ProfileFile& file, const std::string& path) {
   std::int64_t unreadable = 0, all = file.used;
   std::size_t first = std::numeric_limits<std::size_t>::max();
   std::string why;
@@ -60,10 +60,12 @@ void refuse_unreadable(const ProfileFile& file) {
     why = reason;
   }
   if (static_cast<double>(unreadable) > kWorstUnreadableShare * static_cast<double>(all)) {
-    throw InputError(file.name,
+    if (const auto found = file.first_found.find(why); found != file.first_found.end())
+      why += (why == kUnreadable ? ": " : ", ") + found->second;
+    throw InputError(path,
                      std::to_string(unreadable) + " unreadable of " + std::to_string(all) +
                          " measurements, the first in line " + std::to_string(first) +
-                         (why == kUnreadable ? "" : why.substr(kUnreadable.size())),
+                         why.substr(kUnreadable.size()),
                      "at most 5 % of them; repair the table or leave it out");
   }
 }
@@ -92,17 +94,17 @@ std::vector<std::string> files_below(const std::string& folder) {
 bool read_table(const std::string& path, const std::string& name, InventedTimes invented, Profiles& table) {
   ProfileFile file{.name = name};
   if (const Reader* reader = reader_of(name)) {
-    CsvStream stream(path, name);
+    CsvStream stream(path, path);
     reader->read(stream, name, table, file);
   } else if (has_name(name, "orrery_profile.csv")) {
-    CsvStream stream(path, name);
-    read_own_table(stream, name, invented, table, file);
+    CsvStream stream(path, path);
+    read_own_table(stream, invented, table, file);
   } else if (is_nccl_text(path)) {
     read_nccl_text(path, name, table, file);
   } else {
     return false;
   }
-  refuse_unreadable(file);
+  refuse_unreadable(file, path);
   table.files.push_back(std::move(file));
   return true;
 }

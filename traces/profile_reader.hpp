@@ -104,8 +104,10 @@ struct ProfileFile {
   std::int64_t used = 0;                            // measurements taken: a row may hold several, or none
   std::map<std::string, std::int64_t> skipped{};    // by reason, same counting
   std::map<std::string, std::size_t> first_line{};  // of the file, where a row was skipped for that reason
-  std::vector<std::string> gemms_not_read{};        // columns of GEMMs, for which gemm_long.csv is the table
-  std::vector<std::string> doubts{};                // what was taken all the same, in sentences
+  std::map<std::string, std::string>
+      first_found{};                          // there, of an unreadable one: "'nan' in column 'time_us'"
+  std::vector<std::string> gemms_not_read{};  // columns of GEMMs, for which gemm_long.csv is the table
+  std::vector<std::string> doubts{};          // what was taken all the same, in sentences
 };
 
 struct Profiles {

@@ -152,10 +152,10 @@ struct GemmColumns {
 };
 
 // Why a row taught nothing; empty when it was taken.
-std::string take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gpus, Profiles& profiles) {
-  if (std::string fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
+Fault take_gemm(const CsvStream& rows, const GemmColumns& at, GpuNames& gpus, Profiles& profiles) {
+  if (Fault fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
   const auto time = positive_field(rows, at.time);
-  if (!time) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
   const auto type = data_type(text_field(rows, at.type));
   if (!type) return "data type " + std::string(text_field(rows, at.type));
   const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
@@ -191,16 +191,22 @@ const GpuSpec* GpuNames::find(std::string_view source_name) {
   return gpu;
 }
 
-void skip(ProfileFile& file, const std::string& reason, std::size_t line) {
-  ++file.skipped[reason];
-  file.first_line.try_emplace(reason, line);
+Fault unreadable(const CsvStream& rows, std::size_t column, const std::string& reason) {
+  return {reason, quote_for_message(text_field(rows, column)) + " in column " +
+                      quote_for_message(rows.titles()[column])};
 }
 
-void count(ProfileFile& file, const std::string& reason, std::size_t line) {
-  if (reason.empty()) {
+void skip(ProfileFile& file, const Fault& fault, std::size_t line) {
+  ++file.skipped[fault.reason];
+  const bool first = file.first_line.try_emplace(fault.reason, line).second;
+  if (first && !fault.found.empty()) file.first_found.emplace(fault.reason, fault.found);
+}
+
+void count(ProfileFile& file, const Fault& fault, std::size_t line) {
+  if (fault.empty()) {
     ++file.used;
   } else {
-    skip(file, reason, line);
+    skip(file, fault, line);
   }
 }
 
@@ -208,7 +214,9 @@ bool next_row(CsvStream& rows, ProfileFile& file) {
   while (rows.next()) {
     ++file.rows;
     if (rows.fields().size() == rows.columns()) return true;
-    skip(file, kOtherFields, rows.line());
+    const std::string found =
+        std::to_string(rows.fields().size()) + " fields, not " + std::to_string(rows.columns());
+    skip(file, {kOtherFields, found}, rows.line());
   }
   return false;
 }
@@ -228,29 +236,29 @@ std::optional<std::int64_t> extent(const CsvStream& rows, std::size_t column) {
   return static_cast<std::int64_t>(*value);
 }
 
-std::string bytes_fault(const CsvStream& rows, std::size_t column) {
+Fault bytes_fault(const CsvStream& rows, std::size_t column) {
   const auto value = positive_field(rows, column);
-  if (!value) return kUnreadable;
-  return *value == std::floor(*value) ? std::string() : kNoWholeBytes;
+  if (!value) return unreadable(rows, column);
+  return *value == std::floor(*value) ? Fault() : unreadable(rows, column, kNoWholeBytes);
 }
 
-std::string extent_fault(const CsvStream& rows, std::initializer_list<std::size_t> columns) {
+Fault extent_fault(const CsvStream& rows, std::initializer_list<std::size_t> columns) {
   for (const std::size_t column : columns) {
-    if (!positive_field(rows, column)) return kUnreadable;
-    if (!extent(rows, column)) return kNoWholeSize;
+    if (!positive_field(rows, column)) return unreadable(rows, column);
+    if (!extent(rows, column)) return unreadable(rows, column, kNoWholeSize);
   }
   return {};
 }
 
-void read_rows(CsvStream& rows, const std::function<std::string(Profiles&)>& take, Profiles& profiles,
+void read_rows(CsvStream& rows, const std::function<Fault(Profiles&)>& take, Profiles& profiles,
                ProfileFile& file) {
   Duplicates duplicates;
   while (next_row(rows, file)) {
     Profiles row;
-    std::string reason = take(row);
-    if (reason.empty() && duplicates.seen(rows)) reason = kDuplicate;
-    if (reason.empty()) append_line(profiles, std::move(row), rows.line());
-    count(file, reason, rows.line());
+    Fault fault = take(row);
+    if (fault.empty() && duplicates.seen(rows)) fault = kDuplicate;
+    if (fault.empty()) append_line(profiles, std::move(row), rows.line());
+    count(file, fault, rows.line());
   }
 }
 
@@ -265,11 +273,11 @@ void read_kernel_table(CsvStream& rows, const std::string&, Profiles& profiles, 
   const std::size_t source = rows.column("source"), gpu = rows.column("gpu"), model = rows.column("model"),
                     op = rows.column("op"), bytes = rows.column("bytes"), time = rows.column("time_us");
   GpuNames gpus(profiles.own_gpus);
-  const auto take = [&](Profiles& row) -> std::string {
-    if (std::string fault = bytes_fault(rows, bytes); !fault.empty()) return fault;
+  const auto take = [&](Profiles& row) -> Fault {
+    if (Fault fault = bytes_fault(rows, bytes); !fault.empty()) return fault;
     const auto duration = positive_field(rows, time);
     const GpuSpec* spec = gpus.find(text_field(rows, gpu));
-    if (!duration) return kUnreadable;
+    if (!duration) return unreadable(rows, time);
     if (spec == nullptr) return "GPU not in the catalog";
     row.kernels.push_back({.source = std::string(text_field(rows, source)),
                            .model = std::string(text_field(rows, model)),

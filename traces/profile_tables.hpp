@@ -32,7 +32,7 @@ void read_vidur_table(CsvStream&, const std::string& name, Profiles&, ProfileFil
 void read_simai_ring_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 void read_simai_all_to_all_table(CsvStream&, const std::string& name, Profiles&, ProfileFile&);
 
-void read_own_table(CsvStream&, const std::string& name, InventedTimes, Profiles&, ProfileFile&);
+void read_own_table(CsvStream&, InventedTimes, Profiles&, ProfileFile&);
 bool is_nccl_text(const std::string& path);
 void read_nccl_text(const std::string& path, const std::string& name, Profiles&, ProfileFile&);
 
@@ -69,10 +69,24 @@ class GpuNames {
   std::map<std::string, const GpuSpec*, std::less<>> known_;
 };
 
+// Why a measurement is left out; empty where it is taken.
+struct Fault {
+  std::string reason;   // measurements are counted by it
+  std::string found{};  // what cannot be read, and in which column; empty where the reason says all
+
+  Fault() = default;
+  Fault(const char* why) : reason(why) {}
+  Fault(std::string why, std::string what = {}) : reason(std::move(why)), found(std::move(what)) {}
+  [[nodiscard]] bool empty() const { return reason.empty(); }
+};
+
+// Of a cell that cannot be read.
+Fault unreadable(const CsvStream&, std::size_t column, const std::string& reason = kUnreadable);
+
 // Counts a measurement of this line as skipped.
-void skip(ProfileFile&, const std::string& reason, std::size_t line);
+void skip(ProfileFile&, const Fault&, std::size_t line);
 // As skipped for a reason; as used where there is none.
-void count(ProfileFile&, const std::string& reason, std::size_t line);
+void count(ProfileFile&, const Fault&, std::size_t line);
 
 // Moves to the next row with as many fields as the header, for in others the columns are shifted; counts all
 // of them.
@@ -83,7 +97,7 @@ void append_line(Profiles&, Profiles&& measured, std::size_t line);
 
 // Takes each row that `take` can read and that repeats no earlier one. `take` adds what the row at hand
 // measured, or says why it teaches nothing.
-void read_rows(CsvStream&, const std::function<std::string(Profiles&)>& take, Profiles&, ProfileFile&);
+void read_rows(CsvStream&, const std::function<Fault(Profiles&)>& take, Profiles&, ProfileFile&);
 
 // The number of a field that must be above zero; absent when it is not.
 std::optional<double> positive_field(const CsvStream&, std::size_t column);
@@ -96,8 +110,8 @@ inline constexpr std::int64_t kMostRanks = 1'000'000;
 // A count of rows, heads, tokens, ranks, ...: whole, above zero and at most kMostExtent.
 std::optional<std::int64_t> extent(const CsvStream&, std::size_t column);
 // Why a field is no size in bytes: sizes in KB or MB show by their fractions. Empty when it is one.
-std::string bytes_fault(const CsvStream&, std::size_t column);
+Fault bytes_fault(const CsvStream&, std::size_t column);
 // Why one of these fields is no such count; empty when all are.
-std::string extent_fault(const CsvStream&, std::initializer_list<std::size_t> columns);
+Fault extent_fault(const CsvStream&, std::initializer_list<std::size_t> columns);
 
 }  // namespace orrery

@@ -36,15 +36,16 @@ double counted_flops(const MeasuredAttention& row) {
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gpus, Profiles& profiles) {
-  std::string fault = extent_fault(rows, {at.query, at.keys, at.head_dim});
+Fault take(const CsvStream& rows, const AttentionColumns& at, GpuNames& gpus, Profiles& profiles) {
+  Fault fault = extent_fault(rows, {at.query, at.keys, at.head_dim});
   for (const std::size_t column : {at.batch, at.heads, at.kv_heads})  // which some sources do not state
     if (fault.empty() && !text_field(rows, column).empty()) fault = extent_fault(rows, {column});
   if (!fault.empty()) return fault;
   const auto speed = positive_field(rows, at.speed);
   const std::string_view causal = text_field(rows, at.causal), direction = text_field(rows, at.direction);
-  if (!speed || (causal != "yes" && causal != "no") || (direction != "fwd" && direction != "bwd"))
-    return kUnreadable;
+  if (!speed) return unreadable(rows, at.speed);
+  if (causal != "yes" && causal != "no") return unreadable(rows, at.causal);
+  if (direction != "fwd" && direction != "bwd") return unreadable(rows, at.direction);
   const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
   if (text_field(rows, at.kernel) != "FlashAttention-2")

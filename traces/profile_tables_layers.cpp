@@ -80,10 +80,10 @@ std::optional<bool> boolean(std::string_view text) {
 }
 
 // Why a row has no model; empty when it has one.
-std::string model_fault(const CsvStream& rows, const VidurColumns& at) {
-  std::string fault = extent_fault(rows, {at.tokens, at.ways, at.hidden, at.ffn, at.heads, at.kv_heads});
+Fault model_fault(const CsvStream& rows, const VidurColumns& at) {
+  Fault fault = extent_fault(rows, {at.tokens, at.ways, at.hidden, at.ffn, at.heads, at.kv_heads});
   if (fault.empty() && !boolean(text_field(rows, at.gated)))
-    fault = "unreadable: use_gated_mlp is neither True nor False";
+    fault = unreadable(rows, at.gated, "unreadable: use_gated_mlp is neither True nor False");
   return fault;
 }
 
@@ -103,11 +103,12 @@ VidurModel vidur_model(const CsvStream& rows, const VidurColumns& at) {
 struct VidurPlace {
   std::string gpu, model;
 };
-VidurPlace vidur_place(const std::string& name) {
+VidurPlace vidur_place(const std::string& name, const std::string& path) {
   std::vector<std::string> parts;
   for (const auto& part : std::filesystem::path(name)) parts.push_back(part.string());
   if (parts.size() < 4) {
-    throw InputError(name, "no GPU in the path", "vidur's folders <gpu>/<organisation>/<model>/mlp.csv");
+    throw InputError(path, "no GPU in the path below the folder",
+                     "vidur's folders <gpu>/<organisation>/<model>/mlp.csv");
   }
   return {parts[parts.size() - 4], parts[parts.size() - 3] + "/" + parts[parts.size() - 2]};
 }
@@ -154,17 +155,17 @@ constexpr std::int64_t kAcesoSequence = 2048;  // of every GPT and OPT profile
 constexpr double kMostWeights = 1e9;           // MiB of one matrix: more is a mistake
 
 // Why a GEMM taught nothing; empty when it was taken.
-std::string take_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
-                            const std::string& gpu, Profiles& profiles) {
+Fault take_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const AcesoColumns& at,
+                      const std::string& gpu, Profiles& profiles) {
   const auto weights = positive_field(rows, at.weights), forward = positive_field(rows, at.forward),
              backward = positive_field(rows, at.backward);
-  const std::string fault = extent_fault(rows, {at.batch});
-  if (!fault.empty()) return fault;
-  if (!weights || !forward || *weights > kMostWeights) return kUnreadable;
+  if (Fault fault = extent_fault(rows, {at.batch}); !fault.empty()) return fault;
+  if (!weights || *weights > kMostWeights) return unreadable(rows, at.weights);
+  if (!forward) return unreadable(rows, at.forward);
   // fp16 weights in MiB give the hidden size; it is a multiple of 64, which undoes the three printed
   // decimals.
   const double hidden = 64 * std::round(std::sqrt(*weights * kMebi / 2 / (shape.n * shape.k)) / 64);
-  if (hidden <= 0) return kUnreadable;
+  if (hidden <= 0) return unreadable(rows, at.weights);
   const std::string source(text_field(rows, at.source));
   MeasuredGemm gemm{.source = source,
                     .model = std::string(text_field(rows, at.model)),
@@ -182,12 +183,13 @@ std::string take_aceso_gemm(const AcesoGemm& shape, const CsvStream& rows, const
   return {};
 }
 
-std::string take_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at,
-                              const std::string& gpu, Profiles& profiles) {
+Fault take_aceso_kernel(std::string_view op, const CsvStream& rows, const AcesoColumns& at,
+                        const std::string& gpu, Profiles& profiles) {
   const bool norm = op == "enc-1st-layernorm";
-  const auto size = positive_field(rows, norm ? at.input : at.activations);
-  const auto forward = positive_field(rows, at.forward);
-  if (!size || !forward) return kUnreadable;
+  const std::size_t tensor = norm ? at.input : at.activations;
+  const auto size = positive_field(rows, tensor), forward = positive_field(rows, at.forward);
+  if (!size) return unreadable(rows, tensor);
+  if (!forward) return unreadable(rows, at.forward);
   profiles.kernels.push_back({.source = std::string(text_field(rows, at.source)),
                               .model = std::string(text_field(rows, at.model)),
                               .gpu = gpu,
@@ -199,7 +201,7 @@ std::string take_aceso_kernel(std::string_view op, const CsvStream& rows, const 
   return {};
 }
 
-std::string take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& gpus, Profiles& profiles) {
+Fault take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& gpus, Profiles& profiles) {
   if (std::string reason = left_out(rows, at); !reason.empty()) return reason;
   const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu));
   if (gpu == nullptr) return "GPU not in the catalog";
@@ -216,7 +218,7 @@ std::string take_aceso(const CsvStream& rows, const AcesoColumns& at, GpuNames& 
 
 void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profiles, ProfileFile& file) {
   const VidurColumns at(rows);
-  const VidurPlace place = vidur_place(name);
+  const VidurPlace place = vidur_place(name, rows.name());
   GpuNames gpus(profiles.own_gpus);
   const GpuSpec* gpu = gpus.find(place.gpu);
   for (const char* gemm : kVidurGemms) {
@@ -225,7 +227,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
   Duplicates duplicates;
   while (next_row(rows, file)) {
     const bool repeated = duplicates.seen(rows);
-    const std::string fault = model_fault(rows, at);
+    const Fault fault = model_fault(rows, at);
     const VidurModel model = vidur_model(rows, at);
     Profiles row;
     for (std::size_t i = 0; i < kVidurKernels.size(); ++i) {
@@ -233,7 +235,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
       if (!at.times[i]) continue;
       const auto time = positive_field(rows, *at.times[i]);
       if (!fault.empty() || !time) {
-        skip(file, fault.empty() ? kUnreadable : fault, rows.line());
+        skip(file, fault.empty() ? unreadable(rows, *at.times[i]) : fault, rows.line());
       } else if (gpu == nullptr) {
         skip(file, "GPU not in the catalog", rows.line());
       } else if (!kernel.sharded && model.ways > 1) {

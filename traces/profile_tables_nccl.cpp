@@ -112,11 +112,15 @@ std::string all_of(const std::set<std::string>& names) {
   return text;
 }
 
-std::string take_row(const std::vector<std::string>& words, const NcclRun& run, GpuNames& gpus,
-                     Profiles& profiles) {
-  if (run.time_column == 0 || words.size() <= run.time_column) return kUnreadable;
+Fault take_row(const std::vector<std::string>& words, const NcclRun& run, GpuNames& gpus,
+               Profiles& profiles) {
+  if (run.time_column == 0) return {kUnreadable, "a row without a line of titles before it"};
+  if (words.size() <= run.time_column)
+    return {kUnreadable, std::to_string(words.size()) + " words, none of them in column 'time'"};
   const auto bytes = parse_number(words[0]), time = parse_number(words[run.time_column]);
-  if (!bytes || !time || *time <= 0 || *bytes < 0) return kUnreadable;
+  if (!bytes || *bytes < 0) return {kUnreadable, quote_for_message(words[0]) + " in column 'size'"};
+  if (!time || *time <= 0)
+    return {kUnreadable, quote_for_message(words[run.time_column]) + " in column 'time'"};
   if (*bytes <= 0) return "empty message";
   if (has_wrong_values(words, run)) return "wrong values were received (#wrong)";
   if (run.op.empty()) return "operation not named, neither by the text nor by the file's name";
@@ -176,14 +180,14 @@ void read_nccl_text(const std::string& path, const std::string& name, Profiles& 
     } else if (parse_number(words.front())) {  // else a line of the launcher
       ++file.rows;
       Profiles row;
-      std::string reason = take_row(words, run, gpus, row);
-      if (reason.empty() && !seen.insert(key_of(words, run)).second) reason = kDuplicate;
-      if (reason.empty()) append_line(profiles, std::move(row), number);
-      count(file, reason, number);
+      Fault fault = take_row(words, run, gpus, row);
+      if (fault.empty() && !seen.insert(key_of(words, run)).second) fault = kDuplicate;
+      if (fault.empty()) append_line(profiles, std::move(row), number);
+      count(file, fault, number);
     }
   }
   if (file.rows == 0)
-    throw InputError(name, "no row of a size and its time", "the whole output of nccl-tests");
+    throw InputError(path, "no row of a size and its time", "the whole output of nccl-tests");
 }
 
 }  // namespace orrery

@@ -60,15 +60,19 @@ constexpr double kSlowestLink = 0.01;  // GB/s
 constexpr double kRounded = 1.05;      // as people round a data sheet
 
 // Why the links that a row gives are none; empty where they may be some.
-std::string fault_of_links(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, int per_node) {
+Fault fault_of_links(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, int per_node) {
   const auto given = [&](std::optional<std::size_t> column) {
     return column ? positive_field(rows, *column) : std::nullopt;
   };
-  std::string fault;
-  if (const auto link = given(at.gpu_link)) fault = link_fault(*link, gpus.find(text_field(rows, at.system)));
-  if (const auto network = given(at.network); network && fault.empty())
-    fault = network_fault(*network, per_node);
-  return fault;
+  if (const auto link = given(at.gpu_link)) {
+    const std::string fault = link_fault(*link, gpus.find(text_field(rows, at.system)));
+    if (!fault.empty()) return unreadable(rows, *at.gpu_link, fault);
+  }
+  if (const auto network = given(at.network)) {
+    const std::string fault = network_fault(*network, per_node);
+    if (!fault.empty()) return unreadable(rows, *at.network, fault);
+  }
+  return {};
 }
 
 std::optional<Links> links_of(const CsvStream& rows, const CollectiveColumns& at, int ranks) {
@@ -106,16 +110,17 @@ MeasuredCollective collective_of(std::string_view source, std::string_view syste
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, Profiles& profiles) {
+Fault take(const CsvStream& rows, const CollectiveColumns& at, GpuNames& gpus, Profiles& profiles) {
   const std::string_view status = text_field(rows, at.status);
   if (status != "ok") return "status " + std::string(status);
-  std::string fault = extent_fault(rows, {at.ranks});
+  Fault fault = extent_fault(rows, {at.ranks});
   if (fault.empty() && !text_field(rows, at.per_node).empty()) fault = extent_fault(rows, {at.per_node});
   if (fault.empty()) fault = bytes_fault(rows, at.bytes);
   if (!fault.empty()) return fault;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::int64_t ranks = *extent(rows, at.ranks);
-  if (!time || ranks > kMostRanks) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
+  if (ranks > kMostRanks) return unreadable(rows, at.ranks);
   if (ranks < 2) return kOneRank;
   const int count = static_cast<int>(ranks);
   const int per_node = static_cast<int>(std::min(extent(rows, at.per_node).value_or(ranks), kMostRanks));
@@ -151,7 +156,7 @@ void read_simai(CsvStream& rows, std::string_view op, Profiles& profiles, Profil
       if (text_field(rows, first + i).empty()) continue;  // not every table has every column filled
       const auto ratio = positive_field(rows, first + i);
       if (!bytes || !ratio) {
-        skip(file, kUnreadable, rows.line());
+        skip(file, unreadable(rows, bytes ? first + i : size), rows.line());
         continue;
       }
       MeasuredCollective row = collective_of("SimAI", "h100", op, kSimaiLinks);

@@ -49,12 +49,13 @@ std::optional<bool> is_backward(const CsvStream& rows, const OwnColumns& at) {
 }
 
 // Why a row taught nothing; empty when it was taken.
-std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
-  if (std::string fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
+Fault take_gemm(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
+  if (Fault fault = extent_fault(rows, {at.batch, at.m, at.n, at.k}); !fault.empty()) return fault;
   const auto time = positive_field(rows, at.time);
   const auto type = data_type(text_field(rows, at.type));
   const std::string_view pass = text_field(rows, at.pass);
-  if (!time || !type) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
+  if (!type) return unreadable(rows, at.type);
   MeasuredGemm gemm{.source = kSource,
                     .model = std::string(text_field(rows, at.model)),
                     .gpu = gpu.name,
@@ -72,18 +73,19 @@ std::string take_gemm(const CsvStream& rows, const OwnColumns& at, const GpuSpec
     gemm.pass = GemmPass::weight_gradient;
     std::swap(gemm.m, gemm.k);
   } else if (pass != "forward") {
-    return kUnreadable;
+    return unreadable(rows, at.pass);
   }
   profiles.gemms.push_back(std::move(gemm));
   return {};
 }
 
-std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
-  if (std::string fault = bytes_fault(rows, at.bytes); !fault.empty()) return fault;
+Fault take_kernel(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
+  if (Fault fault = bytes_fault(rows, at.bytes); !fault.empty()) return fault;
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
   const std::string op(text_field(rows, at.op));
   const auto backward = is_backward(rows, at);
-  if (!time || !backward) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
+  if (!backward) return unreadable(rows, at.pass);
   // PyTorch's norm and activation are the training kernels; queued ahead, they hold nothing of the host's
   // time.
   const bool training = op == "norm" || op == "activation";
@@ -99,20 +101,20 @@ std::string take_kernel(const CsvStream& rows, const OwnColumns& at, const GpuSp
   return {};
 }
 
-std::string take_attention(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu,
-                           Profiles& profiles) {
-  if (std::string fault =
-          extent_fault(rows, {at.batch, at.heads, at.kv_heads, at.head_dim, at.query, at.keys});
+Fault take_attention(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
+  if (Fault fault = extent_fault(rows, {at.batch, at.heads, at.kv_heads, at.head_dim, at.query, at.keys});
       !fault.empty())
     return fault;
   const auto heads = extent(rows, at.heads), kv_heads = extent(rows, at.kv_heads);
   const auto time = positive_field(rows, at.time);
   const auto backward = is_backward(rows, at);
   const std::string_view causal = text_field(rows, at.causal);
-  if (!time || !backward) return kUnreadable;
-  if (*heads % *kv_heads != 0 || (causal != "0" && causal != "1")) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
+  if (!backward) return unreadable(rows, at.pass);
+  if (*heads % *kv_heads != 0) return unreadable(rows, at.kv_heads);
+  if (causal != "0" && causal != "1") return unreadable(rows, at.causal);
   const std::string_view op = text_field(rows, at.op);
-  if (op != "flash" && op != "unfused") return kUnreadable;
+  if (op != "flash" && op != "unfused") return unreadable(rows, at.op);
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu.name,
                                  .kernel = op == "unfused" ? "eager" : "flash",
@@ -128,14 +130,15 @@ std::string take_attention(const CsvStream& rows, const OwnColumns& at, const Gp
   return {};
 }
 
-std::string take_collective(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu,
-                            Profiles& profiles) {
+Fault take_collective(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   const auto bytes = positive_field(rows, at.bytes), time = positive_field(rows, at.time);
-  std::string fault = extent_fault(rows, {at.ranks, at.per_node});
+  Fault fault = extent_fault(rows, {at.ranks, at.per_node});
   if (fault.empty()) fault = bytes_fault(rows, at.bytes);
   if (!fault.empty()) return fault;
   const auto ranks = extent(rows, at.ranks), per_node = extent(rows, at.per_node);
-  if (!time || *ranks > kMostRanks || *per_node < *ranks) return kUnreadable;
+  if (!time) return unreadable(rows, at.time);
+  if (*ranks > kMostRanks) return unreadable(rows, at.ranks);
+  if (*per_node < *ranks) return unreadable(rows, at.per_node);
   if (*ranks < 2) return kOneRank;
   profiles.collectives.push_back({.source = kSource,
                                   .system = gpu.name,
@@ -149,37 +152,35 @@ std::string take_collective(const CsvStream& rows, const OwnColumns& at, const G
   return {};
 }
 
-std::string take(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
+Fault take(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   const std::string_view family = text_field(rows, at.family);
   if (family == "gemm") return take_gemm(rows, at, gpu, profiles);
   if (family == "kernel") return take_kernel(rows, at, gpu, profiles);
   if (family == "attention") return take_attention(rows, at, gpu, profiles);
   if (family == "collective") return take_collective(rows, at, gpu, profiles);
-  return kUnreadable;
+  return unreadable(rows, at.family);
 }
 
 // Rows of another script, and times that were not measured.
-void refuse_foreign(const CsvStream& rows, const OwnColumns& at, const std::string& name,
-                    InventedTimes invented) {
+void refuse_foreign(const CsvStream& rows, const OwnColumns& at, InventedTimes invented) {
   if (text_field(rows, at.script) != kScriptVersion) {
-    throw InputError(name, "rows of script version " + std::string(text_field(rows, at.script)),
+    throw InputError(rows.name(), "rows of script version " + std::string(text_field(rows, at.script)),
                      "version " + std::string(kScriptVersion) +
                          "; run `orrery profile` of this version into a new folder");
   }
   if (text_field(rows, at.clock) == "invented" && invented == InventedTimes::refused) {
-    throw InputError(name, "times that `orrery profile --dry-run` invented",
+    throw InputError(rows.name(), "times that `orrery profile --dry-run` invented",
                      "measured times; --invented takes these, for tests");
   }
 }
 
 }  // namespace
 
-void read_own_table(CsvStream& rows, const std::string& name, InventedTimes invented, Profiles& profiles,
-                    ProfileFile& file) {
+void read_own_table(CsvStream& rows, InventedTimes invented, Profiles& profiles, ProfileFile& file) {
   const OwnColumns at(rows);
   GpuNames gpus(profiles.own_gpus);
-  const auto take_row = [&](Profiles& row) -> std::string {
-    refuse_foreign(rows, at, name, invented);
+  const auto take_row = [&](Profiles& row) -> Fault {
+    refuse_foreign(rows, at, invented);
     const std::string_view status = text_field(rows, at.status);
     if (status != "ok") return "status " + std::string(status);
     if (const GpuSpec* gpu = gpus.find(text_field(rows, at.gpu))) return take(rows, at, *gpu, row);

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -51,12 +52,10 @@ void fill_standard_streams() {
   }
 }
 
-// One line, whatever the input was.
+// One line, whatever the input was: some libraries break theirs.
 std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return escape_for_message(text);
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ Seconds over_fabric(const Topology& topology, CollectiveCall call, Seconds measu
   return time_alone(topology, collective_flows(topology, call)) + speed.more;
 }
 
-// What plans pay for each size: the models of measured collectives. No plan sends a broadcast.
+// What plans pay for each size: the models of measured collectives. Empty of a broadcast,
+// which no plan sends.
 std::vector<Prediction> predicted(const Topology& topology, const CollectiveQuestion& question,
                                   const CostModels& costs) {
   if (!question.collective.kind) return {};
@@ -119,6 +120,7 @@ std::string json_text(const CollectiveQuestion& question, const std::string& clu
                                {"least_s", played.least.value()},
                                {"bus_bytes_per_s", bus_bandwidth(played, played.time)}});
   }
+  json["predicted"] = nullptr;
   for (std::size_t i = 0; i < plans_pay.size(); ++i) {
     json["predicted"].push_back({{"bytes", question.sizes[i].value()},
                                  {"time_s", plans_pay[i].time.value()},
@@ -173,12 +175,15 @@ int replay_collective(const CommandLine& line) {
     std::cout << json;
     return 0;
   }
-  std::cout
-      << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
-      << ", links at the cluster's bandwidth\n\n"
-      << table_text(played, plans_pay)
-      << "\nthe bound: no algorithm that moves whole bytes takes less; as measured: what a plan pays, by the "
-         "models of\nmeasured collectives, over the links of this cluster\n";
+  std::cout << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
+            << ", links at the cluster's bandwidth\n\n"
+            << table_text(played, plans_pay)
+            << "\nthe bound: no algorithm that moves whole bytes takes less; "
+            << (plans_pay.empty()
+                    ? "no prediction as measured is known:\nno plan sends a " + std::string(collective.name) +
+                          ", and no model of measured collectives has it\n"
+                    : "as measured: what a plan pays, by the models of\nmeasured collectives, over the links "
+                      "of this cluster\n");
   return 0;
 }
 

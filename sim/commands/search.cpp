@@ -220,13 +220,23 @@ constexpr const char *kTable = "/plans.csv", *kPage = "/report.html", *kDocument
 // would pass for a result of this one.
 void remove_older(const std::string& folder, int plans) {
   std::error_code ignored;
-  if (plans == 0)
-    for (const char* name : {kTable, kPage, kDocument}) std::filesystem::remove(folder + name, ignored);
   for (int rank = plans + 1;; ++rank) {
     for (const std::string& path : launch_paths(folder, rank)) std::filesystem::remove(path, ignored);
     const bool plan = std::filesystem::remove(numbered(folder + "/plan", rank, ".yaml"), ignored);
     const bool trace = std::filesystem::remove(numbered(folder + "/trace", rank, ".h5"), ignored);
     if (!plan && !trace) return;
+  }
+}
+
+// A search without a plan writes nothing, and what an earlier one found is not its to delete.
+void say_older(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::string& path :
+       {folder + kTable, folder + kPage, folder + kDocument, numbered(folder + "/plan", 1, ".yaml"),
+        numbered(folder + "/trace", 1, ".h5")}) {
+    if (!std::filesystem::exists(path, ignored)) continue;
+    std::cerr << "orrery: " << folder << " still holds the plans of an earlier search\n";
+    return;
   }
 }
 
@@ -405,7 +415,7 @@ int run_search(const Arguments& arguments) {
                               report.counts, progress);
   progress.clear();
   if (report.plans.empty()) {
-    remove_older(folder, 0);
+    if (!line.quiet()) say_older(folder);
     report.total_elapsed = now() - start;
     if (line.json()) std::cout << search_json(report);
     (line.json() ? std::cerr : std::cout) << no_plan_text(report, result, rules, costs, line);

@@ -35,6 +35,21 @@ TEST_CASE("quoted text stays on one line and short") {
   CHECK(quote_for_message(std::string(60, 'x')) == "'" + std::string(60, 'x') + "'");
 }
 
+TEST_CASE("quoted text holds no byte that a terminal could not show") {
+  CHECK(quote_for_message("a\xff") == "'a\\xff'");
+  CHECK(quote_for_message("\xc3(") == "'\\xc3('");                  // the first half of a character
+  CHECK(quote_for_message("\xc0\x80") == "'\\xc0\\x80'");           // a longer form than there need be
+  CHECK(quote_for_message("\xed\xa0\x80") == "'\\xed\\xa0\\x80'");  // half of a pair of UTF-16
+  CHECK(quote_for_message("\xc2\x9b"
+                          "2J") ==
+        "'\\xc2\\x9b"
+        "2J'");                                                        // CSI, which clears the screen
+  const std::string whole = "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80";  // of two, three and four bytes
+  CHECK(quote_for_message(whole) == "'" + whole + "'");
+  // The 60th byte is the first half of a character.
+  CHECK(quote_for_message(std::string(59, 'x') + "\xc3\xa4") == "'" + std::string(59, 'x') + "...'");
+}
+
 TEST_CASE("names are the same when only their case differs") {
   CHECK(same_name("H100", "h100"));
   CHECK_FALSE(same_name("H100", "H1000"));

@@ -191,11 +191,12 @@ TEST_CASE("nesting stops at 64 levels, however it is written") {
 }
 
 TEST_CASE("bytes that are no text are refused before they are parsed") {
-  const auto text =
-      GENERATE(values<std::string>({std::string("a: \0b", 5), "a: \x04", "a: \x1b[0m", "a: \x7f", "\xff\xfe",
-                                    "a: \x80", "a: \xc3", "a: \xc0\x80", "a: \xf5\x80\x80\x80"}));
+  const auto text = GENERATE(values<std::string>(
+      {std::string("a: \0b", 5), "a: \x04", "a: \x1b[0m", "a: \x7f", "\xff\xfe", "a: \x80", "a: \xc3",
+       "a: \xc0\x80", "a: \xf5\x80\x80\x80", "a: \xed\xa0\x80", "a: \xf0\x80\x80\x80"}));
   CHECK(contains(parse_trouble("x: 1\n" + text), "f.yaml:2"));
   CHECK(contains(parse_trouble("x: 1\n" + text), "UTF-8"));
+  CHECK(contains(parse_trouble("a: \xff"), "the byte '\\xff'"));
 }
 
 TEST_CASE("text in UTF-8, tabs, carriage returns and a byte order mark are read") {

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -275,6 +277,27 @@ TEST_CASE("nothing is written below a file, in /proc, or to a full device") {
     CAPTURE(row.command);
     check_refused(place.run(row.command), row.parts);
     CHECK(place.names() == before);
+  }
+}
+
+TEST_CASE("a folder is no place for an export, whichever format it has") {
+  const Workplace place;
+  REQUIRE(place.run(small_search({"--top", "1"})).code == 0);
+  const auto everything = [&] {
+    Words names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(place.file("")))
+      names.push_back(entry.path().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  const Words before = everything();
+  for (const char* format : {"perfetto", "chakra", "paje", "csv"}) {
+    for (const std::string folder : {"out", "out/"}) {
+      CAPTURE(format, folder);
+      check_refused(place.run({"export", "--format", format, "out/trace-01.h5", "-o", folder}),
+                    {folder + ": found Is a directory; expected a file name"});
+      CHECK(everything() == before);
+    }
   }
 }
 

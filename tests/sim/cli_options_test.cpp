@@ -1,6 +1,8 @@
 // Options: what is wrong is said in one line, and nothing is guessed.
 #include <nlohmann/json.hpp>
 
+#include "strategies/schedule.hpp"
+#include "strategies/schedule_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 
@@ -27,6 +29,12 @@ TEST_CASE("a command line that makes no sense is refused in one line that says w
       {{"search", "--model", "gpt2-345m"}, {"no --cluster"}},
       {{"search", "--model", "gpt2-345m", "--cluster", "two.yaml"}, {"no --global-batch"}},
       {small_search({"--mod", "x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
+      {small_search({"--mod=x"}), {"unknown option '--mod'", "did you mean '--mode'?"}},
+      // Names of what stands without an option are none of options.
+      {small_search({"--plan=x"}), {"unknown option '--plan'"}},
+      {small_search({"--plan"}), {"unknown option '--plan'"}},
+      {{"export", "--trace", "a.h5", "-o", "x"}, {"unknown option '--trace'"}},
+      {{"search", "--arguments without an option=x"}, {"unknown option '--arguments without an option'"}},
       {small_search({"--top", "3", "--top", "4"}), {"--top more than once"}},
       {small_search({"--quiet=3"}), {"--quiet with a value"}},
       {small_search({"stray"}), {"'stray'", "belongs to no option"}},
@@ -101,7 +109,7 @@ TEST_CASE("a value that is no value of its option is refused") {
       {{"--rule", "1"}, {"true or false"}},
       {{"--rule", "$tensor_model_parallel_size >"}, {"the end"}},
       {{"--rule", "$tensor_model_parallel_sise > 1"}, {"did you mean 'tensor_model_parallel_size'?"}},
-      {{"--rule", "\x01\n\xff"}, {"\\x01\\n"}},
+      {{"--rule", "\x01\n\xff"}, {"\\x01\\n\\xff"}},
       {{"--model", "gpt2-345n"}, {"did you mean 'gpt2-345m'?"}},
       {{"--model", ""}, {"''"}},
       {{"--model", "."}, {"'.'"}},
@@ -157,6 +165,54 @@ TEST_CASE("a schedule file that does not split the backward plays all of a split
   CHECK(json.at("iteration_s").get<double>() == Approx((2 + 1) * (1 + 3) * 1e-3).epsilon(0.01));
 }
 
+TEST_CASE("a built-in schedule written as a file idles in the same phases on every stage") {
+  struct Row {
+    ScheduleKind kind;
+    int stages, chunks, microbatches, group;
+  };
+  // Fewer microbatches than stages, as many, one less than that, more.
+  const Row row = GENERATE(values<Row>({{ScheduleKind::gpipe, 4, 1, 2, 0},
+                                        {ScheduleKind::gpipe, 3, 1, 6, 0},
+                                        {ScheduleKind::one_f_one_b, 2, 1, 1, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 2, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 3, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 4, 0},
+                                        {ScheduleKind::one_f_one_b, 4, 1, 9, 0},
+                                        {ScheduleKind::interleaved, 2, 2, 2, 2},
+                                        {ScheduleKind::interleaved, 2, 2, 3, 3},
+                                        {ScheduleKind::interleaved, 4, 2, 8, 4},
+                                        {ScheduleKind::interleaved, 4, 3, 11, 7}}));
+  const bool interleaved = row.kind == ScheduleKind::interleaved;
+  const ScheduleShape shape{row.kind,   TransferMode::eager, row.stages,
+                            row.chunks, row.microbatches,    row.group};
+  std::string stages;
+  for (int stage = 0; stage < row.stages; ++stage) {
+    // The slowest in the middle, so that those before and behind it wait in their warm-up, steady phase and
+    // drain.
+    const std::string times =
+        stage == row.stages / 2 ? "{forward: 3ms, backward: 5ms}" : "{forward: 1ms, backward: 2ms}";
+    std::string chunks;
+    for (int chunk = 0; chunk < row.chunks; ++chunk) chunks += (chunk > 0 ? ", " : "") + times;
+    stages += "  - " + (interleaved ? "{chunks: [" + chunks + "]}" : times) + "\n";
+  }
+  const Workplace place;
+  place.write("d.yaml", "schedule: " + std::string(to_text(row.kind)) + "\nmicrobatches: " +
+                            std::to_string(row.microbatches) + "\np2p: eager\nstages:\n" + stages +
+                            (interleaved ? "microbatch_group: " + std::to_string(row.group) + "\n" : "") +
+                            "message: 1MiB\nlink: {bandwidth: 10GBps, latency: 1us}\n");
+  place.write("order.csv", to_csv(make_schedule(shape)));
+  const auto played = [&](const Words& more) {
+    Words words{"replay", "--durations", "d.yaml", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult run = place.run(words);
+    CAPTURE(run.err);
+    REQUIRE(run.code == 0);
+    return nlohmann::json::parse(run.out).at("stages");
+  };
+  CAPTURE(to_text(row.kind), row.stages, row.microbatches);
+  CHECK(played({"--schedule-file", "order.csv"}) == played({}));
+}
+
 // One stage, two microbatches: F 1 ms, I 2 ms, W 1 ms each, whatever the schedule of the durations is.
 TEST_CASE("a schedule file may split the backward of durations that have a weight gradient") {
   const Workplace place;
@@ -208,7 +264,29 @@ TEST_CASE("one collective is also told as the models of measured ones have it") 
   CHECK(predicted[0].at("time_s").get<double>() == Approx(215e-6).epsilon(0.1));
   CHECK(predicted[0].at("time_s") > predicted[1].at("time_s"));
   CHECK(predicted[0].at("extrapolated") == false);
-  CHECK(!played("broadcast").contains("predicted"));  // no plan sends one
+}
+
+TEST_CASE("a collective that no model of measured ones has is said to be none that is predicted") {
+  const Workplace place;
+  const auto played = [&](const char* kind, const Words& more) {
+    Words words{"replay", "--collective", kind, "--cluster", "a100-64", "--gpus", "8", "--message", "1MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult run = place.run(words);
+    REQUIRE(run.code == 0);
+    return run.out;
+  };
+  const auto broadcast = nlohmann::json::parse(played("broadcast", {"--json"}));
+  CHECK(broadcast.at("predicted").is_null());
+  CHECK(broadcast.at("results").size() > 0);
+  const std::string text = played("broadcast", {});
+  CHECK_THAT(text, !contains_text("as measured: "));
+  CHECK_THAT(text,
+             contains_text("no prediction as measured is known:\nno plan sends a broadcast, and no model"));
+  // A row of a prediction and the remark that says what it is go together.
+  const std::string predicted = played("all_reduce", {});
+  CHECK_THAT(predicted, contains_text("  as measured  "));
+  CHECK_THAT(predicted, contains_text("as measured: what a plan pays"));
+  CHECK_THAT(predicted, !contains_text("is known"));
 }
 
 // A ring leaves a leaf of two nodes with what one of them sends: by uplinks of a quarter of their NICs it

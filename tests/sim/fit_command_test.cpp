@@ -66,6 +66,20 @@ TEST_CASE("one bad row of a table is left out and counted by its reason, and the
   for (const Json& model : report.at("models")) CHECK(model.at("rows") <= 200);
 }
 
+TEST_CASE("what cannot be read is told with its column, and a table without a usable row with its path") {
+  const Workplace place;
+  std::filesystem::create_directory(place.file("measured"));
+  place.write("measured/gemm_long.csv", gemms() + row("A100", 64, "-5") + row("A100", 64, "nan"));
+  const ProgramResult result = place.run({"fit", "--profiles", "measured", "-o", "costs"});
+  REQUIRE(result.code == 0);
+  CHECK(contains(
+      result.out,
+      "left out, 2 rows of gemm_long.csv: unreadable, first in line 202: '-5' in column 'time_us'\n"));
+  place.write("measured/gemm_long.csv", kHeader + row("Abacus", 64, "5"));
+  check_refused(place.run({"fit", "--profiles", "measured", "-o", "costs"}),
+                {"no usable row; 1 of measured/gemm_long.csv: GPU not in the catalog, first in line 2"});
+}
+
 TEST_CASE(
     "times that the data sheet rules out are named with their table and line, and not counted as taken") {
   const Workplace place;
@@ -140,8 +154,10 @@ TEST_CASE("tables that cannot be trusted are refused, and nothing is written") {
   refused(gemms(1e3), {"200 of 200 GEMMs of 'own'", "times in microseconds"});   // nanoseconds
   std::string holes = gemms();
   for (int i = 0; i < 12; ++i) holes += row("A100", 64 + i, "nan");
-  refused(holes, {"12 unreadable of 212", "at most 5 %"});
-  refused("source,gpu,dtype,op,model,tp,batch,M,N,time_us\n", {"gemm_long.csv", "no column 'K'"});
+  refused(holes, {"measured/gemm_long.csv: found 12 unreadable of 212", "line 202: 'nan' in column 'time_us'",
+                  "at most 5 %"});
+  refused("source,gpu,dtype,op,model,tp,batch,M,N,time_us\n",
+          {"measured/gemm_long.csv: found no column 'K'"});
   refused(gemms(1, 59), {"59 usable rows", "at least 60"});
 }
 
@@ -288,7 +304,7 @@ TEST_CASE("rows of a GPU that the catalog lacks are taken where a cluster file d
     return place.run(words);
   };
   const std::vector<std::string> not_known{
-      "200 of orrery_profile.csv: GPU 'NVIDIA H200 NVL' is not in the catalog",
+      "200 of measured/orrery_profile.csv: GPU 'NVIDIA H200 NVL' is not in the catalog",
       "describe it in a cluster file and give --cluster"};
   check_refused(fit({}), not_known);
   check_refused(fit({"--cluster", cluster("another")}), not_known);

@@ -195,12 +195,26 @@ TEST_CASE("plans and traces of an earlier search do not stay among those of this
   for (const std::string& name : names) CHECK(name.find("partial") == std::string::npos);
 }
 
-TEST_CASE("a search that finds nothing leaves no results of an earlier one behind") {
+// They may have taken hours, and a rule that is too strict is soon written.
+TEST_CASE("a search that finds nothing keeps the results of an earlier one, and says that they are there") {
   const Workplace place;
+  const auto nothing = [&](const Words& more) {
+    Words words = small_search({"--rule", "$tensor_model_parallel_size > 0"});
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = place.run(words);
+    REQUIRE(result.code == 1);
+    return result;
+  };
+  const std::string remark = "out still holds the plans of an earlier search\n";
+  CHECK_THAT(nothing({}).err, !contains_text(remark));
+  CHECK(names_in(place.file("out")).empty());
   REQUIRE(place.run(small_search({"--top", "2"})).code == 0);
-  place.write("out/notes.txt", "mine");
-  REQUIRE(place.run(small_search({"--rule", "$tensor_model_parallel_size > 0"})).code == 1);
-  CHECK(names_in(place.file("out")) == Words{"notes.txt"});
+  const Words found = names_in(place.file("out"));
+  const std::string table = place.read("out/plans.csv");
+  for (const Words& more : {Words{}, Words{"--json"}}) CHECK_THAT(nothing(more).err, contains_text(remark));
+  CHECK_THAT(nothing({"--quiet"}).err, !contains_text(remark));
+  CHECK(names_in(place.file("out")) == found);
+  CHECK(place.read("out/plans.csv") == table);
 }
 
 TEST_CASE("a search that a signal ends leaves no temporary file and no child behind") {

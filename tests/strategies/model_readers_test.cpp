@@ -241,6 +241,15 @@ TEST_CASE("unknown keys of a config are ignored") {
         parameters(kTinyLlama));
 }
 
+TEST_CASE("null where a config needs a value is named as what is there, not as a key that is missing") {
+  const std::string null = error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_size\": null"));
+  CHECK(contains(null, "config.json: hidden_size | null | a whole number"));
+  CHECK(!contains(null, "did you mean"));
+  const std::string other = error_of(replaced(kTinyLlama, "\"hidden_size\": 64", "\"hidden_sise\": 64"));
+  CHECK(contains(other, "config.json: hidden_size | nothing | a whole number"));
+  CHECK(contains(other, "did you mean 'hidden_sise'?"));
+}
+
 TEST_CASE("a wrong config names the file, the key, what is there and what should be") {
   CHECK(contains(error_of(replaced(kTinyLlama, "\"hidden_size\": 64,", "")),
                  "config.json: hidden_size | nothing"));

@@ -26,10 +26,12 @@ std::string trouble_of(const std::string& text) {
   return "";
 }
 
-// What a file does not hold: the kind, the group and the phases.
+// What a file does not hold: the kind and the group; with one microbatch gpipe and 1f1b have the same orders,
+// but their phases.
 Schedule without_what_files_lack(Schedule schedule) {
   schedule.shape.kind = ScheduleKind::from_file;
   schedule.shape.microbatch_group = 0;
+  if (schedule.shape.microbatches > 1) return schedule;
   for (auto& program : schedule.programs) {
     for (Step& step : program) step.phase = Phase::warmup;
   }
@@ -136,10 +138,53 @@ TEST_CASE("the layout of stages is the file's") {
   CHECK(schedule.programs[0][1].awaits.count == 0);  // 2F0 follows 1F0 on the same rank
 }
 
-TEST_CASE("phases of a file: forwards before the first backward, what comes after the last forward") {
-  const Schedule schedule = read("0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
-  CHECK(phases(schedule, 0) == "wwssdd");
-  CHECK(phases(schedule, 1) == "wssssd");
+// 1f1b over 4 ranks with 2 microbatches: ranks 0 and 1 have no pair, rank 2 has one, of the same order of
+// operations. gpipe has none.
+TEST_CASE("phases of a file are those of the built-in schedule with the same orders") {
+  const auto phases_of = [](ScheduleKind kind) {
+    const Schedule schedule = read(to_csv(make_schedule({kind, TransferMode::eager, 4, 1, 2})));
+    std::vector<std::string> all;
+    for (std::size_t rank = 0; rank < 4; ++rank) all.push_back(phases(schedule, rank));
+    return all;
+  };
+  CHECK(phases_of(ScheduleKind::one_f_one_b) == std::vector<std::string>{"wwdd", "wwdd", "wssd", "wsss"});
+  CHECK(phases_of(ScheduleKind::gpipe) == std::vector<std::string>{"wwdd", "wwdd", "wwdd", "wwdd"});
+}
+
+TEST_CASE(
+    "phases of other files: pairs of a forward and the backward that follows, and what is around them") {
+  // Gradients of the last two microbatches come in the other order than 1f1b's.
+  const Schedule schedule = read(
+      "0F0,0F1,0F2,0B0,0F3,0B1,0B3,0B2\n"
+      "1F0,1F1,1B0,1F2,1B1,1F3,1B3,1B2\n"
+      "2F0,2B0,2F1,2B1,2F2,2F3,2B3,2B2\n");
+  CHECK(phases(schedule, 0) == "wwssssdd");
+  CHECK(phases(schedule, 1) == "wssssssd");
+  CHECK(phases(schedule, 2) == "wssssssd");
+  // Weight gradients belong to the pair whose backward they follow.
+  CHECK(phases(read("0F0,0F1,0I0,0F2,0W0,0I1,0W1,0I2,0W2\n"), 0) == "wssssssdd");
+}
+
+TEST_CASE("an order that was built for durations keeps its phases in a file") {
+  std::mt19937 random(22);
+  int built_orders = 0;
+  for (int i = 0; i < 60; ++i) {
+    const ScheduleShape shape = test::random_shape(random);
+    const auto of = [&random](int low, int high) { return Seconds(between(random, low, high)); };
+    ScheduleTimes times;
+    for (int part = 0; part < shape.ranks * shape.chunks; ++part)
+      times.parts.push_back({of(1, 4), of(1, 4), of(1, 4)});
+    for (std::size_t boundary = 1; boundary < times.parts.size(); ++boundary)
+      times.transfers.push_back(of(0, 3));
+    const Schedule built = make_schedule(shape, times);
+    if (!built.split_backward) continue;
+    const std::string text = to_csv(built);
+    if (text != to_csv(make_schedule(shape))) ++built_orders;
+    INFO(text);
+    REQUIRE(without_what_files_lack(read_schedule_csv(text, "a.csv", shape.transfers)) ==
+            without_what_files_lack(built));
+  }
+  CHECK(built_orders > 10);
 }
 
 TEST_CASE("a backward left whole among split ones lets its gradient go after both halves") {

@@ -79,6 +79,52 @@ TEST_CASE("rows that cannot be used are counted by reason") {
                                                               {"duplicate of an earlier row", 102},
                                                               {"GPU not in the catalog", 108},
                                                               {"data type int8", 109}});
+  CHECK(file.first_found == std::map<std::string, std::string>{{"unreadable", "'nan' in column 'time_us'"},
+                                                               {kOtherFields, "5 fields, not 13"}});
+}
+
+TEST_CASE("errors name a table by the path that was given, and the first cell that cannot be read") {
+  const test::ProfileFolder folder;
+  const auto refusal = [&](const std::string& name, const std::string& text) {
+    folder.write(name, text);
+    try {
+      read_profiles(folder.name());
+    } catch (const InputError& error) {
+      fs::remove(folder.at(name));
+      CHECK(error.place == folder.at(name).string());
+      return error.found;
+    }
+    return std::string("nothing");
+  };
+  const std::string good = kGemmHeader + good_gemms(10);  // up to line 11
+  const auto first = [](const std::string& why) {
+    return "1 unreadable of 11 measurements, the first in line 12" + why;
+  };
+  CHECK(refusal("a/gemm_long.csv", good + "vidur,A100,fp16,x,m,1,1,64,4k,8192,9.5,fwd,1\n") ==
+        first(": '4k' in column 'N'"));
+  CHECK(refusal("a/gemm_long.csv", good + "vidur,A100,fp16,x,m,1,1,64,0.5,8192,9.5,fwd,1\n") ==
+        first(": a size that is no whole number up to 1e9, '0.5' in column 'N'"));
+  CHECK(refusal("a/gemm_long.csv", good + "vidur,A100,fp16\n") ==
+        first(": more or fewer fields than the header, 3 fields, not 13"));
+  CHECK(refusal("collectives_long.csv",
+                "source,system,collective,n_ranks,ranks_per_node,bytes,time_us,status,link_GBps\n"
+                "own,mine,all_reduce,8,8,1048576,50,ok,0.001\n") ==
+        "1 unreadable of 1 measurements, the first in line 2: a link below 0.01 GB/s, '0.001' in column "
+        "'link_GBps'");
+  CHECK(refusal("gemm_long.csv", "source\n") == "no column 'gpu'");
+  CHECK(
+      refusal(
+          "mlp.csv",
+          "num_tokens,num_tensor_parallel_workers,n_embd,n_expanded_embd,n_head,n_kv_head,use_gated_mlp\n") ==
+      "no GPU in the path below the folder");
+  // In nccl-tests' output titles are words of a remark.
+  const std::string run =
+      "# Rank  0 Pid  1 on  n device  0 [0x07] NVIDIA H100 80GB HBM3\n"
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n# "
+      "out-of-place\n";
+  CHECK(refusal("all_reduce.txt", run + " 1024 256 float sum -1 none 1 1 0\n") ==
+        "1 unreadable of 1 measurements, the first in line 4: 'none' in column 'time'");
+  CHECK(refusal("all_reduce.txt", run) == "no row of a size and its time");
 }
 
 TEST_CASE("a table with more than one unreadable row in twenty is refused") {

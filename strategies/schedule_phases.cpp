@@ -48,7 +48,7 @@ void name_phases(TaskOrder& order) {
   const auto behind_forwards = std::find_if(order.rbegin(), order.rend(), is_forward).base();
   auto steady = first_backward, drain = first_backward;
   if (first_backward < behind_forwards) {
-    steady = std::max(order.begin() + 1, first_backward - 1);
+    steady = order.begin() + std::max<std::ptrdiff_t>(1, first_backward - order.begin() - 1);
     const auto of_last_pair = std::find_if(behind_forwards, order.end(), is_backward);
     drain =
         of_last_pair == order.end() ? of_last_pair : std::find_if(of_last_pair + 1, order.end(), is_backward);

@@ -60,11 +60,13 @@ double score_traffic(const Attention& op) {
 // 3090 and GH200 of their medians (eth-easl/sailor cf2c8e3c,
 // Planner/baselines/Aceso/profiler/*/profiled-data-fp32/OPT-350_*), 29.6 to 45.1 B forward and 54.9 to 61.7
 // backward, of dropout 10.6 to 12.3 and 9.8 to 10.9. Kernels of one's own multiply nothing.
+constexpr double kWideForward = 34.0, kWideBackward = 56.8;
+constexpr double kWideKernel = (4 + 4) / kReached;  // one that reads and writes once
 double wide_score_traffic(const Attention& op) {
-  constexpr double kMultiply = (4 + 4) / kReached;
   const bool forward = op.direction == Direction::forward;
   const double dropout = op.dropout ? (forward ? 11.5 : 10.1) : 0.0;
-  return dropout + (forward ? 34.0 : 56.8) - (op.softmax == SoftmaxKernel::eager ? kMultiply : 0.0);
+  return dropout + (forward ? kWideForward : kWideBackward) -
+         (op.softmax == SoftmaxKernel::eager ? kWideKernel : 0.0);
 }
 
 // Of a score in 16 bits that is cast to 32 bits for these kernels, and its probability back.
@@ -76,10 +78,10 @@ double widened_score_traffic(const Attention& op) {
 }
 
 // Added forward by a kernel that broadcasts, which is as far from the bandwidth as the filling of a broadcast
-// mask: what `wide_score_traffic` has forward beyond two kernels of 4 + 4 B. Backward a sum over the
+// mask: what `wide_score_traffic` has forward beyond a multiplication and a softmax. Backward a sum over the
 // sequences.
 double bias_traffic(const Attention& op) {
-  constexpr double kBroadcast = (4 + 4) / (34.0 - 2 * (4 + 4) / kReached);
+  constexpr double kBroadcast = (4 + 4) / (kWideForward - 2 * kWideKernel);
   const double element = size_of(op.type).value();
   return op.direction == Direction::forward ? 2 * element / kBroadcast : element / kReached;
 }

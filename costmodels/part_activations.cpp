@@ -133,9 +133,8 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load_cv);
   PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
-  const bool head = chunk == strategy.chunks - 1 && holds_head(model, strategy, stage);
-  const bool last = chunk == strategy.chunks - 1 && stage == strategy.rank_of_part(strategy.part_count() - 1);
-  const bool sends = stack.keeps_stage_outputs && !last;
+  const bool last = chunk == strategy.chunks - 1 && holds_last_part(strategy, stage);
+  const bool head = last && model.vocabulary > 0, sends = !last && stack.keeps_stage_outputs;
   if (!embedding && !head && !sends) return bytes;
   const auto hidden =
       static_cast<double>(boundary_tokens(model, strategy, stage).owned_tokens * model.hidden);

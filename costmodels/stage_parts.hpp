@@ -23,8 +23,11 @@ void for_each_run(const ModelSpec& model, const LayerRange& range, Visit visit) 
 inline bool holds_embedding(const ModelSpec& model, int stage) {
   return model.vocabulary > 0 && stage == 0;
 }
+inline bool holds_last_part(const ParallelStrategy& strategy, int stage) {
+  return stage == strategy.rank_of_part(strategy.part_count() - 1);
+}
 inline bool holds_head(const ModelSpec& model, const ParallelStrategy& strategy, int stage) {
-  return model.vocabulary > 0 && stage == strategy.rank_of_part(strategy.part_count() - 1);
+  return model.vocabulary > 0 && holds_last_part(strategy, stage);
 }
 
 // Of a pipeline rank on one GPU: all its chunks, its embedding and head.

@@ -107,6 +107,12 @@ constexpr std::array kLikenesses{
     FrameworkStack{"pax", "torchtitan"},
 };
 
+// Of its GPU; empty: a GPU that nobody knows.
+std::string_view architecture_of(const MeasuredRun& run) {
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  return gpu ? std::string_view(gpu->architecture) : std::string_view();
+}
+
 bool multiplies_in_fp8(const MeasuredRun& run) {
   const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
   return gpu && gpu->fp8.has_value();
@@ -143,8 +149,7 @@ struct Likeness {
 const char* nemo_of(const MeasuredRun& run) {
   constexpr double kFusedAttention = 2024.65;
   const double date = date_of_program(run);
-  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
-  if (gpu && gpu->architecture.starts_with("Blackwell")) return "nemo-graphs";
+  if (architecture_of(run).starts_with("Blackwell")) return "nemo-graphs";
   return date > 0 && date < kFusedAttention ? "nemo-24.07" : "nemo-24.12";
 }
 
@@ -157,11 +162,10 @@ Likeness likeness_of(const MeasuredRun& run) {
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
-  if (says(low, "torch.compile") && !says(low, "fsdp") && !runs_eager(low))
-    return {"compiled-program", "torch.compile"};
+  constexpr std::string_view kCompiler = "torch.compile";
+  if (is_compiled(low) && !says(low, "fsdp")) return {"compiled-program", std::string(kCompiler)};
   const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(), [&](const FrameworkStack& one) {
-    const bool compiled = std::string_view(one.start) == "torch.compile";
-    return says(low, one.start) && !(compiled && runs_eager(low));
+    return one.start == kCompiler ? is_compiled(low) : says(low, one.start);
   });
   if (like != kLikenesses.end()) {
     const bool nemo = std::string_view(like->stack) == "nemo-24.12";
@@ -195,11 +199,10 @@ const char* torchtitan_of(const std::string& framework, double date) {
 void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
   if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();
-  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
   if (date >= kGroupedHeads) {
     stack.attention = AttentionKernel::flash2;
     stack.repeated_keys = false;
-  } else if (date >= kCudnnOnAll && gpu && gpu->architecture == "Hopper") {
+  } else if (date >= kCudnnOnAll && architecture_of(run) == "Hopper") {
     stack.attention = AttentionKernel::flash;
   }
 }
@@ -314,8 +317,7 @@ void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
   if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
     stack.attention_time = kFirstOverSecond;
   if (run.text("framework").starts_with("torchtitan")) return;
-  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
-  const bool blackwell = gpu && gpu->architecture.starts_with("Blackwell");
+  const bool blackwell = architecture_of(run).starts_with("Blackwell");
   if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)
     stack.attention = AttentionKernel::flash_2026;
   if (date > 0 && date < kFlashOf2026 && blackwell && stack.attention == AttentionKernel::flash_2026)

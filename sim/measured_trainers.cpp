@@ -62,7 +62,7 @@ void set_kernels(SoftwareStack& stack, const std::string& framework) {
     stack.cross_entropy = fused.cross_entropy;
     stack.logit_peak = fused.logit_peak;
   }
-  if (says(framework, "torch.compile") && !runs_eager(framework)) {
+  if (is_compiled(framework)) {
     const SoftwareStack compiled = read_stack("torchtitan");
     stack.elementwise = compiled.elementwise;
     stack.kernels = compiled.kernels;
@@ -108,6 +108,10 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
 bool runs_eager(std::string_view framework) {
   return says_any(framework,
                   {"eager", "without torch.compile", "no torch.compile", "not compiled", "uncompiled"});
+}
+
+bool is_compiled(std::string_view framework) {
+  return says(framework, "torch.compile") && !runs_eager(framework);
 }
 
 bool is_before_flash_attention(double date) {

@@ -20,8 +20,10 @@ bool is_of_pytorch(const SoftwareStack&);
 // reshard_after_forward off).
 void keep_weights_whole(SoftwareStack&);
 
-// Whether the name of a program, in small letters, says that nothing is compiled.
+// Whether the name of a program, in small letters, says that nothing is compiled, or torch.compile without
+// denying it.
 bool runs_eager(std::string_view framework);
+bool is_compiled(std::string_view framework);
 
 // PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told. False
 // where no date is known.

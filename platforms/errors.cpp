@@ -108,8 +108,7 @@ std::string escape_for_message(std::string_view text) {
 
 std::string quote_for_message(std::string_view text) {
   constexpr std::size_t kLongest = 60;
-  const std::string_view front = utf8_front(text, kLongest);
-  return "'" + escape_for_message(front) + (front.size() < text.size() ? "...'" : "'");
+  return "'" + escape_for_message(shortened(text, kLongest)) + "'";
 }
 
 }  // namespace orrery

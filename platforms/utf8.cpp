@@ -18,14 +18,14 @@ std::size_t utf8_length(std::string_view text) {
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-std::string_view utf8_front(std::string_view text, std::size_t most) {
+std::string shortened(std::string_view text, std::size_t most) {
   std::size_t end = 0;
   while (end < text.size()) {
     const std::size_t next = end + std::max<std::size_t>(utf8_length(text.substr(end)), 1);
-    if (next > most) break;
+    if (next > most) return std::string(text.substr(0, end)) + "...";
     end = next;
   }
-  return text.substr(0, end);
+  return std::string(text);
 }
 
 }  // namespace orrery

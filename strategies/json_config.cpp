@@ -38,10 +38,8 @@ std::string kind_of(const Json& value) {
 
 std::string found(const Json& value) {
   if (value.is_structured() || value.is_null()) return kind_of(value);
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr std::size_t kLongest = 60;
-  const std::string_view front = utf8_front(text, kLongest);
-  return std::string(front) + (front.size() < text.size() ? "..." : "");
+  return shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace), kLongest);
 }
 
 // Python's json writes numbers that JSON lacks as bare words; as texts they are refused only where they are

@@ -1,4 +1,4 @@
-// A folder of made-up tables, removed at the end.
+// A scratch folder for made-up tables of operators.
 #pragma once
 
 #include <zlib.h>
@@ -7,29 +7,22 @@
 #include <fstream>
 #include <string>
 
+#include "tests/traces/scratch_folder.hpp"
+
 namespace orrery::test {
 
-class ProfileFolder {
+class ProfileFolder : public ScratchFolder {
  public:
-  ProfileFolder() : path_(std::filesystem::temp_directory_path() / "orrery_profile_reader_test") {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~ProfileFolder() { std::filesystem::remove_all(path_); }
   void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
+    std::filesystem::create_directories(at(name).parent_path());
+    std::ofstream(at(name), std::ios::binary) << text;
   }
   void write_gzip(const std::string& name, const std::string& text) const {
-    const gzFile file = gzopen((path_ / name).c_str(), "wb");
+    const gzFile file = gzopen(this->file(name).c_str(), "wb");
     gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
     gzclose(file);
   }
-  [[nodiscard]] std::filesystem::path at(const std::string& name) const { return path_ / name; }
-  [[nodiscard]] std::string name() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
+  [[nodiscard]] std::filesystem::path at(const std::string& name) const { return file(name); }
 };
 
 }  // namespace orrery::test

@@ -24,6 +24,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
+  [[nodiscard]] std::string name() const { return path_.string(); }
   [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> result;

@@ -45,14 +45,18 @@ double shared_expert(const LayerShape& shape, const LocalLayer& local, const Kep
   return static_cast<double>(local.tokens) * widths(kept, local.shared_up_width + half, local.shared_ffn);
 }
 
+// Width of what a dense MLP keeps of its projection up, beside what goes into the projection down: ReLU needs
+// its output alone.
+std::int64_t kept_up_width(const LayerShape& shape, const LocalLayer& local) {
+  return shape.mlp == MlpKind::gelu && shape.activation == Activation::relu ? 0 : local.up_width;
+}
+
 // What the MLP keeps between its norm's output and its result.
 double mlp_activations(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
                        const SoftwareStack& stack) {
   if (shape.experts == 1) {
     const bool eager = stack.kernels.eager_kernels || stack.kernels.eager_activation;
-    // ReLU needs its output alone.
-    const bool relu = shape.mlp == MlpKind::gelu && shape.activation == Activation::relu;
-    const std::int64_t any = relu ? 0 : local.up_width + kept_half(shape, eager, local.ffn);
+    const std::int64_t any = kept_up_width(shape, local) + kept_half(shape, eager, local.ffn);
     return static_cast<double>(local.tokens) * widths(kept, any, local.ffn);
   }
   // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.
@@ -104,7 +108,8 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
   const auto tokens = static_cast<double>(local.tokens);
   const double inner = shape.experts == 1 ? tokens : static_cast<double>(local.routed_tokens * local.experts);
   const double mlp = element * inner * static_cast<double>(std::max(local.up_width, local.ffn));
-  const double kept_by_mlp = element * inner * static_cast<double>(local.up_width + local.ffn);
+  const std::int64_t up_kept = shape.experts == 1 ? kept_up_width(shape, local) : local.up_width;
+  const double kept_by_mlp = element * inner * static_cast<double>(up_kept + local.ffn);
   double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);
   if (!strategy.flash_attention) {
     const double scores = static_cast<double>(local.tokens * local.attended_tokens * local.heads);

@@ -78,6 +78,7 @@ constexpr std::array kFrameworks{
     FrameworkStack{"InternEvo", "internevo"},
     FrameworkStack{"FlagScale", "flagscale"},
     FrameworkStack{"Fast-LLM", "fast-llm"},
+    FrameworkStack{"metaseq", "metaseq"},
     FrameworkStack{"llm.c", "llm.c"},
     FrameworkStack{"llmq", "llm.c"},
     FrameworkStack{"LLM.Q", "llm.c"},

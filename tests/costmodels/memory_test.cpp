@@ -66,7 +66,6 @@ TEST_CASE("a Llama layer without dropout, with grouped queries and a gated MLP k
   CHECK(activation_bytes(model, strategy, 0, 0).value() == Approx(2 * width * kSequence * kMicroBatch));
 }
 
-// Of two norms' outputs of 2 sbh bytes, three quarters are other ranks'.
 TEST_CASE("ReLU keeps its output alone, which is the next matrix's input") {
   ModelSpec model = gpt_layers(1);
   const ParallelStrategy strategy = spread(model, {});
@@ -76,6 +75,7 @@ TEST_CASE("ReLU keeps its output alone, which is the next matrix's input") {
   CHECK(gelu - kept() == Approx(2 * kSequence * kMicroBatch * 4 * kHidden));
 }
 
+// Of two norms' outputs of 2 sbh bytes, three quarters are other ranks'.
 TEST_CASE("a program that does not gather again keeps what sequence-parallel ranks gathered") {
   const ModelSpec model = gpt_layers(1);
   ParallelStrategy strategy = spread(model, {.tensor = 4});
@@ -234,6 +234,9 @@ TEST_CASE("a layer in its backward has gradients beside what it keeps, unless a 
   const double scores = 2 * 192 * kSequence / kHidden;
   REQUIRE(scores - 16 > 8);
   CHECK(workspace(0) == Approx((2 + (scores - 16) / tensor) * sbh));
+  model.shapes[0].activation = Activation::relu;  // whose MLP kept 8
+  CHECK(workspace(0) == Approx((2 + (scores - 8) / tensor) * sbh));
+  model.shapes[0].activation = Activation::gelu;
   // The last stage takes what its loss took, less what is recomputed; a loss of more leaves none.
   model.shapes[0].heads = model.shapes[0].kv_heads = 48;
   strategy.flash_attention = true;

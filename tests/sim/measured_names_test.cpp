@@ -105,6 +105,7 @@ TEST_CASE("programs have what they had in their year") {
         "compiled-program");
   CHECK(stack({{"framework", "PyTorch FSDP, torch.compile"}, {"gpu", "A100"}}) == "torchtitan");
   CHECK(stack({{"framework", "Fast-LLM (PyTorch, 2025)"}, {"gpu", "H100"}}) == "fast-llm");
+  CHECK(stack({{"framework", "metaseq (fairscale FSDP, 2022)"}, {"gpu", "A100"}}) == "metaseq");
   CHECK(stack({{"framework", "KempnerForge (2026)"}, {"gpu", "H200"}}) == "kempnerforge");
   CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");
 }

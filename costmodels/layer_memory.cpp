@@ -119,6 +119,13 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
   return output + std::max(mlp, mixer - kept_by_mlp);
 }
 
+// What the norms of a layer norm, those of queries and keys among them.
+double normed_elements(const LayerShape& shape, const LocalLayer& local) {
+  std::int64_t elements = shape.norms * local.owned_tokens * shape.hidden;
+  if (shape.qk_norm) elements += local.tokens * (local.query_width + local.key_width);
+  return static_cast<double>(elements);
+}
+
 // Inputs and output gradients of the matrices around attention or the state space, but for those of width
 // hidden.
 double mixer_matrices(const LayerShape& shape, const LocalLayer& local) {
@@ -183,7 +190,7 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   if (stack.keeps_gathered)
     bytes.rest += element * gathered_inputs(shape, stack) *
                   static_cast<double>((local.tokens - local.owned_tokens) * shape.hidden);
-  bytes.rest += stack.kernels.kept_by_norm * shape.norms * hidden;
+  bytes.rest += stack.kernels.kept_by_norm * normed_elements(shape, local);
   bytes.rest += element * rotated(shape, local, stack);
   // Two norms keep their inputs and make the projection's; the last norm and the head keep theirs, and the
   // loss.

@@ -36,12 +36,13 @@ Traffic activation_traffic(const LayerShape& shape, const SoftwareStack& stack) 
 
 // The experts of one GPU. Tokens arrive in 16 bits, whoever normed them. Fused, the kernel of the first
 // matrix activates and casts what it wrote; its backward likewise (cuDNN's grouped GEMM + SwiGLU +
-// quantisation, NVTE_CUTEDSL_FUSED_GROUPED_MLP of Transformer Engine).
+// quantisation, NVTE_CUTEDSL_FUSED_GROUPED_MLP of Transformer Engine), in 8 bits alone
+// (ForwardGroupedMLP_CuTeGEMMSwiGLU_MXFP8).
 void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   const LayerShape& shape = layer.shape;
   const LocalLayer& local = layer.local;
   const DataType type = layer.sharding.type;
-  const bool fused = layer.sharding.stack.experts.fused;
+  const bool fused = layer.sharding.stack.experts.fused && type == DataType::fp8;
   const std::int64_t rows = local.routed_tokens * local.experts;
   const bool padded = layer.sharding.stack.experts.pads_rows && outside_fp8(type) != type;
   if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);

@@ -7,6 +7,7 @@
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/measured_attention.hpp"
 #include "sim/measured_dates.hpp"
 #include "sim/measured_trainers.hpp"
 #include "sim/measured_words.hpp"
@@ -107,12 +108,6 @@ constexpr std::array kLikenesses{
     FrameworkStack{"levanter", "torchtitan"},
     FrameworkStack{"pax", "torchtitan"},
 };
-
-// Of its GPU; empty: a GPU that nobody knows.
-std::string_view architecture_of(const MeasuredRun& run) {
-  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
-  return gpu ? std::string_view(gpu->architecture) : std::string_view();
-}
 
 bool multiplies_in_fp8(const MeasuredRun& run) {
   const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
@@ -238,6 +233,11 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   return found;
 }
 
+std::string_view architecture_of(const MeasuredRun& run) {
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  return gpu ? std::string_view(gpu->architecture) : std::string_view();
+}
+
 std::optional<std::string> builtin_model_called(const std::string& name) {
   // "meta-llama/Meta-Llama-3.1-405B"; of that size 3.1, and 3.3, have the layers of 3.
   std::string wanted = letters_and_digits(name.substr(name.rfind('/') + 1));
@@ -307,24 +307,6 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.dispatch = library.dispatch;
 }
 
-// What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
-// 2025. Hopper's was faster than that of 2024 before. PyTorch's own packages, which torchtitan takes, have
-// older ones. FlashAttention-2 came in July 2023, 1.7 to 3 times as fast as the first (arXiv 2307.08691,
-// section 4.1): until then programs whose presets do not say more ran the first.
-void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
-  constexpr double kFlashAttention2 = 2023.5, kFlashOf2026 = 2025.85, kFirstOverSecond = 2.3;
-  const double date = date_of_program(run);
-  const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
-  if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
-    stack.attention_time = kFirstOverSecond;
-  if (run.text("framework").starts_with("torchtitan")) return;
-  const bool blackwell = architecture_of(run).starts_with("Blackwell");
-  if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)
-    stack.attention = AttentionKernel::flash_2026;
-  if (date > 0 && date < kFlashOf2026 && blackwell && stack.attention == AttentionKernel::flash_2026)
-    stack.attention = AttentionKernel::flash;
-}
-
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
@@ -333,7 +315,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
     use_said_dispatch(run.text("framework"), *stack);
-    use_attention_of_then(run, *stack);
+    use_attention_of_run(run, *stack);
   }
   return stack;
 }

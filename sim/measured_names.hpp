@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodels/software_stack.hpp"
@@ -15,6 +16,9 @@ namespace orrery {
 // memory aside; `gigabytes` (0: not given) counts as one. The first of several, so SXM before PCIe. Null:
 // none.
 const GpuSpec* gpu_called(const std::string& name, double gigabytes);
+
+// Of a run's GPU, in the catalog's words ("Hopper"); empty: a GPU that nobody knows.
+std::string_view architecture_of(const MeasuredRun&);
 
 // The built-in model of that name, punctuation and case aside, and whatever follows it: "Llama-2-70B" is
 // llama2-70b, "Qwen3_235B_A22B (EP8)" is qwen3-235b-a22b.

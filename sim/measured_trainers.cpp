@@ -4,6 +4,7 @@
 
 #include "sim/cell_text.hpp"
 #include "sim/cell_words.hpp"
+#include "sim/measured_attention.hpp"
 #include "sim/measured_dates.hpp"
 #include "sim/measured_words.hpp"
 
@@ -80,7 +81,6 @@ void fuse_optimizer(SoftwareStack& stack, double bytes) {
 }  // namespace
 
 std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
-  constexpr double kFlashOf2026 = 2026;
   const std::string framework = lower_case(run.text("framework"));
   const double date = date_of_program(run);
   if (!is_trainer(framework, date)) return std::nullopt;
@@ -97,8 +97,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
     stack.flash_attention = false;
     stack.softmax = SoftmaxKernel::eager;
   }
-  // FlashAttention-3 and cuDNN; set after errors of five runs of 2026 at 1 to 4 M tokens had been seen.
-  if (date >= kFlashOf2026) stack.attention = AttentionKernel::flash_2026;
+  if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
     fuse_optimizer(stack, shards && !keeping.all_16_bits ? 4 : 2);

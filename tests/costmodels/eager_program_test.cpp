@@ -187,6 +187,10 @@ TEST_CASE("kernels for each operation keep the activated half of a gated MLP and
   SoftwareStack norms;
   norms.kernels.kept_by_norm = 6;
   CHECK(bytes(shape, norms) - bytes(shape, {}) == Approx(2 * 6 * tokens * 8192));  // on every rank
+  LayerShape normed = shape;                                                       // queries and keys too
+  normed.qk_norm = true;
+  CHECK(bytes(normed, norms) - bytes(normed, {}) ==
+        Approx(6 * tokens * (2 * 8192 + (64 + 8) * 128.0 / tensor)));
 }
 
 TEST_CASE("an eager activation keeps its half, in experts also what is weighed, until it is recomputed") {

@@ -183,40 +183,6 @@ TEST_CASE("a run of Megatron-Bridge that says a month has the recipe of the last
   CHECK(of("Megatron-Bridge") == "megatron-bridge");
 }
 
-TEST_CASE("attention is that of the program's date, on Blackwell of a later one than on Hopper") {
-  const auto attention = [](const std::string& framework, const std::string& gpu) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", gpu}}), assumptions)->attention;
-  };
-  CHECK(attention("NeMo 25.02", "B200") == AttentionKernel::flash);
-  CHECK(attention("NeMo 25.02", "H100") == AttentionKernel::flash);
-  CHECK(attention("NeMo (26.04 container)", "GB300") == AttentionKernel::flash_2026);
-  CHECK(attention("Megatron-Bridge 25.09", "GB200") == AttentionKernel::flash);
-  CHECK(attention("Megatron-Bridge 25.09", "H100") == AttentionKernel::flash_2026);
-  CHECK(attention("Megatron-Bridge 25.11", "GB200") == AttentionKernel::flash_2026);
-  CHECK(attention("Megatron-Core (June 2025)", "B200") == AttentionKernel::flash);
-  CHECK(attention("Megatron-Core", "B200") == AttentionKernel::flash_2026);
-  // torchtitan copied keys and values for query heads until 27 January 2026.
-  CHECK(attention("torchtitan (January 2026)", "B200") != AttentionKernel::flash2);
-  CHECK(attention("torchtitan (February 2026)", "B200") == AttentionKernel::flash2);
-  // From 9 October 2025 until then it took cuDNN on Hopper too, PyTorch's.
-  CHECK(attention("torchtitan (September 2025)", "H200") == AttentionKernel::sdpa_2025);
-  CHECK(attention("torchtitan (December 2025)", "H200") == AttentionKernel::flash);
-  CHECK(attention("torchtitan (December 2025)", "A100") == AttentionKernel::sdpa_2025);
-}
-
-TEST_CASE("programs of before July 2023 ran the first FlashAttention, unless their preset says more") {
-  const auto time = [](const std::string& framework) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
-        ->attention_time;
-  };
-  CHECK(time("PyTorch FSDP (March 2023)") == 2.3);
-  CHECK(time("PyTorch FSDP (2023)") == 1.0);  // of either half
-  CHECK(time("PyTorch FSDP (August 2023)") == 1.0);
-  CHECK(time("Megatron-LM (March 2023)") == read_stack("megatron-lm-2023").attention_time);
-}
-
 TEST_CASE("a program without a preset is priced as what it is like, under a family of its own") {
   std::string family;
   CHECK(stack({{"framework", "NeMo 24.01"}, {"gpu", "A100"}}, &family) == "nemo-24.07");
@@ -316,7 +282,6 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(of("HF Trainer with Liger (2024)").chunked_loss);
   CHECK(of("TRL, chunked loss (2024)").chunked_loss);
   CHECK(plain.attention == AttentionKernel::flash2);
-  CHECK(of("TRL (2026)").attention == AttentionKernel::flash_2026);
   // The column of sharding goes before the name.
   CHECK(of("HF Trainer, PyTorch FSDP (2024)", "no") == plain);
   CHECK(of("HF Trainer, PyTorch FSDP (2024)") == read_stack("hf-fsdp"));

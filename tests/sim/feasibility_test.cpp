@@ -55,7 +55,7 @@ SearchJob mixture_job(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("a plan is fitted the same whatever was fitted before it") {
+TEST_CASE("a plan is fitted the same whatever was fitted before it", "[slow]") {
   constexpr int kTriedOfAJob = 3000;
   std::mt19937 random(11);
   int tight = 0;  // plans that fit as equal layers would not

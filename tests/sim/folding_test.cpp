@@ -57,7 +57,7 @@ double difference(const RandomPlan& drawn) {
 
 }  // namespace
 
-TEST_CASE("folded replicas and lanes take the time of all of them, stage by stage") {
+TEST_CASE("folded replicas and lanes take the time of all of them, stage by stage", "[slow]") {
   int several = 0, folded = 0, fewer_lanes = 0, fewer_contexts = 0;
   for (std::uint32_t seed = 1; seed <= 600; ++seed) {
     const Contention contention = seed % 4 == 0 ? Contention::ideal : Contention::shared;

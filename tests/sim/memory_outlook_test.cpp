@@ -10,7 +10,7 @@
 namespace orrery {
 namespace {
 
-TEST_CASE("the outlook of a plan is that of the card that is fullest for its size") {
+TEST_CASE("the outlook of a plan is that of the card that is fullest for its size", "[slow]") {
   std::mt19937 random(21);
   std::size_t plans = 0;
   for (int i = 0; i < 6; ++i) {

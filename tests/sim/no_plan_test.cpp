@@ -95,7 +95,8 @@ TEST_CASE("a budget that no plan meets is answered with the cheapest plan and it
 }
 
 // 115,000 candidates with a shape: they are pruned. What is asked for without limits is their own search.
-TEST_CASE("limits that nothing in a large space meets are seen by bounds, and the cheapest plan is said") {
+TEST_CASE("limits that nothing in a large space meets are seen by bounds, and the cheapest plan is said",
+          "[slow]") {
   const Workplace place;
   Words words{"search",
               "--model",

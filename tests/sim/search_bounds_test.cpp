@@ -47,7 +47,8 @@ ModelSpec small_mixture(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops") {
+TEST_CASE("no plan takes less time than its bound, and none fits that the quick look at memory drops",
+          "[slow]") {
   std::mt19937 random(2);
   std::size_t fitting = 0, dropped = 0;
   std::size_t unlike_fitting = 0, unlike_dropped = 0;  // of models whose layers are unlike

@@ -154,7 +154,7 @@ Found brute_force(const SearchJob& job, const PriceBook& book, Fitting& fitting)
 
 }  // namespace
 
-TEST_CASE("a search that prunes, one that does not and brute force find the same plans") {
+TEST_CASE("a search that prunes, one that does not and brute force find the same plans", "[slow]") {
   std::mt19937 random(4);
   std::size_t pruned = 0, plans = 0;
   Fitting fitting;
@@ -204,7 +204,7 @@ SearchJob limited(SearchJob job, const RatedPlan& plan, std::mt19937& random) {
   return job;
 }
 
-TEST_CASE("threads that play ahead change neither what is found nor what is counted") {
+TEST_CASE("threads that play ahead change neither what is found nor what is counted", "[slow]") {
   std::mt19937 random(8);
   std::size_t plans = 0, estimated = 0;
   for (int i = 0; i < 8; ++i) {
@@ -233,7 +233,8 @@ TEST_CASE("threads that play ahead change neither what is found nor what is coun
   CHECK(estimated > 200);
 }
 
-TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing meets are seen by bounds") {
+TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing meets are seen by bounds",
+          "[slow]") {
   std::mt19937 random(6);
   std::size_t some = 0, none = 0, pruned = 0;
   Fitting fitting;
@@ -264,7 +265,7 @@ TEST_CASE("within limits, too, pruning changes nothing, and limits that nothing 
   CHECK(pruned > 100);
 }
 
-TEST_CASE("a limit that the best plan just meets leaves it the best") {
+TEST_CASE("a limit that the best plan just meets leaves it the best", "[slow]") {
   std::mt19937 random(4);
   std::size_t plans = 0;
   for (int i = 0; i < 20; ++i) {

@@ -36,7 +36,8 @@ ClusterSpec small_cluster(double nic_gigabits) {
 
 // The bound counts what is priced, compute and collectives inside a layer; an override changes what is played
 // on top of it, messages and gradients, and that is never negative.
-TEST_CASE("links faster or slower than their group says do not make the search miss a better plan") {
+TEST_CASE("links faster or slower than their group says do not make the search miss a better plan",
+          "[slow]") {
   const double factor = GENERATE(0.05, 1.0, 64.0);
   ClusterSpec cluster = small_cluster(100);
   if (factor != 1.0) cluster.links = {{"*", {}, factor, {}, {}}};

@@ -222,7 +222,8 @@ TEST_CASE("the replay of published plans agrees with their estimate where nothin
 
 TEST_CASE(
     "every classic is expressed, and every fourth predicted within a factor of two but where README says "
-    "so") {
+    "so",
+    "[slow]") {
   std::vector<MeasuredRun> some;
   std::map<std::string, std::size_t> of_group;
   for (const MeasuredRun& run : classic_runs()) {

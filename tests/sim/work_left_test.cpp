@@ -59,7 +59,7 @@ TEST_CASE("a plan whose longest path takes too long is given up before it is pla
   CHECK(!is_beyond(given, milliseconds(ms * 1.001)));
 }
 
-TEST_CASE("a plan is given up only where it takes longer than asked about") {
+TEST_CASE("a plan is given up only where it takes longer than asked about", "[slow]") {
   int within = 0, given_up_early = 0;
   for (std::uint32_t seed = 0; seed < 1000; ++seed) {
     const RandomPlan one = drawn(seed);

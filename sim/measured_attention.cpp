@@ -39,13 +39,16 @@ constexpr double kFirstOverSecond = 2.3;  // arXiv 2307.08691, section 4.1: 1.7 
 // What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
 // 2025. Hopper's was faster than that of 2024 before. PyTorch's own packages, which torchtitan takes, have
 // older ones. FlashAttention-2 came in July 2023, 1.7 to 3 times as fast as the first (arXiv 2307.08691,
-// section 4.1): until then programs whose presets do not say more ran the first.
+// section 4.1): until then programs whose presets do not say more ran the first; of Megatron-LM's 2023, whose
+// preset is the mean of both, the last quarter ran the second.
 void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
-  constexpr double kFlashAttention2 = 2023.5, kFlashOf2026 = 2025.85;
+  constexpr double kFlashAttention2 = 2023.5, kSecondInMegatron = 2023.75, kFlashOf2026 = 2025.85;
   const double date = date_of_program(run);
   const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
   if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
     stack.attention_time = kFirstOverSecond;
+  const bool early = stack.attention_time == read_stack("megatron-lm-2023").attention_time;
+  if (date >= kSecondInMegatron && early) stack.attention_time = 1.0;
   if (run.text("framework").starts_with("torchtitan")) return;
   const bool blackwell = architecture_of(run).starts_with("Blackwell");
   if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)

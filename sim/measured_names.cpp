@@ -7,6 +7,7 @@
 
 #include "sim/bridge_recipes.hpp"
 #include "sim/cell_text.hpp"
+#include "sim/cell_words.hpp"
 #include "sim/measured_attention.hpp"
 #include "sim/measured_dates.hpp"
 #include "sim/measured_trainers.hpp"
@@ -94,7 +95,7 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 constexpr std::array kLikenesses{
     FrameworkStack{"nemo", "nemo-24.12"},
     FrameworkStack{"torch.compile", "torchtitan"},
-    FrameworkStack{"transformer engine", "torchtitan"},  // kernels as fused as compiled ones
+    FrameworkStack{"transformer engine", "transformer-engine"},
     FrameworkStack{"kempnerforge", "kempnerforge"},
     FrameworkStack{"modalities", "modalities"},
     FrameworkStack{"fsdp", "torchtitan-eager"},
@@ -307,6 +308,15 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.dispatch = library.dispatch;
 }
 
+// How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
+// 32 (an assumption).
+void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
+  const std::vector<Clause> clauses = clauses_of(run.text("precision"));
+  if (affirms(clauses, {"*delayed*"})) stack.fp8_recipe = Fp8Recipe::delayed;
+  if (affirms(clauses, {"*tensorwise*", "*currentscaling*"})) stack.fp8_recipe = Fp8Recipe::tensorwise;
+  if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
+}
+
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
@@ -315,6 +325,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
     use_said_dispatch(run.text("framework"), *stack);
+    if (!is_bridge(run)) use_said_scales(run, *stack);
     use_attention_of_run(run, *stack);
   }
   return stack;

@@ -95,7 +95,8 @@ std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
     return unread("flash_attn", "yes or no");
   if (!take(run.text("recompute"), said_recompute, words.recompute))
     return unread("recompute",
-                  "none, full, full of N layers, or selective with modules (" + names_of_modules() + ")");
+                  "none, full, full of N layers by block or uniform, or selective with modules (" +
+                      names_of_modules() + ")");
   return words;
 }
 

@@ -324,9 +324,30 @@ TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behi
   CHECK(links(4, 4) == Approx(6));
   group.gpu_link.bandwidth = gigabytes_per_second(100);  // not the wiring of the data sheet: as given
   CHECK(links(8, 2) == Approx(4));
-  group.gpu = find_gpu("A100", "test");
-  group.gpu_link.bandwidth = group.gpu.link_bandwidth;
+}
+
+TEST_CASE("a pair on a board of four has a third of each GPU's links, a ring of all four all of them") {
+  NodeGroup group;
+  const auto share = [&](const char* gpu, int gpus_per_node, int ranks) {
+    group.gpu = find_gpu(gpu, "test");
+    group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
+    group.gpus_per_node = gpus_per_node;
+    return link_of_neighbours(group, ranks).bandwidth / group.gpu.link_bandwidth;
+  };
+  for (const char* gpu : {"A100", "GH200-96GB-quad"}) {
+    CHECK(share(gpu, 4, 2) == Approx(1.0 / 3));
+    CHECK(share(gpu, 4, 3) == Approx(2.0 / 3));
+    CHECK(share(gpu, 4, 4) == 1);
+    CHECK(share(gpu, 8, 2) == 1);  // behind a switch
+    CHECK(whole_over_part(group.gpu, link_of_neighbours(group, 2)) == 1);
+    group.gpus_per_node = 4;
+    CHECK(whole_over_part(group.gpu, link_of_neighbours(group, 2)) == Approx(3));
+  }
+  CHECK(share("H100", 4, 2) == 1);
+  group.gpu = find_gpu("A100", "test");  // of another rate than the data sheet's: as given
+  group.gpu_link.bandwidth = group.gpu.link_bandwidth / 2;
   CHECK(link_of_neighbours(group, 2) == group.gpu_link);
+  CHECK(whole_over_part(group.gpu, group.gpu_link) == 1);
 }
 
 }  // namespace orrery

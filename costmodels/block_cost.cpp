@@ -12,6 +12,7 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   calls += other.calls;
   host += other.host;
   weights += other.weights;
+  matrices += other.matrices;
   at_limit += other.at_limit;
   return *this;
 }
@@ -23,6 +24,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.calls -= b.calls;
   a.host -= b.host;
   a.weights -= b.weights;
+  a.matrices -= b.matrices;
   a.at_limit -= b.at_limit;
   return a;
 }
@@ -53,6 +55,7 @@ PassCost repeated_between(const BlockCost& before, const BlockCost& after, const
 BlockCost scaled(BlockCost block, double forward, double backward) {
   const auto scale = [](PassCost& pass, double factor) {
     pass.compute *= factor;
+    pass.matrices *= factor;
     pass.communication *= factor;
   };
   scale(block.forward, forward);

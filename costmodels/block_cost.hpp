@@ -16,6 +16,7 @@ struct PassCost {
   double calls = 0;      // collectives
   Seconds host = {};     // what launches all of it takes, beside the GPU
   Seconds weights = {};  // sharded weights on their way, beside the rest
+  Seconds matrices = {};  // of `compute`
   // Of `compute`, kernels that keep the GPU at its power limit, where the slowest of many takes longer.
   Seconds at_limit = {};
   PassCost& operator+=(const PassCost& other);

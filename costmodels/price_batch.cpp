@@ -25,7 +25,7 @@ PassCost AskedBlock::weight_gradient() const {
   for (const std::size_t index : operators.weight_gradient) {
     cost.compute += backward.compute[index];
     const Operator& op = operators.backward.compute[index];
-    cost.at_limit += time_at_limit(op, backward.compute[index], sharding);
+    add_kinds(cost, op, backward.compute[index], sharding);
     cost.flops += flops_of(op);
   }
   const Pass rest = without({operators.backward, backward}, operators.weight_gradient);

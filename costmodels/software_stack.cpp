@@ -232,6 +232,7 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
                        {"none", RootUnit::none}},
                       stack.root_unit);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
+  read_switch(map, "gathers_wait", stack.gathers_wait);
   read_switch(map, "regathers_recomputed", stack.regathers_recomputed);
   read_switch(map, "whole_weights", stack.whole_weights);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();

@@ -219,6 +219,9 @@ struct SoftwareStack {
   // Weights of fully sharded plans.
   RootUnit root_unit = RootUnit::embedding_and_head;
   std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
+  // Matrix by matrix, each beside the matrix before: what computes between matrices waits for all gathers
+  // that were asked for, and hides none.
+  bool gathers_wait = false;
   // A recomputed layer gathers them, gives them back and gathers them again for its backward (a checkpoint
   // around FSDP's unit); else once (a unit around the checkpoint).
   bool regathers_recomputed = false;

@@ -121,10 +121,7 @@ Collective across_instances(const Collective& reduce, const WeightCopies& copies
   return sum;
 }
 
-void add_traffic(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
-                 const Sharding& sharding) {
-  const SoftwareStack& stack = sharding.stack;
-  if (parameters <= 0) return;
+Collective gather_of(double parameters, const WeightCopies& copies, const Sharding& sharding) {
   Collective gather;
   gather.kind = CollectiveKind::all_gather;
   gather.bytes = Bytes(parameters * stored_bytes(sharding.type));
@@ -132,12 +129,23 @@ void add_traffic(WeightTraffic& traffic, double parameters, const WeightCopies& 
   gather.ranks_per_node = std::clamp(sharding.gpus_per_node / copies.stride, 1, copies.ranks);
   gather.gpu_link = sharding.gpu_link;
   gather.network = sharding.network;
-  Collective reduce = gather;
+  return gather;
+}
+
+void add_gather(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
+                const Sharding& sharding) {
+  if (parameters > 0 && copies.ranks > 1 && !sharding.stack.whole_weights)
+    traffic.gather.emplace_back(gather_of(parameters, copies, sharding));
+}
+
+void add_reduce(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
+                const Sharding& sharding) {
+  const SoftwareStack& stack = sharding.stack;
+  if (parameters <= 0 || stack.adds_up_whole) return;  // reduced once a step
+  Collective reduce = gather_of(parameters, copies, sharding);
   const bool for_all = stack.whole_weights && stack.all_reduces_gradients;
   reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
   reduce.bytes = Bytes(parameters * gradient_sent(stack, sharding.type));
-  if (copies.ranks > 1 && !stack.whole_weights) traffic.gather.emplace_back(gather);
-  if (stack.adds_up_whole) return;  // reduced once a step
   if (copies.ranks > 1) traffic.reduce.emplace_back(reduce);
   if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, copies, sharding));
 }
@@ -149,8 +157,9 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
   return collectives - beside + beside * (stack.overlap_slowdown - 1);
 }
 
-Seconds time_at_limit(const Operator& op, Seconds time, const Sharding& sharding) {
-  return sharding.power_limited && draws_full_power(op) ? time : Seconds(0);
+void add_kinds(PassCost& cost, const Operator& op, Seconds time, const Sharding& sharding) {
+  if (std::holds_alternative<Gemm>(op)) cost.matrices += time;
+  if (sharding.power_limited && draws_full_power(op)) cost.at_limit += time;
 }
 
 PassCost cost_under(const PassOperators& operators, const PassTimes& times, PassOrder order,
@@ -166,7 +175,7 @@ PassCost cost_under(const PassOperators& operators, const PassTimes& times, Pass
   cost.calls = static_cast<double>(operators.communication.size());
   cost.host = launch_time(operators, order, sharding);
   for (std::size_t i = 0; i < operators.compute.size(); ++i)
-    cost.at_limit += time_at_limit(operators.compute[i], times.compute[i], sharding);
+    add_kinds(cost, operators.compute[i], times.compute[i], sharding);
   return cost;
 }
 
@@ -245,7 +254,7 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
     cost.compute += forward.compute[i] * share;
     cost.flops += flops_of(op) * share;
     if (matrix) beside += forward.compute[i] * share;
-    cost.at_limit += time_at_limit(op, forward.compute[i] * share, sharding);
+    add_kinds(cost, op, forward.compute[i] * share, sharding);
   }
   for (std::size_t i = 0; i < block.forward.communication.size(); ++i) {
     const bool gathers =
@@ -308,12 +317,18 @@ WeightTraffic weight_traffic(const Sharding& sharding, const LocalParameters& pa
   if (sharding.sharded < 2) return {};
   const WeightCopies dense = copies_of_dense(sharding), experts = copies_of_experts(sharding);
   const bool apart = experts.ranks < dense.ranks;
-  std::vector<double> parts;
-  if (sharding.stack.matrix_gathers && !apart) parts = matrix_parameters(forward);
-  if (parts.empty()) parts.push_back(parameters.dense + (apart ? 0 : parameters.expert));
+  const SoftwareStack& stack = sharding.stack;
+  const std::vector<double> whole{parameters.dense + (apart ? 0 : parameters.expert)};
+  std::vector<double> each = apart ? whole : matrix_parameters(forward);
+  if (each.empty()) each = whole;
   WeightTraffic traffic;
-  for (const double part : parts) add_traffic(traffic, part, dense, sharding);
-  if (apart) add_traffic(traffic, parameters.expert, experts, sharding);
+  for (const double part : stack.matrix_gathers || stack.gathers_wait ? each : whole)
+    add_gather(traffic, part, dense, sharding);
+  for (const double part : stack.matrix_gathers ? each : whole) add_reduce(traffic, part, dense, sharding);
+  if (apart) {
+    add_gather(traffic, parameters.expert, experts, sharding);
+    add_reduce(traffic, parameters.expert, experts, sharding);
+  }
   return traffic;
 }
 
@@ -331,12 +346,14 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
     const Seconds launched = cost.host + cost.weights;
     return {std::max(device, launched), launched > device};
   }
-  const Seconds beside = std::min(own, cost.weights);
+  const Seconds room = stack.gathers_wait ? std::min(own, cost.matrices) : own;
+  const Seconds beside = std::min(room, cost.weights);
   // The weights of the first layer come before anything can run beside them.
   const Seconds first = pass.layers > 0 ? cost.weights / pass.layers : cost.weights;
   const bool alone = stack.whole_weights && !stack.overlap_grad_reduce;
-  const Seconds device = alone ? own + cost.weights
-                               : std::max(own + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
+  const Seconds device =
+      alone ? own + cost.weights
+            : own - room + std::max(room + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
   const Seconds launched =
       cost.host > Seconds(0) ? cost.host + pass.last.compute + pass.last.communication : Seconds(0);
   return {std::max(device, launched), launched > device};

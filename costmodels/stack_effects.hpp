@@ -13,8 +13,8 @@ namespace orrery {
 // them exposed, experts at least as long as the host takes to launch them.
 PassCost cost_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);
 
-// Of an operator's `time` what keeps the GPU at its power limit: all or none (PassCost::at_limit).
-Seconds time_at_limit(const Operator&, Seconds time, const Sharding&);
+// Adds an operator's `time` to those of its cost's sums that it belongs to: PassCost::matrices, at_limit.
+void add_kinds(PassCost&, const Operator&, Seconds time, const Sharding&);
 
 // The pass in pieces. A collective has its share of the compute that the stack runs beside its kind.
 std::vector<PassPiece> pieces_under(const PassOperators&, const PassTimes&, PassOrder, const Sharding&);

@@ -320,6 +320,31 @@ TEST_CASE("matrices gathered one by one hide under nothing, and cost the host a 
   CHECK(time_under({layer, {}, 2}, sharding.stack).time == Seconds(3 + 1 + 2));
 }
 
+TEST_CASE("gathers that every submodule waits for hide under matrices alone") {
+  Sharding sharding;
+  sharding.sharded = 16;
+  sharding.type = DataType::fp16;
+  sharding.stack = parse_stack("{gathers_wait: true, reduced_gradient: 2}", "s.yaml");
+  PassOperators forward;
+  forward.compute = {Gemm{.m = 64, .n = 30, .k = 10}, MemoryBound{}, Gemm{.m = 64, .n = 10, .k = 40}};
+  const WeightTraffic traffic = weight_traffic(sharding, {720}, forward);
+  REQUIRE(traffic.gather.size() == 2);
+  CHECK(std::get<Collective>(traffic.gather[1]).bytes.value() == 800);
+  REQUIRE(traffic.reduce.size() == 1);  // by buckets, norms and biases among them
+  CHECK(std::get<Collective>(traffic.reduce[0]).bytes.value() == 1440);
+  // Of 3 s of compute 1.5 are matrices'; 1 s is exposed anyway, and of two layers the first gather.
+  const auto time = [&](double gathers) {
+    PassCost layer{Seconds(3), Seconds(1), {}, 0, {}, Seconds(gathers)};
+    layer.matrices = Seconds(1.5);
+    return time_under({layer, {}, 2}, sharding.stack).time.value();
+  };
+  sharding.stack.overlap_slowdown = 1;
+  CHECK(time(1) == Approx(3 + 1 + 1 / 2.0));
+  CHECK(time(2) == Approx(3 + 1 + 0.5 + 2 / 2.0));
+  sharding.stack.gathers_wait = false;
+  CHECK(time(2) == Approx(3 + 1 + 2 / 2.0));
+}
+
 TEST_CASE("whole weights are not gathered in passes; gradients are reduced beside the backward or alone") {
   Sharding sharding;
   sharding.sharded = 16;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,16 +50,22 @@ class IntervalModel {
   struct FamilyBias {
     double mean = 0, variance = 0;
   };
+  struct Family {
+    std::array<FamilyBias, 2> bias;  // of dense models, of experts
+    double spread = 1;               // its variance over that of all runs of its groups' kinds
+  };
+  void tell_families();                                                      // from the weights and variances
+  [[nodiscard]] std::optional<std::size_t> family_of(const RunKind&) const;  // absent: no group has it
   [[nodiscard]] FamilyBias bias_of_family(const RunKind&) const;
-  // Variance of the family over that of all runs of its groups' kinds.
-  [[nodiscard]] double spread_of_family(const RunKind&) const;
   [[nodiscard]] double deviation(const RunKind&) const;
   [[nodiscard]] double calibrated_multiplier() const;
 
   std::vector<ResidualGroup> groups_;
   Predicted what_;
-  std::vector<double> weights_;  // of each group; 0 for one left out
+  std::vector<std::size_t> name_of_, family_of_;  // of each group, from 0
+  std::vector<double> weights_;                   // of each group; 0 for one left out
   std::array<double, 8> variance_{};
+  std::vector<Family> families_;
   double multiplier_ = 0;
 };
 

@@ -94,12 +94,10 @@ std::vector<double> held_out_ratios(const TrainingSet& set, const Split& split) 
     if (taught.empty() || asked.empty()) continue;
     TrainingSet lesson = rows_where(set, taught), exam = rows_where(set, asked);
     if (!set.kernels.empty()) {
-      const KernelPaces paces = fit_paces(lesson.kernels);
-      relate_to_paces(lesson, paces);
-      relate_to_paces(exam, paces);
+      relate_to_own(lesson);
+      relate_to(exam, lesson.card);
     }
-    const auto answers = XgboostModel::train(lesson.features, lesson.targets, lesson.weights, set.options)
-                             .predict(exam.features);
+    const auto answers = train(lesson).predict(exam.features);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       ratios[asked[i]] = static_cast<double>(exam.targets[i]) - static_cast<double>(answers[i]);
     }

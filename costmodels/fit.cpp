@@ -171,8 +171,7 @@ FitReport fit(const FitOptions& options) {
   if (error) throw InputError(options.output, error.message(), "a folder that can be created");
   std::vector<Trained> trained;
   for (const auto& set : sets) {
-    trained.push_back(
-        {&set, set.card, XgboostModel::train(set.features, set.targets, set.weights, set.options)});
+    trained.push_back({&set, set.card, train(set)});
     append(report.errors, cross_validate(set));
   }
   TaughtFiles counted_already(profiles.files);

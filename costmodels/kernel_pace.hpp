@@ -1,6 +1,7 @@
-// What limits a memory-bound kernel beside the memory: how many bytes its instructions move per
-// multiprocessor and clock. vidur's rope and RMSNorm reach 0.35-0.5 of the bandwidth on A100 and H100 and
-// 0.6-0.8 on A40, but about the same bytes per multiprocessor clock on all three.
+// What limits a kernel of a training framework beside the memory (of one timed alone: kernel_law.hpp): how
+// many bytes its instructions move per multiprocessor and clock. vidur's rope and RMSNorm reach 0.35-0.5 of
+// the bandwidth on A100 and H100 and 0.6-0.8 on A40, but about the same bytes per multiprocessor clock on all
+// three.
 #pragma once
 
 #include <array>
@@ -42,6 +43,7 @@ struct KernelTime {
   const GpuSpec* gpu = nullptr;  // of the catalog
   Seconds time{};
   Direction direction = Direction::forward;
+  Bytes row{};  // as of MeasuredKernel
 };
 
 // For each kernel the pace with the smallest mean error of log time, GPUs counting alike, among a grid.

@@ -35,6 +35,7 @@ std::size_t features_of(ModelKind kind) {
     case ModelKind::attention:
       return attention_feature_names().size();
     case ModelKind::kernel:
+      return lone_kernel_feature_names().size();
     case ModelKind::training_kernel:
       return kernel_feature_names().size();
     case ModelKind::collective:
@@ -193,6 +194,7 @@ void write_card(const ModelCard& card, XgboostModel& model) {
   model.set_attribute("efficiency_cap", cap.str());
   if (!card.links.empty()) model.set_attribute("links", join(texts_of(card.links)));
   model.set_attribute("paces", to_text(card.paces));
+  if (card.kind == ModelKind::kernel) model.set_attribute("law", to_text(card.law));
   std::ostringstream passes;
   passes << card.passes.input_gradient << ' ' << card.passes.weight_gradient;
   model.set_attribute("passes", passes.str());
@@ -210,17 +212,19 @@ ModelCard read_card(const XgboostModel& model, const std::string& name) {
     throw InputError(name, std::to_string(model.features()) + " features",
                      std::to_string(features_of(found->first)) + "; fit again with this version of orrery");
   }
-  return {.kind = found->first,
-          .gpus = split(required(model, "gpus", name)),
-          .m = number<std::int64_t>(model, "m", name),
-          .n = number<std::int64_t>(model, "n", name),
-          .k = number<std::int64_t>(model, "k", name),
-          .efficiency_cap = number<double>(model, "efficiency_cap", name),
-          .framework = required(model, "timed", name) == "framework",
-          .configurations = split(required(model, "configurations", name)),
-          .links = parse_links(model.attribute("links").value_or(""), name),
-          .paces = parse_paces(required(model, "paces", name), name),
-          .passes = parse_passes(required(model, "passes", name), name)};
+  return {
+      .kind = found->first,
+      .gpus = split(required(model, "gpus", name)),
+      .m = number<std::int64_t>(model, "m", name),
+      .n = number<std::int64_t>(model, "n", name),
+      .k = number<std::int64_t>(model, "k", name),
+      .efficiency_cap = number<double>(model, "efficiency_cap", name),
+      .framework = required(model, "timed", name) == "framework",
+      .configurations = split(required(model, "configurations", name)),
+      .links = parse_links(model.attribute("links").value_or(""), name),
+      .paces = parse_paces(required(model, "paces", name), name),
+      .law = found->first == ModelKind::kernel ? parse_law(required(model, "law", name), name) : KernelLaw{},
+      .passes = parse_passes(required(model, "passes", name), name)};
 }
 
 }  // namespace orrery

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/kernel_law.hpp"
 #include "costmodels/kernel_pace.hpp"
 #include "costmodels/operator.hpp"
 #include "costmodels/pass_factors.hpp"
@@ -50,7 +51,8 @@ struct ModelCard {
                          // backward"; collective: "ring:8:8", algorithm:ranks:per node
   std::vector<MeasuredLinks> links{};  // collective, network, transfer; empty: not recorded, the many
                                        // machines of the built-in models
-  KernelPaces paces{};                 // kernel: what the efficiencies are relative to
+  KernelPaces paces{};                 // training_kernel: what the efficiencies are relative to
+  KernelLaw law{};                     // kernel: likewise
   PassFactors passes{};                // GEMM: likewise, of gradients
   bool operator==(const ModelCard&) const = default;
 

@@ -107,6 +107,28 @@ Collective variant_of(const Collective& op) {
   return variant;
 }
 
+constexpr double kSameMemory = 0.1;  // log of bandwidths; A100's forms with 80 GB differ by 0.05
+
+// Rows of those that taught (Llama 2 70B's queries and keys): vLLM's threads idle in narrower ones, which
+// take up to a third longer for a byte, and kernels of training have other blocks.
+constexpr Bytes kRopeRow = Bytes(36 * kKibi);
+
+LoneKernel lone_kernel(MemoryKernel kernel, Direction direction, Bytes bytes) {
+  return {kernel, direction, bytes, kernel == MemoryKernel::rope ? kRopeRow : Bytes(0)};
+}
+
+// Whether the chip taught the model, and with memory as fast: H200's is not H100's.
+GpuKnown known_to(const ModelCard& card, const GpuSpec& gpu) {
+  const auto& catalog = gpu_catalog();
+  const bool known =
+      card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const auto& other) {
+        return card.measured(other.name) && other.architecture == gpu.architecture &&
+               other.multiprocessors == gpu.multiprocessors &&
+               std::abs(std::log(gpu.memory_bandwidth / other.memory_bandwidth)) < kSameMemory;
+      });
+  return known ? GpuKnown::yes : GpuKnown::no;
+}
+
 struct KernelVariant {
   int gpu = 0;
   MemoryKernel kernel = MemoryKernel::copy;
@@ -163,13 +185,21 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
     const Fitted& fitted = models_[model];
+    const bool alone = fitted.card.kind == ModelKind::kernel;
+    std::vector<GpuKnown> known(gpus.size(), GpuKnown::no);
+    for (const auto& one : variants[model])
+      known[static_cast<std::size_t>(one.gpu)] = known_to(fitted.card, gpu_of(one));
     const auto curve = curves(
         fitted, variants[model],
         [&](const KernelVariant& one, Bytes size) {
-          return kernel_features(one.kernel, one.direction, size, gpu_of(one));
+          return alone ? lone_kernel_features(fitted.card.law, lone_kernel(one.kernel, one.direction, size),
+                                              gpu_of(one), known[static_cast<std::size_t>(one.gpu)])
+                       : kernel_features(one.kernel, one.direction, size, gpu_of(one));
         },
         [&](const KernelVariant& one, Bytes size) {
-          return paced_time(fitted.card.paces[pace_index(one.kernel, one.direction)], size, gpu_of(one));
+          return alone ? law_time(fitted.card.law, lone_kernel(one.kernel, one.direction, size), gpu_of(one))
+                       : paced_time(fitted.card.paces[pace_index(one.kernel, one.direction)], size,
+                                    gpu_of(one));
         });
     for (const auto& one : asked[model]) {
       const GpuSpec& gpu = gpu_of(variants[model][one.variant]);

@@ -25,10 +25,11 @@ std::optional<MemoryKernel> kernel_named(std::string_view name) {
 
 TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& files) {
   const bool training = model == ModelKind::training_kernel;
+  const auto& names = training ? kernel_feature_names() : lone_kernel_feature_names();
   TrainingSet set{.name = training ? "training-kernels" : "kernels",
                   .card = {.kind = model},
                   .options = {.trees = 100, .leaves = 12, .learning_rate = 0.14},
-                  .features = FeatureMatrix(kernel_feature_names().size())};
+                  .features = FeatureMatrix(names.size())};
   if (training) set.options = {.trees = 40, .leaves = 8, .learning_rate = 0.2, .min_child_weight = 2};
   std::vector<std::string> labels;
   SourceCheck check("kernels", files);
@@ -46,9 +47,9 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
                    {.least = least_kernel_time(row.bytes, gpu), .expected = reference, .time = row.time})) {
       const auto direction = row.backward ? Direction::backward : Direction::forward;
       const std::string name = configuration_name(*kernel, direction);
-      add_row(set, kernel_features(*kernel, direction, row.bytes, gpu), reference, row.time, row.model, name,
-              row.gpu);
-      set.kernels.push_back({*kernel, row.bytes, &gpu, row.time, direction});
+      // Features and targets: relate_to_own.
+      add_row(set, std::vector<float>(names.size()), reference, row.time, row.model, name, row.gpu);
+      set.kernels.push_back({*kernel, row.bytes, &gpu, row.time, direction, row.row});
       set.large.back() = row.bytes >= Bytes(4 * kMebi);
       add_unique(set.card.gpus, row.gpu);
       add_unique(set.card.configurations, name);
@@ -58,7 +59,7 @@ TrainingSet kernel_set(const Profiles& profiles, ModelKind model, TaughtFiles& f
   check.refuse_wrong_sources();
   if (has_too_few_rows(set)) return set;
   balance(set, labels, 1.0F);
-  relate_to_paces(set, fit_paces(set.kernels));
+  relate_to_own(set);
   finish(set);
   return set;
 }
@@ -163,13 +164,49 @@ TrainingSet transfer_set(const Profiles& profiles, TaughtFiles& files) {
 
 }  // namespace
 
-void relate_to_paces(TrainingSet& set, const KernelPaces& paces) {
-  set.card.paces = paces;
+void relate_to_own(TrainingSet& set) {
+  if (set.card.kind == ModelKind::kernel)
+    set.card.law = fit_law(set.kernels);
+  else
+    set.card.paces = fit_paces(set.kernels);
+  set.card.gpus.clear();
+  for (const auto& row : set.kernels) add_unique(set.card.gpus, row.gpu->name);
+  relate_to(set, set.card);
+}
+
+XgboostModel train(const TrainingSet& set) {
+  if (set.card.kind != ModelKind::kernel)
+    return XgboostModel::train(set.features, set.targets, set.weights, set.options);
+  // Each row once more as of a GPU that did not teach (lone_kernel_features).
+  FeatureMatrix features = set.features;
+  std::vector<float> targets = set.targets, weights = set.weights;
+  for (std::size_t i = 0; i < set.targets.size(); ++i) {
+    const auto row = set.features.row(i);
+    std::vector<float> unknown(row.begin(), row.end());
+    unknown.back() = 0;
+    features.add(unknown);
+  }
+  targets.insert(targets.end(), set.targets.begin(), set.targets.end());
+  weights.insert(weights.end(), set.weights.begin(), set.weights.end());
+  return XgboostModel::train(features, targets, weights, set.options);
+}
+
+void relate_to(TrainingSet& set, const ModelCard& taught) {
+  const bool alone = set.card.kind == ModelKind::kernel;
+  FeatureMatrix features(set.features.columns());
+  features.reserve(set.kernels.size());
   for (std::size_t i = 0; i < set.kernels.size(); ++i) {
     const KernelTime& row = set.kernels[i];
-    const Seconds paced = paced_time(paces[pace_index(row.kernel, row.direction)], row.bytes, *row.gpu);
-    set.targets[i] = static_cast<float>(std::log(paced / row.time));
+    const LoneKernel op{row.kernel, row.direction, row.bytes, row.row};
+    const KernelPace& pace = taught.paces[pace_index(row.kernel, row.direction)];
+    const Seconds expected =
+        alone ? law_time(taught.law, op, *row.gpu) : paced_time(pace, row.bytes, *row.gpu);
+    features.add(alone ? lone_kernel_features(taught.law, op, *row.gpu,
+                                              taught.measured(row.gpu->name) ? GpuKnown::yes : GpuKnown::no)
+                       : kernel_features(row.kernel, row.direction, row.bytes, *row.gpu));
+    set.targets[i] = static_cast<float>(std::log(expected / row.time));
   }
+  set.features = std::move(features);
 }
 
 TrainingSets training_sets(const Profiles& profiles, const AttentionTable& table, std::uint64_t seed) {

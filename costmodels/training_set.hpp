@@ -25,15 +25,19 @@ struct TrainingSet {
   FeatureMatrix features{1};
   std::vector<float> targets{};  // log(reference / time)
   std::vector<float> weights{};  // empty for all alike
-  // Kernels: what each target is relative to depends on the rows that were taught (relate_to_paces).
+  // Kernels: what each target is relative to depends on the rows that were taught (relate_to).
   std::vector<KernelTime> kernels{};
   // What can be held out, one entry a row.
   std::vector<std::string> models{}, shapes{}, gpus{};
   std::vector<bool> large{};  // M >= 1024; kernels: 4 MiB and more; collectives and transfers: 1 MiB and more
 };
 
-// The pace of each kernel in these rows, and targets relative to it.
-void relate_to_paces(TrainingSet&, const KernelPaces&);
+// Kernels: what limits those of the set into its card, and its features and targets relative to that.
+void relate_to_own(TrainingSet&);
+// The same relative to what limits those that taught another card.
+void relate_to(TrainingSet&, const ModelCard& taught);
+
+XgboostModel train(const TrainingSet&);
 
 // The files of the profiles again, with what was read but is not taught moved from used to skipped.
 class TaughtFiles {

@@ -36,6 +36,7 @@ struct GpuSpec {
   BytesPerSecond link_bandwidth;  // GPU to GPU inside a node, one direction; PCIe where there is no NVLink
   std::string link;               // "NVLink4", "PCIe 4.0 x16"
   bool peer_access = true;        // over PCIe, from card to card without the memory of the host
+  bool inline_ecc = false;        // check bits lie among the data and are read and written with them
   int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
   Bytes l2_cache;
   Watts power;  // thermal design power

@@ -64,6 +64,8 @@ struct MeasuredKernel {
   std::string gpu;  // likewise
   std::string op;   // "norm", "rope", "activation", "residual", "embedding"
   Bytes bytes;      // what it must read and write at least
+  Bytes row{};  // of them, those of a token that one block of threads works on; zero: no such blocks, or not
+                // told
   TimedAs timed = TimedAs::kernel;
   Seconds time;
   bool backward = false;  // the gradient of that kernel, timed alone

@@ -23,6 +23,7 @@ struct VidurKernel {
   const char* column;
   const char* op;
   bool sharded;
+  bool by_row;  // one block of threads a token, as vLLM and PyTorch have it
   double (*bytes)(const VidurModel&);
 };
 
@@ -44,12 +45,12 @@ double embedding_bytes(const VidurModel& model) {
 }
 
 constexpr std::array kVidurKernels{
-    VidurKernel{"time_stats.input_layernorm.mean", "norm", false, norm_bytes},
-    VidurKernel{"time_stats.post_attention_layernorm.mean", "norm", false, norm_bytes},
-    VidurKernel{"time_stats.attn_rope.mean", "rope", true, rope_bytes},
-    VidurKernel{"time_stats.mlp_act.mean", "activation", true, activation_bytes},
-    VidurKernel{"time_stats.add.mean", "residual", false, add_bytes},
-    VidurKernel{"time_stats.emb.mean", "embedding", false, embedding_bytes},
+    VidurKernel{"time_stats.input_layernorm.mean", "norm", false, true, norm_bytes},
+    VidurKernel{"time_stats.post_attention_layernorm.mean", "norm", false, true, norm_bytes},
+    VidurKernel{"time_stats.attn_rope.mean", "rope", true, true, rope_bytes},
+    VidurKernel{"time_stats.mlp_act.mean", "activation", true, true, activation_bytes},
+    VidurKernel{"time_stats.add.mean", "residual", false, false, add_bytes},
+    VidurKernel{"time_stats.emb.mean", "embedding", false, false, embedding_bytes},
 };
 
 // gemm_long.csv holds these with their extents; taken from both, a published table would teach twice.
@@ -71,6 +72,12 @@ struct VidurColumns {
   std::size_t tokens, ways, hidden, ffn, heads, kv_heads, gated;
   std::vector<std::optional<std::size_t>> times;  // parallel blocks (phi-2) have no second norm
 };
+
+// PyTorch's GELU, of phi-2, takes elements as they lie.
+Bytes row_of(const VidurKernel& kernel, const VidurModel& model) {
+  const bool elementwise = kernel.bytes == activation_bytes && !model.gated;
+  return Bytes(kernel.by_row && !elementwise ? kernel.bytes(model) / model.tokens : 0);
+}
 
 // As Python prints and as people write them; absent for anything else.
 std::optional<bool> boolean(std::string_view text) {
@@ -248,6 +255,7 @@ void read_vidur_table(CsvStream& rows, const std::string& name, Profiles& profil
                                .gpu = gpu->name,
                                .op = kernel.op,
                                .bytes = Bytes(kernel.bytes(model)),
+                               .row = row_of(kernel, model),
                                .timed = TimedAs::kernel,
                                .time = milliseconds(*time)});
         ++file.used;

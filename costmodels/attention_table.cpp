@@ -5,7 +5,6 @@
 
 #include "costmodels/features.hpp"
 #include "costmodels/kernel_pace.hpp"
-#include "costmodels/local_layer.hpp"
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"

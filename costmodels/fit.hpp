@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/model_card.hpp"
 #include "traces/profile_reader.hpp"
 
 namespace orrery {
@@ -56,15 +57,6 @@ struct FittedModel {
   std::size_t features = 0;
   int trees = 0, leaves = 0;
   double learning_rate = 0, row_share = 1, column_share = 1;
-};
-
-// Gradient GEMMs over what the forward model says of their shapes (costmodels/pass_factors.hpp). The defaults
-// are what `orrery fit` found in sailor's and Aceso's profiles.
-struct PassFactors {
-  double input_gradient = 0.98, weight_gradient = 0.77;
-  bool operator==(const PassFactors&) const = default;
-
-  [[nodiscard]] double of(GemmPass) const;
 };
 
 struct FitReport {

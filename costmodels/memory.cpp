@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "costmodels/price_book.hpp"
 #include "costmodels/stage_parts.hpp"
 #include "platforms/errors.hpp"
 
@@ -183,6 +182,10 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
 
 bool shards_weights(const ParallelStrategy& strategy, const SoftwareStack& stack) {
   return strategy.fully_sharded && !stack.whole_weights;
+}
+
+bool gathered_in_passes(const ParallelStrategy& strategy) {
+  return strategy.fully_sharded && strategy.pipeline == 1;
 }
 
 Bytes counted(const StageMemory& memory, MemoryFigure figure) {

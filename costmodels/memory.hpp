@@ -79,6 +79,9 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 
 // Whether weights are sharded too, not gradients and optimizer alone.
 bool shards_weights(const ParallelStrategy&, const SoftwareStack&);
+// Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
+// reshard_after_forward off there).
+bool gathered_in_passes(const ParallelStrategy&);
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits

@@ -120,6 +120,18 @@ std::string_view to_text(ModelKind kind) {
       ->second;
 }
 
+double PassFactors::of(GemmPass pass) const {
+  switch (pass) {
+    case GemmPass::forward:
+      return 1;
+    case GemmPass::input_gradient:
+      return input_gradient;
+    case GemmPass::weight_gradient:
+      return weight_gradient;
+  }
+  throw Defect("a pass without a factor");
+}
+
 bool ModelCard::measured(const std::string& gpu) const {
   return std::find(gpus.begin(), gpus.end(), gpu) != gpus.end();
 }

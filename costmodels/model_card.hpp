@@ -7,8 +7,8 @@
 #include "costmodels/kernel_law.hpp"
 #include "costmodels/kernel_pace.hpp"
 #include "costmodels/operator.hpp"
-#include "costmodels/pass_factors.hpp"
 #include "costmodels/xgboost_model.hpp"
+#include "traces/gemm_pass.hpp"
 
 namespace orrery {
 
@@ -39,6 +39,15 @@ MeasuredLinks links_of(const PointToPoint&);
 
 // A configuration of GEMM models that were taught gradients.
 inline constexpr const char* kGradients = "gradients";
+
+// Gradient GEMMs over what the forward model says of their shapes (costmodels/pass_factors.hpp). The defaults
+// are what `orrery fit` found in sailor's and Aceso's profiles.
+struct PassFactors {
+  double input_gradient = 0.98, weight_gradient = 0.77;
+  bool operator==(const PassFactors&) const = default;
+
+  [[nodiscard]] double of(GemmPass) const;
+};
 
 struct ModelCard {
   ModelKind kind = ModelKind::gemm;

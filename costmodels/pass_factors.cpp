@@ -67,18 +67,6 @@ void add_errors(std::vector<FitError>& errors, std::vector<GradientPair> pairs, 
 
 }  // namespace
 
-double PassFactors::of(GemmPass pass) const {
-  switch (pass) {
-    case GemmPass::forward:
-      return 1;
-    case GemmPass::input_gradient:
-      return input_gradient;
-    case GemmPass::weight_gradient:
-      return weight_gradient;
-  }
-  throw Defect("a pass without a factor");
-}
-
 std::vector<GradientPair> gradient_pairs(const Profiles& profiles, const std::vector<std::string>& gpus,
                                          GemmModelKind kind, const XgboostModel& model) {
   FeatureMatrix features(model.features());

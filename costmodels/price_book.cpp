@@ -318,10 +318,6 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   return times;
 }
 
-bool gathered_in_passes(const ParallelStrategy& strategy) {
-  return strategy.fully_sharded && strategy.pipeline == 1;
-}
-
 Backward backward_of(ScheduleKind kind) {
   return splits_backward(kind) ? Backward::split : Backward::whole;
 }

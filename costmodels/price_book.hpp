@@ -38,9 +38,6 @@ struct ShardKey {
 };
 
 ShardKey shard_key(const ParallelStrategy&, int stage);
-// Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
-// reshard_after_forward off there).
-bool gathered_in_passes(const ParallelStrategy&);
 
 struct ShardCost {
   std::vector<BlockCost> before;  // [i]: sum over layers 0 .. i - 1; size layers + 1

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "costmodels/price_book.hpp"
-
 namespace orrery {
 
 struct RunKind {
@@ -29,7 +27,5 @@ RunKind telling(Predicted, RunKind);
 
 // "measured GPU, dense, host-bound"; of memory "dense".
 std::string to_text(const RunKind&, Predicted = Predicted::time);
-// Of a plan whose prices are in the book.
-RunKind kind_of(const PriceBook&, const ParallelStrategy&);
 
 }  // namespace orrery

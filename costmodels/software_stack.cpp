@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "costmodels/local_layer.hpp"
 #include "platforms/embedded.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"

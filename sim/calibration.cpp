@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "costmodels/plan_kind.hpp"
 #include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "costmodels/estimate.hpp"
+#include "costmodels/plan_kind.hpp"
 #include "costmodels/residuals.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/topology.hpp"

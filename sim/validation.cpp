@@ -8,6 +8,7 @@
 #include "costmodels/card_memory.hpp"
 #include "costmodels/estimate.hpp"
 #include "costmodels/layer_pricing.hpp"
+#include "costmodels/plan_kind.hpp"
 #include "costmodels/price_book.hpp"
 #include "platforms/errors.hpp"
 #include "sim/children.hpp"

@@ -59,8 +59,7 @@ void add_facts(JsonBuilder& json, const Trace& trace) {
   add_pair(json, "Ranks", std::to_string(trace.timeline.ranks.size()));
   if (const std::string chance = run_attribute(trace, "out_of_memory_chance"); !chance.empty())
     add_pair(json, "Out-of-memory chance", chance);
-  if (trace.cost.gpu_hours)
-    add_pair(json, "GPU-hours an iteration", four_digits(*trace.cost.gpu_hours, ""));
+  if (trace.cost.gpu_hours) add_pair(json, "GPU-hours an iteration", four_digits(*trace.cost.gpu_hours, ""));
   const auto dollars = [&json](const char* name, const std::optional<Dollars>& amount) {
     if (amount) add_pair(json, name, to_text(*amount));
   };

@@ -48,8 +48,8 @@ struct NodeGroup {
   // Of a GPU, that plans may fill, where this is less than they would by themselves.
   std::optional<Bytes> usable_memory = {};
   std::optional<Bytes> memory_limit = {};  // of a search, below which a plan is to stay
-  std::optional<DollarsPerHour> price;  // of one node; absent where nothing is known
-  std::string price_source;             // "Azure eastus on demand, 2025 list"
+  std::optional<DollarsPerHour> price;     // of one node; absent where nothing is known
+  std::string price_source;                // "Azure eastus on demand, 2025 list"
   // Mean time until one node is taken away or fails; absent: never. A rate of 1 / this per node.
   std::optional<Seconds> interrupted_every;
   std::string region = "default";
@@ -150,7 +150,7 @@ struct Checkpointing {
   Seconds write = Seconds(60);
   Seconds restart = Seconds(300);
   std::optional<Seconds>
-      interval;  // of work between two; absent: the best one (costmodels/interruptions.hpp)
+      interval;  // of work between two; absent: the best one (costmodels/money/interruptions.hpp)
   bool operator==(const Checkpointing&) const = default;
 };
 

@@ -45,7 +45,7 @@ struct GpuSpec {
   // below what lasts.
   double sustained = 1.0;
   // The same of kernels that run for over 4 ms: 1 where its own were measured, which throttles them; absent:
-  // over H100's, where the models learned of such kernels (costmodels/sustained_power.hpp).
+  // over H100's, where the models learned of such kernels (costmodels/stacks/sustained_power.hpp).
   std::optional<double> sustained_long;
   // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
@@ -53,7 +53,7 @@ struct GpuSpec {
   double fp4_share = 0.88;           // likewise of 4-bit GEMMs: B200's, platforms/catalog/gpus.yaml
   std::optional<Watts> power_limit;  // set by the owner, at most `power`
   std::optional<Watts>
-      idle_power;      // while it waits in a run; absent: a share of `power` (costmodels/energy.hpp)
+      idle_power;      // while it waits in a run; absent: a share of `power` (costmodels/money/energy.hpp)
   HostSpec host = {};  // of the nodes it is usually sold in: one GPU's share of their memory
   std::string source;
   bool operator==(const GpuSpec&) const = default;

@@ -92,32 +92,19 @@ void read_experts(const YamlValue& block, LayerShape& shape) {
 }
 
 LayerShape read_block(const YamlValue& block) {
-  block.allow_keys({"repeat",
-                    "hidden",
-                    "heads",
-                    "kv_heads",
-                    "head_dim",
-                    "ffn",
-                    "mlp",
-                    "norm",
-                    "norms",
-                    "bias",
-                    "qkv_bias",
-                    "qk_norm",
-                    "rotary",
-                    "parallel_residual",
-                    "experts",
-                    "experts_per_token",
-                    "shared_ffn",
-                    "expert_hidden",
-                    "router_bias",
-                    "value_dim",
-                    "latent",
-                    "state_space",
-                    "sequence",
-                    "attention_window",
-                    "position_bias",
-                    "splits_head_width"});
+  block.allow_keys({"repeat",        "hidden",
+                    "heads",         "kv_heads",
+                    "head_dim",      "ffn",
+                    "mlp",           "norm",
+                    "norms",         "bias",
+                    "qkv_bias",      "qk_norm",
+                    "rotary",        "parallel_residual",
+                    "experts",       "experts_per_token",
+                    "shared_ffn",    "expert_hidden",
+                    "router_bias",   "value_dim",
+                    "latent",        "state_space",
+                    "sequence",      "attention_window",
+                    "position_bias", "splits_head_width"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
   const auto space = block.find("state_space");

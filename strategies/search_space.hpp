@@ -30,14 +30,15 @@ struct SearchSpace {
   // Of plans with one chunk a rank, and zb-v, which always has two. By default what Megatron-LM can run.
   std::vector<ScheduleKind> schedules{ScheduleKind::one_f_one_b};
   // `block` with 0 layers: the fewest of each part that make a plan fit, still to be chosen
-  // (sim/feasibility.hpp).
+  // (sim/bounds/feasibility.hpp).
   std::vector<Recompute> recompute{{}, {RecomputeGranularity::full, RecomputeMethod::uniform, 1}};
   std::vector<bool> flash_attention{true};
   std::vector<bool> sequence_parallel{true, false};
   std::vector<bool> distributed_optimizer{true, false};
   std::vector<int> optimizer_instances{1};
   std::vector<bool> fully_sharded{false};  // of plans with one pipeline stage
-  // Absent: each plan has them on where that makes it faster, if its stack knows them (sim/search.hpp).
+  // Absent: each plan has them on where that makes it faster, if its stack knows them
+  // (sim/search/search.hpp).
   std::vector<std::optional<bool>> overlap_grad_reduce{std::nullopt};
   std::vector<std::optional<bool>> overlap_param_gather{std::nullopt};
   std::vector<std::optional<bool>> tensor_overlap{std::nullopt};  // absent: as the stack does

@@ -90,7 +90,7 @@ bool is_aceso_profile(std::string_view source);
 struct MeasuredCollective {
   std::string source, system;
   std::string op;  // "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
-  Bytes bytes;     // the whole vector of one rank (costmodels/operator.hpp)
+  Bytes bytes;     // the whole vector of one rank (costmodels/operators/operator.hpp)
   int ranks = 0;
   int ranks_per_node = 0;
   LinkSpec gpu_link;  // data sheet of the system

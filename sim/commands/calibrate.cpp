@@ -1,15 +1,15 @@
 #include <cstdio>
 #include <iostream>
 
-#include "costmodels/card_memory.hpp"
+#include "costmodels/memory/card_memory.hpp"
 #include "platforms/errors.hpp"
-#include "sim/calibration.hpp"
-#include "sim/command_line.hpp"
+#include "sim/bounds/feasibility.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"
-#include "sim/feasibility.hpp"
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
+#include "sim/validation/calibration.hpp"
 #include "strategies/placement.hpp"
 #include "traces/output_file.hpp"
 

@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/table.hpp"
-#include "costmodels/estimators.hpp"
-#include "costmodels/software_stack.hpp"
+#include "costmodels/estimators/estimators.hpp"
+#include "costmodels/stacks/software_stack.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/instance.hpp"
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
 #include "strategies/task_order.hpp"

@@ -2,21 +2,21 @@
 #include <cstdio>
 #include <iostream>
 
-#include "costmodels/estimators.hpp"
-#include "sim/amp_log.hpp"
-#include "sim/amp_reproduction.hpp"
-#include "sim/children.hpp"
+#include "costmodels/estimators/estimators.hpp"
+#include "sim/bounds/plan_band.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"
 #include "sim/commands/search_options.hpp"
-#include "sim/compare_estimators.hpp"
-#include "sim/compare_plans.hpp"
-#include "sim/json_output.hpp"
-#include "sim/mixed_gain.hpp"
-#include "sim/plan_band.hpp"
-#include "sim/progress.hpp"
-#include "sim/sample_plans.hpp"
+#include "sim/measured/amp_log.hpp"
+#include "sim/measured/amp_reproduction.hpp"
+#include "sim/replay/children.hpp"
+#include "sim/replay/progress.hpp"
+#include "sim/search/compare_estimators.hpp"
+#include "sim/search/compare_plans.hpp"
+#include "sim/search/json_output.hpp"
+#include "sim/search/mixed_gain.hpp"
+#include "sim/search/sample_plans.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {

@@ -1,8 +1,8 @@
 #include <iostream>
 
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
-#include "sim/json_output.hpp"
+#include "sim/search/json_output.hpp"
 #include "traces/chakra.hpp"
 #include "traces/paje.hpp"
 #include "traces/perfetto.hpp"

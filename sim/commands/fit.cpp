@@ -1,11 +1,11 @@
-#include "costmodels/fit.hpp"
+#include "costmodels/fit/fit.hpp"
 
 #include <algorithm>
 #include <iostream>
 
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 
 namespace orrery {

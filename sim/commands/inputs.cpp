@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "costmodels/sha256.hpp"
-#include "sim/progress.hpp"
-#include "sim/xml_platform.hpp"
+#include "costmodels/models/sha256.hpp"
+#include "sim/replay/progress.hpp"
+#include "sim/replay/xml_platform.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "costmodels/cost_models.hpp"
-#include "costmodels/software_stack.hpp"
+#include "costmodels/models/cost_models.hpp"
+#include "costmodels/stacks/software_stack.hpp"
 #include "platforms/cluster.hpp"
-#include "sim/command_line.hpp"
-#include "sim/measured_run.hpp"
-#include "sim/plan_run.hpp"
+#include "sim/commands/command_line.hpp"
+#include "sim/measured/measured_run.hpp"
+#include "sim/replay/plan_run.hpp"
 #include "strategies/model.hpp"
 
 namespace orrery {

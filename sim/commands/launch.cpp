@@ -1,7 +1,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/plan_file.hpp"

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "costmodels/cost_models.hpp"
-#include "sim/command_line.hpp"
-#include "sim/search.hpp"
-#include "sim/search_report.hpp"
+#include "costmodels/models/cost_models.hpp"
+#include "sim/commands/command_line.hpp"
+#include "sim/search/search.hpp"
+#include "sim/search/search_report.hpp"
 
 namespace orrery {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "costmodels/card_memory.hpp"
-#include "costmodels/residuals.hpp"
+#include "costmodels/memory/card_memory.hpp"
+#include "costmodels/trust/residuals.hpp"
+#include "sim/bounds/feasibility.hpp"
+#include "sim/bounds/memory_outlook.hpp"
 #include "sim/commands/inputs.hpp"
-#include "sim/feasibility.hpp"
-#include "sim/memory_outlook.hpp"
 #include "strategies/placement.hpp"
 
 namespace orrery {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "costmodels/layer_pricing.hpp"
-#include "costmodels/memory.hpp"
-#include "costmodels/price_book.hpp"
-#include "sim/command_line.hpp"
+#include "costmodels/memory/memory.hpp"
+#include "costmodels/plans/layer_pricing.hpp"
+#include "costmodels/plans/price_book.hpp"
+#include "sim/commands/command_line.hpp"
 #include "strategies/plan.hpp"
 
 namespace orrery {

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "costmodels/profile_script.hpp"
+#include "costmodels/fit/profile_script.hpp"
 #include "platforms/gpu.hpp"
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "strategies/model.hpp"
 #include "traces/json_text.hpp"

@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "analysis/table.hpp"
-#include "costmodels/achieved.hpp"
-#include "costmodels/collective_choice.hpp"
-#include "costmodels/cost_models.hpp"
-#include "costmodels/group_calls.hpp"
-#include "sim/collective_run.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
+#include "costmodels/layers/achieved.hpp"
+#include "costmodels/models/cost_models.hpp"
+#include "costmodels/plans/group_calls.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/replay_collective.hpp"
+#include "sim/replay/collective_run.hpp"
 #include "traces/json_text.hpp"
 #include "traces/output_file.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 
 namespace orrery {
 

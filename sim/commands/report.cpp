@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
-#include "sim/json_output.hpp"
+#include "sim/search/json_output.hpp"
 
 namespace orrery {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "sim/command_line.hpp"
-#include "sim/search.hpp"
+#include "sim/commands/command_line.hpp"
+#include "sim/search/search.hpp"
 
 namespace orrery {
 

@@ -2,14 +2,14 @@
 #include <iostream>
 #include <iterator>
 
-#include "costmodels/classics.hpp"
-#include "costmodels/sha256.hpp"
+#include "costmodels/models/sha256.hpp"
+#include "costmodels/trust/classics.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"
-#include "sim/command_line.hpp"
+#include "sim/commands/command_line.hpp"
 #include "sim/commands/commands.hpp"
 #include "sim/commands/inputs.hpp"
-#include "sim/validation_report.hpp"
+#include "sim/validation/validation_report.hpp"
 #include "traces/output_file.hpp"
 
 namespace orrery {

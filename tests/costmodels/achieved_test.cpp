@@ -1,9 +1,9 @@
 // Efficiencies at which collectives are played.
-#include "costmodels/achieved.hpp"
+#include "costmodels/layers/achieved.hpp"
 
 #include <numeric>
 
-#include "costmodels/collective_choice.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 

@@ -1,6 +1,6 @@
 // Hosts numbered anew: never worse than the first numbering, and as good as the best one where all can be
 // tried.
-#include "costmodels/anneal_hosts.hpp"
+#include "costmodels/estimate/anneal_hosts.hpp"
 
 #include <algorithm>
 #include <numeric>

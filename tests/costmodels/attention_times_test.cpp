@@ -1,5 +1,5 @@
 // How long attention takes: fused kernels as published, unfused ones as the kernels they are made of.
-#include "costmodels/attention_table.hpp"
+#include "costmodels/models/attention_table.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "costmodels/cost_models.hpp"
+#include "costmodels/models/cost_models.hpp"
 #include "platforms/gpu.hpp"
 
 namespace orrery::test {

@@ -1,7 +1,7 @@
 // What a card holds beside tensors, and whether plans fit: against sources, hand counts and published trials.
-#include "costmodels/card_memory.hpp"
+#include "costmodels/memory/card_memory.hpp"
 
-#include "costmodels/residuals.hpp"
+#include "costmodels/trust/residuals.hpp"
 #include "platforms/cluster.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"

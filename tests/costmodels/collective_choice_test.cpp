@@ -1,9 +1,9 @@
-#include "costmodels/collective_choice.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "costmodels/collective_bound.hpp"
+#include "costmodels/collectives/collective_bound.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/collective_fixture.hpp"
 

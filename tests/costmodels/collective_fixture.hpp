@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodels/collective_flows.hpp"
+#include "costmodels/collectives/collective_flows.hpp"
 
 namespace orrery {
 

@@ -1,11 +1,11 @@
-#include "costmodels/collective_flows.hpp"
+#include "costmodels/collectives/collective_flows.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "costmodels/collective_tree.hpp"
+#include "costmodels/collectives/collective_tree.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/collective_fixture.hpp"

@@ -1,9 +1,9 @@
-#include "costmodels/cost_models.hpp"
+#include "costmodels/models/cost_models.hpp"
 
 #include <filesystem>
 #include <fstream>
 
-#include "costmodels/sustained_power.hpp"
+#include "costmodels/stacks/sustained_power.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/instance.hpp"
 #include "tests/catch.hpp"

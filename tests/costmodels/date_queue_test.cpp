@@ -1,4 +1,4 @@
-#include "costmodels/date_queue.hpp"
+#include "costmodels/estimate/date_queue.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // What crosses from region to region, counted by hand.
-#include "costmodels/egress.hpp"
+#include "costmodels/money/egress.hpp"
 
 #include "tests/catch.hpp"
 

@@ -1,7 +1,7 @@
 // Whole iterations on a topology: transfers from links, then the tail of collectives and optimizer steps.
 #include <numeric>
 
-#include "costmodels/estimate.hpp"
+#include "costmodels/estimate/estimate.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/flat_cluster.hpp"

@@ -1,4 +1,4 @@
-#include "costmodels/estimate.hpp"
+#include "costmodels/estimate/estimate.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/costmodels/pipeline_plan.hpp"

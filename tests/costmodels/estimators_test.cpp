@@ -1,6 +1,6 @@
-#include "costmodels/estimators.hpp"
+#include "costmodels/estimators/estimators.hpp"
 
-#include "costmodels/amp.hpp"
+#include "costmodels/estimators/amp.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 #include "tests/costmodels/pipeline_plan.hpp"

@@ -4,8 +4,8 @@
 #include <set>
 #include <tuple>
 
-#include "costmodels/folding.hpp"
-#include "costmodels/group_calls.hpp"
+#include "costmodels/plans/folding.hpp"
+#include "costmodels/plans/group_calls.hpp"
 #include "strategies/strategy.hpp"
 #include "tests/catch.hpp"
 

@@ -1,4 +1,4 @@
-#include "costmodels/expert_load.hpp"
+#include "costmodels/operators/expert_load.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "costmodels/layer_operators.hpp"
-#include "costmodels/memory.hpp"
+#include "costmodels/layers/layer_operators.hpp"
+#include "costmodels/memory/memory.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
 #include "tests/costmodels/layer_fixture.hpp"

@@ -1,7 +1,7 @@
 // Experts: routing, exchange, casts, tensor ways of their own.
-#include "costmodels/layer_operators.hpp"
-#include "costmodels/local_layer.hpp"
-#include "costmodels/memory.hpp"
+#include "costmodels/layers/layer_operators.hpp"
+#include "costmodels/memory/memory.hpp"
+#include "costmodels/operators/local_layer.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 

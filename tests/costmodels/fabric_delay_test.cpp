@@ -1,7 +1,7 @@
 // Sharded weights over fabrics that are slower than the cards.
-#include "costmodels/fabric_delay.hpp"
+#include "costmodels/plans/fabric_delay.hpp"
 
-#include "costmodels/price_book.hpp"
+#include "costmodels/plans/price_book.hpp"
 #include "strategies/placement.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

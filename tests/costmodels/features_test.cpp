@@ -1,4 +1,4 @@
-#include "costmodels/features.hpp"
+#include "costmodels/models/features.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,13 +5,13 @@
 #include <fstream>
 #include <utility>
 
-#include "costmodels/block_builder.hpp"
-#include "costmodels/cost_models.hpp"
-#include "costmodels/cross_validation.hpp"
-#include "costmodels/fit.hpp"
-#include "costmodels/price_batch.hpp"
-#include "costmodels/sustained_power.hpp"
-#include "costmodels/training_set.hpp"
+#include "costmodels/fit/cross_validation.hpp"
+#include "costmodels/fit/fit.hpp"
+#include "costmodels/fit/training_set.hpp"
+#include "costmodels/layers/block_builder.hpp"
+#include "costmodels/models/cost_models.hpp"
+#include "costmodels/plans/price_batch.hpp"
+#include "costmodels/stacks/sustained_power.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/invented_profiles.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

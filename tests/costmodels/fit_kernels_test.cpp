@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "costmodels/attention_table.hpp"
-#include "costmodels/cost_models.hpp"
-#include "costmodels/fit.hpp"
+#include "costmodels/fit/fit.hpp"
+#include "costmodels/models/attention_table.hpp"
+#include "costmodels/models/cost_models.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/invented_profiles.hpp"
 

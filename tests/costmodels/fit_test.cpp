@@ -1,12 +1,12 @@
-#include "costmodels/fit.hpp"
+#include "costmodels/fit/fit.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
-#include "costmodels/cost_models.hpp"
-#include "costmodels/cross_validation.hpp"
+#include "costmodels/fit/cross_validation.hpp"
+#include "costmodels/models/cost_models.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/invented_profiles.hpp"

@@ -1,10 +1,10 @@
 // The stretch of a run by interruptions against a run played loss by loss, and by hand.
-#include "costmodels/interruptions.hpp"
+#include "costmodels/money/interruptions.hpp"
 
 #include <cmath>
 #include <random>
 
-#include "costmodels/money.hpp"
+#include "costmodels/money/money.hpp"
 #include "tests/catch.hpp"
 
 namespace orrery {

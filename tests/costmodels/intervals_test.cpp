@@ -1,5 +1,5 @@
 // Intervals from residuals of groups: against closed forms, and groups drawn from known variances.
-#include "costmodels/residuals.hpp"
+#include "costmodels/trust/residuals.hpp"
 
 #include <cmath>
 #include <random>

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "costmodels/fit.hpp"
+#include "costmodels/fit/fit.hpp"
 
 namespace orrery::test {
 

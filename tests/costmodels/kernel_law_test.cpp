@@ -1,5 +1,5 @@
 // What limits memory-bound kernels that are timed alone.
-#include "costmodels/kernel_law.hpp"
+#include "costmodels/models/kernel_law.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Which tensor ranks must be played: one where all do the same on links of their own.
 #include <numeric>
 
-#include "costmodels/folding.hpp"
+#include "costmodels/plans/folding.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "costmodels/layer_operators.hpp"
+#include "costmodels/layers/layer_operators.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 

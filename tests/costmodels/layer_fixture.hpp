@@ -1,7 +1,7 @@
 // Layers whose operators tests count, and the counting.
 #pragma once
 
-#include "costmodels/layer_operators.hpp"
+#include "costmodels/layers/layer_operators.hpp"
 
 namespace orrery::test {
 

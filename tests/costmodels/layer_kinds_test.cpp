@@ -1,8 +1,8 @@
 // Latent attention, Mamba-2 layers, experts at a narrower width, further predictions and NVFP4: operators and
 // memory.
-#include "costmodels/layer_operators.hpp"
-#include "costmodels/local_layer.hpp"
-#include "costmodels/memory.hpp"
+#include "costmodels/layers/layer_operators.hpp"
+#include "costmodels/memory/memory.hpp"
+#include "costmodels/operators/local_layer.hpp"
 #include "strategies/model.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"

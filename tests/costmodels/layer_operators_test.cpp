@@ -1,8 +1,8 @@
-#include "costmodels/layer_operators.hpp"
+#include "costmodels/layers/layer_operators.hpp"
 
 #include <random>
 
-#include "costmodels/local_layer.hpp"
+#include "costmodels/operators/local_layer.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 

@@ -1,4 +1,4 @@
-#include "costmodels/layer_pricing.hpp"
+#include "costmodels/plans/layer_pricing.hpp"
 
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"

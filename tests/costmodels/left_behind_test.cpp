@@ -1,5 +1,5 @@
 // What a program leaves in memory beside what its passes need.
-#include "costmodels/memory.hpp"
+#include "costmodels/memory/memory.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"

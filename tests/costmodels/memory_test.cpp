@@ -1,4 +1,4 @@
-#include "costmodels/memory.hpp"
+#include "costmodels/memory/memory.hpp"
 
 #include <random>
 

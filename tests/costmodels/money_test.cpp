@@ -1,4 +1,4 @@
-#include "costmodels/money.hpp"
+#include "costmodels/money/money.hpp"
 
 #include "tests/catch.hpp"
 

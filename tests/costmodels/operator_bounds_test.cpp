@@ -4,9 +4,9 @@
 #include <cmath>
 #include <random>
 
-#include "costmodels/features.hpp"
-#include "costmodels/kernel_pace.hpp"
-#include "costmodels/pass_factors.hpp"
+#include "costmodels/fit/pass_factors.hpp"
+#include "costmodels/models/features.hpp"
+#include "costmodels/models/kernel_pace.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 

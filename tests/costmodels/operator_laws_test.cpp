@@ -4,9 +4,9 @@
 #include <cmath>
 #include <random>
 
-#include "costmodels/attention_table.hpp"
-#include "costmodels/features.hpp"
-#include "costmodels/physical_bound.hpp"
+#include "costmodels/models/attention_table.hpp"
+#include "costmodels/models/features.hpp"
+#include "costmodels/models/physical_bound.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 

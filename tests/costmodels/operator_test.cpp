@@ -1,4 +1,4 @@
-#include "costmodels/operator.hpp"
+#include "costmodels/operators/operator.hpp"
 #include "tests/catch.hpp"
 
 using namespace orrery;

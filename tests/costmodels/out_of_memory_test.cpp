@@ -1,10 +1,10 @@
 // Chances to run out of memory: against a known world, and a grid that looks everywhere.
-#include "costmodels/out_of_memory.hpp"
+#include "costmodels/trust/out_of_memory.hpp"
 
 #include <cmath>
 #include <random>
 
-#include "costmodels/residuals.hpp"
+#include "costmodels/trust/residuals.hpp"
 #include "tests/catch.hpp"
 
 namespace orrery {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "costmodels/estimate.hpp"
-#include "costmodels/priced_plan.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "costmodels/plans/priced_plan.hpp"
 #include "platforms/topology.hpp"
 #include "tests/strategies/schedule_player.hpp"
 

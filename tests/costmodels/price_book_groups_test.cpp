@@ -1,10 +1,10 @@
 // Parts cut into pieces around the collectives that are played.
 #include <algorithm>
 
-#include "costmodels/collective_choice.hpp"
-#include "costmodels/folding.hpp"
-#include "costmodels/group_calls.hpp"
-#include "costmodels/sustained_power.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
+#include "costmodels/plans/folding.hpp"
+#include "costmodels/plans/group_calls.hpp"
+#include "costmodels/stacks/sustained_power.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 

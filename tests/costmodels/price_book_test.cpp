@@ -1,7 +1,7 @@
 // Prices of parts of a model: sums, recomputation, ends, tables.
-#include "costmodels/price_book.hpp"
+#include "costmodels/plans/price_book.hpp"
 
-#include "costmodels/traffic.hpp"
+#include "costmodels/estimate/traffic.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
@@ -183,7 +183,7 @@ TEST_CASE("no stack makes kernels or links faster than can be") {
   const PartTimes stated = times(0.01, 100), expected = times(1, 1);
   const ClusterSpec cluster = test::two_priced_kinds();
   const NodeGroup& group = cluster.groups.front();
-  // Cards run at up to 1.1 times the clock of their data sheet's peak (costmodels/physical_bound.cpp);
+  // Cards run at up to 1.1 times the clock of their data sheet's peak (costmodels/models/physical_bound.cpp);
   // without attention a Llama layer has 2 x 4 h^2 + 2 x 3 h ffn FLOPs a token, here on each of two GPUs half
   // of them.
   const double flops = 4096 * (2.0 * 4 * 4096 * 4096 + 2.0 * 3 * 4096 * 11008) / 2;

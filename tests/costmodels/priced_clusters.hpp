@@ -1,7 +1,7 @@
 // A cluster of H100 and A100 nodes, for tests of prices.
 #pragma once
 
-#include "costmodels/price_book.hpp"
+#include "costmodels/plans/price_book.hpp"
 #include "platforms/gpu.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 

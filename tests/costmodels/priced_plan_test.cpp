@@ -1,8 +1,8 @@
 // Whole plans priced: sizes, equality, collectives as predicted, networks and mixed GPUs that matter.
 #include <numeric>
 
-#include "costmodels/estimate.hpp"
-#include "costmodels/traffic.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "costmodels/estimate/traffic.hpp"
 #include "strategies/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -1,10 +1,10 @@
 // Selective recomputation by Megatron-LM's modules: what is repeated, and what is no longer kept.
-#include "costmodels/layer_memory.hpp"
-#include "costmodels/layer_operators.hpp"
-#include "costmodels/local_layer.hpp"
-#include "costmodels/memory.hpp"
-#include "costmodels/pass_pieces.hpp"
-#include "costmodels/stack_effects.hpp"
+#include "costmodels/layers/layer_operators.hpp"
+#include "costmodels/layers/pass_pieces.hpp"
+#include "costmodels/layers/stack_effects.hpp"
+#include "costmodels/memory/layer_memory.hpp"
+#include "costmodels/memory/memory.hpp"
+#include "costmodels/operators/local_layer.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "costmodels/collective_flows.hpp"
+#include "costmodels/collectives/collective_flows.hpp"
 
 namespace orrery {
 

@@ -1,4 +1,4 @@
-#include "costmodels/shared_links.hpp"
+#include "costmodels/estimate/shared_links.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,11 +1,11 @@
 // Software stacks: their files, and what each of their values does to a price.
-#include "costmodels/software_stack.hpp"
+#include "costmodels/stacks/software_stack.hpp"
 
-#include "costmodels/memory.hpp"
-#include "costmodels/nvlink_mesh.hpp"
-#include "costmodels/price_book.hpp"
-#include "costmodels/stack_effects.hpp"
-#include "costmodels/sustained_power.hpp"
+#include "costmodels/layers/stack_effects.hpp"
+#include "costmodels/memory/memory.hpp"
+#include "costmodels/models/nvlink_mesh.hpp"
+#include "costmodels/plans/price_book.hpp"
+#include "costmodels/stacks/sustained_power.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/stack_times.hpp"
 #include "tests/platforms/input_error.hpp"

@@ -1,7 +1,7 @@
 // What a whole Llama 2 7B takes under a stack, on the first of two priced GPU kinds.
 #pragma once
 
-#include "costmodels/price_book.hpp"
+#include "costmodels/plans/price_book.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 
 namespace orrery::test {

@@ -1,5 +1,5 @@
 // Parameters, and what is kept of each: weights, gradients, optimizer states.
-#include "costmodels/memory.hpp"
+#include "costmodels/memory/memory.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
 

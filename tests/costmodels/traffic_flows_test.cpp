@@ -2,8 +2,8 @@
 // the optimizer step.
 #include <numeric>
 
-#include "costmodels/folding.hpp"
-#include "costmodels/traffic.hpp"
+#include "costmodels/estimate/traffic.hpp"
+#include "costmodels/plans/folding.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 

@@ -1,6 +1,6 @@
 // Flows of messages and rings, and the time they take together.
-#include "costmodels/traffic.hpp"
-#include "costmodels/collective_phase.hpp"
+#include "costmodels/estimate/traffic.hpp"
+#include "costmodels/collectives/collective_phase.hpp"
 
 #include <algorithm>
 #include <map>

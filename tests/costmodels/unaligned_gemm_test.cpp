@@ -1,5 +1,5 @@
 // GEMMs that read rows which do not start at multiples of 16 bytes.
-#include "costmodels/unaligned_gemm.hpp"
+#include "costmodels/models/unaligned_gemm.hpp"
 
 #include "platforms/gpu.hpp"
 #include "tests/catch.hpp"

@@ -1,8 +1,8 @@
 // Plans whose replicas run on unlike GPUs: each kind at its own speed, shares of the batch to match.
 #include <algorithm>
 
-#include "costmodels/estimate.hpp"
-#include "costmodels/memory.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "costmodels/memory/memory.hpp"
 #include "strategies/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -1,9 +1,9 @@
-#include "costmodels/xgboost_model.hpp"
+#include "costmodels/models/xgboost_model.hpp"
 
 #include <array>
 #include <filesystem>
 
-#include "costmodels/sha256.hpp"
+#include "costmodels/models/sha256.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 

@@ -1,8 +1,8 @@
 // AMP's logs priced again, on made-up numbers in the form of the published files.
-#include "sim/amp_log.hpp"
+#include "sim/measured/amp_log.hpp"
 
 #include "platforms/errors.hpp"
-#include "sim/amp_reproduction.hpp"
+#include "sim/measured/amp_reproduction.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/flat_cluster.hpp"
 #include "tests/sim/run_program.hpp"

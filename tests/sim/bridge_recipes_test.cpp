@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/measured_names.hpp"
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_names.hpp"
+#include "sim/measured/measured_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
 

@@ -1,5 +1,5 @@
 // Calibration on runs that the tool made itself with known factors.
-#include "sim/calibration.hpp"
+#include "sim/validation/calibration.hpp"
 
 #include <cmath>
 #include <random>

@@ -1,5 +1,5 @@
 // Cells of tables as people write them.
-#include "sim/cell_text.hpp"
+#include "sim/measured/cell_text.hpp"
 
 #include "tests/catch.hpp"
 

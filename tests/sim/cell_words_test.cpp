@@ -1,5 +1,5 @@
 // What cells name, and what they deny.
-#include "sim/cell_words.hpp"
+#include "sim/measured/cell_words.hpp"
 
 #include "tests/catch.hpp"
 

@@ -1,4 +1,4 @@
-#include "sim/children.hpp"
+#include "sim/replay/children.hpp"
 
 #include <unistd.h>
 #include <csignal>

@@ -1,7 +1,7 @@
 // Commands that turn results into other files, and what people see of a search.
 #include <nlohmann/json.hpp>
 
-#include "costmodels/sha256.hpp"
+#include "costmodels/models/sha256.hpp"
 #include "platforms/yaml.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"

@@ -1,9 +1,9 @@
 // Collectives played alone against closed forms, and against their flows' time without SimGrid.
-#include "sim/collective_run.hpp"
+#include "sim/replay/collective_run.hpp"
 
 #include <numeric>
 
-#include "costmodels/collective_choice.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/collective_fixture.hpp"
 

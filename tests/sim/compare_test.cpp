@@ -2,10 +2,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "costmodels/estimators.hpp"
+#include "costmodels/estimators/estimators.hpp"
 #include "platforms/yaml.hpp"
-#include "sim/compare_estimators.hpp"
-#include "sim/compare_plans.hpp"
+#include "sim/search/compare_estimators.hpp"
+#include "sim/search/compare_plans.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/pipeline_plan.hpp"
 #include "tests/sim/run_program.hpp"

@@ -1,11 +1,11 @@
 // Which published times are sums of a program: on times made up with and without scatter.
-#include "sim/computed_times.hpp"
+#include "sim/validation/computed_times.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <random>
 
-#include "sim/validation_report.hpp"
+#include "sim/validation/validation_report.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"

@@ -1,5 +1,5 @@
 // Fair rates against an oracle that raises all together; and flows that get them against SimGrid's.
-#include "sim/fair_shares.hpp"
+#include "sim/replay/fair_shares.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include <random>
 
 #include "platforms/cluster.hpp"
-#include "sim/children.hpp"
-#include "sim/network.hpp"
+#include "sim/replay/children.hpp"
+#include "sim/replay/network.hpp"
 #include "tests/catch.hpp"
 #include "tests/strategies/random_schedule.hpp"
 

@@ -1,5 +1,5 @@
 // What a fitter remembers of one plan for the next.
-#include "sim/feasibility.hpp"
+#include "sim/bounds/feasibility.hpp"
 
 #include "tests/sim/search_tests.hpp"
 

@@ -1,5 +1,5 @@
 // Playing some replicas and lanes for all of them gives the times of playing all.
-#include "costmodels/folding.hpp"
+#include "costmodels/plans/folding.hpp"
 
 #include <algorithm>
 #include <iterator>

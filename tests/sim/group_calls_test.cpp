@@ -1,10 +1,10 @@
 // Tensor, context and expert collectives played inside forwards and backwards, against derived times.
-#include "costmodels/group_calls.hpp"
+#include "costmodels/plans/group_calls.hpp"
 
-#include "costmodels/collective_choice.hpp"
+#include "costmodels/collectives/collective_choice.hpp"
 #include "platforms/errors.hpp"
-#include "sim/durations.hpp"
-#include "sim/run_replay.hpp"
+#include "sim/replay/durations.hpp"
+#include "sim/replay/run_replay.hpp"
 #include "tests/sim/played.hpp"
 
 using namespace orrery;

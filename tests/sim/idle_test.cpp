@@ -1,4 +1,4 @@
-#include "sim/idle.hpp"
+#include "sim/replay/idle.hpp"
 
 #include "tests/catch.hpp"
 

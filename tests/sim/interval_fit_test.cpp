@@ -1,5 +1,5 @@
 // Groups of residuals and outcomes from a validation, and how far these hold for runs they were made without.
-#include "sim/interval_fit.hpp"
+#include "sim/validation/interval_fit.hpp"
 
 #include <cmath>
 

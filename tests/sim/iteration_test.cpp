@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "platforms/errors.hpp"
-#include "sim/durations.hpp"
+#include "sim/replay/durations.hpp"
 #include "tests/sim/played.hpp"
 
 using namespace orrery;

@@ -1,5 +1,5 @@
 // Splits of layers that know of transfers and reductions.
-#include "sim/layer_mover.hpp"
+#include "sim/search/layer_mover.hpp"
 
 #include <algorithm>
 

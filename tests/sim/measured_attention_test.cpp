@@ -1,7 +1,7 @@
 // Which fused attention published runs had.
-#include "sim/measured_attention.hpp"
+#include "sim/measured/measured_attention.hpp"
 
-#include "sim/measured_names.hpp"
+#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
 
 namespace orrery {

@@ -1,5 +1,5 @@
 // Models of published runs: on rows made up for the purpose.
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
 
 #include <algorithm>
 

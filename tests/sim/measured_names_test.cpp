@@ -1,5 +1,5 @@
 // Names as published tables print them.
-#include "sim/measured_names.hpp"
+#include "sim/measured/measured_names.hpp"
 
 #include "tests/catch.hpp"
 
@@ -143,6 +143,22 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
     CHECK(of(framework, "bf16").states == KeptStates{});
   }
   CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
+}
+
+TEST_CASE("how 8-bit matrices are scaled is read where a row says it") {
+  const auto recipe = [](const char* precision) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(
+               MeasuredRun({{"framework", "Megatron-Core"}, {"gpu", "H100"}, {"precision", precision}}),
+               assumptions)
+        ->fp8_recipe;
+  };
+  CHECK(recipe("fp8") == read_stack("megatron-core").fp8_recipe);
+  CHECK(recipe("fp8 delayed scaling (hybrid)") == Fp8Recipe::delayed);
+  CHECK(recipe("fp8 tensorwise") == Fp8Recipe::tensorwise);
+  CHECK(recipe("fp8, current scaling") == Fp8Recipe::tensorwise);
+  CHECK(recipe("MXFP8") == Fp8Recipe::mxfp8);
+  CHECK(recipe("fp8 blockwise") == Fp8Recipe::mxfp8);
 }
 
 TEST_CASE("libraries that exchange tokens with experts are read in the names of Megatron's programs") {

@@ -1,11 +1,11 @@
 // Networks of published runs, however people write them.
-#include "sim/measured_network.hpp"
+#include "sim/measured/measured_network.hpp"
 
 #include <set>
 
 #include "platforms/gpu.hpp"
 #include "platforms/instance.hpp"
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"

@@ -1,9 +1,9 @@
 // Published runs as plans: on rows made up for the purpose.
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
 
 #include <set>
 
-#include "sim/measured_names.hpp"
+#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"
@@ -229,7 +229,8 @@ TEST_CASE("a run may name the modules that it recomputes") {
   CHECK(modules("selective: layernorm mlp") ==
         Recompute{.granularity = selective, .modules = {RecomputeModule::layernorm, RecomputeModule::mlp}});
   const std::string why = unmapped(runs_of(gpt("a", "2,4,2,1,2", "selective: mpl,1.5,,ok")).front());
-  CHECK(contains(why, "recompute 'selective: mpl', not none, full, full of N layers by block or uniform, or selective"));
+  CHECK(contains(
+      why, "recompute 'selective: mpl', not none, full, full of N layers by block or uniform, or selective"));
   CHECK(contains(why, "core_attn, layernorm, mla_up_proj, mlp, moe_act, shared_experts, moe"));
 }
 

@@ -1,5 +1,5 @@
 // Which layers, and what of them, published runs recompute.
-#include "sim/measured_recompute.hpp"
+#include "sim/measured/measured_recompute.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"

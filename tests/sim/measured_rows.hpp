@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
 
 namespace orrery::test {
 

@@ -1,5 +1,5 @@
 // Times of published runs from the rates they print: on rows made up for the purpose.
-#include "sim/measured_plan.hpp"
+#include "sim/measured/measured_plan.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"

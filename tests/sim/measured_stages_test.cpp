@@ -1,7 +1,7 @@
 // Published runs on clusters of several kinds of GPU.
-#include "sim/measured_stages.hpp"
+#include "sim/measured/measured_stages.hpp"
 
-#include "sim/validation.hpp"
+#include "sim/validation/validation.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"

@@ -1,5 +1,5 @@
 // Words of published tables, in the spellings that these have.
-#include "sim/measured_words.hpp"
+#include "sim/measured/measured_words.hpp"
 
 #include <map>
 #include <set>
@@ -65,11 +65,12 @@ TEST_CASE("every word of the classics has its meaning") {
   CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
         Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});
   CHECK(meanings_of_classics<bool>("flash_attn", said_switch) ==
-        Meanings<bool>{{false, {"no"}},
-                       {true,
-                        {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3",
-                         "yes", "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-4)",
-                         "yes (SDPA)", "yes (Triton)", "yes (cuDNN)", "yes (xformers)"}}});
+        Meanings<bool>{
+            {false, {"no"}},
+            {true,
+             {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3", "yes",
+              "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-3)",
+              "yes (FlashAttention-4)", "yes (SDPA)", "yes (Triton)", "yes (cuDNN)", "yes (xformers)"}}});
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{{DataType::fp32, {"fp32"}},
                            {DataType::tf32, {"tf32"}},
@@ -78,7 +79,7 @@ TEST_CASE("every word of the classics has its meaning") {
                            {DataType::fp8,
                             {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "fp8",
                              "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",
-                             "fp8 hybrid", "fp8 tensorwise", "fp8, bf16-true", "mxfp8"}},
+                             "fp8 blockwise", "fp8 hybrid", "fp8 tensorwise", "fp8, bf16-true", "mxfp8"}},
                            {DataType::fp4, {"NVFP4", "fp4", "mxfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);
@@ -190,8 +191,9 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
   CHECK(strategy("none,1.5,,ok,,True,").sequence_parallel);
   CHECK(strategy("none,1.5,,ok,,,FA2").flash_attention);
   CHECK(strategy("activation checkpointing,1.5,,ok,,,").recompute.granularity == RecomputeGranularity::full);
-  CHECK(contains(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()),
-                 "recompute 'sometimes', not none, full, full of N layers by block or uniform, or selective"));
+  CHECK(
+      contains(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()),
+               "recompute 'sometimes', not none, full, full of N layers by block or uniform, or selective"));
   CHECK(contains(unmapped(runs("2,1,1,8", "full (7 of 9 layers),1.5,,ok,,,").front()), "of which layers?"));
   for (const char* offloaded : {"ZeRO-3 + offload", "ZeRO-2 offload", "ZeRO-3 (CPU offload)"})
     CHECK(contains(unmapped(runs("2,1,1,8", std::string("none,1.5,,ok,") + offloaded + ",,").front()),

@@ -1,9 +1,9 @@
 // What is said of a plan's memory: its fullest card, and where the fastest plan is not the safest.
-#include "sim/memory_outlook.hpp"
+#include "sim/bounds/memory_outlook.hpp"
 
-#include "costmodels/residuals.hpp"
-#include "sim/feasibility.hpp"
-#include "sim/search_report.hpp"
+#include "costmodels/trust/residuals.hpp"
+#include "sim/bounds/feasibility.hpp"
+#include "sim/search/search_report.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_search.hpp"
 

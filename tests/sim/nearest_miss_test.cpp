@@ -1,8 +1,8 @@
 // What a search that finds nothing names as nearest to fitting: no candidate lacks less.
 #include <limits>
 
-#include "costmodels/card_memory.hpp"
-#include "sim/feasibility.hpp"
+#include "costmodels/memory/card_memory.hpp"
+#include "sim/bounds/feasibility.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_search.hpp"
 

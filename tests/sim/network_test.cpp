@@ -1,12 +1,12 @@
 // Flows alone on their links, flows that share them, and those that go from one to the other.
-#include "sim/network.hpp"
+#include "sim/replay/network.hpp"
 
 #include <array>
 #include <cmath>
 #include <map>
 
 #include "platforms/cluster.hpp"
-#include "sim/link_recorder.hpp"
+#include "sim/replay/link_recorder.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/played.hpp"
 

@@ -1,5 +1,5 @@
 // Work on several threads: each piece once, and the first failure by number.
-#include "sim/on_threads.hpp"
+#include "sim/replay/on_threads.hpp"
 
 #include <algorithm>
 #include <stdexcept>

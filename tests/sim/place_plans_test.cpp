@@ -1,13 +1,13 @@
 // Plans laid on the cluster anew: never slower and never more between nodes, and played where they were laid.
-#include "sim/place_plans.hpp"
+#include "sim/search/place_plans.hpp"
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "costmodels/estimate.hpp"
-#include "costmodels/host_traffic.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "costmodels/estimate/host_traffic.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "costmodels/estimate.hpp"
-#include "sim/children.hpp"
-#include "sim/replay.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "sim/replay/children.hpp"
+#include "sim/replay/replay.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_plan.hpp"
 #include "traces/accounting.hpp"

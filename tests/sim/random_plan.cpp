@@ -5,7 +5,7 @@
 #include <optional>
 #include <sstream>
 
-#include "costmodels/group_calls.hpp"
+#include "costmodels/plans/group_calls.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/task_order.hpp"
 #include "tests/costmodels/random_cluster.hpp"

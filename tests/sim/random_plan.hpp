@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "costmodels/priced_plan.hpp"
+#include "costmodels/plans/priced_plan.hpp"
 #include "platforms/topology.hpp"
 
 namespace orrery {

@@ -1,6 +1,6 @@
 #include "tests/sim/random_search.hpp"
 
-#include "costmodels/estimate.hpp"
+#include "costmodels/estimate/estimate.hpp"
 #include "tests/strategies/random_schedule.hpp"
 
 namespace orrery::test {

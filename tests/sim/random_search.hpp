@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "sim/search.hpp"
+#include "sim/search/search.hpp"
 #include "strategies/obstacles.hpp"
 #include "strategies/replica_mixes.hpp"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "sim/feasibility.hpp"
+#include "sim/bounds/feasibility.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 #include "tests/sim/run_program.hpp"

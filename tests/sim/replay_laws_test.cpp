@@ -4,13 +4,13 @@
 #include <map>
 #include <sstream>
 
-#include "costmodels/collective_bound.hpp"
-#include "costmodels/estimate.hpp"
-#include "costmodels/folding.hpp"
-#include "costmodels/group_calls.hpp"
-#include "sim/children.hpp"
-#include "sim/idle.hpp"
-#include "sim/replay.hpp"
+#include "costmodels/collectives/collective_bound.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "costmodels/plans/folding.hpp"
+#include "costmodels/plans/group_calls.hpp"
+#include "sim/replay/children.hpp"
+#include "sim/replay/idle.hpp"
+#include "sim/replay/replay.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_plan.hpp"
 #include "traces/accounting.hpp"

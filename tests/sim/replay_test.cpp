@@ -1,13 +1,13 @@
 // Times of the replay against values that independent programs and closed forms agree on.
-#include "sim/replay.hpp"
+#include "sim/replay/replay.hpp"
 
 #include <cstring>
 #include <sstream>
 
-#include "costmodels/estimate.hpp"
-#include "sim/children.hpp"
-#include "sim/durations.hpp"
-#include "sim/run_replay.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "sim/replay/children.hpp"
+#include "sim/replay/durations.hpp"
+#include "sim/replay/run_replay.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/played.hpp"
 

@@ -3,12 +3,12 @@
 #include <limits>
 #include <set>
 
-#include "sim/best_plans.hpp"
-#include "sim/layer_limits.hpp"
-#include "sim/mix_fitter.hpp"
-#include "sim/plan_bound.hpp"
-#include "sim/priced_bounds.hpp"
-#include "sim/stage_boxes.hpp"
+#include "sim/bounds/layer_limits.hpp"
+#include "sim/bounds/plan_bound.hpp"
+#include "sim/bounds/priced_bounds.hpp"
+#include "sim/search/best_plans.hpp"
+#include "sim/search/mix_fitter.hpp"
+#include "sim/search/stage_boxes.hpp"
 #include "tests/sim/search_tests.hpp"
 
 namespace orrery {

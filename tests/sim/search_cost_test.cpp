@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "costmodels/residuals.hpp"
+#include "costmodels/trust/residuals.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/run_program.hpp"
 

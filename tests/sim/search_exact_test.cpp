@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "analysis/pareto.hpp"
-#include "sim/best_plans.hpp"
-#include "sim/layer_mover.hpp"
-#include "sim/mix_fitter.hpp"
+#include "sim/search/best_plans.hpp"
+#include "sim/search/layer_mover.hpp"
+#include "sim/search/mix_fitter.hpp"
 #include "tests/sim/search_tests.hpp"
 
 namespace orrery {

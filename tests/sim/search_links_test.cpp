@@ -1,5 +1,5 @@
 // Plans that the search does not play can indeed not be among the best, whatever is said of single links.
-#include "sim/search.hpp"
+#include "sim/search/search.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 

@@ -1,5 +1,5 @@
 // Overlaps that a space leaves open are on where that makes a plan faster, and as rules, space and stack say.
-#include "sim/search.hpp"
+#include "sim/search/search.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
 

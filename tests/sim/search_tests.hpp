@@ -1,7 +1,7 @@
 // What the tests of a search begin with: jobs made up, their prices, and each candidate and mix of theirs.
 #pragma once
 
-#include "sim/feasibility.hpp"
+#include "sim/bounds/feasibility.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_search.hpp"
 #include "tests/strategies/random_schedule.hpp"

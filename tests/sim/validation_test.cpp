@@ -1,12 +1,12 @@
 // How far predictions are from published runs: on rows made up for the purpose.
-#include "sim/validation.hpp"
+#include "sim/validation/validation.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "sim/validation_report.hpp"
+#include "sim/validation/validation_report.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"

@@ -1,8 +1,8 @@
 // Plans that are given up as soon as they are known to take too long.
-#include "costmodels/work_left.hpp"
+#include "costmodels/estimate/work_left.hpp"
 
-#include "costmodels/estimate.hpp"
-#include "sim/durations.hpp"
+#include "costmodels/estimate/estimate.hpp"
+#include "sim/replay/durations.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/random_plan.hpp"
 

@@ -1,4 +1,4 @@
-#include "sim/xml_platform.hpp"
+#include "sim/replay/xml_platform.hpp"
 
 #include <unistd.h>
 

@@ -1,0 +1,158 @@
+#include "costmodels/layers/layer_parts.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr Traffic kGelu{4.0, 6.0};
+constexpr Traffic kSwiglu{6.0, 10.0};  // of ffn / T, not of the doubled width
+// The same by PyTorch's kernels: silu (4), product (6); backward two products (6 each), silu's (6), the
+// halves joined (8). Of experts the result times the router's probability (4); backward the gradient times
+// the probability (4), and times the result (6), summed for each token (2).
+constexpr Traffic kEagerSwiglu{10.0, 26.0};
+constexpr Traffic kEagerWeights{4.0, 12.0};
+// Tokens are copied into expert order or into padded rows, and back: one read and one write for each copy of
+// a token.
+constexpr Traffic kPermute{4.0, 4.0};
+
+// TEGroupedMLP._apply_bias of Megatron-LM, one expert after another in eager kernels: each row's bias times
+// its probability in fp32 (4), added to the output (2 + 4 + 4), experts joined (4 + 4), back to 16 bits (4 +
+// 2). Backward the gradient to fp32 (2 + 4), each expert's back to 16 bits (4 + 2), joined (2 + 2), times
+// probability and times bias (4 + 4 each), both summed (4 each). Kernels that broadcast, or mix types, move a
+// third of what copies do: fitted, with those of the clamp, to GPT-OSS of two sources (together-gb200 -0004
+// to -0006, bridge-cards-004).
+constexpr double kPiecewise = 3;
+constexpr Traffic kExpertBias{28.0 * kPiecewise, 40.0 * kPiecewise};
+// Of an element of the down GEMM's input: experts with biases are GPT-OSS's, which clamp what they activate.
+// weighted_bias_quick_geglu_impl does so in eager kernels: both halves (8), joined (8); backward 12 and 8.
+constexpr Traffic kExpertClamp{16.0 * kPiecewise, 20.0 * kPiecewise};
+
+// Of one element of the down GEMM's input.
+Traffic activation_traffic(const LayerShape& shape, const SoftwareStack& stack) {
+  const bool gated = shape.mlp == MlpKind::gated;
+  Traffic traffic = !gated ? kGelu : stack.kernels.eager_activation ? kEagerSwiglu : kSwiglu;
+  if (has_mlp_bias(shape)) traffic.backward += kBias.backward * (gated ? 2 : 1);
+  return traffic;
+}
+
+// The experts of one GPU. Tokens arrive in 16 bits, whoever normed them. Fused, the kernel of the first
+// matrix activates and casts what it wrote; its backward likewise (cuDNN's grouped GEMM + SwiGLU +
+// quantisation, NVTE_CUTEDSL_FUSED_GROUPED_MLP of Transformer Engine), in 8 bits alone
+// (ForwardGroupedMLP_CuTeGEMMSwiGLU_MXFP8).
+void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
+  const LayerShape& shape = layer.shape;
+  const LocalLayer& local = layer.local;
+  const DataType type = layer.sharding.type;
+  const bool fused = layer.sharding.stack.experts.fused && type == DataType::fp8;
+  const std::int64_t rows = local.routed_tokens * local.experts;
+  const bool padded = layer.sharding.stack.experts.pads_rows && outside_fp8(type) != type;
+  if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
+  block.begin_experts(local.experts);
+  block.linear({.m = local.routed_tokens,
+                .n = local.up_width,
+                .k = shape.routed_hidden(),
+                .batch = local.experts,
+                .type = type},
+               InputCast::separate, fused ? InputCast::none : InputCast::separate);
+  block.enter(RecomputeModule::moe_act);
+  if (!fused) {
+    const SoftwareStack& stack = layer.sharding.stack;
+    add(block, MemoryKernel::activation, count(rows, local.ffn), activation_traffic(shape, stack));
+    if (stack.kernels.eager_activation && shape.mlp == MlpKind::gated)
+      add(block, MemoryKernel::activation, count(rows, local.ffn), kEagerWeights);
+  }
+  if (!fused && has_mlp_bias(shape)) add(block, MemoryKernel::copy, count(rows, local.ffn), kExpertClamp);
+  block.enter(RecomputeModule::moe);
+  block.linear({.m = local.routed_tokens,
+                .n = shape.routed_hidden(),
+                .k = local.ffn,
+                .batch = local.experts,
+                .type = type},
+               fused ? InputCast::none : InputCast::separate);
+  if (!fused && has_mlp_bias(shape))
+    add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
+  block.end_experts();
+  if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
+}
+
+// Between the hidden state and a narrower one that experts work on; every tensor rank has the whole matrix
+// (Megatron-LM core/transformer/moe/moe_layer.py, moe_latent_size).
+struct RoutedProjection {
+  std::int64_t from, to;
+};
+void add_routed_projection(BlockBuilder& block, const Layer& layer, const RoutedProjection& projection) {
+  if (layer.shape.expert_hidden == 0) return;
+  block.linear(
+      {.m = layer.local.owned_tokens, .n = projection.to, .k = projection.from, .type = layer.sharding.type},
+      InputCast::separate);
+}
+
+// What the all-to-all brings is in the order of its senders: several experts sort it by expert, and their
+// results back (sort_chunks_by_idxs of Megatron-LM core/transformer/moe/token_dispatcher.py, d98e8a64,
+// permutation 2). Libraries of their own deliver it in the order of experts.
+double sorted_elements(const Layer& layer) {
+  const bool sorts =
+      layer.sharding.expert > 1 && layer.local.experts > 1 && !layer.sharding.stack.experts.dispatch;
+  return sorts ? count(layer.local.routed_tokens * layer.local.experts, layer.shape.routed_hidden()) : 0;
+}
+}  // namespace
+
+void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
+  const std::int64_t rows = layer.local.tokens, hidden = layer.shape.hidden;
+  const DataType type = layer.sharding.type;
+  const SoftwareStack& stack = layer.sharding.stack;
+  const bool apart = stack.separate_gate || stack.separate_inputs;
+  const bool two = apart && layer.shape.mlp == MlpKind::gated;
+  const Gemm up{.m = rows, .n = mlp.up_width / (two ? 2 : 1), .k = hidden, .type = type};
+  block.linear(up, InputCast::after_norm);
+  if (two) {
+    if (!layer.sharding.sequence_parallel || stack.separate_inputs)
+      block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+    block.linear(up, InputCast::after_norm);
+  }
+  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
+  block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
+               InputCast::own_tokens);
+}
+
+// Megatron-LM core/transformer/moe, all-to-all dispatcher. With sequence parallelism a rank routes its own
+// tokens; where the tensor group splits experts it gathers them after the exchange. What the busiest GPU
+// receives, and sends back, is the whole group's exchange.
+void add_experts(BlockBuilder& block, const Layer& layer) {
+  const LayerShape& shape = layer.shape;
+  const LocalLayer& local = layer.local;
+  const Sharding& sharding = layer.sharding;
+  const ExpertChoice choice{.experts = shape.experts,
+                            .per_token = shape.experts_per_token,
+                            .groups = sharding.router.groups,
+                            .chosen_groups = sharding.router.chosen_groups};
+  const auto copies = static_cast<double>(choice.per_token);
+  const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
+  const double gathered = count(local.tokens, shape.routed_hidden()) *
+                          (sharding.sequence_parallel ? copies : 1.0) * local.busiest_load;
+  const bool split = splits_experts(sharding);
+  block.enter(RecomputeModule::moe);
+  block.linear(
+      {.m = local.owned_tokens, .n = shape.experts, .k = shape.hidden, .type = outside_fp8(sharding.type)},
+      InputCast::after_norm);
+  add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
+  add(block, MemoryKernel::copy, routed, kPermute);
+  block.expert_exchange(routed * local.busiest_load, choice);
+  if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
+  const double sorted = sorted_elements(layer);
+  if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
+  add_expert_mlp(block, layer);
+  if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
+  if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
+  block.expert_exchange(routed * local.busiest_load, choice);
+  add(block, MemoryKernel::copy, routed, kPermute);
+  add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
+  if (shape.shared_ffn > 0) {
+    block.enter(RecomputeModule::shared_experts);
+    block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+    add_mlp(block, layer, {.up_width = local.shared_up_width, .ffn = local.shared_ffn});
+    block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+  }
+  block.enter(std::nullopt);
+}
+
+}  // namespace orrery

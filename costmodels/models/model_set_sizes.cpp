@@ -1,0 +1,292 @@
+// Operators whose time depends on their bytes alone, once the GPU or the links are known.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "costmodels/models/features.hpp"
+#include "costmodels/models/model_set.hpp"
+#include "costmodels/models/nvlink_mesh.hpp"
+#include "platforms/errors.hpp"
+
+namespace orrery {
+
+namespace {
+
+// Position of `value` in `known`, where it is added when new.
+template <class Value>
+std::size_t index_of(std::vector<Value>& known, const Value& value) {
+  const auto found = std::find(known.begin(), known.end(), value);
+  if (found != known.end()) return static_cast<std::size_t>(found - known.begin());
+  known.push_back(value);
+  return known.size() - 1;
+}
+
+// How a memory-bound operator is priced: as the kernel that was measured, and by how much slower than it.
+struct KernelRule {
+  MemoryKernel kernel;
+  ModelKind model;
+  double factor;
+  Direction direction = Direction::forward;
+};
+
+// norm and activation were measured as training runs them (Megatron's kernels in Aceso's profiles); of rope,
+// residual and embedding only vidur's inference kernels are known. What was not measured streams as the
+// residual addition does (0.85-0.97 of the bandwidth), at a stated share of that: fused kernels 0.8 of the
+// bandwidth (FIDELITY B 9.3), the optimizer with its many small tensors 0.7 (B 9.3; A 3 has 0.8).
+constexpr double kFusedFactor = 1 / 0.87, kOptimizerFactor = 1 / 0.8;
+
+// A kernel or gradient that `alone` or, for norm and activation, `training` has measured under its own name
+// needs no rule.
+KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCard& training) {
+  const bool of_training = op.kernel == MemoryKernel::norm || op.kernel == MemoryKernel::activation;
+  const ModelCard& own = of_training ? training : alone;
+  if (op.fusion == Fusion::separate) {
+    for (const auto direction : {op.direction, Direction::forward}) {
+      if (own.has_configuration(configuration_name(op.kernel, direction)))
+        return {op.kernel, own.kind, 1, direction};
+    }
+  }
+  constexpr KernelRule kStreaming{MemoryKernel::residual, ModelKind::kernel, kFusedFactor};
+  if (op.fusion == Fusion::fused && op.kernel != MemoryKernel::optimizer) return kStreaming;
+  switch (op.kernel) {
+    case MemoryKernel::norm:
+    case MemoryKernel::activation:
+      return {op.kernel, ModelKind::training_kernel, 1};
+    case MemoryKernel::rope:
+    case MemoryKernel::residual:
+    case MemoryKernel::embedding:
+      return {op.kernel, ModelKind::kernel, 1};
+    case MemoryKernel::cross_entropy:
+    case MemoryKernel::copy:
+      return kStreaming;
+    case MemoryKernel::optimizer:
+      return {MemoryKernel::residual, ModelKind::kernel, kOptimizerFactor};
+  }
+  throw Defect("a memory kernel without a rule");
+}
+
+// Links inside nodes that taught the built-in collectives: PCIe 3.0 to 5.0, V100's, A100's, Hopper's,
+// Blackwell's.
+constexpr std::array kTaughtLinks{
+    gigabytes_per_second(16),  gigabytes_per_second(32),  gigabytes_per_second(64), gigabytes_per_second(150),
+    gigabytes_per_second(300), gigabytes_per_second(450), gigabytes_per_second(900)};
+
+// Two taught links around one of another bandwidth, and how far it is from the slower to the faster, in
+// logarithms; beyond all of them the link itself.
+struct LinksAround {
+  LinkSpec slower, faster;
+  double share = 0;
+};
+
+// Trees answer in steps: a link of 800 GB/s would have the efficiency of one of 450 and be faster than one of
+// 900. Between taught links times are interpolated.
+LinksAround links_around(const LinkSpec& link) {
+  LinksAround around{link, link};
+  const auto above = std::upper_bound(kTaughtLinks.begin(), kTaughtLinks.end(), link.bandwidth);
+  if (above == kTaughtLinks.begin() || above == kTaughtLinks.end()) return around;
+  const BytesPerSecond below = *std::prev(above);
+  around.slower.bandwidth = below;
+  around.faster.bandwidth = *above;
+  around.share = std::log(link.bandwidth / below) / std::log(*above / below);
+  return around;
+}
+
+template <class Op>
+Op sized(Op op, Bytes size) {
+  op.bytes = size;
+  return op;
+}
+
+// What is asked for all sizes at once. A reduce-scatter has as many steps and bytes as an all-gather, and no
+// feature tells them apart.
+Collective variant_of(const Collective& op) {
+  Collective variant = sized(op, Bytes(0));
+  if (op.kind == CollectiveKind::reduce_scatter) variant.kind = CollectiveKind::all_gather;
+  return variant;
+}
+
+constexpr double kSameMemory = 0.1;  // log of bandwidths; A100's forms with 80 GB differ by 0.05
+
+// Rows of those that taught (Llama 2 70B's queries and keys): vLLM's threads idle in narrower ones, which
+// take up to a third longer for a byte, and kernels of training have other blocks.
+constexpr Bytes kRopeRow = Bytes(36 * kKibi);
+
+LoneKernel lone_kernel(MemoryKernel kernel, Direction direction, Bytes bytes) {
+  return {kernel, direction, bytes, kernel == MemoryKernel::rope ? kRopeRow : Bytes(0)};
+}
+
+// Whether the chip taught the model, and with memory as fast: H200's is not H100's.
+GpuKnown known_to(const ModelCard& card, const GpuSpec& gpu) {
+  const auto& catalog = gpu_catalog();
+  const bool known =
+      card.measured(gpu.name) || std::any_of(catalog.begin(), catalog.end(), [&](const auto& other) {
+        return card.measured(other.name) && other.architecture == gpu.architecture &&
+               other.multiprocessors == gpu.multiprocessors &&
+               std::abs(std::log(gpu.memory_bandwidth / other.memory_bandwidth)) < kSameMemory;
+      });
+  return known ? GpuKnown::yes : GpuKnown::no;
+}
+
+struct KernelVariant {
+  int gpu = 0;
+  MemoryKernel kernel = MemoryKernel::copy;
+  Direction direction = Direction::forward;
+  bool operator==(const KernelVariant&) const = default;
+};
+
+}  // namespace
+
+template <class Variant, class Features, class Reference>
+std::vector<SizeCurve> ModelSet::curves(const Fitted& fitted, const std::vector<Variant>& variants,
+                                        const Features& features, const Reference& reference) const {
+  FeatureMatrix rows(fitted.model.features());
+  for (const auto& variant : variants) {
+    for (const Bytes size : curve_sizes()) rows.add(features(variant, size));
+  }
+  const auto answers = fitted.model.predict(rows);
+  std::vector<SizeCurve> result;
+  std::size_t row = 0;
+  for (const auto& variant : variants) {
+    std::vector<Seconds> times;
+    for (const Bytes size : curve_sizes()) {
+      const double efficiency = std::exp(static_cast<double>(answers[row++]));
+      times.push_back(reference(variant, size) * (1 / std::min(efficiency, fitted.card.efficiency_cap)));
+    }
+    result.emplace_back(std::move(times));
+  }
+  return result;
+}
+
+void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
+                               std::vector<Prediction>& answers) const {
+  struct Asked {
+    std::size_t query, variant;
+    Bytes bytes;
+    double factor;
+  };
+  const auto gpu_of = [&](const KernelVariant& one) -> const GpuSpec& {
+    return gpus[static_cast<std::size_t>(one.gpu)];
+  };
+  std::vector<std::vector<KernelVariant>> variants(models_.size());
+  std::vector<std::vector<Asked>> asked(models_.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<MemoryBound>(&queries[i].op);
+    if (op == nullptr) continue;
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
+    const std::size_t streaming = best_for(ModelKind::kernel, gpu);
+    const std::size_t training = best_for(ModelKind::training_kernel, gpu);
+    const KernelRule rule = rule_of(*op, models_[streaming].card, models_[training].card);
+    const std::size_t model = rule.model == ModelKind::kernel ? streaming : training;
+    const KernelVariant variant{queries[i].gpu, rule.kernel, rule.direction};
+    asked[model].push_back({i, index_of(variants[model], variant), op->bytes, rule.factor});
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const Fitted& fitted = models_[model];
+    const bool alone = fitted.card.kind == ModelKind::kernel;
+    std::vector<GpuKnown> known(gpus.size(), GpuKnown::no);
+    for (const auto& one : variants[model])
+      known[static_cast<std::size_t>(one.gpu)] = known_to(fitted.card, gpu_of(one));
+    const auto curve = curves(
+        fitted, variants[model],
+        [&](const KernelVariant& one, Bytes size) {
+          return alone ? lone_kernel_features(fitted.card.law, lone_kernel(one.kernel, one.direction, size),
+                                              gpu_of(one), known[static_cast<std::size_t>(one.gpu)])
+                       : kernel_features(one.kernel, one.direction, size, gpu_of(one));
+        },
+        [&](const KernelVariant& one, Bytes size) {
+          return alone ? law_time(fitted.card.law, lone_kernel(one.kernel, one.direction, size), gpu_of(one))
+                       : paced_time(fitted.card.paces[pace_index(one.kernel, one.direction)], size,
+                                    gpu_of(one));
+        });
+    for (const auto& one : asked[model]) {
+      const GpuSpec& gpu = gpu_of(variants[model][one.variant]);
+      answers[one.query] = {
+          std::max(curve[one.variant].at(one.bytes) * one.factor, least_kernel_time(one.bytes, gpu)),
+          !measured_chip(fitted.card, gpu), is_own(model) && measured_chip(fitted.card, gpu)};
+    }
+  }
+}
+
+void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
+                                   std::vector<Prediction>& answers) const {
+  struct Asked {
+    std::size_t query, slower, faster;  // variants
+    double share;                       // of the faster
+    double whole_over_part;
+  };
+  std::vector<std::vector<Collective>> variants(models_.size());
+  std::vector<std::vector<Asked>> asked(models_.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<Collective>(&queries[i].op);
+    if (op == nullptr || op->ranks < 2) continue;  // one rank has nothing to exchange: no time
+    if (op->stated) {
+      answers[i] = {stated_time(*op, *op->stated), false};
+      continue;
+    }
+    Collective variant = variant_of(*op);
+    const bool one_node = op->ranks <= op->ranks_per_node;
+    const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
+    // Meshes were measured whole. A part takes for a byte what the whole takes for as many as it is faster.
+    const double faster =
+        one_node ? whole_over_part(gpus[static_cast<std::size_t>(queries[i].gpu)], op->gpu_link) : 1.0;
+    LinkSpec link = op->gpu_link;
+    link.bandwidth = link.bandwidth * faster;
+    // Models of one's own say which links they speak of.
+    const bool many_links = one_node && models_[model].card.links.empty();
+    const LinksAround around = many_links ? links_around(link) : LinksAround{link, link};
+    const auto over = [&](const LinkSpec& asked_link) {
+      variant.gpu_link = asked_link;
+      return index_of(variants[model], variant);
+    };
+    asked[model].push_back({i, over(around.slower), over(around.faster), around.share, faster});
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const Fitted& fitted = models_[model];
+    const auto features = [&](const Collective& op, Bytes size) {
+      return fitted.card.kind == ModelKind::collective ? collective_features(sized(op, size))
+                                                       : network_features(sized(op, size));
+    };
+    const auto curve = curves(fitted, variants[model], features,
+                              [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
+    for (const Asked& one : asked[model]) {
+      const auto& op = std::get<Collective>(queries[one.query].op);
+      const Bytes bytes = op.bytes * one.whole_over_part;
+      const Seconds slow = curve[one.slower].at(bytes), fast = curve[one.faster].at(bytes);
+      answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share), wire_time(op)),
+                            !fitted.card.has_configuration(configuration_name(op)),
+                            is_own(model) && fitted.card.has_configuration(configuration_name(op)) &&
+                                fitted.card.speaks_of(links_of(op))};
+    }
+  }
+}
+
+void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
+                                 std::vector<Prediction>& answers) const {
+  std::vector<std::vector<PointToPoint>> variants(models_.size());
+  std::vector<std::vector<std::pair<std::size_t, std::size_t>>> asked(models_.size());
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto* op = std::get_if<PointToPoint>(&queries[i].op);
+    if (op == nullptr) continue;
+    const PointToPoint variant = sized(*op, Bytes(0));
+    const std::size_t model = best_for(variant);
+    asked[model].emplace_back(i, index_of(variants[model], variant));
+  }
+  for (std::size_t model = 0; model < models_.size(); ++model) {
+    if (asked[model].empty()) continue;
+    const auto curve = curves(
+        models_[model], variants[model],
+        [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
+        [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
+    for (const auto& [query, variant] : asked[model]) {
+      const auto& op = std::get<PointToPoint>(queries[query].op);
+      answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false,
+                        is_own(model) && models_[model].card.speaks_of(links_of(op))};
+    }
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,80 @@
+#include "sim/measured/measured_attention.hpp"
+
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_dates.hpp"
+#include "sim/measured/measured_names.hpp"
+
+namespace orrery {
+namespace {
+
+// N of "PyTorch 2.N", "torch 2.N".
+std::optional<int> minor_of_pytorch_2(const std::string& framework) {
+  constexpr std::string_view kName = "torch 2.";
+  const std::string low = lower_case(framework);
+  const std::size_t name = low.find(kName);
+  if (name == std::string::npos) return std::nullopt;
+  int minor = 0;
+  const char* digits = low.data() + name + kName.size();
+  if (std::from_chars(digits, low.data() + low.size(), minor).ec != std::errc{}) return std::nullopt;
+  return minor;
+}
+
+enum class Named { nothing, first, second, best };
+Named named_attention(const MeasuredRun& run) {
+  const std::vector<Clause> clauses = clauses_of(run.text("flash_attn") + "; " + run.text("framework"));
+  if (affirms(clauses, {"*flashattention1", "*flashattn1", "fa1"})) return Named::first;
+  if (affirms(clauses, {"*flashattention2", "*flashattn2", "fa2"})) return Named::second;
+  const bool best = affirms(
+      clauses, {"*flashattention3", "*flashattn3", "fa3", "*flashattention4", "*flashattn4", "fa4", "cudnn"});
+  return best ? Named::best : Named::nothing;
+}
+
+constexpr double kFirstOverSecond = 2.3;  // arXiv 2307.08691, section 4.1: 1.7 to 3 times
+
+// What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
+// 2025. Hopper's was faster than that of 2024 before. PyTorch's own packages, which torchtitan takes, have
+// older ones. FlashAttention-2 came in July 2023, 1.7 to 3 times as fast as the first (arXiv 2307.08691,
+// section 4.1): until then programs whose presets do not say more ran the first; of Megatron-LM's 2023, whose
+// preset is the mean of both, the last quarter ran the second.
+void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
+  constexpr double kFlashAttention2 = 2023.5, kSecondInMegatron = 2023.75, kFlashOf2026 = 2025.85;
+  const double date = date_of_program(run);
+  const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
+  if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
+    stack.attention_time = kFirstOverSecond;
+  const bool early = stack.attention_time == read_stack("megatron-lm-2023").attention_time;
+  if (date >= kSecondInMegatron && early) stack.attention_time = 1.0;
+  if (run.text("framework").starts_with("torchtitan")) return;
+  const bool blackwell = architecture_of(run).starts_with("Blackwell");
+  if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)
+    stack.attention = AttentionKernel::flash_2026;
+  if (date > 0 && date < kFlashOf2026 && blackwell && stack.attention == AttentionKernel::flash_2026)
+    stack.attention = AttentionKernel::flash;
+}
+
+}  // namespace
+
+bool prefers_cudnn(const MeasuredRun& run) {
+  constexpr int kMinor = 11;
+  constexpr double kFlashOf2026 = 2026;
+  if (const auto minor = minor_of_pytorch_2(run.text("framework"))) return *minor >= kMinor;
+  return date_of_program(run) >= kFlashOf2026;
+}
+
+void use_attention_of_run(const MeasuredRun& run, SoftwareStack& stack) {
+  const Named named = named_attention(run);
+  // FlashAttention-3 and 4 are taken for cuDNN of their year.
+  if (named == Named::best && !is_best_fused(stack.attention)) stack.attention = AttentionKernel::flash;
+  use_attention_of_then(run, stack);
+  if (named == Named::first || named == Named::second) {
+    stack.attention = AttentionKernel::flash2;
+    stack.attention_time = named == Named::first ? kFirstOverSecond : 1.0;
+  }
+}
+
+}  // namespace orrery

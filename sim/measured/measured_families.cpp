@@ -1,0 +1,95 @@
+#include "sim/measured/measured_families.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "sim/measured/cell_text.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr MlpKind kGated = MlpKind::gated;
+constexpr NormKind kRms = NormKind::rms_norm;
+constexpr std::string_view kLlamas =
+    "llama aquila qwen mistral mixtral grok baichuan internlm chatglm glm-4 deepseek skywork yi- xverse "
+    "granite phi-3 phi-4 vicuna exaone telechat ernie-4 hunyuan";
+constexpr LayerFamily kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .norm = kRms, .rotary = true};
+constexpr LayerFamily kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
+constexpr std::array kFamilies{
+    kLlama,
+    LayerFamily{.words = "gemma smollm minicpm",
+                .name = "Llama, tied",
+                .mlp = kGated,
+                .norm = kRms,
+                .rotary = true,
+                .tied = true},
+    LayerFamily{.words = "nemotron", .name = "Nemotron-4", .rotary = true},
+    LayerFamily{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true},
+    LayerFamily{.words = "neox pythia gpt-j gptj phi-1 phi-2",
+                .name = "GPT-NeoX",
+                .bias = true,
+                .rotary = true,
+                .parallel_residual = true},
+    LayerFamily{.words = "falcon", .name = "Falcon", .rotary = true, .tied = true, .parallel_residual = true},
+    LayerFamily{.words = "cohere command-r",
+                .name = "Command R",
+                .mlp = kGated,
+                .rotary = true,
+                .tied = true,
+                .parallel_residual = true},
+    LayerFamily{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
+    LayerFamily{
+        .words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},
+    LayerFamily{.words = "starcoder2", .name = "StarCoder2", .bias = true, .rotary = true, .tied = true},
+    LayerFamily{.words = "starcoder santacoder",
+                .name = "StarCoder",
+                .bias = true,
+                .learned_positions = true,
+                .tied = true},
+    LayerFamily{.words = "bloom", .name = "BLOOM", .bias = true, .tied = true},
+    LayerFamily{.words = "mpt", .name = "MPT", .tied = true},
+    LayerFamily{.words = "bert",
+                .name = "BERT",
+                .bias = true,
+                .learned_positions = true,
+                .tied = true,
+                .both_ways = true},
+};
+
+bool says_one_of(std::string_view text, std::string_view words) {
+  std::istringstream all{std::string(words)};
+  for (std::string word; all >> word;) {
+    if (says(text, word)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string to_text(const LayerFamily& family) {
+  std::string text = std::string(family.name) + ": ";
+  text += family.mlp == MlpKind::gated ? "gated MLP, " : "GELU or ReLU, ";
+  text += family.norm == NormKind::rms_norm ? "RMSNorm, " : "LayerNorm, ";
+  text += family.rotary ? "rotary, " : family.learned_positions ? "learned positions, " : "ALiBi, ";
+  text += family.tied ? "tied" : "untied";
+  text += family.bias ? ", biases" : ", no biases";
+  if (family.both_ways) text += ", attention both ways";
+  if (family.parallel_residual) text += ", attention and MLP in parallel";
+  return text;
+}
+
+const LayerFamily& family_of(const MeasuredRun& run, std::int64_t hidden) {
+  const std::string name = lower_case(run.text("model"));
+  const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const LayerFamily& family) {
+    return says_one_of(name, family.words);
+  });
+  if (known != kFamilies.end()) return *known;
+  if (says(name, "gpt")) return kGpt;
+  if (const auto ffn = run.integer("ffn", kMostFfn)) return *ffn == 4 * hidden ? kGpt : kLlama;
+  const auto heads = run.integer("heads", kMostHeads), kv_heads = run.integer("kv_heads", kMostHeads);
+  return heads && kv_heads && *kv_heads < *heads ? kLlama : kGpt;
+}
+
+}  // namespace orrery

@@ -1,0 +1,311 @@
+// The model of a published run, from its printed shape or its name.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "sim/measured/bridge_recipes.hpp"
+#include "sim/measured/cell_text.hpp"
+#include "sim/measured/measured_families.hpp"
+#include "sim/measured/measured_names.hpp"
+#include "sim/measured/measured_plan.hpp"
+#include "sim/measured/measured_sizes.hpp"
+#include "sim/measured/measured_words.hpp"
+#include "strategies/model_limits.hpp"
+
+namespace orrery {
+namespace {
+
+// Where the name alone is another built-in model's. The FLOPs a token that Megatron-Bridge's tables imply
+// tell multi-token prediction where the name does not: 260 GFLOP of DeepSeek-V3 with it, 250 without; 84 of
+// Nemotron 3 Super with two depths of it, 76 without.
+struct NamedModel {
+  const char* start;  // of the row's name, in lower case
+  const char* model;  // built-in
+};
+constexpr std::array kNamed{
+    NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
+    NamedModel{"deepseekv3", "deepseek-v3-mtp"},
+    NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
+};
+
+// DeepSeek-V3 predicts several tokens in the recipes of NeMo and Megatron-Bridge (use_mtp of pretrain_recipe,
+// nemo/collections/llm/recipes/deepseek_v3.py; mtp_num_layers, recipes/deepseek/deepseek_v3.py, v0.3.0 to
+// v0.4.2); a row that prints layers counts those of its program.
+std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
+  const std::string name = run.text("model");
+  if (const NamedModel* known = row_starting(kNamed, lower_case(name))) return known->model;
+  auto builtin = builtin_model_called(name);
+  const std::string framework = run.text("framework");
+  const bool by_recipe = is_bridge(run) || framework.starts_with("NeMo/") || framework.starts_with("NeMo 2");
+  if (builtin == "deepseek-v3" && by_recipe && run.text("layers").empty()) builtin = "deepseek-v3-mtp";
+  return builtin;
+}
+
+// Not stacks of equal layers that attend to themselves.
+constexpr std::array kOtherKinds{"t5", "vit", "swin", "whisper", "unet", "diffusion"};
+
+const char* other_kind(const std::string& name) {
+  const std::string low = lower_case(name);
+  const auto found = std::find_if(kOtherKinds.begin(), kOtherKinds.end(),
+                                  [&](const char* kind) { return low.rfind(kind, 0) == 0; });
+  return found == kOtherKinds.end() ? nullptr : *found;
+}
+
+// As printed.
+struct SaidShape {
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts,
+      experts_per_token;
+};
+
+// Throws InputError for a cell that is no such number, whether the model needs it or not.
+SaidShape printed_shape(const MeasuredRun& run) {
+  const auto per_token = run.integer("experts_per_token", kMostExperts);
+  return {.layers = run.integer("layers", kMostLayers),
+          .hidden = run.integer("hidden", kMostHidden),
+          .heads = run.integer("heads", kMostHeads),
+          .kv_heads = run.integer("kv_heads", kMostHeads),
+          .head_dim = run.integer("head_dim", kMostHeadDim),
+          .ffn = run.integer("ffn", kMostFfn),
+          .vocabulary = run.integer("vocab", kMostVocabulary),
+          .experts = run.integer("n_experts", kMostExperts),
+          .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model"))};
+}
+
+bool has_equal_dense_layers(const ModelSpec& model) {
+  return model.shapes.size() == 1 && model.layer(0).experts <= 1;
+}
+
+// What a built-in model has otherwise than the row prints: "heads 16, not 32". Of equal dense layers the
+// row's widths are taken; of others each must be that of some layer. Empty: nothing, and it is the row's
+// model.
+std::string contradiction(const SaidShape& said, const ModelSpec& model) {
+  std::string found;
+  const auto check = [&](const char* column, std::optional<std::int64_t> printed,
+                         std::initializer_list<std::int64_t> own) {
+    if (!found.empty() || !printed || std::find(own.begin(), own.end(), *printed) != own.end()) return;
+    found = std::string(column) + " " + std::to_string(*printed) + ", not " + std::to_string(*own.begin());
+  };
+  const auto check_layers = [&](const char* column, std::optional<std::int64_t> printed,
+                                std::initializer_list<std::int64_t LayerShape::*> members) {
+    std::int64_t own = 0;
+    for (const LayerShape& shape : model.shapes) {
+      for (const auto member : members) {
+        if (printed == shape.*member) return;
+        own = std::max(own, shape.*member);
+      }
+    }
+    check(column, printed, {own});
+  };
+  check("layers", said.layers, {model.layer_count()});
+  check("hidden", said.hidden, {model.hidden});
+  check_layers("heads", said.heads, {&LayerShape::heads});
+  std::int64_t experts = 1;
+  for (const LayerShape& shape : model.shapes) experts = std::max(experts, shape.experts);
+  check("n_experts", said.experts, {experts});
+  check_layers("experts_per_token", said.experts_per_token, {&LayerShape::experts_per_token});
+  if (has_equal_dense_layers(model)) return found;
+  check_layers("kv_heads", said.kv_heads, {&LayerShape::kv_heads});
+  check_layers("head_dim", said.head_dim, {&LayerShape::head_dim});
+  check_layers("ffn", said.ffn, {&LayerShape::ffn, &LayerShape::shared_ffn});
+  return found;
+}
+
+// The built-in model with what the row prints otherwise of equal dense layers.
+ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelSpec model,
+                           std::vector<std::string>& assumptions) {
+  const std::string shape_of = "shape of the built-in model " + model.name;
+  if (!has_equal_dense_layers(model)) {
+    const bool replaced = said.vocabulary && *said.vocabulary != model.vocabulary;
+    assumptions.push_back(shape_of + (replaced ? ", but vocab " + std::to_string(*said.vocabulary) +
+                                                     " and not " + std::to_string(model.vocabulary)
+                                               : ""));
+    if (!replaced) return model;
+    model.vocabulary = *said.vocabulary;
+    for (LayerShape& shape : model.shapes) {
+      if (shape.predicted_vocabulary > 0) shape.predicted_vocabulary = model.vocabulary;
+    }
+    return model;
+  }
+  std::string replaced;
+  const auto take = [&](const char* column, std::optional<std::int64_t> printed, std::int64_t& own) {
+    if (!printed || *printed == own) return;
+    replaced += std::string(replaced.empty() ? ", but " : ", ") + column + " " + std::to_string(*printed) +
+                " and not " + std::to_string(own);
+    own = *printed;
+  };
+  LayerShape& shape = model.shapes.front();
+  take("kv_heads", said.kv_heads, shape.kv_heads);
+  take("head_dim", said.head_dim, shape.head_dim);
+  take("ffn", said.ffn, shape.ffn);
+  take("vocab", said.vocabulary, model.vocabulary);
+  assumptions.push_back(shape_of + replaced);
+  if (model.learned_positions > 0)
+    model.learned_positions = run.integer("seq", kMostSequence).value_or(model.learned_positions);
+  return model;
+}
+
+std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
+  const auto name = name_of_builtin(run);
+  return name ? std::optional(read_model(*name)) : std::nullopt;
+}
+
+// As printed, or, where neither layers nor width are, of the published model of that name and size.
+SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::string>& assumptions) {
+  if (said.layers || said.hidden) return said;
+  // "qwen/qwen-7b"
+  const std::string model = run.text("model");
+  const std::size_t slash = model.find('/');
+  const bool has_owner = slash != std::string::npos && slash < model.find(' ');
+  const std::string name = letters_and_digits(has_owner ? model.substr(slash + 1) : model, ".");
+  for (const SizedModel& known : kSizedModels) {
+    if (!name.starts_with(known.name)) continue;
+    assumptions.push_back(std::string("its shape in ") + known.source);
+    const auto unless_said = [](std::optional<std::int64_t>& value, std::int64_t otherwise) {
+      if (!value && otherwise > 0) value = otherwise;
+    };
+    said.layers = known.layers;
+    said.hidden = known.hidden;
+    unless_said(said.heads, known.heads);
+    unless_said(said.kv_heads, known.kv_heads > 0 ? known.kv_heads : known.heads);
+    unless_said(said.ffn, known.ffn);
+    unless_said(said.vocabulary, known.vocabulary);
+    break;
+  }
+  return said;
+}
+
+// As said; else as in the model that the name is of; else GShard's choice (arXiv 2006.16668), and Mixtral's.
+std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optional<ModelSpec>& known,
+                            std::int64_t experts, std::vector<std::string>& assumptions) {
+  constexpr const char* kEach = "each as wide as the MLP that is printed, in every layer";
+  if (said) {
+    assumptions.push_back(std::string("experts ") + kEach);
+    return *said;
+  }
+  std::int64_t own = 1;
+  for (const LayerShape& shape : known ? known->shapes : std::vector<LayerShape>{})
+    own = std::max(own, shape.experts > 1 ? shape.experts_per_token : 1);
+  if (own > 1 && own <= experts) {
+    assumptions.push_back(std::to_string(own) + " experts a token as in the built-in model " + known->name +
+                          ", " + kEach);
+    return own;
+  }
+  assumptions.push_back(std::string("two experts a token, ") + kEach);
+  return 2;
+}
+
+constexpr std::int64_t kGptVocabulary = 50304;  // of GPT-2's tokenizer, 50257, padded by whatever program
+
+// Two thirds of 4 h, up to the next multiple of 256 (FeedForward of Meta's llama/model.py, multiple_of).
+constexpr std::int64_t llama_width(std::int64_t hidden) {
+  constexpr std::int64_t kMultiple = 256;
+  return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+// A layer of a family; `known`: the built-in model of the row's name, which is not its own.
+std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFamily& family,
+                                            const std::optional<ModelSpec>& known,
+                                            std::vector<std::string>& assumptions) {
+  LayerShape shape;
+  shape.hidden = *said.hidden;
+  if (!said.heads) assumptions.emplace_back("heads of 64");
+  shape.heads = said.heads.value_or(std::max<std::int64_t>(1, shape.hidden / 64));
+  if (!said.head_dim && shape.hidden % shape.heads != 0)
+    return Unmapped{"heads that do not divide the hidden size"};
+  shape.head_dim = said.head_dim.value_or(shape.hidden / shape.heads);
+  if (!said.kv_heads) assumptions.emplace_back("keys and values of every head");
+  shape.kv_heads = said.kv_heads.value_or(shape.heads);
+  shape.mlp = family.mlp;
+  shape.norm = family.norm;
+  shape.linear_bias = family.bias;
+  shape.rotary = family.rotary;
+  shape.parallel_residual = family.parallel_residual;
+  const bool gated = family.mlp == MlpKind::gated;
+  if (!said.ffn)
+    assumptions.emplace_back(gated ? "gated MLPs as wide as Llama's of that size"
+                                   : "MLPs of four times the hidden size");
+  shape.ffn = said.ffn.value_or(gated ? llama_width(shape.hidden) : 4 * shape.hidden);
+  shape.experts = said.experts.value_or(1);
+  shape.experts_per_token = 1;
+  if (said.experts_per_token.value_or(1) > shape.experts)
+    return Unmapped{std::to_string(*said.experts_per_token) + " experts a token, n_experts " +
+                    (said.experts ? std::to_string(*said.experts) : "not given")};
+  if (shape.experts > 1) {
+    if (!said.ffn) return Unmapped{"experts without their width"};
+    shape.experts_per_token = chosen_experts(said.experts_per_token, known, shape.experts, assumptions);
+  }
+  return shape;
+}
+
+std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
+                                               std::vector<std::string>& assumptions) {
+  const std::string name = run.text("model");
+  const SaidShape printed = printed_shape(run);
+  std::string other;  // why the named model is not the row's
+  const auto known = builtin_of_run(run);
+  if (known) {
+    other = contradiction(printed, *known);
+    if (other.empty()) return with_said_widths(run, printed, *known, assumptions);
+    other += " as in the built-in model " + known->name;
+  }
+  if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
+  const SaidShape said = said_shape(run, printed, assumptions);
+  if (!said.layers || !said.hidden) {
+    if (other.empty()) return Unmapped{"no shape of model " + name};
+    return Unmapped{other + ": another model needs its layers and hidden size"};
+  }
+  if (!other.empty()) assumptions.push_back("a model of its own: " + other);
+  LayerFamily family = family_of(run, *said.hidden);
+  // Experts in groups have none: "bias not supported in TEGroupedMLP yet" (Megatron-LM
+  // core/transformer/moe/experts.py, core_v0.14.0). Read after the error of a tutorial's run had been seen,
+  // whose script has --disable-bias-linear.
+  if (said.experts.value_or(1) > 1) family.bias = false;
+  assumptions.push_back(to_text(family));
+  const auto layer = layer_of(said, family, known, assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;
+  ModelSpec model;
+  model.name = name;
+  model.shapes = {std::get<LayerShape>(layer)};
+  model.layers.assign(static_cast<std::size_t>(*said.layers), 0);
+  model.hidden = *said.hidden;
+  if (!said.vocabulary) assumptions.emplace_back("vocabulary 50304");
+  model.vocabulary = said.vocabulary.value_or(kGptVocabulary);
+  model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
+  if (model.default_sequence == 0) return Unmapped{"no sequence length"};
+  model.learned_positions = family.learned_positions ? model.default_sequence : 0;
+  const std::string low = lower_case(name);
+  model.tied_embeddings = !says(low, "untied") && (family.tied || says(low, "tied"));
+  model.causal = !family.both_ways;
+  model.final_norm = family.norm;
+  return model;
+}
+
+// Where the row says how large its model is, its shape must agree: some sources print a shape that is wrong
+// by their own words. Sizes in names are rounded, and may leave out or add the embedding.
+std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr double kMostOff = 1.5;
+  const auto said = run.number("params_b");
+  const double counted = static_cast<double>(total_parameters(model)) / kGiga;
+  if (!said || std::abs(std::log(counted / *said)) <= std::log(kMostOff)) return std::nullopt;
+  std::array<char, 96> text;
+  std::snprintf(text.data(), text.size(), "its shape has %.3g billion parameters, the row says %.3g", counted,
+                *said);
+  return Unmapped{text.data()};
+}
+
+}  // namespace
+
+std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
+                                               std::vector<std::string>& assumptions) {
+  auto model = shaped_model(run, assumptions);
+  if (const auto* shaped = std::get_if<ModelSpec>(&model)) {
+    const LayerShape& first = shaped->shapes.front();
+    if (first.kv_heads > 0 && first.heads % first.kv_heads != 0)
+      return Unmapped{"kv_heads that do not divide the heads"};
+    if (auto trouble = disagreement(run, *shaped)) return *std::move(trouble);
+  }
+  return model;
+}
+
+}  // namespace orrery

@@ -1,0 +1,334 @@
+#include "sim/measured/measured_names.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+
+#include "sim/measured/bridge_recipes.hpp"
+#include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_attention.hpp"
+#include "sim/measured/measured_dates.hpp"
+#include "sim/measured/measured_trainers.hpp"
+#include "sim/measured/measured_words.hpp"
+#include "strategies/model.hpp"
+
+namespace orrery {
+namespace {
+
+// "NVIDIA A100 80GB HBM2e": a100, 80gb.
+std::vector<std::string> card_words(const std::string& name) {
+  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",   "instinct", "gpu",   "dgx", "hgx",
+                              "hbm2",   "hbm2e",   "hbm3",  "hbm3e", "nvl72",    "nvl36", "one"};
+  std::vector<std::string> words(1);
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) {
+      words.back() += static_cast<char>(std::tolower(c));
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  const auto is_noise = [&](const std::string& word) {
+    return word.empty() || std::find(kNoise.begin(), kNoise.end(), word) != kNoise.end();
+  };
+  words.erase(std::remove_if(words.begin(), words.end(), is_noise), words.end());
+  // "80 GB" is one word, and so is "80G"; "8x" before a card counts them.
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] != "gb") continue;
+    words[i - 1] += "gb";
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  for (std::string& word : words) {
+    const std::size_t digits = word.find_first_not_of("0123456789");
+    if (digits == 0 || digits == std::string::npos) continue;
+    if (word.substr(digits) == "g") word += "b";
+    if (word[digits] == 'x' && digits + 1 < word.size()) word.erase(0, digits + 1);
+  }
+  return words;
+}
+
+// Forms of a board are matched by how they start: SXM is SXM4, SXM3 is not SXM2 but the same board faster or
+// slower by a few percent.
+bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
+  const std::string form = word.rfind("sxm", 0) == 0 ? "sxm" : word;
+  return std::any_of(card.begin(), card.end(), [&](const std::string& own) {
+    return form == "sxm" ? own.rfind(form, 0) == 0 : own == word;
+  });
+}
+
+// Frameworks by the start of their name in a row; the first that fits.
+struct FrameworkStack {
+  const char* start;
+  const char* stack;
+};
+constexpr std::array kFrameworks{
+    FrameworkStack{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
+    FrameworkStack{"NeMo 24.03", "nemo-24.03"},
+    FrameworkStack{"NeMo AutoModel", "nemo-automodel"},
+    FrameworkStack{"NeMo Automodel", "nemo-automodel"},
+    FrameworkStack{"llm-foundry", "llm-foundry"},
+    FrameworkStack{"DeepSpeed ZeRO-3", "deepspeed-zero3"},
+    FrameworkStack{"Megatron-DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"Megatron + DeepSpeed", "megatron-deepspeed"},
+    FrameworkStack{"DeepSpeed Megatron-LM v1.1.5 3D", "amp"},  // of the tables, AMP's runs alone
+    FrameworkStack{"DeepSpeed Megatron-LM", "megatron-deepspeed"},
+    FrameworkStack{"Megatron-Core", "megatron-core-defaults"},
+    FrameworkStack{"ATorch DeepSpeed 3D", "atorch-3d"},
+    FrameworkStack{"Aleph Alpha", "aleph-alpha"},
+    FrameworkStack{"AA-Scaling", "aleph-alpha"},
+    FrameworkStack{"InternEvo", "internevo"},
+    FrameworkStack{"FlagScale", "flagscale"},
+    FrameworkStack{"Fast-LLM", "fast-llm"},
+    FrameworkStack{"metaseq", "metaseq"},
+    FrameworkStack{"llm.c", "llm.c"},
+    FrameworkStack{"llmq", "llm.c"},
+    FrameworkStack{"LLM.Q", "llm.c"},
+    FrameworkStack{"torchtune", "torchtune"},
+    FrameworkStack{"KempnerForge, eager", "kempnerforge-eager"},
+    FrameworkStack{"KempnerForge", "kempnerforge"},
+};
+// Runtimes of their own, which no preset is like.
+constexpr std::array kOtherRuntimes{"OneFlow"};
+
+// Of programs without a preset, by a word in their name: what they are built on, or most like.
+constexpr std::array kLikenesses{
+    FrameworkStack{"nemo", "nemo-24.12"},
+    FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"transformer engine", "transformer-engine"},
+    FrameworkStack{"kempnerforge", "kempnerforge"},
+    FrameworkStack{"modalities", "modalities"},
+    FrameworkStack{"fsdp", "torchtitan-eager"},
+    FrameworkStack{"llm foundry", "llm-foundry"},
+    FrameworkStack{"mosaic", "llm-foundry"},
+    FrameworkStack{"neox", "megatron-deepspeed"},
+    FrameworkStack{"nanotron", "nanotron"},
+    // XLA fuses what torch.compile does (assumption).
+    FrameworkStack{"maxtext", "maxtext"},
+    FrameworkStack{"jax", "torchtitan"},
+    FrameworkStack{"levanter", "torchtitan"},
+    FrameworkStack{"pax", "torchtitan"},
+};
+
+bool multiplies_in_fp8(const MeasuredRun& run) {
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  return gpu && gpu->fp8.has_value();
+}
+
+constexpr double kOverlapsByArgument =
+    2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
+
+// A row that says neither year nor a later feature is taken for one of the first.
+const char* megatron_of(const MeasuredRun& run) {
+  constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
+  constexpr int kFlash = 2023;                // FlashAttention
+  // Overlaps of September to November 2023, and between code and paper half a year (assumption).
+  constexpr double kOverlaps = 2023.8, kUntilPaper = 0.4;
+  const double date = date_of_program(run), overlaps = kOverlaps + (names_its_date(run) ? 0 : kUntilPaper);
+  const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
+  if (date >= overlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core-defaults";
+  if (date >= kFlash) return "megatron-lm-2023";
+  if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core-defaults";
+  const bool selective = run.text("recompute").rfind("selective", 0) == 0;
+  if (date >= kSequenceParallelism || selective || is_on("sequence_parallel")) return "megatron-lm-2022";
+  return "megatron-lm-2021";
+}
+
+constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad: ZeRO-3 gathers under compute
+
+// A preset, and what its residuals tell of: all releases of a program.
+struct Likeness {
+  std::string stack, family;
+};
+
+// NeMo's presets: on Blackwell; until its launcher left cuDNN's attention on (stacks.yaml, nemo-24.07);
+// since.
+const char* nemo_of(const MeasuredRun& run) {
+  constexpr double kFusedAttention = 2024.65;
+  const double date = date_of_program(run);
+  if (architecture_of(run).starts_with("Blackwell")) return "nemo-graphs";
+  return date > 0 && date < kFusedAttention ? "nemo-24.07" : "nemo-24.12";
+}
+
+// Of a program without a preset; all of it was set after errors of published runs had been seen. NeMo's
+// layers were Megatron-LM's of their time until Transformer Engine, which came for H100 in 2023.
+Likeness likeness_of(const MeasuredRun& run) {
+  const std::string framework = run.text("framework");
+  const std::string low = lower_case(framework);
+  constexpr double kTransformerEngine = 2024;
+  const double date = date_of_program(run);
+  const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
+  if (says(low, "nemo") && early) return {megatron_of(run), framework};
+  constexpr std::string_view kCompiler = "torch.compile";
+  if (is_compiled(low) && !says(low, "fsdp")) return {"compiled-program", std::string(kCompiler)};
+  const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(), [&](const FrameworkStack& one) {
+    return one.start == kCompiler ? is_compiled(low) : says(low, one.start);
+  });
+  if (like != kLikenesses.end()) {
+    const bool nemo = std::string_view(like->stack) == "nemo-24.12";
+    return {nemo ? nemo_of(run) : like->stack, like->start};
+  }
+  // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.
+  constexpr double kOwnPrograms = 2023;
+  const bool recent = date >= kOwnPrograms || multiplies_in_fp8(run) || says(low, "pytorch") ||
+                      (date <= 0 && !says(low, "deepspeed"));
+  if (!says(low, "megatron") && recent) return {"pytorch", framework};
+  if (!says(low, "deepspeed")) return {megatron_of(run), framework};
+  if (says(low, "megatron")) return {"megatron-deepspeed", framework};
+  return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
+}
+
+// A row that says its year alone is taken for the middle of it. Eager: neither layers nor loss are compiled,
+// whatever the year.
+const char* torchtitan_of(const std::string& framework, double date) {
+  constexpr double kCompiledLoss = 2025.25, kCudnnOnBlackwell = 2025.37, kEmbeddingAlone = 2025.58;
+  if (runs_eager(lower_case(framework)))
+    return date >= kCudnnOnBlackwell ? "torchtitan-eager-2025" : "torchtitan-eager";
+  if (date >= kEmbeddingAlone) return "torchtitan-2025-08";
+  return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
+}
+
+// From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);
+// read after errors of runs of that time had been seen. Since ff0829c10 of 27 January 2026 it copies no keys
+// and values for query heads (enable_gqa), and PyTorch's cuDNN then refuses what its FlashAttention-2 takes
+// ("no available kernel"; trace of titan-autoresearch, May 2026). FlexAttention, its default since June 2026,
+// is taken for as fast (assumption). From April 2026 on its loss takes logits in pieces (pull request 2937).
+void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
+  constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
+  if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();
+  if (date >= kGroupedHeads) {
+    stack.attention = AttentionKernel::flash2;
+    stack.repeated_keys = false;
+  } else if (date >= kCudnnOnAll && architecture_of(run) == "Hopper") {
+    stack.attention = AttentionKernel::flash;
+  }
+}
+
+}  // namespace
+
+const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
+  std::vector<std::string> words = card_words(name);
+  if (words.empty()) return nullptr;
+  // Where the name is an alias its card comes first; with another memory it is another card.
+  const auto has_memory = [&](const GpuSpec& gpu) {
+    return gigabytes == 0 || is_word_of(std::to_string(std::lround(gigabytes)) + "gb", card_words(gpu.name));
+  };
+  const auto fits = [&](const GpuSpec& gpu) {
+    const std::vector<std::string> card = card_words(gpu.name);
+    return std::all_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return is_word_of(word, card); });
+  };
+  const auto is_alias = [&](const GpuSpec& gpu) {
+    return std::any_of(gpu.aliases.begin(), gpu.aliases.end(),
+                       [&](const std::string& alias) { return card_words(alias) == words; });
+  };
+  const std::vector<GpuSpec>& catalog = gpu_catalog();
+  const auto first = [&](const auto& wanted) {
+    const auto found = std::find_if(catalog.begin(), catalog.end(), wanted);
+    return found == catalog.end() ? nullptr : &*found;
+  };
+  const GpuSpec* found = first([&](const GpuSpec& gpu) { return is_alias(gpu) && has_memory(gpu); });
+  if (!found) found = first([&](const GpuSpec& gpu) { return fits(gpu) && has_memory(gpu); });
+  if (!found) found = first(is_alias);
+  if (!found) found = first(fits);
+  return found;
+}
+
+std::string_view architecture_of(const MeasuredRun& run) {
+  const GpuSpec* gpu = gpu_called(run.text("gpu"), 0);
+  return gpu ? std::string_view(gpu->architecture) : std::string_view();
+}
+
+std::optional<std::string> builtin_model_called(const std::string& name) {
+  // "meta-llama/Meta-Llama-3.1-405B"; of that size 3.1, and 3.3, have the layers of 3.
+  std::string wanted = letters_and_digits(name.substr(name.rfind('/') + 1));
+  if (wanted.starts_with("metallama")) wanted.erase(0, 4);
+  const auto longest = [](const std::string& text) {
+    std::optional<std::string> found;
+    for (const std::string& known : builtin_model_names()) {
+      if (!text.starts_with(letters_and_digits(known))) continue;
+      if (!found || known.size() > found->size()) found = known;
+    }
+    return found;
+  };
+  if (auto found = longest(wanted)) return found;
+  for (const std::string_view release : {"llama31", "llama33"}) {
+    if (wanted.starts_with(release)) return longest("llama3" + wanted.substr(release.size()));
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  const std::string framework = run.text("framework"), low = lower_case(framework);
+  if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
+      said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
+    return read_stack("megatron-deepspeed-zero3");
+  if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
+  const double date = date_of_program(run);
+  if (framework.starts_with("torchtitan")) {
+    SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));
+    use_titan_of_then(run, date, stack);
+    return stack;
+  }
+  constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
+  if (low.starts_with("nanotron") && date > 0 && date < kGathersAgain) return read_stack("nanotron-2024");
+  // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
+  if (framework.starts_with("Megatron") && says(low, "local layers")) return read_stack("megatron-lm-2023");
+  if (says(low, "primus") && !says(low, "jax")) return read_stack("primus");
+  if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
+    return read_stack("megatron-core-2024");
+  if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
+    return read_stack("deepspeed-zero3-2022");
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework))
+    return in_said_bits(run, read_stack(known->stack));
+  const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
+  if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
+    return std::nullopt;
+  if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
+  if (auto trainer = trainer_stack(run)) return trainer;
+  const Likeness like = likeness_of(run);
+  SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
+  if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
+  assumptions.push_back("no preset for " + framework + ": as " + stack.name);
+  stack.family = like.family;
+  // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).
+  if (says(low, "deepspeed")) stack.may_interleave = false;
+  return stack;
+}
+
+// Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
+// programs nobody measured what they leave of that.
+void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
+  const std::string low = lower_case(framework);
+  if (!says(low, "megatron") || !(says(low, "deepep") || says(low, "hybridep"))) return;
+  const ExpertCost library = read_stack("megatron-bridge").experts;
+  stack.experts.deduplicated = library.deduplicated;
+  stack.experts.dispatch = library.dispatch;
+}
+
+// How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
+// 32 (an assumption).
+void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
+  const std::vector<Clause> clauses = clauses_of(run.text("precision"));
+  if (affirms(clauses, {"*delayed*"})) stack.fp8_recipe = Fp8Recipe::delayed;
+  if (affirms(clauses, {"*tensorwise*", "*currentscaling*"})) stack.fp8_recipe = Fp8Recipe::tensorwise;
+  if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
+}
+
+}  // namespace
+
+std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
+  if (const std::string given = run.text("stack"); !given.empty())
+    return read_stack(given, "run " + run.id() + ", column stack");
+  auto stack = stack_of_program(run, assumptions);
+  if (stack) {
+    use_said_dispatch(run.text("framework"), *stack);
+    if (!is_bridge(run)) use_said_scales(run, *stack);
+    use_attention_of_run(run, *stack);
+  }
+  return stack;
+}
+
+}  // namespace orrery

@@ -1,0 +1,205 @@
+#include "sim/measured/measured_network.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/algorithm/string/replace.hpp>
+#include <regex>
+#include <string_view>
+
+#include "platforms/instance.hpp"
+#include "sim/measured/cell_text.hpp"
+
+namespace orrery {
+namespace {
+
+// "2 x 100 Gb/s" as people write it.
+std::string with_plain_crosses(const std::string& text) {
+  return boost::replace_all_copy(text, "\u00d7", "x");
+}
+
+constexpr std::size_t kLongestSaid = 200;  // std::regex goes as deep as its text is long
+
+enum class Of { nothing, gpu, card, node };
+
+std::regex one_of_them(const std::string& nouns) {
+  return std::regex("(?:per|a|an|each|every|/)[ -]?(?:" + nouns + R"()\b)", std::regex::icase);
+}
+
+Of scope_of(const std::string& text) {
+  static const std::regex kGpu = one_of_them("GPU"), kCard = one_of_them("card|NIC|HCA|port|adapter|rail"),
+                          kNode = one_of_them("node|server|host|machine");
+  if (std::regex_search(text, kGpu)) return Of::gpu;
+  if (std::regex_search(text, kCard)) return Of::card;
+  return std::regex_search(text, kNode) ? Of::node : Of::nothing;
+}
+
+double number_said(const std::string& word) {
+  constexpr std::array<std::string_view, 6> kWords{"one", "two", "four", "eight", "ten", "sixteen"};
+  constexpr std::array kNumbers{1.0, 2.0, 4.0, 8.0, 10.0, 16.0};
+  const auto found = std::find(kWords.begin(), kWords.end(), lower_case(word));
+  if (found != kWords.end()) return kNumbers[static_cast<std::size_t>(found - kWords.begin())];
+  return std::stod(word);
+}
+
+// The number of cards that the text before their rate ends with: "8 x ", "8*", "8 NICs of ", and where cards
+// follow it "eight "; or that the text after it begins with: " x 8".
+std::optional<double> cards_said(const std::string& before, const std::string& after) {
+  static const std::string kCards("(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?)");
+  static const std::string kNumber(R"(\b(\d+|one|two|four|eight|ten|sixteen))");
+  static const std::regex kTimes(R"((\d+) *[xX*] *(?:[A-Za-z][\w/-]* +)*$)"),
+      kOf(kNumber + " +" + kCards + " +(?:of|at) +$", std::regex::icase),
+      kAlone(kNumber + R"( +(?:(?:[EHNX]DR|InfiniBand|IB|Ethernet|RoCE|Mellanox|NVIDIA) +)*$)",
+             std::regex::icase),
+      kFollowing(R"(^ *(?:[A-Za-z][\w/-]* +)*)" + kCards + R"(\b)", std::regex::icase),
+      kAfter(R"(^ *[xX*] *(\d+)\b(?! *(?:nodes?|servers?|hosts?|machines?)\b))", std::regex::icase);
+  std::smatch found;
+  if (std::regex_search(before, found, kTimes) || std::regex_search(before, found, kOf))
+    return number_said(found[1]);
+  if (std::regex_search(after, found, kAfter)) return number_said(found[1]);
+  if (std::regex_search(after, kFollowing) && std::regex_search(before, found, kAlone))
+    return number_said(found[1]);
+  return std::nullopt;
+}
+
+// A rate as "100 Gb/s", "3.2Tbps", "100GbE", "100Gb Ethernet".
+const std::regex& rate_pattern() {
+  static const std::regex kRate(R"((^|[^0-9.eE])(\d+(?:\.\d+)?) *([GgTt])(?:bps|b/s|bit/s|b[Ee]\b)"
+                                R"(|(?:b|bit|igabit)?(?= *(?:[Ee]thernet|InfiniBand|IB\b|RoCE))))");
+  return kRate;
+}
+
+// With the rate of a card that is only named: by NVIDIA's data sheets that of its fastest port.
+std::string with_card_rates(const std::string& text) {
+  struct Card {
+    const char* generation;
+    const char* rate;
+  };
+  constexpr std::array kCards{Card{"4", "100 Gb/s "}, Card{"5", "100 Gb/s "}, Card{"6", "200 Gb/s "},
+                              Card{"7", "400 Gb/s "}, Card{"8", "800 Gb/s "}};
+  static const std::regex kCard(R"(\b(?:ConnectX|CX)-?([4-8])\b(?! *[DL]x\b))", std::regex::icase);
+  std::smatch found;
+  if (std::regex_search(text, rate_pattern()) || !std::regex_search(text, found, kCard)) return text;
+  const auto card = std::find_if(kCards.begin(), kCards.end(),
+                                 [&](const Card& one) { return found[1].str() == one.generation; });
+  return found.prefix().str() + card->rate + found.str() + found.suffix().str();
+}
+
+struct KnownMachine {
+  std::string_view gpu;  // start of the catalog name
+  int gpus;
+  SaidNetwork network;
+};
+constexpr std::array kReferenceMachines{
+    KnownMachine{"A100", 8, {8, 200}},  KnownMachine{"A800", 8, {8, 200}},
+    KnownMachine{"H100", 8, {8, 400}},  KnownMachine{"H800", 8, {8, 400}},
+    KnownMachine{"H200", 8, {8, 400}},  KnownMachine{"B200", 8, {8, 400}},
+    KnownMachine{"B300", 8, {8, 800}},  KnownMachine{"GB200", 4, {4, 400}},
+    KnownMachine{"GB300", 4, {4, 800}}, KnownMachine{"GH200", 4, {4, 200}},
+    KnownMachine{"MI2", 4, {4, 200}},   KnownMachine{"MI3", 8, {8, 400}},
+};
+// One kind of many.
+constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}}};
+constexpr SaidNetwork kOneCard{1, 100}, kSlowCard{1, 10};
+
+// Of the machine with that GPU, as many cards for a GPU in smaller nodes.
+template <std::size_t Count>
+std::optional<SaidNetwork> network_of(const std::array<KnownMachine, Count>& machines, const GpuSpec& gpu,
+                                      int gpus_per_node) {
+  const auto found = std::find_if(machines.begin(), machines.end(),
+                                  [&](const auto& machine) { return gpu.name.starts_with(machine.gpu); });
+  if (found == machines.end()) return std::nullopt;
+  const int nics = found->network.nics * std::min(gpus_per_node, found->gpus) / found->gpus;
+  return SaidNetwork{std::max(1, nics), found->network.gigabits};
+}
+
+}  // namespace
+
+bool says_remote_memory(const std::string& text) {
+  static const std::regex kRemote(
+      R"(InfiniBand|\bIB\b|RDMA|RoCE|\bEFA|\b[EHNX]DR|\bFDR|Slingshot|Omni-?Path|ConnectX|\bCX-?\d|Quantum|Spectrum)",
+      std::regex::icase);
+  return std::regex_search(text, kRemote);
+}
+
+std::optional<std::string> negative_rate(const std::string& text) {
+  // A hyphen after a letter or a digit joins words: HDR-200 Gb/s, 100-200 Gb/s; after a count it does not.
+  static const std::regex kNegative(
+      R"((?:^|[^A-Za-z0-9.)-]|\d *[xX] *)(-\d+(?:\.\d+)? *[GTM](?:bps|b/s|bit/s|bE\b|B/s|Bps)))");
+  std::smatch found;
+  const std::string start =
+      boost::replace_all_copy(with_plain_crosses(text.substr(0, kLongestSaid)), "\u2212", "-");
+  if (!std::regex_search(start, found, kNegative)) return std::nullopt;
+  return found[1].str();
+}
+
+std::optional<double> said_inside(const std::string& text) {
+  constexpr double kMostGigabits = 1e5;
+  static const std::regex kInside(
+      R"((\d+(?:\.\d+)?) *Gb(?:ps|/s|it/s) +(?:NVLink|NVSwitch|PCIe|xGMI)? *intra)");
+  std::smatch found;
+  const std::string start = text.substr(0, kLongestSaid);
+  if (!std::regex_search(start, found, kInside)) return std::nullopt;
+  const double rate = std::stod(found[1]);
+  return rate > 0 && rate <= kMostGigabits ? std::optional(rate) : std::nullopt;
+}
+
+SaidNetwork reference_network(const GpuSpec& gpu, int gpus_per_node) {
+  return network_of(kReferenceMachines, gpu, gpus_per_node).value_or(kOneCard);
+}
+
+std::vector<SaidNetwork> possible_networks(const GpuSpec& gpu, int gpus_per_node) {
+  const auto reference = network_of(kReferenceMachines, gpu, gpus_per_node);
+  std::vector<SaidNetwork> networks;
+  for (const InstanceSpec& machine : instance_catalog()) {
+    if (machine.gpu == gpu.name && machine.gpus == gpus_per_node && machine.network)
+      networks.push_back({machine.nics, *machine.network / gigabits_per_second(1) / machine.nics});
+  }
+  if (reference) {
+    networks.push_back(*reference);
+  } else if (networks.empty()) {
+    networks = {kSlowCard, kOneCard};
+  }
+  if (const auto other = network_of(kOtherMachines, gpu, gpus_per_node)) networks.push_back(*other);
+  const auto of_node = [](const SaidNetwork& network) { return network.nics * network.gigabits; };
+  const auto [slowest, fastest] =
+      std::minmax_element(networks.begin(), networks.end(),
+                          [&](const auto& a, const auto& b) { return of_node(a) < of_node(b); });
+  std::vector<SaidNetwork> possible{reference ? *reference : *fastest};
+  for (const auto& end : {fastest, slowest}) {
+    const auto same = [&](const SaidNetwork& known) { return of_node(known) == of_node(*end); };
+    if (std::none_of(possible.begin(), possible.end(), same)) possible.push_back(*end);
+  }
+  return possible;
+}
+
+std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_node,
+                                        const SaidNetwork& reference) {
+  constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
+  static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
+  const std::string text = with_card_rates(with_plain_crosses(given.substr(0, kLongestSaid)));
+  for (std::sregex_iterator found(text.begin(), text.end(), rate_pattern()), end; found != end; ++found) {
+    const std::string after = found->suffix();
+    if (std::regex_search(after, kInside)) continue;
+    const double rate = std::stod((*found)[2]) * (lower_case((*found)[3]) == "t" ? 1000 : 1);
+    if (!(rate > 0 && rate <= kMostGigabits)) continue;
+    if (const auto nics = cards_said(found->prefix().str() + (*found)[1].str(), after)) {
+      if (!(*nics >= 1 && *nics <= kMostNics)) continue;
+      return SaidNetwork{static_cast<int>(*nics), rate};
+    }
+    switch (scope_of(text)) {
+      case Of::gpu:
+        return SaidNetwork{gpus_per_node, rate};
+      case Of::card:
+        return SaidNetwork{reference.nics, rate};
+      case Of::node:
+        return rate >= kOneCard ? SaidNetwork{gpus_per_node, rate / gpus_per_node} : SaidNetwork{1, rate};
+      case Of::nothing:
+        if (rate == reference.gigabits && says_remote_memory(text)) return reference;
+        if (rate <= kOneCard || gpus_per_node == 1) return SaidNetwork{1, rate};
+        return SaidNetwork{gpus_per_node, rate / gpus_per_node};  // no card of its own: all of the node's
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace orrery

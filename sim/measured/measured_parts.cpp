@@ -1,0 +1,83 @@
+#include "sim/measured/measured_parts.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+// Layers before a cut. Where there are more pieces than layers it is DeepSpeed's, which also counts the
+// embedding and a marker before the first of a GPT (DeepSpeedExamples, Megatron-LM v1.1.5 3D); of TransGAN's
+// 56 pieces 3 to 14 and 41 to 52 are its 24 layers, between them upsampling (AMP's cost_het_model.py).
+int layers_before(int cut, int pieces, int layers) {
+  constexpr int kTransganPieces = 56, kHalf = 12;
+  if (pieces == kTransganPieces && layers == 2 * kHalf)
+    return std::clamp(cut - 3, 0, kHalf) + std::clamp(cut - 41, 0, kHalf);
+  if (pieces == layers) return std::clamp(cut, 0, layers);
+  return std::clamp(cut - 2, 0, layers);
+}
+
+std::vector<LayerRange> consecutive(const std::vector<int>& counts) {
+  std::vector<LayerRange> parts;
+  int next = 0;
+  for (const int count : counts) {
+    parts.push_back({next, count});
+    next += count;
+  }
+  mark_ends(parts);
+  return parts;
+}
+
+// Equal parts; where layers do not divide, embedding and loss count as a layer each if that divides, else the
+// middle parts get one more.
+std::vector<LayerRange> even_parts(int layers, int parts, bool embedding_counts) {
+  const bool counted = embedding_counts && layers % parts != 0 && (layers + 2) % parts == 0;
+  const int each = counted ? (layers + 2) / parts : layers / parts;
+  const int more = counted ? 0 : layers % parts;
+  const int first_more = (parts - more) / 2;
+  std::vector<int> counts(static_cast<std::size_t>(parts), each);
+  if (counted) --counts.front(), --counts.back();
+  for (int part = first_more; part < first_more + more; ++part) ++counts[static_cast<std::size_t>(part)];
+  return consecutive(counts);
+}
+
+// Equal numbers of embedding, layers, final norm and head, the first parts with one more. Absent where a part
+// would have no layer.
+std::optional<std::vector<LayerRange>> equal_pieces(int layers, int parts) {
+  constexpr int kBefore = 1, kAfter = 2;
+  const int pieces = kBefore + layers + kAfter;
+  std::vector<int> counts;
+  for (int part = 0; part < parts; ++part) counts.push_back(pieces / parts + (part < pieces % parts ? 1 : 0));
+  counts.front() -= kBefore;
+  counts.back() -= kAfter;
+  if (*std::min_element(counts.begin(), counts.end()) < 1) return std::nullopt;
+  return consecutive(counts);
+}
+
+}  // namespace
+
+std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
+  std::vector<int> cuts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(';', at), text.size());
+    cuts.push_back(std::atoi(text.substr(at, end - at).c_str()));
+    at = end + 1;
+  }
+  if (cuts.size() < 2) return std::nullopt;
+  std::vector<LayerRange> parts;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const int first = layers_before(cuts[i], cuts.back(), layers);
+    const int end = layers_before(cuts[i + 1], cuts.back(), layers);
+    const bool is_end = i == 0 || i + 2 == cuts.size();
+    if (end < first || (end == first && !is_end)) return std::nullopt;
+    parts.push_back({first, end - first});
+  }
+  mark_ends(parts);
+  return parts;
+}
+
+std::vector<LayerRange> usual_parts(int layers, int parts, const SoftwareStack& stack) {
+  const auto pieces = stack.equal_pieces ? equal_pieces(layers, parts) : std::nullopt;
+  return pieces ? *pieces : even_parts(layers, parts, stack.embedding_counts);
+}
+
+}  // namespace orrery

@@ -1,0 +1,434 @@
+#include "sim/measured/measured_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+#include "platforms/errors.hpp"
+#include "sim/measured/bridge_recipes.hpp"
+#include "sim/measured/cell_text.hpp"
+#include "sim/measured/measured_dates.hpp"
+#include "sim/measured/measured_names.hpp"
+#include "sim/measured/measured_parts.hpp"
+#include "sim/measured/measured_stages.hpp"
+#include "sim/measured/measured_trainers.hpp"
+#include "sim/measured/measured_words.hpp"
+#include "strategies/placement.hpp"
+#include "strategies/plan.hpp"
+#include "strategies/schedule.hpp"
+
+namespace orrery {
+namespace {
+
+std::variant<DataType, Unmapped> data_type(const MeasuredRun& run, const GpuSpec& gpu,
+                                           std::vector<std::string>& assumptions) {
+  const std::string text = run.text("precision");
+  if (const auto said = said_type(text)) return *said;
+  if (!text.empty())
+    return Unmapped{"precision " + quote_for_message(text) + ", not fp32, tf32, fp16, bf16, fp8 or fp4"};
+  const bool bf16 = gpu.bf16 && gpu.architecture != "Ampere";
+  assumptions.emplace_back(bf16 ? "bf16" : "fp16");
+  return bf16 ? DataType::bf16 : DataType::fp16;
+}
+
+Recompute recompute_of(const MeasuredRun& run, const SaidWords& words, int pipeline,
+                       std::vector<std::string>& assumptions) {
+  if (words.recompute && words.recompute->layers && pipeline > 1)
+    assumptions.push_back("recomputes " + run.text("recompute") + ": the first of each part");
+  Recompute recompute;
+  if (words.recompute) return words.recompute->recompute;
+  const auto modules = bridge_recomputes(run);
+  if (modules) {
+    recompute.granularity = RecomputeGranularity::selective;
+    recompute.modules = *modules;
+    assumptions.push_back("recomputes " + to_text(*modules) + ", as its recipe");
+  } else if (run.text("framework").starts_with("torchtitan")) {
+    // SelectiveAC of its smaller models (pytorch/torchtitan b5bcd76c6,
+    // torchtitan/models/llama3/config_registry.py and qwen3's); read after errors of torchtitan-gb200 had
+    // been seen.
+    recompute.granularity = RecomputeGranularity::selective;
+    assumptions.emplace_back("recomputes selectively, as its configurations");
+  } else {
+    assumptions.emplace_back("no recomputation");
+  }
+  return recompute;
+}
+
+constexpr const char* kOfFastest = ", of the fastest";
+
+// By the start of its name, in lower case without spaces and hyphens. PipeDream-Flush (arXiv 2006.09503) and
+// DAPPLE (arXiv 2007.01045) are other names of 1F1B.
+struct NamedSchedule {
+  std::string_view start;
+  ScheduleKind kind;
+};
+constexpr std::array kSchedules{
+    NamedSchedule{"1f1bi", ScheduleKind::interleaved},
+    NamedSchedule{"interleaved", ScheduleKind::interleaved},
+    NamedSchedule{"1f1b", ScheduleKind::one_f_one_b},
+    NamedSchedule{"pipedreamflush", ScheduleKind::one_f_one_b},
+    NamedSchedule{"dapple", ScheduleKind::one_f_one_b},
+    NamedSchedule{"gpipe", ScheduleKind::gpipe},
+    NamedSchedule{"zbh1", ScheduleKind::zb_h1},
+    NamedSchedule{"zbh2", ScheduleKind::zb_h2},
+    NamedSchedule{"zbv", ScheduleKind::zb_v},
+    NamedSchedule{"zb1p", ScheduleKind::zb_h1},
+    NamedSchedule{"zb2p", ScheduleKind::zb_h2},
+};
+
+// Absent where the row does not say, or without a pipeline.
+std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const MeasuredRun& run, int pipeline,
+                                                                  std::vector<std::string>& assumptions) {
+  const std::string text = pipeline > 1 ? run.text("schedule") : "";
+  const std::string name = letters_and_digits(text);
+  if (name.empty()) return std::nullopt;
+  const NamedSchedule* found = row_starting(kSchedules, name);
+  if (found == nullptr) return Unmapped{"schedule " + text};
+  if (found->kind == ScheduleKind::interleaved && run.integer("vpp") == 1)
+    return Unmapped{"schedule " + quote_for_message(text) + " with vpp 1: of how many virtual stages?"};
+  // arXiv 2401.10241, sections 2 and 3.
+  if (found->start == "zb1p" || found->start == "zb2p")
+    assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");
+  return found->kind;
+}
+
+// What a row leaves open takes values that it can have had: the least, the most and, at least doubled each
+// time, those between.
+std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& plan, int pipeline,
+                                 std::optional<ScheduleKind> schedule,
+                                 std::vector<std::string>& assumptions) {
+  const int layers = plan.model.layer_count();
+  if (pipeline == 1) return {1};
+  if (schedule == ScheduleKind::zb_v) return {2};
+  if (const auto given = run.integer("vpp", layers)) return {static_cast<int>(*given)};
+  const bool said = schedule == ScheduleKind::interleaved;
+  if (!plan.stack.may_interleave && !said) {
+    assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
+    return {1};
+  }
+  if ((schedule && !said) || !run.text("layer_partition").empty()) return {1};
+  const int most = std::max(1, (layers + 2) / pipeline);
+  const int least = said && most > 1 ? 2 : 1;
+  std::vector<int> possible{least};
+  for (int chunks = least + 1; chunks <= most; ++chunks) {
+    const bool divides = layers % (pipeline * chunks) == 0 || (layers + 2) % (pipeline * chunks) == 0;
+    if (!divides) continue;
+    if (possible.size() > 1 && possible.back() < 2 * *std::prev(possible.end(), 2)) possible.pop_back();
+    possible.push_back(chunks);
+  }
+  if (possible.size() > 1)
+    assumptions.push_back("virtual stages: " + std::to_string(least) + " to " +
+                          std::to_string(possible.back()) + kOfFastest);
+  else if (!said)
+    assumptions.emplace_back("no virtual stages, of which more do not divide the layers");
+  return possible;
+}
+
+std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::int64_t of_replica,
+                                                 std::vector<std::string>& assumptions) {
+  if (const auto given = run.integer("mbs")) return {*given};
+  constexpr std::int64_t kMost = 8;
+  std::vector<std::int64_t> sizes{1};
+  while (2 * sizes.back() <= kMost && of_replica % (2 * sizes.back()) == 0) sizes.push_back(2 * sizes.back());
+  assumptions.push_back("microbatch: 1 to " + std::to_string(sizes.back()) + kOfFastest);
+  return sizes;
+}
+
+// Weights, gradients and optimizer: what the row says, else what its program does.
+bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
+  if (!words.sharding) return stack.fully_sharded;
+  return words.sharding == Sharding::weights || words.sharding == Sharding::weights_in_node;
+}
+
+struct Degrees {
+  int tensor, pipeline, data, context, expert;
+};
+
+// What GPUs and the other ways leave.
+void infer_missing(std::int64_t gpus, Degrees& d) {
+  if (d.data == 0 && gpus > 1) return;
+  const std::int64_t copies = std::int64_t{std::max(d.data, 1)} * d.context;
+  if (gpus % copies != 0) return;
+  const auto model = static_cast<int>(gpus / copies);
+  if (model == 1) d.tensor = std::max(d.tensor, 1), d.pipeline = std::max(d.pipeline, 1);
+  if (d.tensor == 0 && d.pipeline > 0 && model % d.pipeline == 0) d.tensor = model / d.pipeline;
+  if (d.pipeline == 0 && d.tensor > 0 && model % d.tensor == 0) d.pipeline = model / d.tensor;
+}
+
+std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
+                                           const SaidWords& words, std::vector<std::string>& assumptions) {
+  const auto ways = [&](const char* column) {
+    return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
+  };
+  const std::int64_t gpus = *run.integer("n_gpus");
+  Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
+  if (d.context == 0) d.context = 1;
+  infer_missing(gpus, d);
+  const bool sharded = shards_weights(stack, words);
+  const bool data_parallel = sharded || words.sharding.value_or(Sharding::none) != Sharding::none;
+  if (data_parallel && (d.tensor == 0 || d.pipeline == 0)) {
+    const char* ways_lacking = d.tensor > 0     ? "pipeline ways"
+                               : d.pipeline > 0 ? "tensor ways"
+                                                : "tensor and pipeline ways";
+    assumptions.emplace_back(std::string(sharded ? "sharded weights" : "replicas") + " in place of " +
+                             ways_lacking);
+    d.tensor = std::max(d.tensor, 1);
+    d.pipeline = std::max(d.pipeline, 1);
+  }
+  if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
+  const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
+  if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
+  if (d.data < 1 || model * d.data != gpus) return Unmapped{"its ways do not multiply to its GPUs"};
+  return d;
+}
+
+// As given; 1 in all recipes of Megatron-Bridge (expert_tensor_parallel_size); else those of the stage,
+// Megatron-LM's default, unless expert ways then cannot be spread over context ranks and replicas.
+std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrategy& strategy,
+                                     std::vector<std::string>& assumptions) {
+  const int tensor = strategy.tensor(0), expert = strategy.expert;
+  if (const auto given = run.integer("etp", 1 << 17)) return static_cast<int>(*given);
+  if (expert == 1 || !strategy.sequence_parallel) return std::nullopt;
+  if (is_bridge(run)) return 1;
+  const auto spread = [&](int sharing) {
+    return experts_spread_evenly(sharing, strategy.context, strategy.data);
+  };
+  if (spread(expert) || expert % tensor != 0 || !spread(expert / tensor)) return std::nullopt;
+  assumptions.emplace_back("experts not split over tensor ranks, their ways could not be spread otherwise");
+  return 1;
+}
+
+// As given; of HYBRID_SHARD one a node, PyTorch's default.
+int optimizer_instances(const MeasuredRun& run, const SaidWords& words, const ParallelStrategy& strategy,
+                        int gpus_per_node, std::vector<std::string>& assumptions) {
+  if (const auto given = run.integer("optimizer_instances", 1 << 17)) return static_cast<int>(*given);
+  if (words.sharding != Sharding::weights_in_node) return 1;
+  const int of_node = std::max(1, gpus_per_node / strategy.tensor(0));
+  const int copies = strategy.data * strategy.context;
+  if (copies <= of_node) return 1;
+  assumptions.emplace_back("weights sharded within each node");
+  return copies / of_node;
+}
+
+// Megatron-Core has fused attention with sinks since its commit dbc4129d18 of 8 September 2025. Looked for
+// after seeing a run of NeMo that ran out of memory.
+bool is_before_fused_sinks(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr double kFusedSinks = 2025.69;
+  const double date = date_of_program(run);
+  const bool has_sinks = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                     [](const LayerShape& shape) { return shape.attention_sinks; });
+  const bool of_nvidia = says_any(lower_case(run.text("framework")), {"megatron", "nemo"});
+  return has_sinks && of_nvidia && date > 0 && date < kFusedSinks;
+}
+
+void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const SaidWords& words,
+                  const ModelSpec& model, ParallelStrategy& strategy) {
+  strategy.sequence_parallel =
+      strategy.tensor(0) > 1 && words.sequence_parallel.value_or(stack.sequence_parallel);
+  const bool kept = words.sharding == Sharding::none || words.sharding == Sharding::optimizer;
+  const bool sharded =
+      !kept && (shards_weights(stack, words) || stack.whole_weights || bridge_shards_weights(run));
+  strategy.fully_sharded = sharded;
+  strategy.distributed_optimizer =
+      sharded || (words.sharding ? *words.sharding != Sharding::none : stack.distributed_optimizer);
+  strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
+  strategy.overlap_param_gather =
+      stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
+  const bool fuses = stack.flash_attention && !is_before_fused_sinks(run, model);
+  strategy.flash_attention = words.flash_attention.value_or(fuses);
+}
+
+ParallelStrategy strategy_of(const MeasuredPlan& plan, const Degrees& ways, DataType type) {
+  ParallelStrategy strategy;
+  strategy.pipeline = ways.pipeline;
+  strategy.data = ways.data;
+  strategy.context = ways.context;
+  strategy.expert = ways.expert;
+  strategy.type = type;
+  strategy.sequence = plan.model.default_sequence;
+  strategy.stages.assign(static_cast<std::size_t>(ways.pipeline), {.group = 0, .tensor = ways.tensor});
+  for (const NodeGroup& group : plan.cluster.groups) strategy.nodes.push_back(group.count.maximum);
+  return strategy;
+}
+
+// What keeps a strategy whose layers are still to be dealt from running; else it has its layers.
+std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& words, const MeasuredPlan& plan,
+                                    ParallelStrategy& strategy) {
+  const int layers = plan.model.layer_count();
+  std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
+  if (cuts.empty()) cuts = bridge_cuts(run, plan.model, strategy.part_count());
+  const auto parts = said_partition(cuts, layers);
+  if (!cuts.empty() && !parts) return Unmapped{"layer_partition " + cuts};
+  strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);
+  if (words.recompute && words.recompute->layers) {
+    const auto some = recompute_of_parts(strategy.recompute, *words.recompute->layers, strategy.parts);
+    if (!some)
+      return Unmapped{"recompute " + quote_for_message(run.text("recompute")) + ": of which layers?"};
+    strategy.recompute = *some;
+  }
+  if (const auto obstacle = check_shape(plan.model, strategy, plan.cluster))
+    return Unmapped{obstacle->reason};
+  constexpr std::int64_t kMostSteps = 20'000'000;  // of a schedule: a second and a gigabyte
+  if (strategy.microbatches() * strategy.part_count() > kMostSteps)
+    return Unmapped{"a schedule of too many steps"};
+  return std::nullopt;
+}
+
+// The strategy with every microbatch and number of virtual stages that the row leaves open.
+std::variant<std::vector<ParallelStrategy>, Unmapped> possible_strategies(
+    const MeasuredRun& run, const SaidWords& words, MeasuredPlan& plan, const ParallelStrategy& strategy,
+    std::optional<ScheduleKind> schedule) {
+  std::vector<ParallelStrategy> possible;
+  Unmapped trouble;
+  const std::int64_t of_replica = std::max<std::int64_t>(1, strategy.global_batch / strategy.data);
+  const auto micro_batches = possible_micro_batches(run, of_replica, plan.assumptions);
+  const auto all_chunks = possible_chunks(run, plan, strategy.pipeline, schedule, plan.assumptions);
+  for (const std::int64_t micro_batch : micro_batches) {
+    for (const int chunks : all_chunks) {
+      ParallelStrategy one = strategy;
+      one.micro_batch = micro_batch;
+      one.chunks = chunks;
+      for (ReplicaKind& kind : one.replicas) kind.microbatches = of_replica / micro_batch;
+      one.schedule = chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+      if (schedule && (splits_backward(*schedule) || *schedule == ScheduleKind::gpipe))
+        one.schedule = *schedule;
+      one.transfers = default_transfers(one.schedule);
+      if (const auto obstacle = deal_layers(run, words, plan, one))
+        trouble = *obstacle;
+      else
+        possible.push_back(std::move(one));
+    }
+  }
+  if (possible.empty()) return trouble;
+  return possible;
+}
+
+std::optional<Unmapped> status_obstacle(const MeasuredRun& run) {
+  const auto status = run.status();
+  if (!status)
+    return Unmapped{"status " + quote_for_message(run.text("status")) +
+                    ", neither ok, OOM, failed nor inconsistent"};
+  if (status == RunStatus::doubted) return Unmapped{"status: " + run.text("status")};
+  // Transfers over PCIe and Adam on the processor, of which the model knows nothing.
+  if (says(run.text("source_location"), "Full Offload")) return Unmapped{kOffloaded};
+  if (says(run.text("model"), "SFT") || says(run.text("model"), "LoRA")) return Unmapped{"fine-tuning"};
+  return std::nullopt;
+}
+
+// Its program, model and cluster; its strategies are still to come.
+std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
+                                                     const std::optional<SoftwareStack>& stack_override) {
+  MeasuredPlan plan;
+  const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
+  if (!stack) {
+    const std::string framework = run.text("framework");
+    return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
+  }
+  plan.stack = *stack;
+  if (run.text("expert_load_cv") == "0")
+    plan.stack.experts.load_cv = 0;
+  else if (const auto cv = run.number("expert_load_cv"))
+    plan.stack.experts.load_cv = *cv;
+  auto model = model_of_run(run, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
+  plan.model = std::get<ModelSpec>(std::move(model));
+  keep_sixteen_bits(run, plan.model);
+  if (const auto sequence = run.integer("seq")) plan.model.default_sequence = *sequence;
+  auto cluster = cluster_of_run(run, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&cluster)) return *trouble;
+  plan.cluster = std::get<MeasuredCluster>(cluster).cluster;
+  plan.networks = std::get<MeasuredCluster>(cluster).networks;
+  plan.stack.network.collectives *= node_collectives(run, plan.cluster, plan.assumptions);
+  return plan;
+}
+
+// What the row says, but for the microbatch, the schedule and where stages and layers are.
+std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, const SaidWords& words,
+                                                       MeasuredPlan& plan) {
+  const auto ways = degrees_of(run, plan.stack, words, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
+  const auto& degrees = std::get<Degrees>(ways);
+  // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
+  if (words.sharding == Sharding::gradients && degrees.pipeline == 1) keep_weights_whole(plan.stack);
+  const NodeGroup& nodes = plan.cluster.groups.front();
+  const auto type = data_type(run, nodes.gpu, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
+  const auto batch = run.integer("gbs");
+  if (!batch) return Unmapped{"no global batch"};
+  ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
+  strategy.global_batch = *batch;
+  strategy.recompute = recompute_of(run, words, degrees.pipeline, plan.assumptions);
+  set_switches(run, plan.stack, words, plan.model, strategy);
+  strategy.optimizer_instances =
+      optimizer_instances(run, words, strategy, nodes.gpus_per_node, plan.assumptions);
+  strategy.expert_tensor = tensor_of_experts(run, strategy, plan.assumptions);
+  return strategy;
+}
+
+// All that a row allows of its plan.
+std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const MeasuredRun& run,
+                                                                     const SaidWords& words,
+                                                                     MeasuredPlan& plan) {
+  auto said = said_strategy(run, words, plan);
+  if (const auto* trouble = std::get_if<Unmapped>(&said)) return *trouble;
+  auto& strategy = std::get<ParallelStrategy>(said);
+  if (const auto chunks = run.integer("vpp"); strategy.pipeline == 1 && chunks.value_or(1) > 1)
+    return Unmapped{"vpp " + run.text("vpp") + " without a pipeline (pp 1)"};
+  const auto schedule = said_schedule(run, strategy.pipeline, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&schedule)) return *trouble;
+  if (const std::string cell = run.text("stage_groups"); !cell.empty()) {
+    if (const auto trouble = place_stages(cell, plan.cluster, strategy)) return Unmapped{*trouble};
+    strategy.nodes = nodes_in_use(strategy, plan.cluster);
+  }
+  return possible_strategies(run, words, plan, strategy, std::get<std::optional<ScheduleKind>>(schedule));
+}
+
+std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
+                                               const std::optional<SoftwareStack>& stack_override) {
+  if (const auto obstacle = status_obstacle(run)) return *obstacle;
+  auto surroundings = surroundings_of(run, stack_override);
+  if (const auto* trouble = std::get_if<Unmapped>(&surroundings)) return *trouble;
+  auto plan = std::get<MeasuredPlan>(std::move(surroundings));
+  const auto words = said_words(run);
+  if (const auto* unread = std::get_if<std::string>(&words)) return Unmapped{*unread};
+  auto strategies = all_strategies(run, std::get<SaidWords>(words), plan);
+  if (const auto* trouble = std::get_if<Unmapped>(&strategies)) return *trouble;
+  plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(strategies));
+  if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
+  if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))
+    plan.assumptions.push_back("a peak of " + run.text("peak_mem_gb") + " GB of 1e9 bytes, on a card of " +
+                               to_text(plan.cluster.groups.front().gpu.memory));
+  if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
+  plan.filled = filled_cells(run, plan, stack_override);
+  return plan;
+}
+
+// What is printed of a run, which is asked for when its plan is known.
+void require_numbers(const MeasuredRun& run) {
+  for (const char* column : {"iter_time_s", "tflops_per_gpu", "mfu_pct", "hfu_pct", "tokens_per_s_per_gpu",
+                             "samples_per_s", "peak_mem_gb"})
+    static_cast<void>(run.number(column));
+}
+
+}  // namespace
+
+std::variant<MeasuredPlan, Unmapped> map_run(const MeasuredRun& run,
+                                             const std::optional<SoftwareStack>& stack_override) {
+  try {
+    require_numbers(run);
+    auto mapped = expressed(run, stack_override);
+    if (const auto* plan = std::get_if<MeasuredPlan>(&mapped))
+      static_cast<void>(measured_figure(run, plan->stack));
+    return mapped;
+  } catch (const InputError& error) {
+    const std::string of_run = "run " + run.id() + ", ";
+    const bool of_cell = error.place.starts_with(of_run);
+    return Unmapped{(of_cell ? error.place.substr(of_run.size()) : error.place) + ": found " + error.found +
+                    ", expected " + error.expected};
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,142 @@
+#include "sim/measured/measured_trainers.hpp"
+
+#include <string>
+
+#include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_attention.hpp"
+#include "sim/measured/measured_dates.hpp"
+#include "sim/measured/measured_words.hpp"
+
+namespace orrery {
+namespace {
+
+bool is_trainer(const std::string& framework, double date) {
+  const bool itself = framework.starts_with("hf ") ||
+                      says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
+  const bool since =
+      says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
+  return since || (itself && date > 0);
+}
+
+// "bf16-true" of Lightning, "pure bf16", "pure fp16".
+bool is_all_16_bits(const MeasuredRun& run) {
+  return says_any(lower_case(run.text("precision")), {"true", "pure"});
+}
+
+// How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
+struct Keeping {
+  bool gradients = false, weights = false;  // sharded
+  bool fsdp = false;                        // by PyTorch, not DeepSpeed
+  bool all_16_bits = false;                 // shards too
+
+  [[nodiscard]] bool deepspeeds() const { return (gradients || weights) && !fsdp; }
+};
+
+Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
+  const std::string column = lower_case(run.text("optimizer_sharding"));
+  const auto sharding = said_sharding(column.empty() ? framework : column);
+  return {.gradients = sharding == Sharding::gradients,
+          .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
+          .fsdp = affirms(clauses_of(column + "; " + framework), {"*fsdp*"}),
+          .all_16_bits = is_all_16_bits(run)};
+}
+
+const char* preset_of(const Keeping& keeping) {
+  if (!keeping.gradients && !keeping.weights) return "hf-trainer";
+  if (keeping.deepspeeds()) return keeping.weights ? "hf-zero3" : "hf-zero2";
+  return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";
+}
+
+// Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. The loss of unsloth, which
+// foundation-model-stack has too, leaves its gradient in the place of fp32 logits, which were shifted into a
+// copy (fast_cross_entropy_loss).
+void set_kernels(SoftwareStack& stack, const std::string& framework) {
+  if (says_any(framework, {"unsloth", "fused kernels"})) {
+    stack.kernels = read_stack("hf-liger").kernels;
+    stack.logit_peak = 8;
+  }
+  const bool matrices_alone = says_any(framework, {"te linear", "transformer engine linear"});
+  if (says_any(framework, {"liger", "transformer engine"}) && !matrices_alone) {
+    const SoftwareStack fused = read_stack("hf-liger");
+    stack.kernels = fused.kernels;
+    stack.cross_entropy = fused.cross_entropy;
+    stack.logit_peak = fused.logit_peak;
+  }
+  if (is_compiled(framework)) {
+    const SoftwareStack compiled = read_stack("torchtitan");
+    stack.elementwise = compiled.elementwise;
+    stack.kernels = compiled.kernels;
+    stack.pads_vocabulary = compiled.pads_vocabulary;
+  }
+  stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
+}
+
+// One kernel reads weight, gradient and two moments and writes all but the gradient.
+void fuse_optimizer(SoftwareStack& stack, double bytes) {
+  stack.optimizer->bytes_per_parameter = 7 * bytes;
+  stack.optimizer_copy = 0;
+}
+
+}  // namespace
+
+std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
+  const std::string framework = lower_case(run.text("framework"));
+  const double date = date_of_program(run);
+  if (!is_trainer(framework, date)) return std::nullopt;
+  const Keeping keeping = keeping_of(run, framework);
+  SoftwareStack stack = read_stack(preset_of(keeping));
+  if (keeping.all_16_bits && says(lower_case(run.text("precision")), "fp16")) stack.fp16_as_bf16 = true;
+  if (keeping.gradients && keeping.fsdp) {
+    keep_weights_whole(stack);
+    if (!keeping.all_16_bits)
+      stack.states = {.weight = 2, .optimizer = 12};  // the shard's own weight is in fp32
+  }
+  set_kernels(stack, framework);
+  if (is_before_flash_attention(date)) {
+    stack.flash_attention = false;
+    stack.softmax = SoftmaxKernel::eager;
+  }
+  if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
+  const bool shards = keeping.gradients || keeping.weights;
+  if (says(framework, "fused adam") && !keeping.deepspeeds())
+    fuse_optimizer(stack, shards && !keeping.all_16_bits ? 4 : 2);
+  return stack;
+}
+
+bool runs_eager(std::string_view framework) {
+  return says_any(framework,
+                  {"eager", "without torch.compile", "no torch.compile", "not compiled", "uncompiled"});
+}
+
+bool is_compiled(std::string_view framework) {
+  return says(framework, "torch.compile") && !runs_eager(framework);
+}
+
+bool is_before_flash_attention(double date) {
+  constexpr double kPyTorch2 = 2023;
+  return date > 0 && date < kPyTorch2;
+}
+
+bool is_of_pytorch(const SoftwareStack& stack) {
+  return stack.family == read_stack("torchtitan").family;
+}
+
+void keep_weights_whole(SoftwareStack& stack) {
+  stack.whole_weights = true;
+  if (is_of_pytorch(stack)) stack.overlap_grad_reduce = true;  // as FSDP2 reduces
+}
+
+SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  if (!is_of_pytorch(stack) || !is_all_16_bits(run)) return stack;
+  stack.states = {.weight = 2, .optimizer = 4};
+  stack.fp16_as_bf16 = true;
+  stack.gradient = 2;
+  const std::string framework = lower_case(run.text("framework"));
+  if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge"))
+    stack.reduced_gradient = 2;
+  fuse_optimizer(stack, 2);
+  return stack;
+}
+
+}  // namespace orrery

@@ -1,0 +1,103 @@
+#include "sim/measured/measured_words.hpp"
+
+#include <regex>
+
+#include "platforms/errors.hpp"
+#include "sim/measured/cell_words.hpp"
+
+namespace orrery {
+namespace {
+
+// Puts what `read` makes of the cell into `said`; false where that is nothing though the cell is not blank.
+template <class Value, class Read>
+bool take(const std::string& text, Read read, std::optional<Value>& said) {
+  if (!text.empty()) said = read(text);
+  return text.empty() || said.has_value();
+}
+
+}  // namespace
+
+std::optional<Sharding> said_sharding(const std::string& text) {
+  const auto clauses = clauses_of(text);
+  if (clauses.empty()) return std::nullopt;
+  const Said in_node = said(clauses, {"hsdp*", "hybridshard*"});
+  Said gradients = said(clauses, {"*zero2", "stage2", "shardgradop*"});
+  const Said weights = said(clauses, {"*zero3", "stage3", "*fsdp*", "fullyshard*", "fullshard*"});
+  // FSDP that keeps the weights it gathered for the forward (PyTorch's fully_shard).
+  if (weights == Said::yes && said(clauses, {"reshardafterforward"}) == Said::no) gradients = Said::yes;
+  const Said optimizer = said(clauses, {"*zero1", "stage1", "*distributedoptimizer*", "distopt*"});
+  if (affirms(clauses, {"noshard"})) return Sharding::none;  // FSDP's NO_SHARD
+  if (in_node == Said::yes) return Sharding::weights_in_node;
+  if (gradients == Said::yes) return Sharding::gradients;
+  if (weights == Said::yes) return Sharding::weights;
+  if (optimizer == Said::yes) return Sharding::optimizer;
+  if (is_denial(clauses.front()) || affirms(clauses, {"ddp*", "*zero0", "stage0", "unsharded"}))
+    return Sharding::none;
+  // Who has no ZeRO-3 may have ZeRO-1.
+  if (in_node == Said::no || gradients == Said::no || weights == Said::no) return std::nullopt;
+  const bool denied = optimizer == Said::no || said(clauses, {"zero", "sharded", "sharding"}) == Said::no;
+  return denied ? std::optional(Sharding::none) : std::nullopt;
+}
+
+std::optional<bool> said_switch(const std::string& text) {
+  const auto clauses = clauses_of(text);
+  if (clauses.empty()) return std::nullopt;
+  if (is_denial(clauses.front())) return false;
+  if (affirms(clauses, {"only", "except", "partly", "partially", "some"})) return std::nullopt;
+  switch (said(clauses, {"yes", "true", "on", "1", "enabled", "used", "flash*", "fa", "fa1", "fa2", "fa3",
+                         "fa4", "sdpa*", "cudnn*", "sp", "sequenceparallel*"})) {
+    case Said::yes:
+      return true;
+    case Said::no:
+      return false;
+    case Said::nothing:
+      break;
+  }
+  if (affirms(clauses, {"unfused", "eager"})) return false;
+  return std::nullopt;
+}
+
+std::optional<DataType> said_type(const std::string& text) {
+  const auto clauses = clauses_of(text);
+  if (affirms(clauses, {"*fp4*", "float4*"})) return DataType::fp4;
+  if (affirms(clauses, {"*fp8*", "float8*"})) return DataType::fp8;
+  if (affirms(clauses, {"*fp16*", "float16*", "half", "16mixed"})) return DataType::fp16;
+  if (affirms(clauses, {"*bf16*", "bfloat16*"})) return DataType::bf16;
+  if (affirms(clauses, {"*tf32*", "tensorfloat*"})) return DataType::tf32;
+  if (affirms(clauses, {"*fp32*", "float32*", "single"})) return DataType::fp32;
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> said_experts_per_token(const std::string& text) {
+  static const std::regex kPerToken(
+      R"((\d{1,4}) +(?:active +|activated +)?experts? +(?:a|per|each|/) *token|\btop[ _-]?k?[ _=:-]*(\d{1,4})\b)",
+      std::regex::icase);
+  constexpr std::size_t kLongest = 200;  // std::regex goes as deep as its text is long
+  std::smatch found;
+  const std::string start = text.substr(0, kLongest);
+  if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
+  const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
+  return said > 0 ? std::optional(said) : std::nullopt;
+}
+
+std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
+  SaidWords words;
+  const auto unread = [&](const char* column, const std::string& expected) {
+    return std::string(column) + " " + quote_for_message(run.text(column)) + ", not " + expected;
+  };
+  if (!take(run.text("optimizer_sharding"), said_sharding, words.sharding))
+    return unread("optimizer_sharding", "ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
+  if (affirms(clauses_of(run.text("optimizer_sharding")), {"*offload*"}))
+    return "optimizer_sharding " + quote_for_message(run.text("optimizer_sharding")) + ": " + kOffloaded;
+  if (!take(run.text("sequence_parallel"), said_switch, words.sequence_parallel))
+    return unread("sequence_parallel", "yes or no");
+  if (!take(run.text("flash_attn"), said_switch, words.flash_attention))
+    return unread("flash_attn", "yes or no");
+  if (!take(run.text("recompute"), said_recompute, words.recompute))
+    return unread("recompute",
+                  "none, full, full of N layers by block or uniform, or selective with modules (" +
+                      names_of_modules() + ")");
+  return words;
+}
+
+}  // namespace orrery

@@ -264,7 +264,8 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(sharded("FSDP2 (ZeRO-2)") == "hf-fsdp");  // PyTorch's, without resharding after the forward
   CHECK(sharded("") == "hf-trainer");
   CHECK(stack({{"framework", "PyTorch FSDP with Transformer Engine (2024)"}, {"gpu", "H100"}}) ==
-        "torchtitan");
+        "transformer-engine");
+  CHECK(read_stack("transformer-engine").context_exchange == ContextExchange::ring);
   CHECK(stack({{"framework", "LLaMA-Factory"}, {"gpu", "A100"}, {"optimizer_sharding", "zero3"}}) ==
         "hf-zero3");
   CHECK(stack({{"framework", "Axolotl + DeepSpeed ZeRO-2"}, {"gpu", "A100"}}) == "hf-zero2");

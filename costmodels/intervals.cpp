@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -131,10 +132,13 @@ double IntervalModel::spread_of_family(const RunKind& kind) const {
   constexpr double kPriorGroups = 10;  // assumption: that it spreads as all do is worth ten groups
   constexpr double kMost = 16;         // of a group, whatever made it an exception
   double sum = kPriorGroups, count = kPriorGroups;
+  std::array<std::optional<double>, 2> biases;  // of dense models and of experts
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const ResidualGroup& group = groups_[g];
     if (weights_[g] == 0 || group.kind.family != kind.family) continue;
-    const double square = mean_square(group, bias_of_family(group.kind).mean);
+    std::optional<double>& bias = biases[group.kind.experts ? 1 : 0];
+    if (!bias) bias = bias_of_family(group.kind).mean;
+    const double square = mean_square(group, *bias);
     sum += weights_[g] * std::min(square / total(variance_, sources_of(group.kind)), kMost);
     count += weights_[g];
   }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "costmodels/collectives/collective_phase.hpp"
 
@@ -52,6 +52,31 @@ Shape shape_of(const Collective& op) {
   // One member a node: nothing runs inside.
   const double bandwidth = nodes < 2 ? inside : per_node < 2 ? between : std::min(inside, between);
   return {op.bytes.value(), static_cast<double>(op.ranks), nodes, bandwidth};
+}
+
+struct MembersOfNode {
+  int first = 0;  // GPU
+  int count = 0;
+  int nics = 0;  // that they use
+};
+
+// Nodes in order of first mention.
+std::vector<MembersOfNode> members_of_nodes(const Topology& topology, const std::vector<int>& gpus) {
+  std::vector<MembersOfNode> nodes;
+  std::unordered_map<int, std::size_t> index;     // by node
+  std::vector<std::pair<std::size_t, int>> nics;  // by index
+  for (const int gpu : gpus) {
+    const int node = topology.device(gpu).node;
+    const bool is_same = !nodes.empty() && topology.device(nodes.back().first).node == node;
+    const std::size_t at = is_same ? nodes.size() - 1 : index.try_emplace(node, nodes.size()).first->second;
+    if (at == nodes.size()) nodes.push_back({gpu, 0, 0});
+    ++nodes[at].count;
+    nics.emplace_back(at, nic_of(topology, gpu));
+  }
+  if (!std::is_sorted(nics.begin(), nics.end())) std::sort(nics.begin(), nics.end());
+  nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
+  for (const auto& [at, nic] : nics) ++nodes[at].nics;
+  return nodes;
 }
 
 double flag_limit(const Shape& shape, const Protocol& protocol, double bandwidth) {
@@ -109,18 +134,16 @@ Collective as_operator(const Topology& topology, const CollectiveCall& call) {
   op.kind = call.kind;
   op.bytes = call.bytes;
   op.ranks = static_cast<int>(call.gpus.size());
-  const NodeGrid grid = by_node(topology, call.gpus);
-  const std::size_t nodes = grid.nodes.size();
+  const std::vector<MembersOfNode> members = members_of_nodes(topology, call.gpus);
+  const std::size_t nodes = members.size();
   op.ranks_per_node = static_cast<int>((call.gpus.size() + nodes - 1) / nodes);
   const auto narrow = [](LinkSpec& narrowest, const LinkSpec& link) {
     if (narrowest.bandwidth.value() <= 0 || link.bandwidth < narrowest.bandwidth) narrowest = link;
   };
-  for (const Members& local : grid.nodes) {
-    const NodeGroup& group = topology.group_of(local.front());
-    std::set<int> nics;
-    for (const int gpu : local) nics.insert(nic_of(topology, gpu));
+  for (const MembersOfNode& local : members) {
+    const NodeGroup& group = topology.group_of(local.first);
     LinkSpec share = group.nic;
-    share.bandwidth *= static_cast<double>(nics.size()) / static_cast<double>(local.size());
+    share.bandwidth *= static_cast<double>(local.nics) / static_cast<double>(local.count);
     narrow(op.gpu_link, group.gpu_link);
     narrow(op.network, share);
   }

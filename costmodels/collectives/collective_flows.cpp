@@ -63,16 +63,17 @@ FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
       const std::size_t next = (i + 1) % local.size();
       const std::size_t passing = closed || next >= channels ? channels : channels - 1;
       const Bytes carried = hop * (static_cast<double>(passing) / static_cast<double>(channels));
-      if (passing > 0) phase.add(local[i], local[next], carried);
-      if (closed || next != 0) hops.push_back(phase.latency(local[i], local[next]));
+      const Seconds latency =
+          passing > 0 ? phase.add(local[i], local[next], carried) : phase.latency(local[i], local[next]);
+      if (closed || next != 0) hops.push_back(latency);
     }
     if (closed) break;
     const Members& next = runs[(run + 1) % runs.size()];
     Seconds crossing;
     for (std::size_t i = 0; i < channels; ++i) {
       const std::size_t exit = i + 1 < channels ? i : local.size() - 1;
-      phase.add(local[exit], next[i], hop * (1.0 / static_cast<double>(channels)));
-      crossing = std::max(crossing, phase.latency(local[exit], next[i]));
+      crossing =
+          std::max(crossing, phase.add(local[exit], next[i], hop * (1.0 / static_cast<double>(channels))));
     }
     hops.push_back(crossing);
   }
@@ -250,8 +251,9 @@ void add_side_by_side(std::vector<FlowPhase>& all, std::vector<FlowPhase> more) 
   }
 }
 
-std::vector<FlowPhase> collective_flows(const Topology& topology, const CollectiveCall& call) {
-  const FlowSetting setting{topology, call.efficiency};
+std::vector<FlowPhase> collective_flows(const Topology& topology, const CollectiveCall& call,
+                                        const std::vector<int>* images) {
+  const FlowSetting setting{topology, call.efficiency, images};
   if (call.gpus.size() < 2) return {};
   const CollectiveAlgorithm algorithm = call.algorithm ? *call.algorithm : nccl_choice(topology, call);
   ORRERY_ENSURE(can_run(algorithm, call.kind));

@@ -56,7 +56,10 @@ struct BroadcastCall {
 // Phases played one after another: the flows of a phase start when the phase before is over. Steps inside a
 // phase are pipelined: a flow carries all rounds of its hop once. At most one flow from one GPU to another in
 // a phase. One member: no phase. No bytes: flows without payload, one byte on the wire each. ENSUREs can_run.
-std::vector<FlowPhase> collective_flows(const Topology&, const CollectiveCall&);
+// With `images`, by GPU, only those flows that leave GPUs which are their own (played_images), with the tails
+// of all.
+std::vector<FlowPhase> collective_flows(const Topology&, const CollectiveCall&,
+                                        const std::vector<int>* images = nullptr);
 std::vector<FlowPhase> broadcast_flows(const Topology&, const BroadcastCall&);
 
 }  // namespace orrery

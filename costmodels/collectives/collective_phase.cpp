@@ -39,7 +39,12 @@ std::vector<InsideHop> inside_hops(const Members& local, std::size_t heads, std:
 
 }  // namespace
 
-void PhaseBuilder::add(int from, int to, Bytes payload) {
+Seconds PhaseBuilder::add(int from, int to, Bytes payload) {
+  if (setting_.images != nullptr && (*setting_.images)[static_cast<std::size_t>(from)] != from) {
+    const Seconds hop = latency(from, to);
+    slowest_hop_ = std::max(slowest_hop_, hop);
+    return hop;
+  }
   if (2 * flows_.size() >= places_.size()) grow();
   std::size_t& place = place_of(from, to);
   if (place == 0) {
@@ -48,6 +53,7 @@ void PhaseBuilder::add(int from, int to, Bytes payload) {
     place = flows_.size();
   }
   flows_[place - 1].payload += payload;
+  return flows_[place - 1].path.latency;
 }
 
 std::size_t& PhaseBuilder::place_of(int from, int to) {

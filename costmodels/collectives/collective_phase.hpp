@@ -15,6 +15,7 @@ using Members = std::vector<int>;  // GPUs
 struct FlowSetting {
   const Topology& topology;
   TransferEfficiency efficiency;
+  const std::vector<int>* images = nullptr;  // as collective_flows
 };
 
 // Collects what one GPU sends another into one flow, in the order of first mention.
@@ -22,7 +23,8 @@ class PhaseBuilder {
  public:
   explicit PhaseBuilder(const FlowSetting& setting) : setting_(setting) {}
 
-  void add(int from, int to, Bytes payload);
+  // Returns the latency of the hop.
+  Seconds add(int from, int to, Bytes payload);
   // `steps` hops one after another, each as slow as the slowest; a flow brings the latency of one along.
   FlowPhase finish(double steps);
   // The longest chain of hops has this latency in all.

@@ -39,12 +39,17 @@ Seconds chain_latency(const Topology& topology, const Members& local) {
 // From the root of a tree to the member it reaches last, through the chain in its node.
 Seconds depth(const Topology& topology, const NodeTrees& over, const TreeParents& parents) {
   Seconds deepest;
+  std::vector<Seconds> from_parent(parents.size());
+  for (std::size_t child = 0; child < parents.size(); ++child) {
+    if (!parents[child]) continue;
+    const auto parent = static_cast<std::size_t>(*parents[child]);
+    from_parent[child] = topology.path(over.node(parent).front(), over.node(child).front()).latency;
+  }
   for (std::size_t vertex = 0; vertex < parents.size(); ++vertex) {
     Seconds latency = chain_latency(topology, over.node(vertex));
     for (std::size_t child = vertex; parents[child].has_value();) {
-      const auto parent = static_cast<std::size_t>(*parents[child]);
-      latency += topology.path(over.node(parent).front(), over.node(child).front()).latency;
-      child = parent;
+      latency += from_parent[child];
+      child = static_cast<std::size_t>(*parents[child]);
     }
     deepest = std::max(deepest, latency);
   }

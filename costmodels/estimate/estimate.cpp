@@ -5,6 +5,7 @@
 #include "costmodels/estimate/launched_collectives.hpp"
 #include "costmodels/estimate/plan_transfers.hpp"
 #include "costmodels/estimate/work_left.hpp"
+#include "costmodels/plans/folding.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -385,6 +386,14 @@ class Recurrence {
   std::optional<WorkLeft> left_;  // where there is a limit
 };
 
+// By paths on which nothing contends.
+bool is_beyond(Seconds limit, const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
+               const TrafficFlows& flows) {
+  if (plan.iterations > 2) return false;
+  PlanTransfers transfers(plan, programs, topology, flows);
+  return WorkLeft(plan, programs, flows, transfers, limit.value()).is_beyond_limit();
+}
+
 }  // namespace
 
 bool ends_iteration(const PricedPlan& plan, CollectiveRole role) {
@@ -402,14 +411,20 @@ Estimate estimate(const PricedPlan& plan, const PlanPrograms& programs, const To
 }
 
 Seconds estimate_iteration(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology) {
-  const TrafficFlows flows(plan, programs, topology, Folding::on);
+  const TrafficFlows flows(plan, programs, topology,
+                           may_meet(plan, topology) ? Folding::of_estimates : Folding::of_paths);
   return estimate(plan, programs, topology, flows).iteration;
 }
 
 std::optional<Seconds> estimate_within(Seconds limit, const PricedPlan& plan, const PlanPrograms& programs,
                                        const Topology& topology) {
-  const TrafficFlows flows(plan, programs, topology, Folding::on);
-  const auto found = Recurrence(plan, programs, topology, flows, limit).run();
+  std::optional<TrafficFlows> flows(std::in_place, plan, programs, topology, Folding::of_paths);
+  if (flows->has_whole_rings() && may_meet(plan, topology)) {
+    // More replicas must be played, maybe all; a few may tell already that it takes too long.
+    if (is_beyond(limit, plan, programs, topology, *flows)) return std::nullopt;
+    flows.emplace(plan, programs, topology, Folding::of_estimates);
+  }
+  const auto found = Recurrence(plan, programs, topology, *flows, limit).run();
   return found && found->iteration <= limit ? std::optional(found->iteration) : std::nullopt;
 }
 

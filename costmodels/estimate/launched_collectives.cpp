@@ -5,8 +5,11 @@
 namespace orrery {
 
 void LaunchedCollectives::wake_after(int id, int rank) {
-  std::vector<int>& waiting = of(id).waiting;
-  if (std::find(waiting.begin(), waiting.end(), rank) == waiting.end()) waiting.push_back(rank);
+  std::vector<int>& awaited = ranks_[static_cast<std::size_t>(rank)].awaited;
+  std::erase_if(awaited, [this](int other) { return of(other).end != kUnknown; });
+  if (std::find(awaited.begin(), awaited.end(), id) != awaited.end()) return;
+  awaited.push_back(id);
+  of(id).waiting.push_back(rank);
 }
 
 bool LaunchedCollectives::enter(int rank, int id, double now) {

@@ -69,6 +69,7 @@ class LaunchedCollectives {
   struct RankState {
     std::vector<int> launched;  // in order: each runs after the one before it
     std::size_t over = 0;       // of these, that slow nothing down any more
+    std::vector<int> awaited;   // collectives that will wake it
   };
   CollectiveState& of(int id) { return collectives_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] const CollectiveState& of(int id) const { return collectives_[static_cast<std::size_t>(id)]; }

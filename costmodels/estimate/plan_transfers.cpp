@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include "costmodels/plans/folding.hpp"
+
 namespace orrery {
 
 PlanTransfers::PlanTransfers(const PricedPlan& plan, const PlanPrograms& programs, const Topology& topology,
                              const TrafficFlows& flows)
-    : plan_(plan), topology_(topology), boundaries_(programs.programs.front().boundaries()) {
+    : plan_(plan),
+      topology_(topology),
+      boundaries_(programs.programs.front().boundaries()),
+      may_meet_(orrery::may_meet(plan, topology)) {
   for (int replica = 0; replica < flows.replicas(); ++replica) {
     for (int boundary = 0; boundary < boundaries_; ++boundary) {
       for (const bool gradient : {false, true})
@@ -43,27 +48,6 @@ double PlanTransfers::alone(int index) {
   return kind.alone;
 }
 
-// Not where links never fill. Where every GPU has its own, calls inside of parts meet there, and of several
-// chunks the messages: activations and gradients leave a GPU at once. They show where ranks wait for them, or
-// where they are long.
-bool PlanTransfers::may_meet() {
-  if (topology_.cluster().contention != Contention::shared) return false;
-  if (!topology_.gpus_have_own_links() || !plan_.calls.empty()) return true;
-  return plan_.schedule.chunks > 1 &&
-         (plan_.schedule.transfers == TransferMode::blocking || has_long_messages());
-}
-
-// Beside the forwards that hide them.
-bool PlanTransfers::has_long_messages() {
-  constexpr double kLong = 0.1;
-  Seconds forward = plan_.parts.front().forward;
-  for (const PartTimes& part : plan_.parts) forward = std::min(forward, part.forward);
-  for (int boundary = 0; boundary < boundaries_; ++boundary) {
-    if (alone(of_message(0, boundary, false)) > kLong * forward.value()) return true;
-  }
-  return false;
-}
-
 const std::vector<LinkDemand>& PlanTransfers::uses(std::size_t index) {
   Kind& kind = all_[index];
   if (!kind.uses) kind.uses = uses_of(topology_, *kind.flows);
@@ -81,7 +65,7 @@ double PlanTransfers::busiest(const std::vector<double>& counts) {
 }
 
 std::optional<SharedLinks> PlanTransfers::shared_links() {
-  if (!may_meet()) return std::nullopt;
+  if (!may_meet_) return std::nullopt;
   const int links = static_cast<int>(topology_.links().size());
   std::vector<TransferKind> kinds;
   for (std::size_t i = 0; i < all_.size(); ++i) {

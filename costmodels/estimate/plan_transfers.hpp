@@ -23,7 +23,7 @@ class PlanTransfers {
   double alone(int kind);  // s
 
   // Whether any is played as meeting another.
-  [[nodiscard]] bool may_meet();
+  [[nodiscard]] bool may_meet() const { return may_meet_; }
 
   // Seconds that the busiest link needs for so many transfers of each kind.
   [[nodiscard]] double busiest(const std::vector<double>& counts);
@@ -41,13 +41,13 @@ class PlanTransfers {
     std::optional<std::vector<LinkDemand>> uses = {};  // absent: not yet known
   };
   [[nodiscard]] const std::vector<LinkDemand>& uses(std::size_t kind);
-  [[nodiscard]] bool has_long_messages();
   void add_phases(const std::vector<FlowPhase>&, int replica);
   int add(const std::vector<Flow>&, int replica, bool meets_itself);
 
   const PricedPlan& plan_;
   const Topology& topology_;
   int boundaries_ = 0;
+  bool may_meet_ = true;
   std::vector<Kind> all_;
   std::unordered_map<const std::vector<Flow>*, int> kinds_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "costmodels/estimate/replica_sorts.hpp"
 #include "costmodels/plans/folding.hpp"
 #include "platforms/errors.hpp"
 
@@ -31,26 +32,48 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
   if (const auto cut = cut_route(plan, topology)) {
     throw InputError("cluster", *cut, "links that are up between GPUs that must talk");
   }
-  replicas_ = folding == Folding::on ? folding_period(plan, topology) : plan.replicas;
+  replicas_ = folding == Folding::off ? plan.replicas : folding_period(plan, topology);
+  folds_rings_ = replicas_ < plan.replicas;
+  if (folding == Folding::of_paths && !folds_rings_) replicas_ = period_of_paths(plan, topology);
+  const bool sorts = folding == Folding::of_estimates && may_sort_replicas();
+  has_whole_rings_ = sorts || (replicas_ < plan.replicas && !folds_rings_);
   lanes_.resize(most_lanes(plan));
   std::iota(lanes_.begin(), lanes_.end(), 0);
   int contexts = plan.context;
-  if (folding == Folding::on) {
-    lanes_ = lanes_to_play(plan, topology);
+  if (folding != Folding::off) lanes_ = lanes_to_play(plan, topology);
+  if (folding != Folding::off && !has_whole_rings_)
     contexts = context_period(plan, topology, replicas_, lanes_);
-  }
   if (contexts < plan.context) {  // stages have equal lanes then
     const int played = contexts * tensor_ways(plan, 0);
     std::erase_if(lanes_, [&](int lane) { return lane >= played; });
   }
   images_ = played_images(plan, topology, replicas_, contexts);
+  if (folding == Folding::of_paths && !may_meet(plan, topology)) stage_like_ = stages_alike(plan, topology);
+  build_reductions();
+  played_replicas_.resize(static_cast<std::size_t>(replicas_));
+  std::iota(played_replicas_.begin(), played_replicas_.end(), 0);
+  if (sorts) sort_replicas();
   build_messages();
-  build_collectives();
-  calls_.emplace(plan, topology, replicas_, lanes_, images_);
+  build_collectives_of_replicas();
+  calls_.emplace(plan, topology, played_replicas_, lanes_, images_);
 }
 
 double TrafficFlows::lanes_each() const {
   return static_cast<double>(most_lanes(plan_)) / static_cast<double>(lanes_.size());
+}
+
+// Replicas on links of their own whose every message takes as long as that of any other.
+bool TrafficFlows::may_sort_replicas() const {
+  return !folds_rings_ && topology_.gpus_have_own_links() && !plays_calls(plan_, RankGroup::expert) &&
+         plan_.kind_of_replica.empty() && plan_.replica_microbatches.empty() &&
+         period_of_paths(plan_, topology_) == 1;
+}
+
+void TrafficFlows::sort_replicas() {
+  std::vector<const std::vector<FlowPhase>*> collectives;
+  for (const PlayedCollective& collective : collectives_) collectives.push_back(&collective.phases);
+  played_replicas_ = one_of_each_sort(plan_, topology_, lanes_, collectives);
+  replicas_ = static_cast<int>(played_replicas_.size());
 }
 
 void TrafficFlows::build_messages() {
@@ -58,7 +81,7 @@ void TrafficFlows::build_messages() {
   for (int boundary = 0; boundary < schedule_.boundaries(); ++boundary) {
     for (const bool gradient : {false, true}) of_lanes.push_back(lane_messages(plan_, boundary, gradient));
   }
-  for (int replica = 0; replica < replicas_; ++replica) {
+  for (const int replica : played_replicas_) {
     for (std::size_t at = 0; at < of_lanes.size(); ++at) {
       const BoundaryMessage& message = plan_.boundary(replica, static_cast<int>(at / 2));
       const int before = schedule_.rank_of_part[at / 2], after = schedule_.rank_of_part[at / 2 + 1];
@@ -115,13 +138,16 @@ void TrafficFlows::add_rings(PlayedCollective& all, const CollectiveCall& like, 
     for (const std::vector<int>& ring : rings(stage, lane, of_experts, which)) {
       CollectiveCall call = like;
       call.gpus = ring;
-      if (replicas_ < plan_.replicas || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
+      if (folds_rings_ || (call.algorithm && !can_run(*call.algorithm, call.kind))) {
         call.algorithm = CollectiveAlgorithm::ring;
       }
-      std::vector<FlowPhase> phases = collective_flows(topology_, call);
+      std::vector<FlowPhase> phases = collective_flows(topology_, call, folds_rings_ ? &images_ : nullptr);
       if (call.kind == CollectiveKind::all_gather && plan_.broadcasts_parameters && !phases.empty())
         phases.back().tail = latency_of_turns(topology_, ring) / buckets;
-      add_phases(added, std::move(phases));
+      if (has_whole_rings_)
+        add_side_by_side(added.phases, std::move(phases));
+      else
+        add_phases(added, std::move(phases));
     }
   }
   for (FlowPhase& phase : added.phases) all.phases.push_back(std::move(phase));
@@ -227,29 +253,59 @@ std::size_t TrafficFlows::flows_index(const CollectiveSlot& slot, int replica) c
   return 0;
 }
 
-void TrafficFlows::build_collectives() {
-  collectives_.resize(4 * plan_.parts.size() + 2 * static_cast<std::size_t>(replicas_));
+// What was built for a slot that takes as long; absent where all must have flows of their own.
+std::optional<std::size_t> TrafficFlows::built_alike(const CollectiveSlot& slot,
+                                                     const std::vector<CollectiveSlot>& built) const {
+  const auto stage_like = [&](const CollectiveSlot& of) {
+    return stage_like_[static_cast<std::size_t>(schedule_.rank_of_part[static_cast<std::size_t>(of.part)])];
+  };
+  for (const CollectiveSlot& other : built) {
+    if (slot.role != other.role || stage_like(slot) != stage_like(other)) continue;
+    bool alike = true;
+    for (const bool of_experts : {false, true}) {
+      if (of_experts && plan_.expert_reductions.empty()) break;
+      alike = alike && fills(slot, of_experts) == fills(other, of_experts) &&
+              part_reduction(slot.part, of_experts) == part_reduction(other.part, of_experts);
+    }
+    if (alike) return flows_index(other, 0);
+  }
+  return std::nullopt;
+}
+
+void TrafficFlows::build_reductions() {
+  collectives_.resize(4 * plan_.parts.size());
+  played_as_.resize(collectives_.size());
+  std::iota(played_as_.begin(), played_as_.end(), std::size_t{0});
   std::vector<bool> is_built(collectives_.size());  // maybe of no flows
+  std::vector<CollectiveSlot> built;                // where others may take as long
   for (const CollectiveSlot& slot : schedule_.collectives) {
-    for (int replica = 0; replica < replicas_; ++replica) {
-      const std::size_t index = flows_index(slot, replica);
+    if (slot.role != CollectiveRole::gradients && slot.role != CollectiveRole::parameters) continue;
+    const std::size_t index = flows_index(slot, 0);
+    if (is_built[index]) continue;
+    is_built[index] = true;
+    if (const auto alike = built_alike(slot, built)) {
+      played_as_[index] = *alike;
+      continue;
+    }
+    collectives_[index] = reduction(slot);
+    if (!stage_like_.empty()) built.push_back(slot);
+  }
+}
+
+void TrafficFlows::build_collectives_of_replicas() {
+  collectives_.resize(collectives_.size() + 2 * played_replicas_.size());
+  std::vector<bool> is_built(collectives_.size());
+  for (const CollectiveSlot& slot : schedule_.collectives) {
+    for (int number = 0; number < replicas_; ++number) {
+      const std::size_t index = flows_index(slot, number);
       if (is_built[index]) continue;
       is_built[index] = true;
-      PlayedCollective& flows = collectives_[index];
-      switch (slot.role) {
-        case CollectiveRole::gradients:
-        case CollectiveRole::parameters:
-          flows = reduction(slot);
-          break;
-        case CollectiveRole::embedding:
-          flows = embedding(replica);
-          break;
-        case CollectiveRole::gradient_norm:
-          flows = gradient_norm(replica);
-          break;
-      }
+      const int replica = played_replicas_[static_cast<std::size_t>(number)];
+      if (slot.role == CollectiveRole::embedding) collectives_[index] = embedding(replica);
+      if (slot.role == CollectiveRole::gradient_norm) collectives_[index] = gradient_norm(replica);
     }
   }
+  while (played_as_.size() < collectives_.size()) played_as_.push_back(played_as_.size());
 }
 
 int TrafficFlows::instances() const {
@@ -288,8 +344,28 @@ std::vector<int> TrafficFlows::members(int instance) const {
   return ranks;
 }
 
+std::vector<bool> TrafficFlows::links_crossed() const {
+  std::vector<bool> crossed(topology_.links().size());
+  const auto add = [&](const std::vector<Flow>& flows) {
+    for (const Flow& flow : flows) {
+      for (int i = 0; i < flow.route.count; ++i)
+        crossed[static_cast<std::size_t>(flow.route.links[static_cast<std::size_t>(i)])] = true;
+    }
+  };
+  const auto add_all = [&](const std::vector<FlowPhase>& phases) {
+    for (const FlowPhase& phase : phases) add(phase.flows);
+  };
+  for (const std::vector<Flow>& flows : messages_) add(flows);
+  for (const PlayedCollective& collective : collectives_) add_all(collective.phases);
+  for (int rank = 0; rank < ranks(); ++rank) {
+    for (int call = 0; call < static_cast<int>(plan_.calls.size()); ++call)
+      add_all(calls_->phases(rank, call));
+  }
+  return crossed;
+}
+
 const PlayedCollective& TrafficFlows::collective(int instance) const {
-  return collectives_[flows_index(slot_of(instance), instance % replicas_)];
+  return collectives_[played_as_[flows_index(slot_of(instance), instance % replicas_)]];
 }
 
 }  // namespace orrery

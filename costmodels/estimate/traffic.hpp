@@ -18,7 +18,10 @@ struct PlayedCollective {
   std::vector<FlowPhase> phases;
 };
 
-enum class Folding { on, off };
+// `of_paths`: for what takes every transfer to be alone on its links, so that it need be told of no more than
+// how long each takes. `of_estimates`: for shared_links.hpp, to which a transfer is what it asks of each
+// link.
+enum class Folding { on, off, of_paths, of_estimates };
 
 // Which replicas and lanes are played, and the flows of everything they do.
 //
@@ -29,7 +32,10 @@ enum class Folding { on, off };
 // replicas are played. Replicas that share experts are folded together or not at all. Lanes: those of tensor
 // rank 0 alone when the other tensor ranks have links of their own that are alike, and when no collective
 // between tensor ranks is played; of its context ranks the first few where the others provably do the same
-// (context_period).
+// (context_period). Of paths it also plays the first p replicas (period_of_paths) where gradients do not go
+// round rings that fold, and collectives over replicas are then whole; where no transfers meet, those that
+// take as long have the same flows. Of estimates it plays, where p is 1, one replica of each sort
+// (replica_sorts.hpp).
 class TrafficFlows {
  public:
   TrafficFlows(const PricedPlan&, const PlanPrograms&, const Topology&, Folding);
@@ -48,6 +54,11 @@ class TrafficFlows {
   // What parts play inside their forwards and backwards.
   [[nodiscard]] const GroupCalls& calls() const { return *calls_; }
 
+  // Whether collectives over replicas are whole, whichever replicas are played.
+  [[nodiscard]] bool has_whole_rings() const { return has_whole_rings_; }
+  // By index into the links of the topology, whether any of the flows crosses it.
+  [[nodiscard]] std::vector<bool> links_crossed() const;
+
   // Collectives are numbered slot * replicas() + replica; those over replicas have replica 0 only.
   [[nodiscard]] int instances() const;
   [[nodiscard]] int instance(int slot, int replica) const;
@@ -58,8 +69,11 @@ class TrafficFlows {
  private:
   enum class Rings { all, in_sets, across_sets };  // of the copies of a part, by the optimizer's sets
 
+  [[nodiscard]] bool may_sort_replicas() const;
+  void sort_replicas();
   void build_messages();
-  void build_collectives();
+  void build_reductions();
+  void build_collectives_of_replicas();
   const PartReduction& part_reduction(int part, bool of_experts) const;
   bool fills(const CollectiveSlot&, bool of_experts) const;  // a bucket of what all have, or of the experts
   PlayedCollective reduction(const CollectiveSlot&) const;
@@ -73,15 +87,21 @@ class TrafficFlows {
   void add_phases(PlayedCollective&, std::vector<FlowPhase>) const;
   const CollectiveSlot& slot_of(int instance) const;
   std::size_t flows_index(const CollectiveSlot&, int replica) const;
+  std::optional<std::size_t> built_alike(const CollectiveSlot&, const std::vector<CollectiveSlot>&) const;
 
   const PricedPlan& plan_;
   const Schedule& schedule_;
   const Topology& topology_;
   int replicas_ = 1;
+  std::vector<int> played_replicas_;  // by number among the played, that in the plan
+  bool folds_rings_ = false;          // of collectives over replicas, the hops from played replicas
+  bool has_whole_rings_ = false;
   std::vector<int> lanes_;
   std::vector<int> images_;                    // by GPU (played_images)
   std::vector<std::vector<Flow>> messages_;    // [(replica * boundaries + boundary) * 2 + gradient]
   std::vector<PlayedCollective> collectives_;  // by flows_index
+  std::vector<std::size_t> played_as_;         // by flows_index: the one with its flows
+  std::vector<int> stage_like_;  // stages_alike; empty unless folded of paths on which nothing meets
   std::optional<GroupCalls> calls_;
 };
 

@@ -1,6 +1,7 @@
 #include "costmodels/plans/folding.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -18,6 +19,32 @@ bool routes_are_direct(const ClusterSpec& cluster) {
            return group.pcie_switches == 0 && group.region == cluster.groups.front().region;
          });
 }
+
+// Whether lanes lie as others do, so many GPUs on: whole nodes of their group.
+bool are_shifted(const Topology& topology, const std::vector<int>& lanes, const std::vector<int>& others,
+                 int shift) {
+  if (lanes.size() != others.size()) return false;
+  const int group = topology.device(others.front()).group;
+  if (shift % topology.group_of(others.front()).gpus_per_node != 0) return false;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane] - others[lane] != shift || topology.device(lanes[lane]).group != group ||
+        topology.device(others[lane]).group != group)
+      return false;
+  }
+  return true;
+}
+
+// Of all replicas.
+bool is_shifted(const PricedPlan& plan, const Topology& topology, int stage, int other) {
+  const int shift = plan.lanes(0, stage).front() - plan.lanes(0, other).front();
+  for (int replica = 0; replica < plan.replicas; ++replica) {
+    if (!are_shifted(topology, plan.lanes(replica, stage), plan.lanes(replica, other), shift)) return false;
+  }
+  return true;
+}
+
+// Of collectives over replicas: of the replicas that are played, or of all.
+enum class Hops { folded, whole };
 
 // Checks whether a shift by `period` replicas maps links and paths onto themselves.
 class ShiftCheck {
@@ -40,14 +67,21 @@ class ShiftCheck {
     preimage_.resize(topology.links().size());
   }
 
-  bool holds() {
+  bool holds(Hops hops) {
     for (int replica = 0; replica < plan_.replicas; ++replica) {
       for (int stage = 0; stage < plan_.stages(); ++stage) {
         if (!links_map(replica, stage) || !messages_alike(replica, stage)) return false;
         if (!groups_alike(replica, stage)) return false;
       }
     }
+    return hops == Hops::whole || rings_alike();
+  }
+
+ private:
+  bool rings_alike() const {
+    const std::vector<int> like = stages_alike(plan_, topology_);
     for (int stage = 0; stage < plan_.stages(); ++stage) {
+      if (like[static_cast<std::size_t>(stage)] != stage) continue;
       for (int lane = 0; lane < tensor_ways(plan_, stage); ++lane) {
         if (!ring_alike(reduction_members(plan_, stage, lane), period_ * plan_.context)) return false;
         if (!expert_rings_alike(stage, lane)) return false;
@@ -56,7 +90,6 @@ class ShiftCheck {
     return true;
   }
 
- private:
   bool same_path(int a, int b, int base_a, int base_b) const {
     // The links of a direct route are equal to those of its image: links_map has seen to that.
     if (direct_) return topology_.same_node(a, b) == topology_.same_node(base_a, base_b);
@@ -128,6 +161,12 @@ class ShiftCheck {
   // Every two members of a group that plays collectives; blocks of replicas that share experts are shifted
   // whole.
   bool groups_alike(int replica, int stage) const {
+    if (plan_.calls.empty()) return true;
+    const std::vector<int>& lanes = plan_.lanes(replica, stage);
+    const std::vector<int>& base_lanes = plan_.lanes(replica % period_, stage);
+    const bool shifted =
+        direct_ && are_shifted(topology_, lanes, base_lanes, lanes.front() - base_lanes.front());
+    if (shifted && !plays_calls(plan_, RankGroup::expert)) return true;  // groups of its own lanes
     for (const RankGroup kind : played_groups(plan_, replica, stage)) {
       const auto here = group_members(plan_, replica, stage, kind);
       const auto base = group_members(plan_, replica % period_, stage, kind);
@@ -182,27 +221,50 @@ bool replicas_alike(const PricedPlan& plan, int period) {
   return repeats(plan.kind_of_replica, period) && repeats(plan.replica_microbatches, period);
 }
 
+// Beside the forwards that hide them.
+bool has_long_messages(const PricedPlan& plan, const Topology& topology) {
+  constexpr double kLong = 0.1;
+  Seconds forward = plan.parts.front().forward;
+  for (const PartTimes& part : plan.parts) forward = std::min(forward, part.forward);
+  const std::vector<Seconds> messages = transfer_times(plan, topology);
+  return std::any_of(messages.begin(), messages.end(),
+                     [&](Seconds message) { return message > kLong * forward; });
+}
+
+int least_period(const PricedPlan& plan, const Topology& topology, Hops hops) {
+  if (plan.jitter > 0 || !plan.slowness.empty()) return plan.replicas;
+  const bool shares_experts = !plan.expert_reductions.empty() || plays_calls(plan, RankGroup::expert);
+  const int least = shares_experts ? plan.expert : 1;
+  for (int period = least; period < plan.replicas; period += least) {
+    if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
+        ShiftCheck(plan, topology, period).holds(hops))
+      return period;
+  }
+  return plan.replicas;
+}
+
 }  // namespace
 
 bool in_rings(const PricedPlan& plan, const Topology& topology) {
   if (plan.algorithm) return *plan.algorithm == CollectiveAlgorithm::ring;
   const CollectiveKind kind = gradient_collective(plan.distributed_optimizer, plan.all_reduces_gradients);
-  const auto goes_round = [&](const PartReduction& reduction, std::vector<int> members) {
-    if (reduction.gradients.value() <= 0) return true;  // nothing is sent
-    const Bytes bucket = reduction.gradients / bucket_count(plan, reduction);
-    const CollectiveCall call{kind, std::nullopt, bucket, reduction.efficiency, std::move(members)};
-    return nccl_choice(topology, call) == CollectiveAlgorithm::ring;
+  if (kind != CollectiveKind::all_reduce) return true;
+  const auto go_round = [&](const std::vector<PartReduction>& reductions, const auto& members_of) {
+    std::vector<std::optional<Collective>> of_stages(static_cast<std::size_t>(plan.stages()));
+    for (std::size_t part = 0; part < reductions.size(); ++part) {
+      const PartReduction& reduction = reductions[part];
+      if (reduction.gradients.value() <= 0) continue;  // nothing is sent
+      const int stage = plan.rank_of_part(static_cast<int>(part));
+      std::optional<Collective>& op = of_stages[static_cast<std::size_t>(stage)];
+      if (!op) op = as_operator(topology, {kind, std::nullopt, {}, {}, members_of(stage)});
+      op->bytes = reduction.gradients / bucket_count(plan, reduction);
+      if (nccl_choice(*op) != CollectiveAlgorithm::ring) return false;
+    }
+    return true;
   };
-  for (std::size_t part = 0; part < plan.reductions.size(); ++part) {
-    const int stage = plan.rank_of_part(static_cast<int>(part));
-    if (!goes_round(plan.reductions[part], reduction_members(plan, stage, 0))) return false;
-  }
-  for (std::size_t part = 0; part < plan.expert_reductions.size(); ++part) {
-    const int stage = plan.rank_of_part(static_cast<int>(part));
-    if (!goes_round(plan.expert_reductions[part], expert_reduction_rings(plan, stage, 0).front()))
-      return false;
-  }
-  return true;
+  return go_round(plan.reductions, [&](int stage) { return reduction_members(plan, stage, 0); }) &&
+         go_round(plan.expert_reductions,
+                  [&](int stage) { return expert_reduction_rings(plan, stage, 0).front(); });
 }
 
 std::size_t most_lanes(const PricedPlan& plan) {
@@ -282,17 +344,35 @@ std::optional<std::string> cut_route(const PricedPlan& plan, const Topology& top
   return obstacle;
 }
 
-int folding_period(const PricedPlan& plan, const Topology& topology) {
-  if (plan.jitter > 0 || !plan.slowness.empty() || plan.optimizer_instances > 1 || !in_rings(plan, topology))
-    return plan.replicas;
-  const bool shares_experts = !plan.expert_reductions.empty() || plays_calls(plan, RankGroup::expert);
-  const int least = shares_experts ? plan.expert : 1;
-  for (int period = least; period < plan.replicas; period += least) {
-    if (plan.replicas % period == 0 && replicas_alike(plan, period) &&
-        ShiftCheck(plan, topology, period).holds())
-      return period;
+bool may_meet(const PricedPlan& plan, const Topology& topology) {
+  if (topology.cluster().contention != Contention::shared) return false;
+  if (!topology.gpus_have_own_links() || !plan.calls.empty()) return true;
+  return plan.schedule.chunks > 1 &&
+         (plan.schedule.transfers == TransferMode::blocking || has_long_messages(plan, topology));
+}
+
+std::vector<int> stages_alike(const PricedPlan& plan, const Topology& topology) {
+  std::vector<int> like(static_cast<std::size_t>(plan.stages()));
+  std::iota(like.begin(), like.end(), 0);
+  if (!topology.gpus_have_own_links()) return like;
+  for (int stage = 1; stage < plan.stages(); ++stage) {
+    for (int other = 0; other < stage; ++other) {
+      if (like[static_cast<std::size_t>(other)] != other || !is_shifted(plan, topology, stage, other))
+        continue;
+      like[static_cast<std::size_t>(stage)] = other;
+      break;
+    }
   }
-  return plan.replicas;
+  return like;
+}
+
+int folding_period(const PricedPlan& plan, const Topology& topology) {
+  if (plan.optimizer_instances > 1 || !in_rings(plan, topology)) return plan.replicas;
+  return least_period(plan, topology, Hops::folded);
+}
+
+int period_of_paths(const PricedPlan& plan, const Topology& topology) {
+  return least_period(plan, topology, Hops::whole);
 }
 
 }  // namespace orrery

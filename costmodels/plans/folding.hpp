@@ -31,6 +31,22 @@ std::optional<std::string> cut_route(const PricedPlan&, const Topology&);
 // when none is.
 int folding_period(const PricedPlan&, const Topology&);
 
+// Whether estimates play any transfer of the plan as meeting another (plan_transfers.hpp). Not where links
+// never fill. Where every GPU has its own, calls inside of parts meet there, and of several chunks the
+// messages: activations and gradients leave a GPU at once. They show where ranks wait for them, or where they
+// are long.
+bool may_meet(const PricedPlan&, const Topology&);
+
+// The least p such that replicas p on take the times of the first p where no transfer meets another and
+// collectives over replicas are played whole, by whatever algorithm: such a collective takes a time of its
+// own from when the last member comes to it. The number of replicas when none is.
+int period_of_paths(const PricedPlan&, const Topology&);
+
+// By stage, the first whose lanes lie in the nodes of their group as those of the stage lie in theirs, whole
+// nodes on: where every GPU has links of its own like those of its group, the two do the same within
+// themselves. Stages are like themselves alone elsewhere.
+std::vector<int> stages_alike(const PricedPlan&, const Topology&);
+
 // Whether the gradients of every part go round a ring.
 bool in_rings(const PricedPlan&, const Topology&);
 

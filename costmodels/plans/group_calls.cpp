@@ -213,18 +213,19 @@ std::vector<PlayedPiece> cut_pieces(const std::vector<PlayedPiece>& pieces, int 
   return inside;
 }
 
-GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, int replicas,
+GroupCalls::GroupCalls(const PricedPlan& plan, const Topology& topology, const std::vector<int>& replicas,
                        const std::vector<int>& lanes, const std::vector<int>& images)
     : plan_(plan) {
   if (plan.calls.empty()) return;
-  phases_.resize(index(replicas * plan.stages()));
+  phases_.resize(replicas.size() * index(plan.stages()));
   for (auto& of_rank : phases_) of_rank.resize(plan.calls.size());
   const bool some_lanes = lanes.size() < plan.gpus.front().size();
   check_sharing_replicas(plan);
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    for (int replica = 0; replica < replicas; ++replica) {
+    for (std::size_t number = 0; number < replicas.size(); ++number) {
+      const int replica = replicas[number];
       for (const int of_stage : calls_of_stage(plan, replica, stage)) {
-        const int rank = replica * plan.stages() + stage;
+        const int rank = static_cast<int>(number) * plan.stages() + stage;
         if (leader(rank, of_stage) != rank) continue;
         phases_[index(rank)][index(of_stage)] =
             folded(topology, images,

@@ -50,9 +50,10 @@ std::vector<PlayedPiece> cut_pieces(const std::vector<PlayedPiece>&, int index, 
 // those over experts belong to the first replica of those that share them, its leader.
 class GroupCalls {
  public:
-  // `images`: played_images; what other GPUs send is left out.
-  GroupCalls(const PricedPlan&, const Topology&, int replicas, const std::vector<int>& lanes,
-             const std::vector<int>& images);
+  // `replicas`: the numbers in the plan of those that are played, 0, 1, ... where experts exchange. `images`:
+  // played_images; what other GPUs send is left out.
+  GroupCalls(const PricedPlan&, const Topology&, const std::vector<int>& replicas,
+             const std::vector<int>& lanes, const std::vector<int>& images);
 
   [[nodiscard]] const GroupCall& call(int index) const {
     return plan_.calls[static_cast<std::size_t>(index)];

@@ -74,6 +74,7 @@ struct PartReduction {
   TransferEfficiency efficiency = {};         // of the gradients
   TransferEfficiency gather_efficiency = {};  // of the parameters
   TransferEfficiency across_efficiency = {};  // of gradients over optimizer instances
+  bool operator==(const PartReduction&) const = default;
 };
 
 // What differs between kinds of unlike replicas; as in PricedPlan.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "costmodels/collectives/flow.hpp"
 #include "platforms/topology.hpp"
@@ -37,6 +38,10 @@ class Network {
   // Waits for the latency of the flow's path, then moves its bytes at the rate the links of its route give. A
   // route without links takes no time beyond the latency.
   void start_flow(const Flow&, std::uint32_t tag);
+  // Before `run`: flows will cross no other links than these, by index. SimGrid need not be told of the
+  // others, which takes it ten microseconds each; else it is told of all.
+  void only_links(std::vector<bool> crossed);
+
   // From now on adds to the recorder what every flow moved in each of its time bins.
   void watch(LinkRecorder&);
 

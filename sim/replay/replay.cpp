@@ -38,6 +38,7 @@ class Player : public EventSink, private PartHost, private CollectiveHost {
     messages_.resize(messages);
     ends_.assign(static_cast<std::size_t>(plan.iterations), 0.0);
     recorder_.reserve(steps() * 2 + messages);
+    network_.only_links(flows.links_crossed());
     if (recorder_.links().on()) network_.watch(recorder_.links());
   }
 

@@ -1,7 +1,6 @@
 #include "sim/replay/replay_recorder.hpp"
 
 #include <algorithm>
-#include <unordered_map>
 
 namespace orrery {
 namespace {
@@ -97,13 +96,19 @@ void ReplayRecorder::spans(const std::vector<FlowPhase>& phases, SpanRow like,
 double ReplayRecorder::sent_by(std::size_t rank, const std::vector<FlowPhase>& phases) {
   const auto [known, is_new] = sent_.try_emplace({&phases, rank}, 0.0);
   if (!is_new) return known->second;
-  std::unordered_map<int, double> sent;  // by GPU
-  for (const FlowPhase& phase : phases) {
-    for (const Flow& flow : phase.flows) sent[flow.from] += flow.payload.value();
-  }
+  const std::unordered_map<int, double>& sent = sent_by_gpus(phases);
   for (const int gpu : plan_.gpus[rank]) {
     const auto found = sent.find(gpu);
     if (found != sent.end()) known->second += found->second * lanes_each_;
+  }
+  return known->second;
+}
+
+const std::unordered_map<int, double>& ReplayRecorder::sent_by_gpus(const std::vector<FlowPhase>& phases) {
+  const auto [known, is_new] = sent_by_gpus_.try_emplace(&phases);
+  if (!is_new) return known->second;
+  for (const FlowPhase& phase : phases) {
+    for (const Flow& flow : phase.flows) known->second[flow.from] += flow.payload.value();
   }
   return known->second;
 }

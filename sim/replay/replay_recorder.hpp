@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ class ReplayRecorder {
   // A span of the network stream on each member: its rank, and the bytes its GPUs send.
   void spans(const std::vector<FlowPhase>&, SpanRow like, const std::vector<int>& members);
   double sent_by(std::size_t rank, const std::vector<FlowPhase>&);
+  const std::unordered_map<int, double>& sent_by_gpus(const std::vector<FlowPhase>&);
   [[nodiscard]] RankInfo rank_info(std::size_t rank) const;
 
   const PricedPlan& plan_;
@@ -39,6 +41,7 @@ class ReplayRecorder {
   double lanes_each_;
   // B that the GPUs of a rank send in phases. Those of a plan's flows stay where they are.
   std::map<std::pair<const std::vector<FlowPhase>*, std::size_t>, double> sent_;
+  std::unordered_map<const std::vector<FlowPhase>*, std::unordered_map<int, double>> sent_by_gpus_;
   LinkRecorder links_;
   Timeline timeline_;
 };

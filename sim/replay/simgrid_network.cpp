@@ -33,7 +33,10 @@ class FlowZone : public routing::NetZoneImpl {
  public:
   explicit FlowZone(const std::string& name) : NetZoneImpl(name) {}
 
-  void add_link(const sg4::Link* link) { links_.push_back(link->get_impl()); }
+  // By index; null where it is crossed by no flow.
+  void set_links(std::vector<simgrid::kernel::resource::StandardLinkImpl*> links) {
+    links_ = std::move(links);
+  }
   // The links of the next flow that starts.
   void set_route(const orrery::Route& route) { next_ = &route; }
 
@@ -42,7 +45,9 @@ class FlowZone : public routing::NetZoneImpl {
                        routing::Route* into, double* /*latency*/) override {
     ORRERY_ENSURE(next_ != nullptr);
     for (int i = 0; i < next_->count; ++i) {
-      into->link_list_.push_back(links_[static_cast<std::size_t>(next_->links[static_cast<std::size_t>(i)])]);
+      auto* link = links_[static_cast<std::size_t>(next_->links[static_cast<std::size_t>(i)])];
+      ORRERY_ENSURE(link != nullptr);
+      into->link_list_.push_back(link);
     }
   }
 
@@ -87,7 +92,7 @@ constexpr std::int32_t kNoBatch = -1;
 // (CommImpl::finish). While there is no communication, events are taken from our own queue, ahead of
 // SimGrid's clock; SimGrid is woken for the next of them, or for the start of communications.
 struct Network::Impl {
-  explicit Impl(const Topology& topology) : shares(topology) {}
+  explicit Impl(const Topology& cluster) : topology(cluster), shares(cluster) {}
 
   struct Flow {
     Route route;
@@ -355,7 +360,24 @@ struct Network::Impl {
     ended.clear();
   }
 
-  FlowZone* zone = nullptr;  // owned by the engine
+  // Nobody shares links that are ideal.
+  void tell_of_links() {
+    const std::vector<TopologyLink>& all = topology.links();
+    std::vector<simgrid::kernel::resource::StandardLinkImpl*> told(all.size(), nullptr);
+    for (std::size_t i = 0; i < all.size() && !is_ideal; ++i) {
+      if (!crossed.empty() && !crossed[i]) continue;
+      told[i] = zone->get_iface()
+                    ->create_link(all[i].name, all[i].spec.bandwidth.value() * kPartsOfByte)
+                    ->seal()
+                    ->get_impl();
+    }
+    zone->set_links(std::move(told));
+    zone->get_iface()->seal();
+  }
+
+  const Topology& topology;
+  std::vector<bool> crossed;  // by link; empty: all may be
+  FlowZone* zone = nullptr;   // owned by the engine
   sg4::Host* sender = nullptr;
   sg4::Host* receiver = nullptr;
   double now = 0;  // s
@@ -393,11 +415,6 @@ Network::Network(const Topology& topology, std::size_t many) : impl_(std::make_u
   impl_->is_ideal = topology.cluster().contention == Contention::ideal;
   impl_->crossings.resize(topology.links().size());
   impl_->many = many;
-  for (const TopologyLink& link : topology.links()) {
-    if (impl_->is_ideal) break;  // nobody shares them
-    impl_->zone->add_link(zone->create_link(link.name, link.spec.bandwidth.value() * kPartsOfByte)->seal());
-  }
-  zone->seal();
 }
 
 Network::~Network() = default;
@@ -426,12 +443,18 @@ void Network::start_flow(const orrery::Flow& what, std::uint32_t tag) {
   impl_->queue.add(now() + what.path.latency.value(), {TimedEvent::Kind::flow_begins, index, 0});
 }
 
+void Network::only_links(std::vector<bool> crossed) {
+  ORRERY_ENSURE(crossed.size() == impl_->topology.links().size());
+  impl_->crossed = std::move(crossed);
+}
+
 void Network::watch(LinkRecorder& recorder) {
   impl_->recorder = &recorder;
 }
 
 void Network::run(EventSink& sink) {
   impl_->sink = &sink;
+  impl_->tell_of_links();
   Impl* impl = impl_.get();
   sg4::Comm::on_completion_cb([impl](const sg4::Activity& activity) { impl->completed(activity); });
   impl->wake_later();

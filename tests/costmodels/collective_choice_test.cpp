@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <set>
 
 #include "costmodels/collectives/collective_bound.hpp"
 #include "tests/catch.hpp"
@@ -266,6 +269,29 @@ TEST_CASE("the gates of leaves and regions lie on the routes that cross them") {
     }
   }
   CHECK((leaves > 100 && regions > 100));
+}
+
+// Counted here node by node.
+TEST_CASE("an operator knows how many nodes its members are in, and their narrowest share of a NIC") {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    const RandomGroup group = random_group(seed, Spread::any, Contention::shared);
+    INFO(group.text);
+    std::map<int, std::vector<int>> nodes;
+    for (const int gpu : group.gpus) nodes[group.topology.device(gpu).node].push_back(gpu);
+    double share = std::numeric_limits<double>::infinity();
+    for (const auto& [node, members] : nodes) {
+      std::set<int> nics;
+      for (const int gpu : members) nics.insert(group.topology.nic_up(gpu));
+      const double bandwidth = group.topology.group_of(members.front()).nic.bandwidth.value();
+      share =
+          std::min(share, bandwidth * static_cast<double>(nics.size()) / static_cast<double>(members.size()));
+    }
+    const Collective op =
+        as_operator(group.topology, {CollectiveKind::all_reduce, {}, Bytes(8), {}, group.gpus});
+    CHECK(op.ranks == static_cast<int>(group.gpus.size()));
+    CHECK(op.ranks_per_node == static_cast<int>((group.gpus.size() + nodes.size() - 1) / nodes.size()));
+    CHECK(op.network.bandwidth.value() == Approx(share).epsilon(1e-12));
+  }
 }
 
 TEST_CASE("a NIC's share is that of the members alone") {

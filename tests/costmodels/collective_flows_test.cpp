@@ -112,6 +112,36 @@ TEST_CASE("flows connect distinct members, one flow a pair and phase") {
   }
 }
 
+TEST_CASE("flows that leave some members are those of all that do, with the tails of all") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomGroup group = random_group(seed, Spread::any, Contention::shared);
+    INFO(group.text);
+    std::vector<int> images(static_cast<std::size_t>(group.topology.gpus()), -1);
+    for (std::size_t i = 0; i < group.gpus.size(); ++i)
+      images[static_cast<std::size_t>(group.gpus[i])] = group.gpus[i % ((group.gpus.size() + 1) / 2)];
+    for (const CollectiveCall& call : every_call(group)) {
+      if (call.algorithm == CollectiveAlgorithm::hierarchical) continue;  // leaves out what has no flows
+      INFO(name_of(call));
+      const auto all = collective_flows(group.topology, call);
+      const auto some = collective_flows(group.topology, call, &images);
+      REQUIRE(some.size() == all.size());
+      for (std::size_t phase = 0; phase < all.size(); ++phase) {
+        CHECK(some[phase].tail == all[phase].tail);
+        std::vector<Flow> left;
+        for (const Flow& flow : all[phase].flows) {
+          if (images[static_cast<std::size_t>(flow.from)] == flow.from) left.push_back(flow);
+        }
+        REQUIRE(some[phase].flows.size() == left.size());
+        for (std::size_t i = 0; i < left.size(); ++i) {
+          CHECK(some[phase].flows[i].from == left[i].from);
+          CHECK(some[phase].flows[i].to == left[i].to);
+          CHECK(some[phase].flows[i].wire == left[i].wire);
+        }
+      }
+    }
+  }
+}
+
 // Each result byte of a reduction needs n-1 messages, each gathered byte n-1 more; every algorithm here gets
 // by with that, but for what the hierarchy of unequal nodes hands from its heads to the n - nodes * heads
 // others: 1/n each.

@@ -362,10 +362,10 @@ TEST_CASE("unlike replicas cannot share experts whose exchanges are played") {
   call.bytes = Bytes(1e6);
   plan.calls = {call};
   const Topology topology(test::two_priced_kinds(), {1, 1});
-  CHECK_THROWS_WITH(GroupCalls(plan, topology, 2, {0}, played_images(plan, topology, 2, 1)),
+  CHECK_THROWS_WITH(GroupCalls(plan, topology, {0, 1}, {0}, played_images(plan, topology, 2, 1)),
                     contains_text("replicas of one kind"));
   plan.kind_of_replica.clear();
-  CHECK_NOTHROW(GroupCalls(plan, topology, 2, {0}, played_images(plan, topology, 2, 1)));
+  CHECK_NOTHROW(GroupCalls(plan, topology, {0, 1}, {0}, played_images(plan, topology, 2, 1)));
 }
 
 // Tensor 8 fills a node, so context ranks are in different nodes: their exchange is played, the tensor

@@ -155,6 +155,61 @@ TEST_CASE("one of four context ranks takes the time of all") {
   CHECK(periods[1] > 20);
 }
 
+// GPUs with links of their own in nodes of 4 or 8, 3 to 40 replicas of one lane to eight. Gradients in trees,
+// or in rings that do not fold where a node holds a part of a replica more or less than the next.
+RandomPlan with_own_links(std::uint32_t seed) {
+  RandomPlan drawn = with_overlaps(random_symmetric_plan(seed, Contention::shared), seed);
+  PricedPlan& plan = drawn.plan;
+  test::Draw draw(seed);
+  plan.replicas = draw.whole(3, 40);
+  plan.context = 1 << draw.whole(0, 1);
+  if (draw.coin()) {
+    plan.calls = {
+        {RankGroup::context, CollectiveKind::all_gather, Bytes(draw.real(1e3, 2e7)), {0.7, 0.9}, {}, 2}};
+    for (PartTimes& part : plan.parts) part.forward_pieces = {{.compute = part.forward, .call = 0}};
+  }
+  const int lanes = plan.context << draw.whole(0, 2);
+  plan.gpus.assign(static_cast<std::size_t>(plan.replicas * plan.stages()), {});
+  int next = 0;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    for (int replica = 0; replica < plan.replicas; ++replica) {
+      for (int lane = 0; lane < lanes; ++lane)
+        plan.gpus[static_cast<std::size_t>(replica * plan.stages() + stage)].push_back(next++);
+    }
+  }
+  plan.algorithm = draw.coin() ? std::optional(CollectiveAlgorithm::double_binary_tree) : std::nullopt;
+  const int in_node = 1 << draw.whole(2, 3);
+  const int nodes = (next + in_node - 1) / in_node;
+  drawn.topology = test::flat_topology({.nodes = nodes, .gpus_per_node = in_node, .nics_per_node = in_node});
+  drawn.text += ", " + std::to_string(plan.replicas) + " replicas, context " + std::to_string(plan.context) +
+                " in " + std::to_string(lanes) + " lanes, nodes of " + std::to_string(in_node);
+  return drawn;
+}
+
+TEST_CASE("an estimate of a few replicas beside whole collectives is that of all") {
+  int of_paths = 0, of_sorts = 0;
+  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+    const RandomPlan drawn = with_own_links(seed);
+    INFO(drawn.text);
+    const bool meet = may_meet(drawn.plan, drawn.topology);
+    const Folding folding = meet ? Folding::of_estimates : Folding::of_paths;
+    const PlanPrograms programs = make_programs(drawn.plan);
+    const TrafficFlows flows(drawn.plan, programs, drawn.topology, folding);
+    if (!flows.has_whole_rings()) continue;
+    (meet ? of_sorts : of_paths) += flows.replicas() < drawn.plan.replicas ? 1 : 0;
+    const test::PlayedTimes few = test::estimated(drawn.plan, drawn.topology, folding);
+    const test::PlayedTimes all = test::estimated(drawn.plan, drawn.topology, Folding::off);
+    CHECK(few.makespan == Approx(all.makespan).epsilon(1e-12));
+    CHECK(few.iteration == Approx(all.iteration).epsilon(1e-12));
+    const Seconds limit(all.iteration);
+    CHECK(estimate_within(limit * (1 + 1e-6), drawn.plan, programs, drawn.topology).has_value());
+    CHECK(!estimate_within(limit * (1 - 1e-6), drawn.plan, programs, drawn.topology).has_value());
+  }
+  INFO(of_paths << " estimates of alike replicas, " << of_sorts << " of one of each sort");
+  CHECK(of_paths > 40);
+  CHECK(of_sorts > 20);
+}
+
 TEST_CASE("replicas that differ are all played") {
   RandomPlan drawn = random_symmetric_plan(1, Contention::shared);
   for (std::uint32_t seed = 2; folding_period(drawn.plan, drawn.topology) == drawn.plan.replicas; ++seed) {

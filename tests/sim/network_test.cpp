@@ -33,6 +33,16 @@ class Sender : public EventSink {
  public:
   explicit Sender(const Topology& topology) : topology_(topology), network_(topology) {}
 
+  void say_links() {
+    std::vector<bool> crossed(topology_.links().size());
+    for (const int to : {1, 2, 3}) {
+      const Route route = topology_.route(0, to);
+      for (int i = 0; i < route.count; ++i)
+        crossed[static_cast<std::size_t>(route.links[static_cast<std::size_t>(i)])] = true;
+    }
+    network_.only_links(std::move(crossed));
+  }
+
   Times run(LinkRecorder* recorder) {
     if (recorder != nullptr) network_.watch(*recorder);
     send(1, 9e9, kFirst);
@@ -73,6 +83,17 @@ TEST_CASE("a flow goes at full speed until another joins it, and both at half of
   CHECK(times[0] == Approx(15.005e-3).epsilon(1e-9));
   CHECK(times[1] == Approx(15.005e-3).epsilon(1e-9));
   CHECK(times[2] == Approx(25.010e-3).epsilon(1e-9));
+}
+
+TEST_CASE("a network that is told which links flows cross plays them as one that is not") {
+  const Times all = ends(Contention::shared);
+  const Times told = test::in_child<Times>([&] {
+    const Topology topology(one_node(Contention::shared), {1});
+    Sender sender(topology);
+    sender.say_links();
+    return sender.run(nullptr);
+  });
+  CHECK(told == all);
 }
 
 TEST_CASE("on ideal links no flow feels another") {

@@ -40,9 +40,10 @@ TrafficFlows::TrafficFlows(const PricedPlan& plan, const PlanPrograms& programs,
   lanes_.resize(most_lanes(plan));
   std::iota(lanes_.begin(), lanes_.end(), 0);
   int contexts = plan.context;
-  if (folding != Folding::off) lanes_ = lanes_to_play(plan, topology);
-  if (folding != Folding::off && !has_whole_rings_)
-    contexts = context_period(plan, topology, replicas_, lanes_);
+  if (folding != Folding::off) {
+    lanes_ = lanes_to_play(plan, topology);
+    if (!has_whole_rings_) contexts = context_period(plan, topology, replicas_, lanes_);
+  }
   if (contexts < plan.context) {  // stages have equal lanes then
     const int played = contexts * tensor_ways(plan, 0);
     std::erase_if(lanes_, [&](int lane) { return lane >= played; });

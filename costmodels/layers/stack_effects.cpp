@@ -319,11 +319,11 @@ WeightTraffic weight_traffic(const Sharding& sharding, const LocalParameters& pa
   const bool apart = experts.ranks < dense.ranks;
   const SoftwareStack& stack = sharding.stack;
   const std::vector<double> whole{parameters.dense + (apart ? 0 : parameters.expert)};
-  std::vector<double> each = apart ? whole : matrix_parameters(forward);
+  std::vector<double> each;
+  if ((stack.matrix_gathers || stack.gathers_wait) && !apart) each = matrix_parameters(forward);
   if (each.empty()) each = whole;
   WeightTraffic traffic;
-  for (const double part : stack.matrix_gathers || stack.gathers_wait ? each : whole)
-    add_gather(traffic, part, dense, sharding);
+  for (const double part : each) add_gather(traffic, part, dense, sharding);
   for (const double part : stack.matrix_gathers ? each : whole) add_reduce(traffic, part, dense, sharding);
   if (apart) {
     add_gather(traffic, parameters.expert, experts, sharding);

@@ -45,10 +45,11 @@ double shared_expert(const LayerShape& shape, const LocalLayer& local, const Kep
   return static_cast<double>(local.tokens) * widths(kept, local.shared_up_width + half, local.shared_ffn);
 }
 
-// Width of what a dense MLP keeps of its projection up, beside what goes into the projection down: ReLU needs
-// its output alone.
+// Width of what an MLP keeps of its projection up, beside what goes into the projection down: ReLU, of dense
+// ones, needs its output alone.
 std::int64_t kept_up_width(const LayerShape& shape, const LocalLayer& local) {
-  return shape.mlp == MlpKind::gelu && shape.activation == Activation::relu ? 0 : local.up_width;
+  const bool relu = shape.mlp == MlpKind::gelu && shape.activation == Activation::relu;
+  return relu && shape.experts == 1 ? 0 : local.up_width;
 }
 
 // What the MLP keeps between its norm's output and its result.
@@ -108,8 +109,7 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
   const auto tokens = static_cast<double>(local.tokens);
   const double inner = shape.experts == 1 ? tokens : static_cast<double>(local.routed_tokens * local.experts);
   const double mlp = element * inner * static_cast<double>(std::max(local.up_width, local.ffn));
-  const std::int64_t up_kept = shape.experts == 1 ? kept_up_width(shape, local) : local.up_width;
-  const double kept_by_mlp = element * inner * static_cast<double>(up_kept + local.ffn);
+  const double kept_by_mlp = element * inner * static_cast<double>(kept_up_width(shape, local) + local.ffn);
   double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);
   if (!strategy.flash_attention) {
     const double scores = static_cast<double>(local.tokens * local.attended_tokens * local.heads);

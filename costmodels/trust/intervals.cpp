@@ -175,22 +175,22 @@ void IntervalModel::tell_families() {
     families_[family].spread = spreads[family].sum / spreads[family].count;
 }
 
-std::optional<std::size_t> IntervalModel::family_of(const RunKind& kind) const {
+IntervalModel::Family IntervalModel::family_of(const RunKind& kind) const {
   const auto same = [&](const ResidualGroup& group) { return group.kind.family == kind.family; };
   const auto found = std::find_if(groups_.begin(), groups_.end(), same);
-  if (found == groups_.end()) return std::nullopt;
-  return family_of_[static_cast<std::size_t>(found - groups_.begin())];
+  const FamilyBias none{0, variance_[0]};
+  if (found == groups_.end()) return {{none, none}, 1};
+  return families_[family_of_[static_cast<std::size_t>(found - groups_.begin())]];
 }
 
 IntervalModel::FamilyBias IntervalModel::bias_of_family(const RunKind& kind) const {
-  const auto family = family_of(kind);
-  return family ? families_[*family].bias[kind.experts ? 1 : 0] : FamilyBias{0, variance_[0]};
+  return family_of(kind).bias[kind.experts ? 1 : 0];
 }
 
 double IntervalModel::deviation(const RunKind& kind) const {
-  const auto family = family_of(kind);
-  return std::sqrt(total(variance_, sources_of(kind)) * (family ? families_[*family].spread : 1) +
-                   bias_of_family(kind).variance);
+  const Family family = family_of(kind);
+  return std::sqrt(total(variance_, sources_of(kind)) * family.spread +
+                   family.bias[kind.experts ? 1 : 0].variance);
 }
 
 // Each group against the model that the others make, its runs taken for normal: half-widths, in deviations of

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,8 +53,8 @@ class IntervalModel {
     std::array<FamilyBias, 2> bias;  // of dense models, of experts
     double spread = 1;               // its variance over that of all runs of its groups' kinds
   };
-  void tell_families();                                                      // from the weights and variances
-  [[nodiscard]] std::optional<std::size_t> family_of(const RunKind&) const;  // absent: no group has it
+  void tell_families();                                  // from the weights and variances
+  [[nodiscard]] Family family_of(const RunKind&) const;  // one that no group has: without bias, as all spread
   [[nodiscard]] FamilyBias bias_of_family(const RunKind&) const;
   [[nodiscard]] double deviation(const RunKind&) const;
   [[nodiscard]] double calibrated_multiplier() const;

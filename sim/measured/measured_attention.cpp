@@ -47,8 +47,8 @@ void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
   const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
   if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
     stack.attention_time = kFirstOverSecond;
-  const bool early = stack.attention_time == read_stack("megatron-lm-2023").attention_time;
-  if (date >= kSecondInMegatron && early) stack.attention_time = 1.0;
+  if (date >= kSecondInMegatron && stack.attention_time == read_stack("megatron-lm-2023").attention_time)
+    stack.attention_time = 1.0;
   if (run.text("framework").starts_with("torchtitan")) return;
   const bool blackwell = architecture_of(run).starts_with("Blackwell");
   if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)

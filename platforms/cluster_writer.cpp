@@ -21,7 +21,8 @@ void write_peak(std::string& out, const char* key, const std::optional<FlopsPerS
 std::string host_text(const HostSpec& host, const std::string& gap) {
   return gap + "host_memory: " + to_exact_text(host.memory) + gap +
          "host_memory_bandwidth: " + to_exact_text(host.memory_bandwidth) + gap +
-         "host_link_bandwidth: " + to_exact_text(host.link) + gap + "host_pace: " + shortest_text(host.pace);
+         "host_link_bandwidth: " + to_exact_text(host.link) + gap + "host_pace: " + shortest_text(host.pace) +
+         gap + "host_python_pace: " + shortest_text(host.python_pace);
 }
 
 std::string gpu_map(const GpuSpec& gpu) {

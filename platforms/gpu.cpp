@@ -57,7 +57,7 @@ HostSpec read_host(const YamlValue& map) {
     host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
   if (const auto link = map.find("host_link_bandwidth"))
     host.link = link->positive_quantity<BytesPerSecond>();
-  if (const auto pace = map.find("host_pace")) host.pace = pace->number(kLeastPace, kMostPace);
+  read_host_paces(map, host);
   return host;
 }
 
@@ -98,8 +98,18 @@ std::string_view to_text(DataType type) {
   fail_ensure("a data type", __FILE__, __LINE__);
 }
 
+void read_host_paces(const YamlValue& map, HostSpec& host) {
+  if (const auto pace = map.find("host_pace"))
+    host.pace = host.python_pace = pace->number(kLeastPace, kMostPace);
+  if (const auto pace = map.find("host_python_pace")) host.python_pace = pace->number(kLeastPace, kMostPace);
+}
+
 bool of_other_maker(const GpuSpec& gpu) {
   return gpu.architecture.starts_with("CDNA");
+}
+
+bool is_ga100(const GpuSpec& gpu) {
+  return gpu.architecture == "Ampere" && gpu.fp32 && gpu.tf32 && *gpu.tf32 > *gpu.fp32 * 4;
 }
 
 Bytes size_of(DataType type) {
@@ -141,7 +151,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
                   "sustained", "sustained_long", "fp8_share", "fp4_share", "power_limit", "idle_power",
                   "source", "pcie", "peer_access", "inline_ecc", "host_memory", "host_memory_bandwidth",
-                  "host_link_bandwidth", "host_pace",
+                  "host_link_bandwidth", "host_pace", "host_python_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;
@@ -175,7 +185,8 @@ GpuSpec parse_gpu(const YamlValue& map) {
 
 HostSpec usual_host(const GpuSpec& gpu, int gpus) {
   const double count = gpus;
-  return {gpu.host.memory * count, gpu.host.memory_bandwidth * count, gpu.host.link, gpu.host.pace};
+  return {gpu.host.memory * count, gpu.host.memory_bandwidth * count, gpu.host.link, gpu.host.pace,
+          gpu.host.python_pace};
 }
 
 const std::vector<GpuSpec>& gpu_catalog() {

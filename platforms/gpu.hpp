@@ -20,7 +20,8 @@ struct HostSpec {
   Bytes memory = gibibytes(128);
   BytesPerSecond memory_bandwidth = gigabytes_per_second(51.2);
   BytesPerSecond link = gigabytes_per_second(32);  // of each GPU, one direction: PCIe, or NVLink-C2C
-  double pace = 1;                                 // time of launching a kernel, over that of x86 servers
+  double pace = 1;         // how long a program takes to launch a layer's kernels, over x86 servers
+  double python_pace = 1;  // the same of programs whose layers are wrapped in Python (FSDP's hooks)
   bool operator==(const HostSpec&) const = default;
 };
 inline constexpr double kLeastPace = 0.1, kMostPace = 10;
@@ -65,10 +66,17 @@ std::optional<FlopsPerSecond> peak(const GpuSpec&, DataType);
 // Not NVIDIA's, whose kernels taught the models.
 bool of_other_maker(const GpuSpec&);
 
+// NVIDIA's GA100 (A100, A800, A30), of which Ampere's other chips differ in what a multiprocessor holds: told
+// by its matrix units, eight times as fast in tf32 as its fp32 lanes are, twice or less in GA10x (white
+// papers).
+bool is_ga100(const GpuSpec&);
+
 // Of a node with so many of these GPUs.
 HostSpec usual_host(const GpuSpec&, int gpus);
 
 class YamlValue;
+// `host_pace`, of both kinds of programs where `host_python_pace` does not say the other. Throws InputError.
+void read_host_paces(const YamlValue& map, HostSpec&);
 // Reads one GPU, a row of the catalog or the `gpu:` map of a cluster file. Throws InputError.
 GpuSpec parse_gpu(const YamlValue&);
 

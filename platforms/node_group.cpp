@@ -228,7 +228,7 @@ void read_host(const YamlValue& map, const InstanceSpec* instance, NodeGroup& gr
     group.host.memory_bandwidth = bandwidth->positive_quantity<BytesPerSecond>();
   if (const auto link = map.find("host_link_bandwidth"))
     group.host.link = link->positive_quantity<BytesPerSecond>();
-  if (const auto pace = map.find("host_pace")) group.host.pace = pace->number(kLeastPace, kMostPace);
+  read_host_paces(map, group.host);
 }
 
 }  // namespace
@@ -289,6 +289,7 @@ NodeGroup parse_node_group(const YamlValue& map, std::optional<Pricing> pricing)
                   "host_memory_bandwidth",
                   "host_link_bandwidth",
                   "host_pace",
+                  "host_python_pace",
                   "usable_memory"});
   NodeGroup group;
   group.name = parse_label(map.at("name"));

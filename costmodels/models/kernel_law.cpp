@@ -17,10 +17,9 @@ namespace {
 // Threads that a multiprocessor holds over those of V100, A100 and H100, 2048: as many fewer requests are
 // under way at once (CUDA programming guide, technical specifications by compute capability).
 double thread_share(const GpuSpec& gpu) {
-  const bool ga100 = gpu.architecture == "Ampere" && (gpu.multiprocessors >= 108 || gpu.name == "A30");
   if (gpu.architecture == "Turing") return 0.5;
   if (gpu.architecture == "Ada" || gpu.architecture == "Blackwell RTX") return 0.75;
-  return gpu.architecture == "Ampere" && !ga100 ? 0.75 : 1.0;
+  return gpu.architecture == "Ampere" && !is_ga100(gpu) ? 0.75 : 1.0;
 }
 
 // GDDR6 has no cells of its own for ECC, which takes a sixteenth of the memory, and of what is read and

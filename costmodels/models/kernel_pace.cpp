@@ -15,10 +15,9 @@ namespace {
 
 // fp32 lanes of a multiprocessor (white papers): 64 from Pascal's GP100 to GA100, 128 in GA10x and later.
 double lanes(const GpuSpec& gpu) {
-  const bool ga100 = gpu.architecture == "Ampere" && gpu.multiprocessors == 108;
   const bool narrow = gpu.architecture == "Pascal" || gpu.architecture == "Volta" ||
                       gpu.architecture == "Turing" || gpu.architecture == "CDNA2";
-  return ga100 || narrow ? 64 : 128;
+  return is_ga100(gpu) || narrow ? 64 : 128;
 }
 
 constexpr double kUsualClock = 1.5e9;  // Hz, assumption for a GPU without an fp32 peak

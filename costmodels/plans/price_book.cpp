@@ -100,7 +100,9 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   const AttentionKernel flashing = own == AttentionKernel::unfused ? AttentionKernel::flash2 : own;
   sharding.attention = flash ? flashing : AttentionKernel::unfused;
   sharding.stack = precision_.stack;
-  sharding.stack.host = at_pace(precision_.stack.host, group.host.pace);
+  const double pace = precision_.stack.host_in_python ? group.host.python_pace : group.host.pace;
+  sharding.stack.host = at_pace(precision_.stack.host, pace);
+  sharding.stack.experts = at_pace(precision_.stack.experts, pace);
   sharding.router = model_.router;
   sharding.scaled_rotation = scales_rotation(model_.rotary_positions);
   if (key.tensor_overlap)

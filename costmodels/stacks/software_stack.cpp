@@ -204,6 +204,7 @@ void read_pace(KeyedMap& map, SoftwareStack& stack) {
   read_number(map, "scan_backward", 0.1, 100, stack.scan_backward);
   read_time(map, "kernel_gap", stack.kernel_gap);
   if (const auto host = map.find("host")) read_host(*host, stack.host);
+  read_switch(map, "host_in_python", stack.host_in_python);
   read_word<CudaGraphs>(
       map, "cuda_graphs",
       {{"none", CudaGraphs::none}, {"experts", CudaGraphs::experts}, {"all", CudaGraphs::all}},
@@ -366,6 +367,14 @@ HostCost at_pace(HostCost host, double pace) {
                         &host.backward_casts, &host.ring_forward, &host.ring_backward})
     *time = *time * pace;
   return host;
+}
+
+ExpertCost at_pace(ExpertCost experts, double pace) {
+  for (Seconds* time : {&experts.forward, &experts.backward, &experts.forward_casts, &experts.backward_casts,
+                        &experts.layer_forward, &experts.layer_backward, &experts.layer_forward_casts,
+                        &experts.layer_backward_casts})
+    *time = *time * pace;
+  return experts;
 }
 
 double narrow_bytes(DataType type, Fp8Recipe recipe) {

@@ -112,6 +112,7 @@ struct ExpertCost {
   bool pads_rows = false;
   bool operator==(const ExpertCost&) const = default;
 };
+ExpertCost at_pace(ExpertCost, double pace);  // what it takes of the host so many times as long
 
 // Weights that are gathered and gradients that are scattered matrix by matrix, by collectives over lists of
 // one tensor a rank, before each of which the host waits for the GPU: nothing runs beside them. DeepSpeed's
@@ -196,6 +197,8 @@ struct SoftwareStack {
 
   // Host and network, and what experts need of both.
   HostCost host;
+  bool host_in_python =
+      false;  // as slow on slow cores as what wraps layers in Python (HostSpec::python_pace)
   CudaGraphs cuda_graphs = CudaGraphs::none;
   NetworkShare network;
   ExpertCost experts;

@@ -116,6 +116,19 @@ TEST_CASE("every GPU is whole: speeds in order, numbers within what has been bui
   }
 }
 
+TEST_CASE("cards with GA100 are told from Ampere's others") {
+  // 64 fp32 lanes a multiprocessor, 128 in GA10x (white papers): what they give at the boost clock of 1.3
+  // to 1.9 GHz.
+  for (const GpuSpec& spec : gpu_catalog()) {
+    if (spec.architecture != "Ampere") continue;
+    INFO(spec.name);
+    const double clock = spec.fp32->value() / (2.0 * spec.multiprocessors * (is_ga100(spec) ? 64 : 128));
+    CHECK(clock > 1.3e9);
+    CHECK(clock < 1.9e9);
+  }
+  CHECK_FALSE(is_ga100(gpu("V100")));
+}
+
 TEST_CASE("all cards of the chips that throttle say how far") {
   for (const GpuSpec& spec : gpu_catalog()) {
     INFO(spec.name);

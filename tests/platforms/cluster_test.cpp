@@ -120,8 +120,11 @@ TEST_CASE("the host of a node is that of its instance, the GPUs' usual one, or a
             .host == HostSpec{gibibytes(1024), gigabytes_per_second(100), gigabytes_per_second(20)});
   // Four GPUs on two Grace of 480 GB at 512 GB/s.
   CHECK(only_group("gpu: GB200, gpus_per_node: 4, count: 1, nic_bandwidth: 1Gbps").host ==
-        HostSpec{Bytes(960e9), gigabytes_per_second(1024), gigabytes_per_second(450), 1.2});
-  CHECK(only_group(two + ", host_pace: 0.8").host.pace == 0.8);
+        HostSpec{Bytes(960e9), gigabytes_per_second(1024), gigabytes_per_second(450), 1.2, 2.75});
+  const HostSpec fast = only_group(two + ", host_pace: 0.8").host;
+  CHECK(fast.pace == 0.8);
+  CHECK(fast.python_pace == 0.8);
+  CHECK(only_group(two + ", host_pace: 0.8, host_python_pace: 2").host.python_pace == 2);
 }
 
 TEST_CASE("a group may say how much of its cards is usable, which is written back") {

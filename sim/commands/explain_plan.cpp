@@ -71,7 +71,7 @@ std::vector<StageAccounting> played(const SearchJob& job, const PriceBook& book,
 
 std::string feasible_text(const SearchJob& job, const Explanation& why) {
   std::string text = "It can run: " + seconds_text(*why.plan.iteration) + " by estimate.\n";
-  if (why.faster == 0) return text + "No candidate of the search is faster.\n";
+  if (why.faster == 0) return text + "No plan that the search found is faster.\n";
   text += (why.at_least ? "At least " : "") + std::to_string(why.faster) + " of the " +
           std::to_string(why.feasible) + " candidates looked at are faster: rank " +
           (why.at_least ? "above " : "") + std::to_string(why.faster + (why.at_least ? 0 : 1)) +

@@ -8,8 +8,7 @@
 namespace orrery {
 namespace {
 
-// The fastest plans, whose layers are moved on at the end; so many are looked for, however few are asked for.
-constexpr int kMostMoved = 10;
+constexpr int kNearMisses = 10;  // plans beyond a limit that are looked at
 
 // Plans beyond the limits by less are looked at too: moving layers may bring them within. More than 5 % was
 // seen of a model of eight layers.
@@ -55,7 +54,7 @@ FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter&
       result_(result),
       player_(wider_, book, fitter),
       ahead_(wider_, book, job.jobs > 1 ? job.jobs : 0),
-      best_(std::max(job.top, kMostMoved), most_of_iteration(wider_)) {}
+      best_(std::max(job.top, plans_to_move(job.cluster)), most_of_iteration(wider_)) {}
 
 void FoundPlans::reject(InfeasibleKind kind, const std::string& reason, std::size_t count) {
   result_.counts.rejected[kind] += count;
@@ -183,7 +182,7 @@ void FoundPlans::take(PlayedPlan played, const CandidatePlace& place) {
 
 std::vector<RatedPlan> FoundPlans::take_best() {
   std::vector<Rated> near_misses = take_near_misses();
-  select(std::max(job_.top, kMostMoved));
+  select(std::max(job_.top, plans_to_move(job_.cluster)));
   move_layers(rated_);
   move_layers(near_misses);
   std::move(near_misses.begin(), near_misses.end(), std::back_inserter(rated_));
@@ -219,7 +218,7 @@ std::vector<FoundPlans::Rated> FoundPlans::take_near_misses() {
   });
   std::vector<Rated> nearest;
   for (Rated& rated : beyond) {
-    if (nearest.size() < kMostMoved && may_matter(rated.plan.strategy, rated.plan.iteration))
+    if (nearest.size() < kNearMisses && may_matter(rated.plan.strategy, rated.plan.iteration))
       nearest.push_back(std::move(rated));
     else
       reject_evaluated(*obstacle(rated));
@@ -230,9 +229,10 @@ std::vector<FoundPlans::Rated> FoundPlans::take_near_misses() {
 // So far the splits were the better of two.
 void FoundPlans::move_layers(std::vector<Rated>& plans) {
   LayerMover mover(book_, fitter_, player_, rules_);
-  for (std::size_t i = 0; i < std::min<std::size_t>(kMostMoved, plans.size()); ++i) {
+  const auto most = static_cast<std::size_t>(plans_to_move(job_.cluster));
+  for (std::size_t i = 0; i < std::min(most, plans.size()); ++i) {
     Rated& rated = plans[i];
-    rated.plan = mover.improved(std::move(rated.plan));
+    rated.plan = mover.improved(std::move(rated.plan), i);
     rated.held = held_time(job_, rated.plan.strategy, rated.plan.iteration);
   }
 }

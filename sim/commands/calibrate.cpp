@@ -59,7 +59,7 @@ void warn_of_misfits(const FactorFit<N>& fit, const char* unit) {
 std::string unfit_to_calibrate(const MeasuredRun& row, const MeasuredPlan& plan, bool has_time) {
   if (row.has_failed()) return "it failed";
   if (!has_time) return "no time";
-  if (plan.strategies.size() != 1) return "its microbatch or virtual stages are open";
+  if (plan.strategies.size() != 1) return "its ways, microbatch or virtual stages are open";
   if (plan.networks.size() != 1) return "its network is open (interconnect)";
   return {};
 }

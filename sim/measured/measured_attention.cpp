@@ -44,8 +44,11 @@ constexpr double kFirstOverSecond = 2.3;  // arXiv 2307.08691, section 4.1: 1.7 
 void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
   constexpr double kFlashAttention2 = 2023.5, kSecondInMegatron = 2023.75, kFlashOf2026 = 2025.85;
   const double date = date_of_program(run);
-  const bool fused = stack.attention == AttentionKernel::flash || stack.attention == AttentionKernel::flash2;
-  if (date > 0 && date < kFlashAttention2 && fused && stack.attention_time == 1.0)
+  // Where the preset has none and the run says it had, flash2 is taken (price_book.cpp).
+  const bool takes_second = stack.attention == AttentionKernel::flash ||
+                            stack.attention == AttentionKernel::flash2 ||
+                            stack.attention == AttentionKernel::unfused;
+  if (date > 0 && date < kFlashAttention2 && takes_second && stack.attention_time == 1.0)
     stack.attention_time = kFirstOverSecond;
   if (date >= kSecondInMegatron && stack.attention_time == read_stack("megatron-lm-2023").attention_time)
     stack.attention_time = 1.0;

@@ -67,26 +67,29 @@ std::vector<SaidNetwork> networks_of(const MeasuredRun& run, const NodeGroup& gr
   const std::string text = run.text("interconnect");
   const int gpus = group.gpus_per_node;
   if (const auto said = said_network(text, gpus, reference_network(group.gpu, gpus))) return {*said};
-  std::vector<SaidNetwork> possible = possible_networks(group.gpu, gpus);
+  std::vector<SaidNetwork> possible = possible_networks(group.gpu, gpus, text);
   if (one_node || says_remote_memory(text) || says(run.text("cluster_desc"), "DGX")) possible.resize(1);
   if (one_node) return possible;
   std::string what = "network: " + to_text(possible.front());
   for (std::size_t i = 1; i < possible.size(); ++i) what += " or " + to_text(possible[i]);
   what += " Gb/s a node";
-  if (text.find_first_of("0123456789") != std::string::npos) what += ", for '" + text + "' is not understood";
+  if (says_numbers_between_nodes(text)) what += ", for '" + text + "' is not understood";
   assumptions.push_back(std::move(what));
   return possible;
 }
 
-// What sockets get through where a node has one card.
+// What sockets get through where a node has one card, or the row says that they are what it had.
 void limit_sockets(SaidNetwork& network, const std::string& text, std::vector<std::string>& assumptions) {
   // Of 200 Gb/s and more all are RDMA's: InfiniBand HDR, or RoCE.
   constexpr double kRemoteMemory = 200;
-  if (network.nics > 1 || network.gigabits >= kRemoteMemory || says_remote_memory(text)) return;
+  const bool may_be_remote =
+      network.nics > 1 || network.gigabits >= kRemoteMemory || says_remote_memory(text);
+  if (may_be_remote && !says_sockets(text)) return;
   const double share = socket_share(network.gigabits);
   network.gigabits *= share / kUsualShare;
   char said[64];
-  std::snprintf(said, sizeof said, "sockets over one network card a node reach %.2f of its rate", share);
+  std::snprintf(said, sizeof said, "sockets over %s reach %.2f of its rate",
+                network.nics == 1 ? "one network card a node" : "a network card", share);
   assumptions.emplace_back(said);
 }
 
@@ -144,7 +147,7 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
   const std::string text = run.text("interconnect");
   const bool one_node = *gpus <= (rack ? kDomain : group.gpus_per_node);
   std::vector<SaidNetwork> networks = networks_of(run, group, one_node, assumptions);
-  if (group.gpus_per_node > 1) {
+  if (group.gpus_per_node > 1 && !one_node) {
     for (SaidNetwork& network : networks) limit_sockets(network, text, assumptions);
   }
   if (rack) {
@@ -181,8 +184,8 @@ double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
                         std::vector<std::string>& assumptions) {
   constexpr BytesPerSecond kThroughOneSwitch{6e9}, kOmniPathNode{40.6e9 / 8};
   constexpr double kOldCard = 100;  // Gb/s: of faster ones nobody measured that
-  if (!run.text("cluster").empty()) return 1.0;
   const NodeGroup& group = cluster.groups.front();
+  if (!run.text("cluster").empty() || group.count.maximum == 1) return 1.0;
   const std::string text = run.text("interconnect");
   const bool omni_path = says(text, "Omni-Path");
   const bool one_old_card = shares_card(group) && group.nic.bandwidth <= gigabits_per_second(kOldCard);

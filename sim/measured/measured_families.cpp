@@ -39,6 +39,11 @@ constexpr std::array kFamilies{
                 .rotary = true,
                 .tied = true,
                 .parallel_residual = true},
+    LayerFamily{.words = "olmoe olmo-2 olmo2 olmo-3 olmo3",
+                .name = "OLMo 2",
+                .mlp = kGated,
+                .norm = kRms,
+                .rotary = true},
     LayerFamily{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
     LayerFamily{
         .words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},

@@ -261,6 +261,8 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   // core/transformer/moe/experts.py, core_v0.14.0). Read after the error of a tutorial's run had been seen,
   // whose script has --disable-bias-linear.
   if (said.experts.value_or(1) > 1) family.bias = false;
+  const std::string low = lower_case(name);
+  family.tied = !says(low, "untied") && (family.tied || says(low, "tied"));
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;
@@ -274,8 +276,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.default_sequence = run.integer("seq", kMostSequence).value_or(0);
   if (model.default_sequence == 0) return Unmapped{"no sequence length"};
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
-  const std::string low = lower_case(name);
-  model.tied_embeddings = !says(low, "untied") && (family.tied || says(low, "tied"));
+  model.tied_embeddings = family.tied;
   model.causal = !family.both_ways;
   model.final_norm = family.norm;
   return model;

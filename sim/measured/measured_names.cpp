@@ -291,7 +291,8 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const Likeness like = likeness_of(run);
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
-  assumptions.push_back("no preset for " + framework + ": as " + stack.name);
+  if (!low.starts_with(stack.name))
+    assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;
   // Its engine for pipelines has no virtual stages (deepspeed/runtime/pipe/engine.py).
   if (says(low, "deepspeed")) stack.may_interleave = false;

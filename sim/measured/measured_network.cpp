@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/algorithm/string/replace.hpp>
 #include <regex>
+#include <sstream>
 #include <string_view>
 
 #include "platforms/instance.hpp"
@@ -68,20 +69,66 @@ const std::regex& rate_pattern() {
   return kRate;
 }
 
-// With the rate of a card that is only named: by NVIDIA's data sheets that of its fastest port.
-std::string with_card_rates(const std::string& text) {
-  struct Card {
-    const char* generation;
-    const char* rate;
-  };
-  constexpr std::array kCards{Card{"4", "100 Gb/s "}, Card{"5", "100 Gb/s "}, Card{"6", "200 Gb/s "},
-                              Card{"7", "400 Gb/s "}, Card{"8", "800 Gb/s "}};
-  static const std::regex kCard(R"(\b(?:ConnectX|CX)-?([4-8])\b(?! *[DL]x\b))", std::regex::icase);
+// What cards that are only named carry: of ConnectX by NVIDIA's data sheets the rate of its fastest port, of
+// InfiniBand that of four lanes of its generation.
+struct NamedCard {
+  std::string_view name;
+  const char* rate;
+};
+constexpr std::array kNamedCards{
+    NamedCard{"4", "100 Gb/s "},   NamedCard{"5", "100 Gb/s "},   NamedCard{"6", "200 Gb/s "},
+    NamedCard{"7", "400 Gb/s "},   NamedCard{"8", "800 Gb/s "},   NamedCard{"qdr", "32 Gb/s "},
+    NamedCard{"fdr", "56 Gb/s "},  NamedCard{"edr", "100 Gb/s "}, NamedCard{"hdr", "200 Gb/s "},
+    NamedCard{"ndr", "400 Gb/s "}, NamedCard{"xdr", "800 Gb/s "}, NamedCard{"10", "100 Gb/s "},
+    NamedCard{"11", "200 Gb/s "},
+};
+
+const std::regex& link_of_node_pattern() {
+  static const std::regex kOfNode(R"(\bintra|NVLink|NVSwitch|PCIe|xGMI)", std::regex::icase);
+  return kOfNode;
+}
+
+std::vector<std::string> clauses_between_nodes(const std::string& text) {
+  std::vector<std::string> kept;
+  std::istringstream clauses(boost::replace_all_copy(text.substr(0, kLongestSaid), ";", ","));
+  for (std::string clause; std::getline(clauses, clause, ',');) {
+    if (!std::regex_search(clause, link_of_node_pattern())) kept.push_back(clause);
+  }
+  return kept;
+}
+
+// A clause without a rate in bits as one with: of bytes, of "400G" and "HDR200", or of what it names.
+std::string with_plain_rate(const std::string& clause) {
+  static const std::regex kBytes(R"((^|[^0-9.eE])(\d{1,5}(?:\.\d{1,3})?) *GB(?:/s|ps)\b)"),
+      kGeneration(R"(\b[QFEHNX]DR-?(100|200|400|800)\b)", std::regex::icase),
+      kCard(R"(\b(?:(?:ConnectX|CX)-?([4-8])|Slingshot[- ]?(1[01])|([QFEHNX]DR))\b(?! *[DL]x\b))",
+            std::regex::icase),
+      kGigabits(R"((\d{2,3})G\b)");
   std::smatch found;
-  if (std::regex_search(text, rate_pattern()) || !std::regex_search(text, found, kCard)) return text;
-  const auto card = std::find_if(kCards.begin(), kCards.end(),
-                                 [&](const Card& one) { return found[1].str() == one.generation; });
+  if (std::regex_search(clause, found, kBytes)) {
+    std::ostringstream rate;
+    rate << found[1] << std::stod(found[2]) * 8 << " Gb/s";
+    return found.prefix().str() + rate.str() + found.suffix().str();
+  }
+  for (const std::regex* digits : {&kGeneration, &kGigabits}) {
+    if (std::regex_search(clause, found, *digits))
+      return found.prefix().str() + found[1].str() + " Gb/s" + found.suffix().str();
+  }
+  if (!std::regex_search(clause, found, kCard)) return clause;
+  const std::string name = lower_case(found[1].str() + found[2].str() + found[3].str());
+  const auto card = std::find_if(kNamedCards.begin(), kNamedCards.end(),
+                                 [&](const NamedCard& one) { return one.name == name; });
   return found.prefix().str() + card->rate + found.str() + found.suffix().str();
+}
+
+// With the rates that a text without one has in other words.
+std::string with_named_rates(const std::string& text) {
+  if (std::regex_search(text, rate_pattern())) return text;
+  for (const std::string& clause : clauses_between_nodes(text)) {
+    const std::string plain = with_plain_rate(clause);
+    if (plain != clause) return boost::replace_first_copy(text, clause, plain);
+  }
+  return text;
 }
 
 struct KnownMachine {
@@ -121,6 +168,11 @@ bool says_remote_memory(const std::string& text) {
   return std::regex_search(text, kRemote);
 }
 
+bool says_sockets(const std::string& text) {
+  static const std::regex kSockets(R"(\b(?:TCP|sockets?)\b)", std::regex::icase);
+  return std::regex_search(text, kSockets);
+}
+
 std::optional<std::string> negative_rate(const std::string& text) {
   // A hyphen after a letter or a digit joins words: HDR-200 Gb/s, 100-200 Gb/s; after a count it does not.
   static const std::regex kNegative(
@@ -143,11 +195,18 @@ std::optional<double> said_inside(const std::string& text) {
   return rate > 0 && rate <= kMostGigabits ? std::optional(rate) : std::nullopt;
 }
 
+bool says_numbers_between_nodes(const std::string& text) {
+  const std::vector<std::string> clauses = clauses_between_nodes(text);
+  return std::any_of(clauses.begin(), clauses.end(), [](const std::string& clause) {
+    return clause.find_first_of("0123456789") != std::string::npos;
+  });
+}
+
 SaidNetwork reference_network(const GpuSpec& gpu, int gpus_per_node) {
   return network_of(kReferenceMachines, gpu, gpus_per_node).value_or(kOneCard);
 }
 
-std::vector<SaidNetwork> possible_networks(const GpuSpec& gpu, int gpus_per_node) {
+std::vector<SaidNetwork> possible_networks(const GpuSpec& gpu, int gpus_per_node, const std::string& text) {
   const auto reference = network_of(kReferenceMachines, gpu, gpus_per_node);
   std::vector<SaidNetwork> networks;
   for (const InstanceSpec& machine : instance_catalog()) {
@@ -160,6 +219,8 @@ std::vector<SaidNetwork> possible_networks(const GpuSpec& gpu, int gpus_per_node
     networks = {kSlowCard, kOneCard};
   }
   if (const auto other = network_of(kOtherMachines, gpu, gpus_per_node)) networks.push_back(*other);
+  const bool plain = says_sockets(text) || says(lower_case(text), "ethernet");
+  if (plain && !says_remote_memory(text)) networks.push_back(kOneCard);
   const auto of_node = [](const SaidNetwork& network) { return network.nics * network.gigabits; };
   const auto [slowest, fastest] =
       std::minmax_element(networks.begin(), networks.end(),
@@ -176,7 +237,7 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
                                         const SaidNetwork& reference) {
   constexpr double kMostGigabits = 1e6, kMostNics = 1024, kOneCard = 400;
   static const std::regex kInside(R"(^ *\(?(?:NVLink|intra))", std::regex::icase);
-  const std::string text = with_card_rates(with_plain_crosses(given.substr(0, kLongestSaid)));
+  const std::string text = with_named_rates(with_plain_crosses(given.substr(0, kLongestSaid)));
   for (std::sregex_iterator found(text.begin(), text.end(), rate_pattern()), end; found != end; ++found) {
     const std::string after = found->suffix();
     if (std::regex_search(after, kInside)) continue;

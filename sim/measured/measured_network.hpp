@@ -23,7 +23,8 @@ SaidNetwork reference_network(const GpuSpec&, int gpus_per_node);
 // "200 Gb/s RoCE per card", "InfiniBand 100 Gb/s", "10 Gbps inter / 170 Gbps NVLink intra". A rate that is
 // said of a card, or that is the reference machine's own over remote memory, is that of as many cards as it
 // has; 400 Gb/s of a node and more have a card for each GPU. Absent where no rate is said, or one of which no
-// node has as many cards.
+// node has as many cards. Without a rate in bits that of "HDR InfiniBand", "NDR200", "400G", "Slingshot-11",
+// "ConnectX-7" or, of what is between nodes, bytes ("8x 25 GB/s") counts.
 std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_node,
                                         const SaidNetwork& reference);
 
@@ -31,16 +32,22 @@ std::optional<SaidNetwork> said_network(const std::string& text, int gpus_per_no
 // or "50 Gb/s PCIe intra-node". Rates in bytes are data sheets', of both directions or of one, and not read.
 std::optional<double> said_inside(const std::string& text);
 
+// Whether it has numbers that are not of links inside a node ("NVLink 400 GB/s intra; InfiniBand" has none).
+bool says_numbers_between_nodes(const std::string& text);
+
 // A rate below zero among them, "-400 Gbps", which no link has: a hyphen between words, as in HDR-200 Gb/s or
 // 100-200 Gb/s, makes none.
 std::optional<std::string> negative_rate(const std::string& text);
 
 // All that a node of this GPU can have had where nothing is said: first the reference machine's, if one is
 // usual; then, where they differ, the fastest and the slowest that the catalog's machines with as many GPUs
-// and DGX-1 have. Of cards that none of them has, one card of 100 or 10 Gb/s.
-std::vector<SaidNetwork> possible_networks(const GpuSpec&, int gpus_per_node);
+// and DGX-1 have. Of cards that none of them has, one card of 100 or 10 Gb/s. Of text that says Ethernet, or
+// TCP, and no RDMA one card of 100 Gb/s as well.
+std::vector<SaidNetwork> possible_networks(const GpuSpec&, int gpus_per_node, const std::string& text = {});
 
 // Whether cards read and write the memory of others by themselves, as InfiniBand, RoCE, EFA and Slingshot do.
 bool says_remote_memory(const std::string& text);
+// Whether collectives went through the kernel's sockets: "TCP", "sockets".
+bool says_sockets(const std::string& text);
 
 }  // namespace orrery

@@ -1,6 +1,10 @@
 #include "sim/measured/measured_parts.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <sstream>
+#include <string_view>
 
 namespace orrery {
 namespace {
@@ -53,16 +57,33 @@ std::optional<std::vector<LayerRange>> equal_pieces(int layers, int parts) {
   return consecutive(counts);
 }
 
+// Whole numbers apart by ',', ';' or '|', perhaps in brackets.
+std::optional<std::vector<int>> numbers_apart(std::string text) {
+  std::erase_if(text, [](char c) { return std::string_view("[]() ").find(c) != std::string_view::npos; });
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '|'; }, ';');
+  std::vector<int> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    int number = 0;
+    const auto end = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (end.ec != std::errc{} || end.ptr != part.data() + part.size() || number < 0) return std::nullopt;
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
-  std::vector<int> cuts;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(';', at), text.size());
-    cuts.push_back(std::atoi(text.substr(at, end - at).c_str()));
-    at = end + 1;
+  const auto said = numbers_apart(text);
+  if (!said || said->size() < 2) return std::nullopt;
+  const std::vector<int>& cuts = *said;
+  if (cuts.front() > 0) {
+    const std::int64_t all = std::accumulate(cuts.begin(), cuts.end(), std::int64_t{0});
+    const bool has_gap = std::find(cuts.begin() + 1, cuts.end() - 1, 0) != cuts.end() - 1;
+    return all == layers && !has_gap ? std::optional(consecutive(cuts)) : std::nullopt;
   }
-  if (cuts.size() < 2) return std::nullopt;
   std::vector<LayerRange> parts;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int first = layers_before(cuts[i], cuts.back(), layers);

@@ -14,6 +14,7 @@
 #include "sim/measured/measured_parts.hpp"
 #include "sim/measured/measured_stages.hpp"
 #include "sim/measured/measured_trainers.hpp"
+#include "sim/measured/measured_ways.hpp"
 #include "sim/measured/measured_words.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
@@ -55,8 +56,6 @@ Recompute recompute_of(const MeasuredRun& run, const SaidWords& words, int pipel
   }
   return recompute;
 }
-
-constexpr const char* kOfFastest = ", of the fastest";
 
 // By the start of its name, in lower case without spaces and hyphens. PipeDream-Flush (arXiv 2006.09503) and
 // DAPPLE (arXiv 2007.01045) are other names of 1F1B.
@@ -136,54 +135,6 @@ std::vector<std::int64_t> possible_micro_batches(const MeasuredRun& run, std::in
   return sizes;
 }
 
-// Weights, gradients and optimizer: what the row says, else what its program does.
-bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
-  if (!words.sharding) return stack.fully_sharded;
-  return words.sharding == Sharding::weights || words.sharding == Sharding::weights_in_node;
-}
-
-struct Degrees {
-  int tensor, pipeline, data, context, expert;
-};
-
-// What GPUs and the other ways leave.
-void infer_missing(std::int64_t gpus, Degrees& d) {
-  if (d.data == 0 && gpus > 1) return;
-  const std::int64_t copies = std::int64_t{std::max(d.data, 1)} * d.context;
-  if (gpus % copies != 0) return;
-  const auto model = static_cast<int>(gpus / copies);
-  if (model == 1) d.tensor = std::max(d.tensor, 1), d.pipeline = std::max(d.pipeline, 1);
-  if (d.tensor == 0 && d.pipeline > 0 && model % d.pipeline == 0) d.tensor = model / d.pipeline;
-  if (d.pipeline == 0 && d.tensor > 0 && model % d.tensor == 0) d.pipeline = model / d.tensor;
-}
-
-std::variant<Degrees, Unmapped> degrees_of(const MeasuredRun& run, const SoftwareStack& stack,
-                                           const SaidWords& words, std::vector<std::string>& assumptions) {
-  const auto ways = [&](const char* column) {
-    return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
-  };
-  const std::int64_t gpus = *run.integer("n_gpus");
-  Degrees d{ways("tp"), ways("pp"), ways("dp"), ways("cp"), std::max(ways("ep"), 1)};
-  if (d.context == 0) d.context = 1;
-  infer_missing(gpus, d);
-  const bool sharded = shards_weights(stack, words);
-  const bool data_parallel = sharded || words.sharding.value_or(Sharding::none) != Sharding::none;
-  if (data_parallel && (d.tensor == 0 || d.pipeline == 0)) {
-    const char* ways_lacking = d.tensor > 0     ? "pipeline ways"
-                               : d.pipeline > 0 ? "tensor ways"
-                                                : "tensor and pipeline ways";
-    assumptions.emplace_back(std::string(sharded ? "sharded weights" : "replicas") + " in place of " +
-                             ways_lacking);
-    d.tensor = std::max(d.tensor, 1);
-    d.pipeline = std::max(d.pipeline, 1);
-  }
-  if (d.tensor == 0 || d.pipeline == 0) return Unmapped{"tensor or pipeline ways not given"};
-  const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
-  if (d.data == 0 && gpus % model == 0) d.data = static_cast<int>(gpus / model);
-  if (d.data < 1 || model * d.data != gpus) return Unmapped{"its ways do not multiply to its GPUs"};
-  return d;
-}
-
 // As given; 1 in all recipes of Megatron-Bridge (expert_tensor_parallel_size); else those of the stage,
 // Megatron-LM's default, unless expert ways then cannot be spread over context ranks and replicas.
 std::optional<int> tensor_of_experts(const MeasuredRun& run, const ParallelStrategy& strategy,
@@ -258,9 +209,12 @@ std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& wor
                                     ParallelStrategy& strategy) {
   const int layers = plan.model.layer_count();
   std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
+  if (starts_with_any(lower_case(cuts), {"even", "uniform", "equal", "balanced"})) cuts.clear();
   if (cuts.empty()) cuts = bridge_cuts(run, plan.model, strategy.part_count());
   const auto parts = said_partition(cuts, layers);
-  if (!cuts.empty() && !parts) return Unmapped{"layer_partition " + cuts};
+  if (!cuts.empty() && !parts)
+    return Unmapped{"layer_partition " + quote_for_message(cuts) +
+                    ", neither the layers of each part ('20,12') nor those before each and all ('0;20;32')"};
   strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);
   if (words.recompute && words.recompute->layers) {
     const auto some = recompute_of_parts(strategy.recompute, *words.recompute->layers, strategy.parts);
@@ -346,10 +300,7 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
 
 // What the row says, but for the microbatch, the schedule and where stages and layers are.
 std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, const SaidWords& words,
-                                                       MeasuredPlan& plan) {
-  const auto ways = degrees_of(run, plan.stack, words, plan.assumptions);
-  if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
-  const auto& degrees = std::get<Degrees>(ways);
+                                                       const Degrees& degrees, MeasuredPlan& plan) {
   // DeepSpeed's engine for pipelines refuses ZeRO-2 (deepspeed/runtime/pipe/engine.py).
   if (words.sharding == Sharding::gradients && degrees.pipeline == 1) keep_weights_whole(plan.stack);
   const NodeGroup& nodes = plan.cluster.groups.front();
@@ -367,11 +318,12 @@ std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, c
   return strategy;
 }
 
-// All that a row allows of its plan.
-std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const MeasuredRun& run,
-                                                                     const SaidWords& words,
-                                                                     MeasuredPlan& plan) {
-  auto said = said_strategy(run, words, plan);
+// All that a row allows of its plan in these ways.
+std::variant<std::vector<ParallelStrategy>, Unmapped> strategies_in(const Degrees& degrees,
+                                                                    const MeasuredRun& run,
+                                                                    const SaidWords& words,
+                                                                    MeasuredPlan& plan) {
+  auto said = said_strategy(run, words, degrees, plan);
   if (const auto* trouble = std::get_if<Unmapped>(&said)) return *trouble;
   auto& strategy = std::get<ParallelStrategy>(said);
   if (const auto chunks = run.integer("vpp"); strategy.pipeline == 1 && chunks.value_or(1) > 1)
@@ -383,6 +335,32 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const Measu
     strategy.nodes = nodes_in_use(strategy, plan.cluster);
   }
   return possible_strategies(run, words, plan, strategy, std::get<std::optional<ScheduleKind>>(schedule));
+}
+
+// In all ways that it allows. What is assumed is said of the first that can be.
+std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const MeasuredRun& run,
+                                                                     const SaidWords& words,
+                                                                     MeasuredPlan& plan) {
+  const auto ways = degrees_of(run, words, plan, plan.assumptions);
+  if (const auto* trouble = std::get_if<Unmapped>(&ways)) return *trouble;
+  const std::vector<std::string> before = plan.assumptions;
+  std::vector<std::string> assumed;
+  std::vector<ParallelStrategy> all;
+  Unmapped first_trouble;
+  for (const Degrees& degrees : std::get<std::vector<Degrees>>(ways)) {
+    plan.assumptions = before;
+    auto some = strategies_in(degrees, run, words, plan);
+    if (const auto* trouble = std::get_if<Unmapped>(&some)) {
+      if (first_trouble.reason.empty()) first_trouble = *trouble;
+      continue;
+    }
+    if (all.empty()) assumed = plan.assumptions;
+    auto& strategies = std::get<std::vector<ParallelStrategy>>(some);
+    std::move(strategies.begin(), strategies.end(), std::back_inserter(all));
+  }
+  if (all.empty()) return first_trouble;
+  plan.assumptions = std::move(assumed);
+  return all;
 }
 
 std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,

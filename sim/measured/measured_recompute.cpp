@@ -102,6 +102,21 @@ Tells tells(std::string_view word) {
   return says_any(word, {"checkpoint", "recomput", "ckpt"}) ? Tells::recomputes : Tells::unknown;
 }
 
+// "activation checkpointing of every block" is of all layers; "every second layer", "every 2 layers" are not.
+Clause without_every_layer(const Clause& clause) {
+  Clause kept;
+  for (std::size_t i = 0; i < clause.size(); ++i) {
+    const std::size_t layer = i + 1 < clause.size() && clause[i + 1] == "transformer" ? i + 2 : i + 1;
+    const bool every = clause[i] == "every" && layer < clause.size() &&
+                       (clause[layer] == "layer" || clause[layer] == "block");
+    if (every)
+      i = layer;
+    else
+      kept.push_back(clause[i]);
+  }
+  return kept;
+}
+
 // What all clauses tell together.
 struct Told {
   bool full = false, selective = false, recomputes = false, off = false;
@@ -176,7 +191,7 @@ std::optional<SaidRecompute> said_recompute(const std::string& text) {
   if (clauses.empty()) return std::nullopt;
   if (is_denial(clauses.front())) return SaidRecompute{};
   Told told;
-  for (const Clause& clause : clauses) hear(clause, told);
+  for (const Clause& clause : clauses) hear(without_every_layer(clause), told);
   if (told.doubt || (told.full && told.selective)) return std::nullopt;
   if (told.selective) {
     if (told.off || told.remark || told.layers || told.block || told.uniform || !told.numbers.empty())

@@ -8,6 +8,7 @@
 #include "platforms/errors.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/measured_columns.hpp"
+#include "sim/measured/program_names.hpp"
 #include "traces/csv_stream.hpp"
 
 namespace orrery {
@@ -24,7 +25,8 @@ bool is_blank(const std::string& cell) {
 
 // Ways and sizes that a run does not have, where tables also write 0.
 bool is_none(const std::string& column, const std::string& cell) {
-  constexpr std::array kOptional{"vpp", "cp", "ep", "etp", "n_experts", "optimizer_instances"};
+  constexpr std::array kOptional{
+      "tp", "pp", "vpp", "dp", "cp", "ep", "etp", "n_experts", "optimizer_instances"};
   return cell == "0" && std::find(kOptional.begin(), kOptional.end(), column) != kOptional.end();
 }
 
@@ -106,6 +108,11 @@ MeasuredTable read_all(CsvStream& stream, const std::string& name) {
 }
 
 }  // namespace
+
+MeasuredRun::MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {
+  if (const auto framework = cells_.find("framework"); framework != cells_.end())
+    framework->second = with_known_spelling(framework->second);
+}
 
 std::string MeasuredRun::text(const std::string& column) const {
   const auto cell = cells_.find(column);

@@ -18,7 +18,8 @@ enum class RunStatus { ok, out_of_memory, failed, doubted };
 // A row by column (README: columns). What a source does not say is blank and reads as absent.
 class MeasuredRun {
  public:
-  explicit MeasuredRun(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
+  // `framework` is taken as with_known_spelling (program_names.hpp) has it.
+  explicit MeasuredRun(std::map<std::string, std::string> cells);
 
   [[nodiscard]] std::string text(const std::string& column) const;  // "" where absent
   // Absent where it is blank, or 0 of ways and sizes that a run does not have (vpp, cp, ep, ...). Throw

@@ -42,17 +42,17 @@ IntervalQuality quality(const std::vector<ResidualGroup>& groups,
                         const std::vector<const ValidatedRun*>& runs, Predicted what) {
   constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
   const IntervalModel model(groups, what);
-  IntervalQuality mean;
+  IntervalQuality sum;
   for (const ValidatedRun* run : runs) {
     const ErrorBand band = model.band(run->trust);
     const double low = -std::log(band.high), high = -std::log(band.low), value = *residual(*run, what);
     const double outside = std::max({low - value, value - high, 0.0});
-    const double n = static_cast<double>(runs.size());
-    mean.inside += (outside == 0) / n;
-    mean.width += (high - low) / n;
-    mean.score += (high - low + kOutside * outside) / n;
+    sum.inside += outside == 0 ? 1 : 0;
+    sum.width += high - low;
+    sum.score += high - low + kOutside * outside;
   }
-  return mean;
+  const double n = static_cast<double>(runs.size());
+  return {.inside = sum.inside / n, .width = sum.width / n, .score = sum.score / n};
 }
 
 std::vector<ResidualGroup> residual_groups(const Validation& validation, Predicted what,

@@ -43,6 +43,9 @@ TEST_CASE("programs of before July 2023 ran the first FlashAttention, unless the
   CHECK(time("PyTorch FSDP (2023)") == 1.0);  // of either half
   CHECK(time("PyTorch FSDP (August 2023)") == 1.0);
   CHECK(time("Megatron-LM (March 2023)") == read_stack("megatron-lm-2023").attention_time);
+  // Its preset has none of its own: it counts where a run says that it had.
+  CHECK(time("GPT-NeoX (2022)") == 2.3);
+  CHECK(time("GPT-NeoX (2024)") == 1.0);
 }
 
 TEST_CASE("a kernel that a row names goes before its program's and its year's") {

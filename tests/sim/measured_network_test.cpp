@@ -94,12 +94,19 @@ TEST_CASE("a network is read however people write it") {
                             "Eight NICs of 400 Gb/s",
                             "8x400G IB",
                             "8 x 400 gbps",
+                            "NDR InfiniBand",
+                            "8x NDR",
+                            "8x 50 GB/s",
+                            "50 GB/s per GPU",
+                            "NVLink 900 GB/s intra, 8x400G",
+                            "RoCE 400G",
+                            "InfiniBand NDR400",
                             "8 x ConnectX-7 InfiniBand per node",
                             "ConnectX-7",
                             "eight CX-7 NICs per node",
                             "600 Gbps NVLink; 8x400 Gbps RoCE",
                             "NVLink intra; 400 Gb/s RDMA per GPU"})
-    CHECK(std::pair(eight, read(eight)) == std::pair(eight, std::string("8 x 400")));
+    CHECK(eight + (": " + read(eight)) == eight + std::string(": 8 x 400"));
   CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
   CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
   CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");
@@ -154,6 +161,31 @@ TEST_CASE("a rate inside a node is read where it is one of a link, in bits") {
   const NodeGroup group = mapped(runs_of(row).front()).cluster.groups.front();
   CHECK(group.gpu_link.bandwidth == gigabits_per_second(170));
   CHECK(group.nics_per_node == 1);
+}
+
+TEST_CASE("a network that is only named is as fast as its generation, and Ethernet may be one card") {
+  const SaidNetwork usual{8, 400};
+  const auto rate = [&](const std::string& text) {
+    return std::lround(said_network(text, 8, usual)->gigabits);
+  };
+  CHECK(rate("HDR InfiniBand") == 200);
+  CHECK(rate("InfiniBand EDR") == 100);
+  CHECK(rate("FDR InfiniBand") == 56);
+  CHECK(rate("HDR100 InfiniBand") == 100);
+  CHECK(rate("Slingshot-11") == 200);
+  CHECK(rate("1 x 12.5 GB/s") == 100);
+  CHECK_FALSE(said_network("NVLink 600 GB/s intra; InfiniBand", 8, usual));
+  const GpuSpec& h100 = find_gpu("H100", "test");
+  CHECK(possible_networks(h100, 8, "Ethernet").size() == possible_networks(h100, 8).size() + 1);
+  CHECK(possible_networks(h100, 8, "RoCE Ethernet").size() == possible_networks(h100, 8).size());
+}
+
+TEST_CASE("numbers of links inside a node say nothing of what is between nodes") {
+  for (const char* inside :
+       {"NVLink 400 GB/s intra", "NVLink3 600 GB/s; InfiniBand", "PCIe 4.0 x16", "InfiniBand"})
+    CHECK_FALSE(says_numbers_between_nodes(inside));
+  for (const char* between : {"NVLink 600 GB/s intra; 25 GB/s inter", "8 rails", "EFA v2"})
+    CHECK(says_numbers_between_nodes(between));
 }
 
 TEST_CASE("a network that nobody tells is one of those that machines with the GPU have") {

@@ -68,8 +68,7 @@ TEST_CASE("a run has the schedule that its row names") {
 TEST_CASE("rows that cannot be expressed say why") {
   CHECK(unmapped(runs_of(gpt("a", "2,4,2,1,3", "full,1.5,,ok")).front()) ==
         "its ways do not multiply to its GPUs");
-  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,", "full,1.5,,ok")).front()) ==
-        "tensor or pipeline ways not given");
+  CHECK(unmapped(runs_of(gpt("a", "2,,2,1,", "full,,,OOM")).front()) == "tensor or pipeline ways not given");
   CHECK(contains(unmapped(runs_of(gpt("a", "2,4,2,1,2", "full,1.5,,suspect")).front()), "suspect"));
   CHECK(contains(
       unmapped(runs_of("a,g,A100,80,8,16,,OneFlow,GPT,24,2048,16,,2048,fp16,64,2,4,2,1,2,,1,,ok\n").front()),
@@ -249,13 +248,15 @@ TEST_CASE("a cell that is no number leaves its run out by name") {
 
 TEST_CASE("numbers may have thousands apart, and ways that a run does not have may be 0") {
   const auto runs = parse_measured_runs(
-      "id,source_key,gpu,n_gpus,gbs,seq,vpp,ep\na,g,A100,\"1,024\",\"1,048,576\",\"4,096.0\",0,0\n", "t.csv");
+      "id,source_key,gpu,n_gpus,gbs,seq,vpp,ep,tp\na,g,A100,\"1,024\",\"1,048,576\",\"4,096.0\",0,0,0\n",
+      "t.csv");
   const MeasuredRun& run = runs.front();
   CHECK(run.integer("n_gpus") == 1024);
   CHECK(run.integer("gbs") == 1'048'576);
   CHECK(run.number("seq") == 4096);
   CHECK_FALSE(run.number("vpp"));
   CHECK_FALSE(run.number("ep"));
+  CHECK_FALSE(run.number("tp"));
 }
 
 TEST_CASE("layers that do not divide count embedding and loss as layers where the stack does so") {
@@ -341,6 +342,12 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
   // the other.
   CHECK(parts_of("TransGAN generator", "24", "0;12;43;49;56") ==
         std::vector<LayerRange>{{0, 9}, {9, 5}, {14, 6}, {20, 4}});
+  // The layers of each stage, however they are listed, and as even as they divide.
+  const std::vector<LayerRange> listed{{0, 7}, {7, 6}, {13, 6}, {19, 5}};
+  for (const char* counts : {"7;6;6;5", "[7; 6; 6; 5]", "7|6|6|5", "\"7,6,6,5\""})
+    CHECK(parts_of("GPT-2", "24", counts) == listed);
+  CHECK(parts_of("GPT-2", "24", "uniform") == parts_of("GPT-2", "24", ""));
+  CHECK(contains(unmapped(run_of("GPT-2", "24", "7;6;6;6")), "layer_partition '7;6;6;6'"));
   // As many pieces as layers are layers.
   CHECK(parts_of("GPT-2", "24", "0;7;13;19;24") == std::vector<LayerRange>{{0, 7}, {7, 6}, {13, 6}, {19, 5}});
   // The last stage may have the head alone. A stage between without a layer is no partition that can be
@@ -349,7 +356,9 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
   const auto last = parts_of("GPT-2", "24", "0;9;18;26;30");
   CHECK(last.back() == head);
   CHECK(last[2] == all_but_head);
-  CHECK(unmapped(run_of("GPT-2", "24", "0;9;9;18;30")) == "layer_partition 0;9;9;18;30");
+  CHECK(unmapped(run_of("GPT-2", "24", "0;9;9;18;30")) ==
+        "layer_partition '0;9;9;18;30', neither the layers of each part ('20,12') nor those before each and "
+        "all ('0;20;32')");
 }
 
 }  // namespace orrery

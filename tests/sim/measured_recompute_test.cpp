@@ -22,6 +22,10 @@ TEST_CASE("full recomputation of some layers is of the first of each part") {
   INFO(cell);
   REQUIRE(said_recompute(cell));
   CHECK(said_recompute(cell)->layers == layers);
+  CHECK(said_recompute("activation checkpointing of every block")->recompute ==
+        Recompute{.granularity = RecomputeGranularity::full});
+  CHECK_FALSE(said_recompute("activation checkpointing of every second block"));
+  CHECK_FALSE(said_recompute("activation checkpointing of every 2 layers"));
   CHECK(said_recompute("full, uniform 4")->recompute ==
         Recompute{RecomputeGranularity::full, RecomputeMethod::uniform, 4});
 

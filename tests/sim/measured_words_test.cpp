@@ -218,8 +218,22 @@ TEST_CASE("ways that a row leaves out are what its GPUs and the other ways leave
   CHECK(ways(",4,1,2") == std::array{2, 4, 2});
   CHECK(ways(",,1,16") == std::array{1, 1, 16});
   CHECK(ways("2,4,1,") == std::array{2, 4, 2});
-  CHECK(unmapped(runs("2,,1,", "none,1.5,,ok,,,").front()) == "tensor or pipeline ways not given");
-  CHECK(unmapped(runs("3,,1,4", "none,1.5,,ok,,,").front()) == "tensor or pipeline ways not given");
+  CHECK(unmapped(runs("3,,1,4", "none,1.5,,ok,,,").front()) ==
+        "no ways of its GPUs that its layers and batch divide by");
+}
+
+TEST_CASE("ways that stay open are all that GPUs, layers and batch allow, the smallest parts first") {
+  const MeasuredPlan plan = mapped(runs("2,,1,", "none,1.5,,ok,,,").front());
+  std::vector<std::array<int, 3>> ways;
+  for (const ParallelStrategy& one : plan.strategies) {
+    const std::array<int, 3> own{one.tensor(0), one.pipeline, one.data};
+    if (ways.empty() || ways.back() != own) ways.push_back(own);
+  }
+  // 16 GPUs, two tensor ways, 24 layers: 8, 4, 2 or 1 stages.
+  CHECK(ways == std::vector<std::array<int, 3>>{{2, 8, 1}, {2, 4, 2}, {2, 2, 4}, {2, 1, 8}});
+  CHECK(std::count(plan.assumptions.begin(), plan.assumptions.end(),
+                   "pipeline ways: 1 to 8, of the fastest") == 1);
+  CHECK(unmapped(runs("2,,1,", "none,,,OOM,,,").front()) == "tensor or pipeline ways not given");
 }
 
 }  // namespace orrery

@@ -1,0 +1,126 @@
+#include "sim/measured/measured_ways.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace orrery {
+
+bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
+  if (!words.sharding) return stack.fully_sharded;
+  return words.sharding == Sharding::weights || words.sharding == Sharding::weights_in_node;
+}
+
+namespace {
+
+Degrees said_degrees(const MeasuredRun& run) {
+  const auto ways = [&](const char* column) {
+    return static_cast<int>(run.integer(column, 1 << 17).value_or(0));
+  };
+  return {ways("tp"), ways("pp"), ways("dp"), std::max(ways("cp"), 1), std::max(ways("ep"), 1)};
+}
+
+// What GPUs and the other ways leave.
+void infer_missing(std::int64_t gpus, Degrees& d) {
+  if (d.data == 0 && gpus > 1) return;
+  const std::int64_t copies = std::int64_t{std::max(d.data, 1)} * d.context;
+  if (gpus % copies != 0) return;
+  const auto model = static_cast<int>(gpus / copies);
+  if (model == 1) d.tensor = std::max(d.tensor, 1), d.pipeline = std::max(d.pipeline, 1);
+  if (d.tensor == 0 && d.pipeline > 0 && model % d.pipeline == 0) d.tensor = model / d.pipeline;
+  if (d.pipeline == 0 && d.tensor > 0 && model % d.tensor == 0) d.pipeline = model / d.tensor;
+}
+
+// What shards weights, or the optimizer over replicas, is taken to split nothing else unless it says so.
+void shard_alone(bool weights, Degrees& d, std::vector<std::string>& assumptions) {
+  const char* lacking = d.tensor > 0     ? "pipeline ways"
+                        : d.pipeline > 0 ? "tensor ways"
+                                         : "tensor and pipeline ways";
+  assumptions.emplace_back(std::string(weights ? "sharded weights" : "replicas") + " in place of " + lacking);
+  d.tensor = std::max(d.tensor, 1);
+  d.pipeline = std::max(d.pipeline, 1);
+}
+
+bool is_open(const Degrees& d) {
+  return d.tensor == 0 || d.pipeline == 0;
+}
+
+// The replicas that GPUs leave; none where the ways do not multiply to them.
+std::optional<int> replicas(std::int64_t gpus, const Degrees& d) {
+  const std::int64_t model = std::int64_t{d.tensor} * d.pipeline * d.context;
+  if (gpus % model != 0 || gpus < model) return std::nullopt;
+  const auto data = static_cast<int>(gpus / model);
+  return d.data == 0 || d.data == data ? std::optional(data) : std::nullopt;
+}
+
+std::vector<int> possible_tensor(const Degrees& d, int gpus_per_node) {
+  constexpr int kMost = 8;
+  if (d.tensor > 0) return {d.tensor};
+  std::vector<int> possible;
+  for (int ways = 1; ways <= std::min(kMost, gpus_per_node); ways *= 2) possible.push_back(ways);
+  return possible;
+}
+
+// Stages of as many layers each, or where embedding and loss count as one each.
+std::vector<int> possible_pipeline(const Degrees& d, int layers) {
+  if (d.pipeline > 0) return {d.pipeline};
+  std::vector<int> possible;
+  for (int ways = 1; ways <= layers; ++ways) {
+    if (layers % ways == 0 || (layers + 2) % ways == 0) possible.push_back(ways);
+  }
+  return possible;
+}
+
+std::vector<Degrees> possible_degrees(const MeasuredRun& run, const MeasuredPlan& plan, const Degrees& said,
+                                      std::int64_t gpus) {
+  const std::int64_t batch = run.integer("gbs").value_or(0);
+  std::vector<Degrees> possible;
+  for (const int pipeline : possible_pipeline(said, plan.model.layer_count())) {
+    for (const int tensor : possible_tensor(said, plan.cluster.groups.front().gpus_per_node)) {
+      Degrees one = said;
+      one.tensor = tensor, one.pipeline = pipeline;
+      const auto data = replicas(gpus, one);
+      if (!data || batch % *data != 0) continue;
+      one.data = *data;
+      possible.push_back(one);
+    }
+  }
+  std::stable_sort(possible.begin(), possible.end(), [](const Degrees& a, const Degrees& b) {
+    return std::pair(a.tensor * a.pipeline, a.tensor) > std::pair(b.tensor * b.pipeline, b.tensor);
+  });
+  return possible;
+}
+
+std::string range_of(const std::vector<Degrees>& all, int Degrees::*ways) {
+  const auto [least, most] = std::minmax_element(
+      all.begin(), all.end(), [&](const Degrees& a, const Degrees& b) { return a.*ways < b.*ways; });
+  return std::to_string((*least).*ways) + " to " + std::to_string((*most).*ways);
+}
+
+}  // namespace
+
+std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun& run, const SaidWords& words,
+                                                        const MeasuredPlan& plan,
+                                                        std::vector<std::string>& assumptions) {
+  const std::int64_t gpus = *run.integer("n_gpus");
+  Degrees said = said_degrees(run);
+  infer_missing(gpus, said);
+  const bool sharded = shards_weights(plan.stack, words);
+  const bool data_parallel = sharded || words.sharding.value_or(Sharding::none) != Sharding::none;
+  if (data_parallel && is_open(said)) shard_alone(sharded, said, assumptions);
+  if (!is_open(said)) {
+    const auto data = replicas(gpus, said);
+    if (!data) return Unmapped{"its ways do not multiply to its GPUs"};
+    said.data = *data;
+    return std::vector{said};
+  }
+  if (run.has_failed()) return Unmapped{"tensor or pipeline ways not given"};
+  const std::vector<Degrees> all = possible_degrees(run, plan, said, gpus);
+  if (all.empty()) return Unmapped{"no ways of its GPUs that its layers and batch divide by"};
+  if (said.tensor == 0) assumptions.push_back("tensor ways: " + range_of(all, &Degrees::tensor) + kOfFastest);
+  if (said.pipeline == 0)
+    assumptions.push_back("pipeline ways: " + range_of(all, &Degrees::pipeline) + kOfFastest);
+  return all;
+}
+
+}  // namespace orrery

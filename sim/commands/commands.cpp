@@ -10,7 +10,7 @@ const std::vector<Command>& commands() {
       {"export", "a trace for another tool: perfetto, chakra, paje, csv", run_export},
       {"compare", "analytical estimators against the replay, or two plans side by side", run_compare},
       {"launch", "Megatron-LM arguments and a torchrun script from a plan", run_launch},
-      {"catalog", "built-in gpus, instances, models, clusters, schedules", run_catalog},
+      {"catalog", "built-in gpus, instances, models, clusters, stacks, schedules, estimators", run_catalog},
       {"validate", "predicted against published runs: error by group", run_validate},
       {"calibrate", "a stack fitted to runs of your own, with a narrower interval", run_calibrate},
       {"profile", "the operators of training measured on the GPUs of this machine", run_profile},

@@ -25,7 +25,7 @@ int cannot_run(const CommandLine& line, const std::vector<std::string>& gaps) {
 
 int run_launch(const Arguments& arguments) {
   CommandLine line("launch", "Writes Megatron-LM arguments, a torchrun script and the map of ranks to nodes.",
-                   "orrery launch --plan out/plan-02.yaml -o launch");
+                   "orrery launch --plan out/plan-01.yaml -o launch");
   line.value("plan", "FILE", "a plan, as `orrery search` writes it (YAML)");
   if (!line.parse(arguments)) return 0;
   const std::string path = line.required("plan");

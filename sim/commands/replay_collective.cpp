@@ -178,7 +178,7 @@ int replay_collective(const CommandLine& line) {
   std::cout << collective.name << " over " << question.gpus.size() << " GPUs of " << cluster.name
             << ", links at the cluster's bandwidth\n\n"
             << table_text(played, plans_pay)
-            << "\nthe bound: no algorithm that moves whole bytes takes less; "
+            << "\nthe bound: no algorithm takes less, but for bytes that flows round; "
             << (plans_pay.empty()
                     ? "no prediction as measured is known:\nno plan sends a " + std::string(collective.name) +
                           ", and no model of measured collectives has it\n"

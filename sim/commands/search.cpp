@@ -398,10 +398,10 @@ int run_search(const Arguments& arguments) {
   PriceBook book(job.model, job.cluster, {job.type, true, job.sequence, read_stack_option(line)});
   use_layer_profiles(line, book);
   Progress progress(line.quiet());
-  SearchResult result =
-      search(job, rules, costs, book, [&](const std::string& phase, std::size_t done, std::size_t total) {
-        progress.update(phase, done, total);
-      });
+  SearchResult result = search(with_plans_to_place(job), rules, costs, book,
+                               [&](const std::string& phase, std::size_t done, std::size_t total) {
+                                 progress.update(phase, done, total);
+                               });
   warn_of_silent_costs(line, costs, book.own_answers(), {&job.cluster});
   SearchReport report;
   report.job = &job;

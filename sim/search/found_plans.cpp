@@ -44,6 +44,20 @@ Least most_of_iteration(const SearchJob& job) {
 
 }  // namespace
 
+void mark_best(const std::vector<RatedPlan*>& fastest_first, int top) {
+  std::vector<ParetoPoint> points;
+  for (const RatedPlan* plan : fastest_first) {
+    // A plan without a price is worse than any that has one: NaN keeps it off the front.
+    const double dollars = plan->cost ? plan->cost->total.value() : std::numeric_limits<double>::quiet_NaN();
+    points.push_back({to_hours(plan->total_time), dollars});
+  }
+  for (std::size_t i = 0; i < fastest_first.size(); ++i) {
+    fastest_first[i]->among_fastest = i < static_cast<std::size_t>(top);
+    fastest_first[i]->on_front = false;
+  }
+  for (const std::size_t index : pareto_front(points)) fastest_first[index]->on_front = true;
+}
+
 FoundPlans::FoundPlans(const SearchJob& job, const PriceBook& book, StageFitter& fitter, RuleBook& rules,
                        SearchResult& result)
     : job_(job),
@@ -242,21 +256,10 @@ void FoundPlans::select(int top) {
   std::sort(rated_.begin(), rated_.end(), [](const Rated& a, const Rated& b) {
     return std::pair(a.held, a.place) < std::pair(b.held, b.place);
   });
-  std::vector<ParetoPoint> points;
-  for (const auto& [plan, held, place] : rated_) {
-    // A plan without a price is worse than any that has one: NaN keeps it off the front.
-    const double dollars = plan.cost ? plan.cost->total.value() : std::numeric_limits<double>::quiet_NaN();
-    points.push_back({to_hours(plan.total_time), dollars});
-  }
-  for (std::size_t i = 0; i < rated_.size(); ++i) {
-    rated_[i].plan.among_fastest = i < static_cast<std::size_t>(top);
-    rated_[i].plan.on_front = false;
-  }
-  for (const std::size_t index : pareto_front(points)) rated_[index].plan.on_front = true;
-  const auto last = std::remove_if(rated_.begin(), rated_.end(), [](const Rated& rated) {
-    return !rated.plan.among_fastest && !rated.plan.on_front;
-  });
-  rated_.erase(last, rated_.end());
+  std::vector<RatedPlan*> plans;
+  for (Rated& rated : rated_) plans.push_back(&rated.plan);
+  mark_best(plans, top);
+  std::erase_if(rated_, [](const Rated& rated) { return !is_marked(rated.plan); });
 }
 
 }  // namespace orrery

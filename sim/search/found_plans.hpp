@@ -16,6 +16,13 @@
 
 namespace orrery {
 
+// Marks, of plans in the order of their times, the first `top` as among the fastest, and those on the front
+// of time and money.
+void mark_best(const std::vector<RatedPlan*>& fastest_first, int top);
+inline bool is_marked(const RatedPlan& plan) {
+  return plan.among_fastest || plan.on_front;
+}
+
 class FoundPlans {
  public:
   // Counts in the result, which outlives this, as all that is given does.

@@ -1,8 +1,11 @@
 #include "sim/search/place_plans.hpp"
 
+#include <algorithm>
+
 #include "costmodels/estimate/anneal_hosts.hpp"
 #include "costmodels/estimate/estimate.hpp"
 #include "costmodels/money/egress.hpp"
+#include "sim/search/found_plans.hpp"
 
 namespace orrery {
 namespace {
@@ -82,6 +85,12 @@ ParallelStrategy best_placed(const PriceBook& book, const ParallelStrategy& stra
   return may_be_laid(book, strategy, how) ? best_laid(book, strategy, how, seed).strategy : strategy;
 }
 
+SearchJob with_plans_to_place(SearchJob job) {
+  constexpr int kPlaced = 30;
+  if (job.placement != PlacementSearch::as_given) job.top = std::max(job.top, kPlaced);
+  return job;
+}
+
 int place_plans(std::vector<RatedPlan>& plans, const SearchJob& job, const PriceBook& book,
                 std::uint64_t seed) {
   int changed = 0;
@@ -97,6 +106,13 @@ int place_plans(std::vector<RatedPlan>& plans, const SearchJob& job, const Price
     plan.cost = job_cost(job, plan.strategy, held,
                          egress_of(laid.priced, Topology(job.cluster, plan.strategy.nodes)));
   }
+  if (job.placement == PlacementSearch::as_given) return changed;
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const RatedPlan& a, const RatedPlan& b) { return a.total_time < b.total_time; });
+  std::vector<RatedPlan*> fastest_first;
+  for (RatedPlan& plan : plans) fastest_first.push_back(&plan);
+  mark_best(fastest_first, job.top);
+  std::erase_if(plans, [](const RatedPlan& plan) { return !is_marked(plan); });
   return changed;
 }
 

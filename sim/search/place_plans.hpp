@@ -14,7 +14,11 @@ namespace orrery {
 // strategy with hosts of its own, or on a cluster with a link that is down, stays.
 ParallelStrategy best_placed(const PriceBook&, const ParallelStrategy&, PlacementSearch, std::uint64_t seed);
 
-// Lays every plan so, as SearchJob::placement says, and rates it again. Returns how many have changed.
+// The job that finds what is worth placing: plans of other shapes gain more by it, so thirty are asked for.
+SearchJob with_plans_to_place(SearchJob);
+
+// Lays every plan so, as SearchJob::placement says, rates it again and keeps the best of the job, fastest
+// first. Returns how many had changed.
 int place_plans(std::vector<RatedPlan>&, const SearchJob&, const PriceBook&, std::uint64_t seed);
 
 }  // namespace orrery

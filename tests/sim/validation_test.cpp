@@ -246,12 +246,14 @@ TEST_CASE(
     // machines in one table; fairscale's FSDP of 2022; sharding over all of
     // Leonardo; hybrids of experts on packed documents; experts of Hugging Face's models under FSDP2 on B200;
     // GPT-2 between two cards that reach each other over the processor, start included; experts of a fork
-    // with layers of its own, over packs of unknown lengths; torchtitan's experts on tensor ways, eager.
+    // with layers of its own, over packs of unknown lengths; torchtitan's experts on tensor ways, eager;
+    // Polaris, whose scripts of then name no plugin for its network.
     const std::set<std::string> slow{
         "nanotron-bench",    "chunked-ep",      "gipfel-gh200",        "lumen-mi350x-30b",
         "trl-b300",          "halo-b300",       "halo-z3-b300",        "together-gb200",
         "fastcode",          "metaseq-a100-40", "modalities-leonardo", "geodesic-super-b300",
-        "bionemo-automodel", "bionemo-hf",      "hf-ddp-3090",         "titan-h200-30b"};
+        "bionemo-automodel", "bionemo-hf",      "hf-ddp-3090",         "titan-h200-30b",
+        "polaris-7b"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

@@ -127,7 +127,7 @@ std::size_t count_of(const std::vector<std::size_t>& positions) {
 
 }  // namespace
 
-IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what)
+IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what, double widening)
     : groups_(std::move(groups)),
       what_(what),
       name_of_(positions(groups_, [](const ResidualGroup& group) { return group.name; })),
@@ -136,7 +136,7 @@ IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what)
       variance_(components(groups_, weights_, all_alike(0.01))) {
   if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
   tell_families();
-  multiplier_ = calibrated_multiplier();
+  multiplier_ = calibrated_multiplier() * widening;
 }
 
 void IntervalModel::tell_families() {

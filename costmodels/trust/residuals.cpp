@@ -67,10 +67,10 @@ const std::vector<ResidualGroup>& Residuals::of(Predicted what) const {
 
 ErrorBand band_of(const RunKind& kind, Predicted what) {
   if (what == Predicted::time) {
-    static const IntervalModel model(built_in_residuals().time, Predicted::time);
+    static const IntervalModel model(built_in_residuals().time, what, widening_for_unread(what));
     return model.band(kind);
   }
-  static const IntervalModel model(built_in_residuals().memory, Predicted::memory);
+  static const IntervalModel model(built_in_residuals().memory, what, widening_for_unread(what));
   return model.band(kind);
 }
 

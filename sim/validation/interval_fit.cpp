@@ -41,7 +41,7 @@ std::vector<ResidualGroup> groups_but(std::vector<ResidualGroup> all, const Drop
 IntervalQuality quality(const std::vector<ResidualGroup>& groups,
                         const std::vector<const ValidatedRun*>& runs, Predicted what) {
   constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
-  const IntervalModel model(groups, what);
+  const IntervalModel model(groups, what, widening_for_unread(what));
   IntervalQuality sum;
   for (const ValidatedRun* run : runs) {
     const ErrorBand band = model.band(run->trust);
@@ -133,7 +133,7 @@ std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
         groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; });
     const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
     rows.push_back({name, own.size(), used, quality(no_group, own, what), quality(no_source, own, what),
-                    IntervalModel(no_group, what).band(own.front()->trust)});
+                    IntervalModel(no_group, what, widening_for_unread(what)).band(own.front()->trust)});
   }
   return rows;
 }

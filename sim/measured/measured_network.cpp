@@ -72,15 +72,17 @@ const std::regex& rate_pattern() {
 // What cards that are only named carry: of ConnectX by NVIDIA's data sheets the rate of its fastest port, of
 // InfiniBand that of four lanes of its generation.
 struct NamedCard {
-  std::string_view name;
+  std::string_view name;  // in lower case, without signs
   const char* rate;
 };
 constexpr std::array kNamedCards{
-    NamedCard{"4", "100 Gb/s "},   NamedCard{"5", "100 Gb/s "},   NamedCard{"6", "200 Gb/s "},
-    NamedCard{"7", "400 Gb/s "},   NamedCard{"8", "800 Gb/s "},   NamedCard{"qdr", "32 Gb/s "},
-    NamedCard{"fdr", "56 Gb/s "},  NamedCard{"edr", "100 Gb/s "}, NamedCard{"hdr", "200 Gb/s "},
-    NamedCard{"ndr", "400 Gb/s "}, NamedCard{"xdr", "800 Gb/s "}, NamedCard{"10", "100 Gb/s "},
-    NamedCard{"11", "200 Gb/s "},
+    NamedCard{"connectx4", "100 Gb/s "},   NamedCard{"connectx5", "100 Gb/s "},
+    NamedCard{"connectx6", "200 Gb/s "},   NamedCard{"connectx7", "400 Gb/s "},
+    NamedCard{"connectx8", "800 Gb/s "},   NamedCard{"qdr", "32 Gb/s "},
+    NamedCard{"fdr", "56 Gb/s "},          NamedCard{"edr", "100 Gb/s "},
+    NamedCard{"hdr", "200 Gb/s "},         NamedCard{"ndr", "400 Gb/s "},
+    NamedCard{"xdr", "800 Gb/s "},         NamedCard{"slingshot10", "100 Gb/s "},
+    NamedCard{"slingshot11", "200 Gb/s "},
 };
 
 const std::regex& link_of_node_pattern() {
@@ -101,7 +103,7 @@ std::vector<std::string> clauses_between_nodes(const std::string& text) {
 std::string with_plain_rate(const std::string& clause) {
   static const std::regex kBytes(R"((^|[^0-9.eE])(\d{1,5}(?:\.\d{1,3})?) *GB(?:/s|ps)\b)"),
       kGeneration(R"(\b[QFEHNX]DR-?(100|200|400|800)\b)", std::regex::icase),
-      kCard(R"(\b(?:(?:ConnectX|CX)-?([4-8])|Slingshot[- ]?(1[01])|([QFEHNX]DR))\b(?! *[DL]x\b))",
+      kCard(R"(\b(?:(?:ConnectX|CX)-?[4-8]|Slingshot[- ]?1[01]|[QFEHNX]DR)\b(?! *[DL]x\b))",
             std::regex::icase),
       kGigabits(R"((\d{2,3})G\b)");
   std::smatch found;
@@ -115,7 +117,8 @@ std::string with_plain_rate(const std::string& clause) {
       return found.prefix().str() + found[1].str() + " Gb/s" + found.suffix().str();
   }
   if (!std::regex_search(clause, found, kCard)) return clause;
-  const std::string name = lower_case(found[1].str() + found[2].str() + found[3].str());
+  std::string name = letters_and_digits(found.str());
+  if (name.starts_with("cx")) name.replace(0, 2, "connectx");
   const auto card = std::find_if(kNamedCards.begin(), kNamedCards.end(),
                                  [&](const NamedCard& one) { return one.name == name; });
   return found.prefix().str() + card->rate + found.str() + found.suffix().str();

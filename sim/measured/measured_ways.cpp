@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "sim/measured/cell_text.hpp"
+
 namespace orrery {
 
 bool shards_weights(const SoftwareStack& stack, const SaidWords& words) {
@@ -29,6 +31,11 @@ void infer_missing(std::int64_t gpus, Degrees& d) {
   if (model == 1) d.tensor = std::max(d.tensor, 1), d.pipeline = std::max(d.pipeline, 1);
   if (d.tensor == 0 && d.pipeline > 0 && model % d.pipeline == 0) d.tensor = model / d.pipeline;
   if (d.pipeline == 0 && d.tensor > 0 && model % d.tensor == 0) d.pipeline = model / d.tensor;
+}
+
+// Programs that split models whether their optimizer is sharded or not.
+bool splits_models(const MeasuredRun& run) {
+  return says_any(lower_case(run.text("framework")), {"megatron", "nemo"});
 }
 
 // What shards weights, or the optimizer over replicas, is taken to split nothing else unless it says so.
@@ -106,8 +113,8 @@ std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun& run, 
   Degrees said = said_degrees(run);
   infer_missing(gpus, said);
   const bool sharded = shards_weights(plan.stack, words);
-  const bool data_parallel = sharded || words.sharding.value_or(Sharding::none) != Sharding::none;
-  if (data_parallel && is_open(said)) shard_alone(sharded, said, assumptions);
+  const bool over_replicas = words.sharding.value_or(Sharding::none) != Sharding::none && !splits_models(run);
+  if ((sharded || over_replicas) && is_open(said)) shard_alone(sharded, said, assumptions);
   if (!is_open(said)) {
     const auto data = replicas(gpus, said);
     if (!data) return Unmapped{"its ways do not multiply to its GPUs"};

@@ -237,6 +237,9 @@ TEST_CASE("ways that stay open are all that GPUs, layers and batch allow, the sm
   CHECK(std::count(plan.assumptions.begin(), plan.assumptions.end(),
                    "pipeline ways: 1 to 8, of the fastest") == 1);
   CHECK(unmapped(runs("2,,1,", "none,,,OOM,,,").front()) == "tensor or pipeline ways not given");
+  // Megatron-LM's sharded optimizer leaves them open, what shards weights has none.
+  CHECK(mapped(runs("2,,1,", "none,1.5,,ok,ZeRO-1,,").front()).strategies.size() == 4);
+  CHECK(mapped(runs("2,,1,", "none,1.5,,ok,ZeRO-3,,").front()).strategies.size() == 1);
 }
 
 }  // namespace orrery

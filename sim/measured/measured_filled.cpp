@@ -48,7 +48,9 @@ void add_ways(const MeasuredRun& run, const MeasuredPlan& plan, const std::strin
   const ParallelStrategy& strategy = plan.strategies.front();
   const bool recipe = is_bridge(run);
   filled.add("cp", "1", kNoneSaid);
-  if (plan.model.has_experts()) filled.add("ep", "1", kNoneSaid);
+  const bool no_expert_ways = std::all_of(plan.strategies.begin(), plan.strategies.end(),
+                                          [](const ParallelStrategy& one) { return one.expert == 1; });
+  if (plan.model.has_experts() && no_expert_ways) filled.add("ep", "1", kNoneSaid);
   if (strategy.expert > 1 && strategy.tensor(0) > 1)
     filled.add("etp", std::to_string(strategy.expert_tensor.value_or(strategy.tensor(0))),
                recipe ? "its recipe" : "Megatron-LM's default");

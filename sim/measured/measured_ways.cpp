@@ -1,6 +1,7 @@
 #include "sim/measured/measured_ways.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <string_view>
 
@@ -68,14 +69,22 @@ std::vector<int> possible_tensor(const Degrees& d, int gpus_per_node) {
   return possible;
 }
 
-// Stages of as many layers each, or where embedding and loss count as one each.
+// Stages of as many layers each, or where embedding and loss count as one each; and powers of two, which GPUs
+// come in (DeepSeek-V3's 61 layers stand on 16 stages).
 std::vector<int> possible_pipeline(const Degrees& d, int layers) {
   if (d.pipeline > 0) return {d.pipeline};
   std::vector<int> possible;
   for (int ways = 1; ways <= layers; ++ways) {
-    if (layers % ways == 0 || (layers + 2) % ways == 0) possible.push_back(ways);
+    const bool is_power = std::has_single_bit(static_cast<unsigned>(ways));
+    if (layers % ways == 0 || (layers + 2) % ways == 0 || is_power) possible.push_back(ways);
   }
   return possible;
+}
+
+// As said; of a mixture of experts of which nobody says none, those of a node or of eight nodes.
+std::vector<int> possible_expert(const MeasuredRun& run, const MeasuredPlan& plan, const Degrees& d) {
+  if (!plan.model.has_experts() || run.integer("ep")) return {d.expert};
+  return {1, 8, 64};
 }
 
 std::vector<Degrees> possible_degrees(const MeasuredRun& run, const MeasuredPlan& plan, const Degrees& said,
@@ -89,12 +98,17 @@ std::vector<Degrees> possible_degrees(const MeasuredRun& run, const MeasuredPlan
       const auto data = replicas(gpus, one);
       if (!data || batch % *data != 0) continue;
       one.data = *data;
-      possible.push_back(one);
+      for (const int expert : possible_expert(run, plan, said)) {
+        one.expert = expert;
+        possible.push_back(one);
+      }
     }
   }
-  std::stable_sort(possible.begin(), possible.end(), [](const Degrees& a, const Degrees& b) {
-    return std::pair(a.tensor * a.pipeline, a.tensor) > std::pair(b.tensor * b.pipeline, b.tensor);
-  });
+  const auto shares = [](const Degrees& d) {
+    return std::pair(std::int64_t{d.tensor} * d.pipeline * d.expert, d.tensor);
+  };
+  std::stable_sort(possible.begin(), possible.end(),
+                   [&](const Degrees& a, const Degrees& b) { return shares(a) > shares(b); });
   return possible;
 }
 
@@ -127,6 +141,8 @@ std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun& run, 
   if (said.tensor == 0) assumptions.push_back("tensor ways: " + range_of(all, &Degrees::tensor) + kOfFastest);
   if (said.pipeline == 0)
     assumptions.push_back("pipeline ways: " + range_of(all, &Degrees::pipeline) + kOfFastest);
+  if (all.front().expert != all.back().expert)
+    assumptions.push_back("expert ways: " + range_of(all, &Degrees::expert) + kOfFastest);
   return all;
 }
 

@@ -20,8 +20,9 @@ inline constexpr const char* kOfFastest = ", of the fastest";
 // Whether weights, gradients and optimizer are sharded: what the row says, else what its program does.
 bool shards_weights(const SoftwareStack&, const SaidWords&);
 
-// As said, and what GPUs and the other ways leave. Tensor and pipeline ways that are open even so: all that
-// the GPUs of the plan's cluster, the layers of its model and the batch allow, the smallest parts first; of a
+// As said, and what GPUs and the other ways leave. Tensor and pipeline ways that are open even so, and expert
+// ways with them: all that the GPUs of the plan's cluster, the layers of its model and the batch allow, the
+// smallest parts first; of a
 // run that failed, which ran one of them that nobody knows, they are lacking.
 std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun&, const SaidWords&,
                                                         const MeasuredPlan&,

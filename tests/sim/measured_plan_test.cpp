@@ -114,6 +114,21 @@ TEST_CASE("experts are split over tensor ranks unless a run says otherwise or th
   CHECK(ways(2) == 1);
 }
 
+TEST_CASE("expert ways are open where tensor and pipeline ways are, and one where these are known") {
+  const auto runs = parse_measured_runs(
+      "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,tp,pp,vpp\n"
+      "a,g,H100,64,Megatron-LM (2025),Mixtral-8x7B,4096,BF16,256,1,,,1\n"
+      "b,g,H100,64,Megatron-LM (2025),Mixtral-8x7B,4096,BF16,256,1,2,4,1\n",
+      "made-up.csv");
+  const auto expert_ways = [&](std::size_t run) {
+    std::set<int> ways;
+    for (const ParallelStrategy& one : mapped(runs[run]).strategies) ways.insert(one.expert);
+    return ways;
+  };
+  CHECK(expert_ways(0) == std::set{1, 8});  // of eight experts
+  CHECK(expert_ways(1) == std::set{1});
+}
+
 TEST_CASE("ZeRO-3 shards weights over all replicas, whether or not tensor ways are printed") {
   const MeasuredPlan plan = mapped(
       runs_of("a,g,A100,80,8,16,,DeepSpeed ZeRO-3,GPT,24,2048,16,51200,2048,fp16,64,4,,1,,16,full,1,,ok\n")

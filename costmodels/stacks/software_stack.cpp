@@ -1,6 +1,7 @@
 #include "costmodels/stacks/software_stack.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "costmodels/operators/local_layer.hpp"
@@ -54,6 +55,10 @@ void read_number(KeyedMap& map, const std::string& key, double low, double high,
 
 void read_time(KeyedMap& map, const std::string& key, Seconds& value) {
   if (const auto entry = map.find(key)) value = entry->quantity<Seconds>();
+}
+
+void stretch(std::initializer_list<Seconds*> times, double by) {
+  for (Seconds* time : times) *time = *time * by;
 }
 
 void read_host(const YamlValue& given, HostCost& host) {
@@ -363,17 +368,17 @@ bool is_file(const std::string& path_or_name) {
 }  // namespace
 
 HostCost at_pace(HostCost host, double pace) {
-  for (Seconds* time : {&host.forward, &host.backward, &host.collective, &host.forward_casts,
-                        &host.backward_casts, &host.ring_forward, &host.ring_backward})
-    *time = *time * pace;
+  stretch({&host.forward, &host.backward, &host.collective, &host.forward_casts, &host.backward_casts,
+           &host.ring_forward, &host.ring_backward},
+          pace);
   return host;
 }
 
 ExpertCost at_pace(ExpertCost experts, double pace) {
-  for (Seconds* time : {&experts.forward, &experts.backward, &experts.forward_casts, &experts.backward_casts,
-                        &experts.layer_forward, &experts.layer_backward, &experts.layer_forward_casts,
-                        &experts.layer_backward_casts})
-    *time = *time * pace;
+  stretch({&experts.forward, &experts.backward, &experts.forward_casts, &experts.backward_casts,
+           &experts.layer_forward, &experts.layer_backward, &experts.layer_forward_casts,
+           &experts.layer_backward_casts},
+          pace);
   return experts;
 }
 

@@ -30,14 +30,6 @@ struct ErrorBand {
   std::string basis;  // "measured GPU, dense; megatron-core seen in 3 groups: -12 % +9 %"
 };
 
-// The sources of the table were read again where their errors were large, those of a run to come were not: of
-// times as they were first predicted, 273 runs of the last 73 groups, 76 % were inside (groups counting
-// alike) where groups left out had 91. So many times as wide they hold 85 and 95 %; 1.8 times would hold 90
-// and 98.
-constexpr double widening_for_unread(Predicted what) {
-  return what == Predicted::time ? 1.3 : 1.0;
-}
-
 // Intervals that hold nine runs in ten of a group that is none of these, groups counting alike. The variance
 // of a residual is a sum over what makes a run hard to predict, for each source of error one component: any
 // run, an extrapolated GPU, one of another maker, experts, kernels never measured, 4 bits, weights sharded, a

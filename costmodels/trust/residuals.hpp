@@ -23,6 +23,9 @@ Residuals parse_residuals(std::string_view yaml, const std::string& file);
 std::string to_yaml(const Residuals&, const std::vector<std::string>& facts);
 
 const Residuals& built_in_residuals();
+// The intervals that predictions are printed with, made from these groups: widened as for a run whose source
+// nobody has read again.
+IntervalModel interval_model(std::vector<ResidualGroup>, Predicted);
 // By these: where the true value of a run lies, and how many runs as full ran out of memory.
 ErrorBand band_of(const RunKind&, Predicted);
 double out_of_memory_chance(double fullness);

@@ -90,15 +90,17 @@ std::vector<int> possible_expert(const MeasuredRun& run, const MeasuredPlan& pla
 std::vector<Degrees> possible_degrees(const MeasuredRun& run, const MeasuredPlan& plan, const Degrees& said,
                                       std::int64_t gpus) {
   const std::int64_t batch = run.integer("gbs").value_or(0);
+  const std::vector<int> all_tensor = possible_tensor(said, plan.cluster.groups.front().gpus_per_node);
+  const std::vector<int> all_expert = possible_expert(run, plan, said);
   std::vector<Degrees> possible;
   for (const int pipeline : possible_pipeline(said, plan.model.layer_count())) {
-    for (const int tensor : possible_tensor(said, plan.cluster.groups.front().gpus_per_node)) {
+    for (const int tensor : all_tensor) {
       Degrees one = said;
       one.tensor = tensor, one.pipeline = pipeline;
       const auto data = replicas(gpus, one);
       if (!data || batch % *data != 0) continue;
       one.data = *data;
-      for (const int expert : possible_expert(run, plan, said)) {
+      for (const int expert : all_expert) {
         one.expert = expert;
         possible.push_back(one);
       }

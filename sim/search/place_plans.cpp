@@ -93,6 +93,7 @@ SearchJob with_plans_to_place(SearchJob job) {
 
 int place_plans(std::vector<RatedPlan>& plans, const SearchJob& job, const PriceBook& book,
                 std::uint64_t seed) {
+  if (job.placement == PlacementSearch::as_given) return 0;
   int changed = 0;
   for (RatedPlan& plan : plans) {
     if (!may_be_laid(book, plan.strategy, job.placement)) continue;
@@ -106,7 +107,6 @@ int place_plans(std::vector<RatedPlan>& plans, const SearchJob& job, const Price
     plan.cost = job_cost(job, plan.strategy, held,
                          egress_of(laid.priced, Topology(job.cluster, plan.strategy.nodes)));
   }
-  if (job.placement == PlacementSearch::as_given) return changed;
   std::stable_sort(plans.begin(), plans.end(),
                    [](const RatedPlan& a, const RatedPlan& b) { return a.total_time < b.total_time; });
   std::vector<RatedPlan*> fastest_first;

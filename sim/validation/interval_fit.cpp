@@ -38,10 +38,9 @@ std::vector<ResidualGroup> groups_but(std::vector<ResidualGroup> all, const Drop
 }
 
 // Shares of the runs that their bands hold, and how good these are, runs counting alike.
-IntervalQuality quality(const std::vector<ResidualGroup>& groups,
-                        const std::vector<const ValidatedRun*>& runs, Predicted what) {
+IntervalQuality quality(const IntervalModel& model, const std::vector<const ValidatedRun*>& runs,
+                        Predicted what) {
   constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
-  const IntervalModel model(groups, what, widening_for_unread(what));
   IntervalQuality sum;
   for (const ValidatedRun* run : runs) {
     const ErrorBand band = model.band(run->trust);
@@ -128,12 +127,13 @@ std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
   std::vector<Coverage> rows;
   for (const std::string& name : names) {
     const std::vector<const ValidatedRun*>& own = runs[name];
-    const auto no_group = groups_but(all, [&](const ResidualGroup& one) { return one.name == name; });
-    const auto no_source =
-        groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; });
+    const IntervalModel no_group =
+        interval_model(groups_but(all, [&](const ResidualGroup& one) { return one.name == name; }), what);
+    const IntervalModel no_source = interval_model(
+        groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; }), what);
     const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
     rows.push_back({name, own.size(), used, quality(no_group, own, what), quality(no_source, own, what),
-                    IntervalModel(no_group, what, widening_for_unread(what)).band(own.front()->trust)});
+                    no_group.band(own.front()->trust)});
   }
   return rows;
 }

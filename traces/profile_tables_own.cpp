@@ -1,5 +1,6 @@
 // The table that `orrery profile` writes (costmodels/profile/orrery_profile.py lists its columns).
 #include <algorithm>
+#include <array>
 
 #include "platforms/errors.hpp"
 #include "traces/profile_tables.hpp"
@@ -8,8 +9,8 @@ namespace orrery {
 
 namespace {
 
-// The version of the script whose columns are read here.
-constexpr std::string_view kScriptVersion = "2";
+// Versions of the script whose columns are read here. The second timed one fused attention alone.
+constexpr std::array<std::string_view, 2> kScriptVersions{"2", "3"};
 const std::string kSource = "orrery profile";
 
 struct OwnColumns {
@@ -101,6 +102,18 @@ Fault take_kernel(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gp
   return {};
 }
 
+// The kernel as models know it: "flash" is what programs take where they want the best fused one, cuDNN's
+// from Hopper on, FlashAttention-2 before. Empty: none of theirs; absent: unknown.
+std::optional<std::string_view> kernel_of(std::string_view op, const GpuSpec& gpu) {
+  const bool cudnn = gpu.architecture == "Hopper" || gpu.architecture == "Blackwell" ||
+                     gpu.architecture == "Blackwell Ultra";
+  if (op == "unfused") return "eager";
+  if (op == "flash") return "flash";
+  if (op == "cudnn") return cudnn ? "flash" : "";
+  if (op == "flash2") return cudnn ? "flash2" : "flash";
+  return std::nullopt;
+}
+
 Fault take_attention(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Profiles& profiles) {
   if (Fault fault = extent_fault(rows, {at.batch, at.heads, at.kv_heads, at.head_dim, at.query, at.keys});
       !fault.empty())
@@ -113,11 +126,12 @@ Fault take_attention(const CsvStream& rows, const OwnColumns& at, const GpuSpec&
   if (!backward) return unreadable(rows, at.pass);
   if (*heads % *kv_heads != 0) return unreadable(rows, at.kv_heads);
   if (causal != "0" && causal != "1") return unreadable(rows, at.causal);
-  const std::string_view op = text_field(rows, at.op);
-  if (op != "flash" && op != "unfused") return unreadable(rows, at.op);
+  const auto kernel = kernel_of(text_field(rows, at.op), gpu);
+  if (!kernel) return unreadable(rows, at.op);
+  if (kernel->empty()) return "cuDNN's attention, which no program takes on " + gpu.architecture;
   profiles.attentions.push_back({.source = kSource,
                                  .gpu = gpu.name,
-                                 .kernel = op == "unfused" ? "eager" : "flash",
+                                 .kernel = std::string(*kernel),
                                  .batch = *extent(rows, at.batch),
                                  .heads = *heads,
                                  .kv_heads = *kv_heads,
@@ -163,9 +177,10 @@ Fault take(const CsvStream& rows, const OwnColumns& at, const GpuSpec& gpu, Prof
 
 // Rows of another script, and times that were not measured.
 void refuse_foreign(const CsvStream& rows, const OwnColumns& at, InventedTimes invented) {
-  if (text_field(rows, at.script) != kScriptVersion) {
-    throw InputError(rows.name(), "rows of script version " + std::string(text_field(rows, at.script)),
-                     "version " + std::string(kScriptVersion) +
+  const std::string_view version = text_field(rows, at.script);
+  if (std::find(kScriptVersions.begin(), kScriptVersions.end(), version) == kScriptVersions.end()) {
+    throw InputError(rows.name(), "rows of script version " + std::string(version),
+                     "version " + std::string(kScriptVersions.back()) +
                          "; run `orrery profile` of this version into a new folder");
   }
   if (text_field(rows, at.clock) == "invented" && invented == InventedTimes::refused) {

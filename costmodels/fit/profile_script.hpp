@@ -9,7 +9,8 @@
 namespace orrery {
 
 inline constexpr std::string_view kProfileScript = "orrery_profile.py";
+inline constexpr std::string_view kStepsScript = "orrery_steps.py";
 
-std::vector<EmbeddedFile> profile_script();  // kProfileScript and the modules that it imports
+std::vector<EmbeddedFile> profile_script();  // both and the modules that they import
 
 }  // namespace orrery

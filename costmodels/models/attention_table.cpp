@@ -180,6 +180,10 @@ const AttentionTable::Kernel& AttentionTable::kernel_for(const Attention& op, co
   return kernels_.back();
 }
 
+AttentionKernel AttentionTable::kernel_on(const Attention& op, const GpuSpec& gpu) const {
+  return op.kernel == AttentionKernel::unfused ? op.kernel : kernel_for(op, gpu).kernels.front();
+}
+
 AttentionTable::Efficiency AttentionTable::at(const Attention& op, const GpuSpec& gpu) const {
   const Kernel& kernel = kernel_for(op, gpu);
   const Curve& curve = op.direction == Direction::forward ? kernel.forward : kernel.backward;

@@ -22,6 +22,9 @@ class AttentionTable {
     bool measured = false;
   };
   [[nodiscard]] Efficiency at(const Attention&, const GpuSpec&) const;
+  // What the kernel is there: `sdpa_2025` is FlashAttention-2 on Hopper, FlashAttention-2 the best one on
+  // Ampere.
+  [[nodiscard]] AttentionKernel kernel_on(const Attention&, const GpuSpec&) const;
   // Integer instructions a score that is not masked, in either direction; 0 without dropout.
   [[nodiscard]] double dropout_instructions(const Attention&, const GpuSpec&) const;
 

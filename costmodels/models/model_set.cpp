@@ -266,7 +266,8 @@ void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const Oper
 }
 
 // The first model that measured this kernel and pass on this chip; a GPU that none measured keeps the bars.
-std::optional<std::size_t> ModelSet::attention_model(const Attention& op, const GpuSpec& gpu) const {
+std::optional<std::size_t> ModelSet::attention_model(Attention op, const GpuSpec& gpu) const {
+  op.kernel = attention_.kernel_on(op, gpu);
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const ModelCard& card = models_[i].card;
     if (card.kind == ModelKind::attention && card.has_configuration(configuration_name(op)) &&

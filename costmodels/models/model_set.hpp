@@ -64,7 +64,7 @@ class ModelSet {
   [[nodiscard]] std::size_t best_for(ModelKind, const GpuSpec&) const;
   [[nodiscard]] std::size_t best_for(ModelKind, const Collective&) const;
   [[nodiscard]] std::size_t best_for(const PointToPoint&) const;
-  [[nodiscard]] std::optional<std::size_t> attention_model(const Attention&, const GpuSpec&) const;
+  [[nodiscard]] std::optional<std::size_t> attention_model(Attention, const GpuSpec&) const;
   [[nodiscard]] GemmChoice gemm_model(const GpuSpec&, DataType computed) const;
   void predict_gemms(std::span<const GpuSpec>, std::span<const OperatorQuery>,
                      std::vector<Prediction>&) const;

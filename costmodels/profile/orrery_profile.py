@@ -11,6 +11,7 @@ import collections
 import datetime
 import difflib
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import sys
 import time
 import zlib
 
-VERSION = "2"  # of the columns and of what is timed; another version does not continue a folder
+VERSION = "3"  # of the columns and of what is timed; another version does not continue a folder
 COLUMNS = ("gpu,dtype,family,op,pass,model,batch,M,N,K,heads,kv_heads,head_dim,query,keys,causal,bytes,ranks,ranks_per_node,"
            "time_us,p10_us,p90_us,repetitions,clock,status,script").split(",")
 KEY = COLUMNS[:COLUMNS.index("time_us")]
@@ -38,6 +39,17 @@ LAYERS = {
     "llama3-8b": (4096, 14336, 32, 8, 128, 128256, 1),
 }
 TOKENS = [1024, 2048, 4096, 8192]  # of one microbatch
+# Experts' matrices, all in one grouped GEMM: hidden, feed-forward of an expert, experts on the GPU. From Mixtral's, Qwen3's,
+# DeepSeek-V3's and GPT-OSS's config.json, all experts and the share of one of several expert ways.
+EXPERTS = {
+    "mixtral-8x7b": (4096, 14336, [1, 8]),
+    "qwen3-30b-a3b": (2048, 768, [16, 128]),
+    "qwen3-235b-a22b": (4096, 1536, [4, 16]),
+    "deepseek-v3": (7168, 2048, [4, 32]),
+    "gpt-oss-20b": (2880, 2880, [4, 32]),
+}
+EXPERT_TOKENS = [64, 256, 1024, 4096]  # of one expert
+MOST_GROUPED_TOKENS = 32768
 WAYS = [1, 2, 4, 8]  # tensor parallelism
 GRID = [512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192]  # extents of M, N and K beside those of layers
 SEQUENCES = [512, 1024, 2048, 4096, 8192, 16384]
@@ -85,9 +97,21 @@ def gemm_rows(layers, types):
                        "M": m, "N": n, "K": k}
 
 
+def grouped_rows(types):
+    for model, (hidden, ffn, counts) in EXPERTS.items() if "bf16" in types else ():
+        for experts in counts:
+            for m in EXPERT_TOKENS:
+                if experts * m > MOST_GROUPED_TOKENS:
+                    continue
+                for n, k in ((2 * ffn, hidden), (hidden, ffn)):
+                    for direction in ("forward", "dgrad", "wgrad"):
+                        yield {"dtype": "bf16", "family": "gemm", "op": "grouped", "pass": direction, "model": model,
+                               "batch": experts, "M": m, "N": n, "K": k}
+
+
 def attention_rows(types):
     for dtype in [one for one in types if BITS[one] == 16]:
-        for op in ("flash", "unfused"):
+        for op in ("flash2", "cudnn", "unfused"):
             for dim in (64, 128):
                 for sequence in SEQUENCES:
                     if op == "unfused" and sequence > 4096:
@@ -135,9 +159,14 @@ def collective_rows(gpus):
         ranks *= 2
 
 
+def shuffled(rows):
+    """In an order of no meaning, always the same: what --minutes leaves is then a sample of every shape."""
+    return sorted(rows, key=lambda row: zlib.crc32("|".join(str(one) for one in row.values()).encode()))
+
+
 def all_rows(options, machine):
     layers, types = options.layers, machine["types"]
-    rows = {"gemm": lambda: gemm_rows(layers, types), "attention": lambda: attention_rows(types),
+    rows = {"gemm": lambda: shuffled(itertools.chain(gemm_rows(layers, types), grouped_rows(types))), "attention": lambda: attention_rows(types),
             "kernel": lambda: kernel_rows(types), "collective": lambda: collective_rows(machine["gpus"])}
     for family in FAMILIES:
         if family in options.only:
@@ -305,12 +334,16 @@ def parse(arguments):
                         "--cluster FILE` takes its rows where a group of that file describes it (gpu: {name: ...})")
     parser.add_argument("--retry", action="store_true", help="measure all rows that failed once more, however often they did")
     parser.add_argument("--json", action="store_true", help="print where script, table and machine lie, once they do")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="begin no row after this long; the same "
+                        "command goes on later (no limit)")
     parser.add_argument("--pause", type=float, default=0, metavar="S", help="seconds between rows, to keep the GPU cool (0)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--dry-run", action="store_true", help="no GPU and no PyTorch: invented times, marked as such")
     options = parser.parse_args(arguments)
     options.only = options.only or FAMILIES
     options.layers = [parse_layer(one) for one in options.layer] or list(LAYERS.items())
+    if not options.minutes > 0:
+        stop("--minutes %g" % options.minutes, "a time above 0")
     if not 0 <= options.pause <= 60:
         stop("--pause %g" % options.pause, "0 to 60 seconds")
     return options
@@ -407,13 +440,16 @@ def run(options):
 
 def measure(options, table, clock, wanted):
     rows = [row for row in wanted if table.wants(row, sys.maxsize if options.retry else MOST_TRIES)]
-    begun, failed = time.time(), 0
+    begun, failed, done = time.time(), 0, 0
     for i, row in enumerate(rows):
+        if time.time() - begun > 60 * options.minutes:
+            break
         left = (time.time() - begun) / i * (len(rows) - i) if i else 0
         progress(options, "%d of %d, %s %s, %d min left" % (i, len(rows), row["family"], row["op"], math.ceil(left / 60)))
         row = filled(row, clock(row))
         failed += row["status"] != "ok"
         table.add(row)
+        done = i + 1
         lost = getattr(clock, "lost", None)
         if lost:
             stop("%s, after which nothing more can be measured; %d rows are in %s" % (lost, i + 1, table.path),
@@ -421,8 +457,8 @@ def measure(options, table, clock, wanted):
         time.sleep(options.pause)
     progress(options, "", last=True)
     if not options.quiet:
-        print("measured %d rows, %d of them failed, %d were there; %s" % (
-            len(rows), failed, len(wanted) - len(rows), table.path), file=sys.stderr)
+        print("measured %d rows, %d of them failed, %d were there%s; %s" % (
+            done, failed, len(wanted) - len(rows), ", %d are left" % (len(rows) - done) if done < len(rows) else "", table.path), file=sys.stderr)
 
 
 def mostly_failed(wanted, table):
@@ -430,7 +466,8 @@ def mostly_failed(wanted, table):
     not have; those count where little else is left."""
     sentences = []
     for family in FAMILIES:
-        statuses = [table.status.get(table.key(row), "not measured") for row in wanted if row["family"] == family]
+        keys = [table.key(row) for row in wanted if row["family"] == family]
+        statuses = [table.status[key] for key in keys if key in table.status]  # --minutes may have left others
         failed = [one for one in statuses if one != "ok"]
         broken = [one for one in failed if not one.startswith("unsupported")]
         if 2 * len(broken) > len(statuses) or 10 * len(failed) > 9 * len(statuses):

@@ -6,8 +6,9 @@ data, so that the kernel finds its inputs in memory.
 
 What is timed is what orrery prices:
 - GEMMs: the three of a linear layer. fp8: torch._scaled_mm with one scale a tensor, without the casts.
-- attention "flash": PyTorch's fused kernels alone, with grouped heads as they are (enable_gqa), or, where PyTorch has no such
-  kernel, with keys and values that were repeated beforehand.
+- grouped GEMMs: those of experts that got as many tokens each, in one kernel (torch._grouped_mm).
+- attention "flash2" and "cudnn": PyTorch's FlashAttention-2 and cuDNN's kernel alone, with grouped heads as they are (enable_gqa),
+  or, where PyTorch has no such kernel, with keys and values that were repeated beforehand.
 - attention "unfused": Megatron-LM's core without fusions: the scale inside the first GEMM, then masked_fill_, softmax and
   dropout as kernels of their own. Keys and values of grouped heads were repeated beforehand; the mask is applied whether it is
   causal or empty.
@@ -25,7 +26,7 @@ import sys
 
 WARM_UP = 5
 LEAST, MOST = 10, 100  # repetitions of a row
-BUDGET_MS = 300  # of all repetitions of a row, once LEAST are done
+BUDGET_MS = 100  # of all repetitions of a row, once LEAST are done
 QUEUE = 10  # repetitions queued behind one delay
 DELAY_CYCLES = 2000000  # about a millisecond, in which the host queues what follows
 COLLECTIVE_DELAY_CYCLES = 3 * DELAY_CYCLES  # a collective takes the host longer to launch than a kernel
@@ -187,6 +188,8 @@ def gemm(torch, row):
     if row["dtype"] == "fp8":
         return fp8_gemm(torch, m, n, k, row["pass"])
     kind = dtype_of(torch, row["dtype"])
+    if row["op"] == "grouped":
+        return grouped_gemm(torch, row, kind)
     a, b = torch.randn(left, device="cuda", dtype=kind), torch.randn(right, device="cuda", dtype=kind)
     if row["pass"] == "forward":
         return lambda: torch.matmul(a, b.t())
@@ -204,6 +207,19 @@ def fp8_gemm(torch, m, n, k, direction):
     return lambda: torch._scaled_mm(a, b, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)
 
 
+def grouped_gemm(torch, row, kind):
+    """The same of as many linear layers as the batch has, over rows that lie one expert's after another's."""
+    experts, m, n, k = row["batch"], row["M"], row["N"], row["K"]
+    ends = torch.arange(m, experts * m + 1, m, device="cuda", dtype=torch.int32)
+    x, dy = (torch.randn((experts * m, width), device="cuda", dtype=kind) for width in (k, n))
+    if row["pass"] == "wgrad":
+        return lambda: torch._grouped_mm(dy.t(), x, offs=ends)
+    weights = torch.randn((experts, n, k), device="cuda", dtype=kind)
+    if row["pass"] == "forward":
+        return lambda: torch._grouped_mm(x, weights.transpose(1, 2), offs=ends)
+    return lambda: torch._grouped_mm(dy, weights, offs=ends)
+
+
 def gradients(torch, forward, inputs):
     """The backward pass of `forward` alone; its graph is built once."""
     output = forward(*inputs)
@@ -216,7 +232,7 @@ def attention(torch, row):
     query = (row["batch"], row["heads"], row["query"], row["head_dim"])
     key = (row["batch"], row["kv_heads"], row["keys"], row["head_dim"])
     inputs = [torch.randn(shape, device="cuda", dtype=kind, requires_grad=backward) for shape in (query, key, key)]
-    core, inputs = (unfused if row["op"] == "unfused" else flash)(torch, row, inputs)
+    core, inputs = (unfused if row["op"] == "unfused" else fused)(torch, row, inputs)
     return gradients(torch, core, inputs) if backward else lambda: core(*inputs)
 
 
@@ -243,33 +259,34 @@ def unfused(torch, row, inputs):
     return core, flat
 
 
-def flash(torch, row, inputs):
+def fused(torch, row, inputs):
     """The fused core, and the inputs that it takes."""
-    attend, causal = torch.nn.functional.scaled_dot_product_attention, bool(row["causal"])
+    attend, causal, op = torch.nn.functional.scaled_dot_product_attention, bool(row["causal"]), row["op"]
     if row["heads"] == row["kv_heads"]:
-        return lambda q, k, v: only_flash(torch, lambda: attend(q, k, v, is_causal=causal)), inputs
+        return lambda q, k, v: only(torch, op, lambda: attend(q, k, v, is_causal=causal)), inputs
 
     def grouped(q, k, v):
-        return only_flash(torch, lambda: attend(q, k, v, is_causal=causal, enable_gqa=True))
+        return only(torch, op, lambda: attend(q, k, v, is_causal=causal, enable_gqa=True))
     try:
         grouped(*inputs)
         return grouped, inputs
     except torch.cuda.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError):  # no such kernel here, or PyTorch before 2.5
-        return lambda q, k, v: only_flash(torch, lambda: attend(q, k, v, is_causal=causal)), repeated(row, inputs)
+        return lambda q, k, v: only(torch, op, lambda: attend(q, k, v, is_causal=causal)), repeated(row, inputs)
 
 
-def only_flash(torch, call):
-    """A fused kernel or an error, never the unfused fallback."""
+def only(torch, op, call):
+    """This fused kernel or an error, never another one."""
     try:
         from torch.nn.attention import SDPBackend, sdpa_kernel
-        fused = [SDPBackend.FLASH_ATTENTION] + [getattr(SDPBackend, "CUDNN_ATTENTION")] * hasattr(SDPBackend, "CUDNN_ATTENTION")
-        with sdpa_kernel(fused):
-            return call()
-    except ImportError:
+    except ImportError:  # PyTorch before 2.3, which has one fused kernel
+        if op == "cudnn":
+            raise NotImplementedError("PyTorch without cuDNN's attention")
         with torch.backends.cuda.sdp_kernel(enable_flash=True, enable_math=False, enable_mem_efficient=False):
             return call()
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION if op == "flash2" else SDPBackend.CUDNN_ATTENTION):
+        return call()
 
 
 def kernel(torch, row):

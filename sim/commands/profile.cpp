@@ -61,7 +61,7 @@ nlohmann::ordered_json types_by_name(const std::vector<KnownGpuName>& names) {
 }
 
 // Beside the table, so that the folder says what measured it, and what `orrery fit` will know its GPU by.
-std::string write_script(const std::string& folder) {
+std::string write_script(const std::string& folder, std::string_view script) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw InputError(folder, error.message(), "a folder that can be created");
@@ -73,7 +73,7 @@ std::string write_script(const std::string& folder) {
                                      {"makers", known.makers},
                                      {"sources", types_by_name(known.sources)}};
   write_file((fs::path(folder) / "orrery_gpus.json").string(), names.dump(1) + "\n");
-  return (fs::path(folder) / kProfileScript).string();
+  return (fs::path(folder) / script).string();
 }
 
 // The families and settings that the script takes, as it takes them.
@@ -87,7 +87,8 @@ std::vector<std::string> script_options(const CommandLine& line) {
     words.push_back("--only=" + family);
   }
   static_cast<void>(line.number("pause", 0, 60));
-  for (const char* option : {"types", "gpu-name", "pause"}) {
+  static_cast<void>(line.number("minutes", 1e-3, 1e6));
+  for (const char* option : {"types", "gpu-name", "pause", "minutes"}) {
     const auto value = line.text(option);
     if (value == "" || value == "--")  // Python's argparse would take the second for none
       throw InputError(line.place(option), value->empty() ? "an empty text" : quote_for_message(*value),
@@ -97,6 +98,21 @@ std::vector<std::string> script_options(const CommandLine& line) {
   for (const char* flag : {"quiet", "dry-run", "unknown-gpu", "retry", "json"}) {
     if (line.has(flag)) words.push_back("--" + std::string(flag));
   }
+  return words;
+}
+
+// What the script of whole steps takes; the rest says how operators are measured.
+std::vector<std::string> step_options(const CommandLine& line) {
+  for (const char* option :
+       {"model", "only", "types", "gpu-name", "pause", "unknown-gpu", "retry", "dry-run", "json"}) {
+    if (line.has(option))
+      throw InputError(
+          "--steps", "--" + std::string(option) + " beside it",
+          "--minutes, --quiet, --python or --script: steps are of models and programs of their own");
+  }
+  std::vector<std::string> words;
+  if (line.number("minutes", 1e-3, 1e6)) words.push_back("--minutes=" + *line.text("minutes"));
+  if (line.has("quiet")) words.push_back("--quiet");
   return words;
 }
 
@@ -122,6 +138,9 @@ int run_profile(const Arguments& arguments) {
   line.values("only", "FAMILY", "gemm, attention, kernel or collective alone; may be repeated");
   line.value("types", "LIST", "data types, as fp16,bf16 (all that the GPU has)");
   line.value("gpu-name", "NAME", "the catalog's name of the GPU, where the driver's is not known");
+  line.value("minutes", "M",
+             "begin no row after this long (no limit): rows come in no order, so that those measured are a "
+             "sample, and the same command goes on");
   line.value("pause", "S", "seconds between rows, to keep the GPU cool (0)");
   line.value("python", "PROGRAM", "a Python 3 that can import torch (python3)");
   line.flag("unknown-gpu",
@@ -129,6 +148,9 @@ int run_profile(const Arguments& arguments) {
             "describes it");
   line.flag("retry", "measure the rows that failed once more, however often they did");
   line.flag("dry-run", "no GPU and no PyTorch: invented times, marked as such");
+  line.flag("steps",
+            "training steps of known models instead, kernel by kernel, as a table for `orrery validate "
+            "--measured` (one GPU; with --minutes)");
   line.flag("script", "write the Python script to the folder and do not run it");
   if (!line.parse(arguments)) return 0;
   std::vector<std::string> words{line.text("python").value_or("python3"), ""};
@@ -137,8 +159,9 @@ int run_profile(const Arguments& arguments) {
   for (const auto& model : line.list("model")) {
     for (const std::string& layer : layer_arguments(model)) words.push_back("--layer=" + layer);
   }
-  for (std::string& word : script_options(line)) words.push_back(std::move(word));
-  words[1] = write_script(folder);
+  for (std::string& word : line.has("steps") ? step_options(line) : script_options(line))
+    words.push_back(std::move(word));
+  words[1] = write_script(folder, line.has("steps") ? kStepsScript : kProfileScript);
   if (line.has("script")) {
     const nlohmann::ordered_json files{{"script", words[1]}};
     std::cout << (line.json() ? json_document(files) : words[1] + "\n");

@@ -194,3 +194,18 @@ TEST_CASE("scores in 32 bits take what Megatron's kernels took, whose fused one 
   CHECK(plain - seconds() > 8 * second_per_byte);
   CHECK(plain - seconds() < 8 / 0.8 * second_per_byte);
 }
+
+TEST_CASE("a kernel that one's own profile measured answers for every name that it has on that GPU") {
+  const AttentionTable table = AttentionTable::published();
+  const auto on = [&](const char* gpu, AttentionKernel kernel) {
+    return table.kernel_on({.kernel = kernel}, find_gpu(gpu, "test"));
+  };
+  using enum AttentionKernel;
+  CHECK(on("A100", flash2) == flash);
+  CHECK(on("A100", sdpa_2025) == flash);
+  CHECK(on("H100", flash2) == flash2);
+  CHECK(on("H100", sdpa_2025) != flash);
+  CHECK(on("B200", sdpa_2025) == flash);
+  CHECK(on("H100", flash_2026) == flash_2026);
+  CHECK(on("H100", unfused) == unfused);
+}

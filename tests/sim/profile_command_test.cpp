@@ -120,7 +120,7 @@ TEST_CASE("a killed run keeps its rows and goes on where it was") {
   REQUIRE(dry_run(folder).code == 0);
   const std::string completed = table(folder);
   CHECK(lines(completed) ==
-        321);  // the header; 2 types x (6 + 4 sequences) x 2 head sizes x 2 groups x 2 masks x 2 passes
+        513);  // the header; 2 types x (2 x 6 + 4 sequences) x 2 head sizes x 2 groups x 2 masks x 2 passes
   CHECK(completed.substr(0, partial.rfind('\n') + 1) == partial.substr(0, partial.rfind('\n') + 1));
   REQUIRE(dry_run(folder).code == 0);
   CHECK(table(folder) == completed);
@@ -144,7 +144,7 @@ TEST_CASE("a second run in a folder is refused while the first one measures, and
   CHECK(contains(second->err, "another folder (-o)"));
   CHECK(lines(table(folder)) < 200);  // the second one has added none
   CHECK(dry_run(folder).code == 0);
-  CHECK(lines(table(folder)) == 321);
+  CHECK(lines(table(folder)) == 513);
 }
 
 TEST_CASE("a table that has no room keeps its rows, and the message names the folder") {
@@ -153,7 +153,7 @@ TEST_CASE("a table that has no room keeps its rows, and the message names the fo
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   rlimit small = before;
-  small.rlim_cur = 25'000;  // the scripts fit, 320 rows do not; Python ignores the signal
+  small.rlim_cur = 30'000;  // the scripts fit, 512 rows do not; Python ignores the signal
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   const ProgramResult result = dry_run(folder);
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -162,7 +162,7 @@ TEST_CASE("a table that has no room keeps its rows, and the message names the fo
   CHECK(contains(result.err, folder + ": File too large; expected a folder that can be written, with room"));
   CHECK(lines(table(folder)) > 100);
   CHECK(dry_run(folder).code == 0);
-  CHECK(lines(table(folder)) == 321);
+  CHECK(lines(table(folder)) == 513);
 }
 
 TEST_CASE("another machine, a foreign table and wrong options are refused") {
@@ -191,6 +191,62 @@ TEST_CASE("another machine, a foreign table and wrong options are refused") {
   refused({}, "other columns");
   fs::remove(folder + "/machine.json");
   refused({}, "without machine.json");
+}
+
+TEST_CASE("a run of limited minutes leaves a sample of every kind of shape, and goes on") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("m");
+  // 1.2 s, and at least 1 ms a row.
+  const std::vector<std::string> gemms{"--only=gemm", "--types=bf16", "--pause=0.001"};
+  REQUIRE(dry_run(folder, words(gemms, {"--minutes=0.02"})).code == 0);
+  const std::string partial = table(folder);
+  const std::size_t rows = lines(partial);
+  CHECK(rows > 30);
+  CHECK(rows < 2254);
+  for (const char* part : {",grouped,", ",linear,forward,", ",dgrad,", ",wgrad,", ",grid,", ",llama3-8b,"})
+    CHECK(contains(partial, part));
+  REQUIRE(dry_run(folder, {"--only=gemm", "--types=bf16"}).code == 0);
+  CHECK(lines(table(folder)) == 2254);  // the header; 2049 of layers and the grid, 204 of experts
+  CHECK(table(folder).starts_with(partial));
+  CHECK(dry_run(folder, {"--minutes=0"}).code == 2);
+}
+
+TEST_CASE("steps that were measured become rows that validate predicts; what failed says why") {
+  const ScratchFolder scratch;
+  const std::string script = std::string(ORRERY_SOURCE_DIR) + "/costmodels/profile/orrery_steps.py";
+  std::ofstream(scratch.file("steps.json")) << R"({"machine": {"gpu": "NVIDIA H100 80GB HBM3",
+    "torch": "2.11.0+cu130", "transformers": "5.17.0", "host": {"processor": "a processor"}, "script": "1",
+    "begun": "2026-11-27T09:10:18Z"}, "cases": {
+    "a": {"case": {"name": "a", "program": "fsdp2", "model": "llama3-8b", "layers": 8, "seq": 8192, "mbs": 1,
+      "recompute": "none", "precision": "bf16", "compile": true, "experts": ""},
+      "result": {"queued_s": 0.28, "allocated_gb": 47.8}},
+    "b": {"case": {"name": "b", "program": "hf", "model": "qwen3-30b-a3b", "layers": 4, "seq": 4096, "mbs": 1,
+      "recompute": "full", "precision": "pure bf16", "compile": false, "experts": "eager"},
+      "result": "TypeError: of a library,\n not of ours"}}})";
+  const std::string command = "python3 " + script + " --table -o " + scratch.file("");
+  REQUIRE(std::system(command.c_str()) == 0);
+  const std::string rows = content(scratch.file("steps.csv"));
+  CHECK(contains(rows, "\"PyTorch 2.11 FSDP2 (torch.compile, fused AdamW, November 2026)\""));
+  CHECK(contains(rows, "failed,\"TypeError: of a library, not of ours\""));
+  const ProgramResult result =
+      run_orrery({"validate", "--json", "--quiet", "--measured", scratch.file("steps.csv")});
+  REQUIRE(result.code == 0);
+  const auto runs = nlohmann::json::parse(result.out).at("runs");
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].at("id") == "orrery-h100-a");
+  CHECK(runs[0].at("measured_s") == 0.28);
+  CHECK(runs[0].at("predicted_s").get<double>() > 0.1);
+  CHECK(runs[1].at("measured_s").is_null());
+}
+
+TEST_CASE("options that say how operators are measured are refused beside --steps") {
+  const ScratchFolder scratch;
+  const ProgramResult refused = run_orrery({"profile", "--steps", "--only=gemm", "-o", scratch.file("m")});
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "--steps: found --only beside it"));
+  const ProgramResult script = run_orrery({"profile", "--steps", "--script", "-o", scratch.file("m")});
+  CHECK(script.code == 0);
+  CHECK(script.out == scratch.file("m") + "/orrery_steps.py\n");
 }
 
 TEST_CASE("a dry run invents times of the data types that its GPU has, and of no others") {
@@ -333,11 +389,11 @@ TEST_CASE(
     CHECK(old.run(scratch.file("old"), attention).code == 0);
     CHECK(count(table(scratch.file("old")), ",unfused,") == 64);
     CHECK(count(table(scratch.file("old")), ",events,ok,") == 64);
-    CHECK(count(table(scratch.file("old")), ",unsupported: ") == 96);
+    CHECK(count(table(scratch.file("old")), ",unsupported: ") == 192);
   }
   const FakeTorch middle{{"FAKE_AGE", "middle"}, {"FAKE_LOG", scratch.file("log")}};
   CHECK(middle.run(scratch.file("middle"), attention).code == 0);
-  CHECK(count(table(scratch.file("middle")), ",events,ok,") == 160);
+  CHECK(count(table(scratch.file("middle")), ",events,ok,") == 256);
   CHECK_FALSE(contains(content(scratch.file("log")), "repeat_interleave"));
 }
 

@@ -79,6 +79,26 @@ TEST_CASE("kernels, attention and collectives of one's own table") {
   CHECK(profiles.collectives[0].gpu_link.bandwidth.value() == 300e9);  // NVLink 3 of the catalog
 }
 
+TEST_CASE("fused attention is what programs take for the best one on its GPU, or another kernel, or none") {
+  const ScratchFolder folder;
+  const auto row = [](const char* gpu, const char* op, const char* version) {
+    return std::string(gpu) + ",bf16,attention," + op +
+           ",forward,,16,,,,16,16,128,1024,1024,1,,,,900,890,910,20,events,ok," + version + "\n";
+  };
+  std::string good;
+  for (int i = 0; i < 60; ++i) good += gemm_row("forward", std::to_string(50 + i));
+  const char *h200 = "NVIDIA H200", *a100 = "NVIDIA A100-SXM4-80GB";
+  const Profiles profiles =
+      read(folder, good + row(h200, "cudnn", "3") + row(h200, "flash2", "3") + row(h200, "flash", "2") +
+                       row(a100, "flash2", "3") + row(a100, "cudnn", "3") + row(a100, "flash3", "3"));
+  std::vector<std::string> kernels;
+  for (const auto& attention : profiles.attentions) kernels.push_back(attention.kernel);
+  CHECK(kernels == std::vector<std::string>{"flash", "flash2", "flash", "flash"});
+  CHECK(profiles.files[0].skipped ==
+        std::map<std::string, std::int64_t>{{"unreadable", 1},
+                                            {"cuDNN's attention, which no program takes on Ampere", 1}});
+}
+
 TEST_CASE("failed, repeated and foreign rows of one's own table are counted by reason") {
   const ScratchFolder folder;
   std::string good;

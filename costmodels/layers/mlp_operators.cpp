@@ -71,6 +71,10 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   if (!fused && has_mlp_bias(shape))
     add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
   block.end_experts();
+  const ExpertCost& experts = layer.sharding.stack.experts;
+  if (experts.eager_forward + experts.eager_backward > 0)
+    add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()),
+        {experts.eager_forward, experts.eager_backward});
   if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
 }
 

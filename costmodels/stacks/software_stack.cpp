@@ -97,6 +97,8 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
   read_switch(map, "in_turn", experts.in_turn);
   read_switch(map, "pads_rows", experts.pads_rows);
+  read_number(map, "eager_forward", 0, 10000, experts.eager_forward);
+  read_number(map, "eager_backward", 0, 10000, experts.eager_backward);
   map.refuse_others();
 }
 

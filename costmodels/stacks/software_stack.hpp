@@ -110,6 +110,9 @@ struct ExpertCost {
   // In 8 and 4 bits the rows of each expert are copied into a multiple of 32, or 16, and back (Megatron-LM
   // core/transformer/moe/experts.py, quantization_padding); else whoever routes or brings them aligns them.
   bool pads_rows = false;
+  // Bytes of an element of each row that eager kernels around the matrices move, beside what Megatron-LM's
+  // permutations do: gathers, masks, sums over a token's experts.
+  double eager_forward = 0, eager_backward = 0;
   bool operator==(const ExpertCost&) const = default;
 };
 ExpertCost at_pace(ExpertCost, double pace);  // what it takes of the host so many times as long

@@ -93,6 +93,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
       stack.states = {.weight = 2, .optimizer = 12};  // the shard's own weight is in fp32
   }
   set_kernels(stack, framework);
+  if (says(framework, "deepep"))
+    stack.experts.eager_forward = stack.experts.eager_backward = 0;  // own kernels
   if (is_before_flash_attention(date)) {
     stack.flash_attention = false;
     stack.softmax = SoftmaxKernel::eager;

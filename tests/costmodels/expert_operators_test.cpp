@@ -47,6 +47,18 @@ TEST_CASE("in 8 bits rows of experts are copied into padded ones and back where 
   }
 }
 
+TEST_CASE("kernels of a program's own around its experts move so many bytes of each row's elements") {
+  Sharding sharding = plain(1, 4096);
+  const auto copied = [&](PassOperators BlockOperators::*pass) {
+    return test::copied_bytes(layer_operators(mixtral_layer(), true, sharding).*pass);
+  };
+  const double forward = copied(&BlockOperators::forward), backward = copied(&BlockOperators::backward);
+  sharding.stack.experts.eager_forward = 80, sharding.stack.experts.eager_backward = 165;
+  const double rows = 2.0 * 4096 * 4096;  // two experts a token, 4096 tokens of 4096
+  CHECK(copied(&BlockOperators::forward) - forward == Approx(80 * rows));
+  CHECK(copied(&BlockOperators::backward) - backward == Approx(165 * rows));
+}
+
 TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

@@ -113,7 +113,11 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
       block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     block.linear(up, InputCast::after_norm);
   }
-  add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
+  if (has_eager_gelu(layer.shape, stack))
+    add(block, MemoryKernel::copy, count(rows, mlp.ffn),
+        {stack.kernels.gelu->forward, stack.kernels.gelu->backward});
+  else
+    add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
   block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
                InputCast::own_tokens);
 }

@@ -58,7 +58,9 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, const K
   if (shape.experts == 1) {
     const bool eager = stack.kernels.eager_kernels || stack.kernels.eager_activation;
     const std::int64_t any = kept_up_width(shape, local) + kept_half(shape, eager, local.ffn);
-    return static_cast<double>(local.tokens) * widths(kept, any, local.ffn);
+    const double gelu = has_eager_gelu(shape, stack) ? stack.kernels.gelu->kept / 2 * kept.any : 0.0;
+    return static_cast<double>(local.tokens) *
+           (widths(kept, any, local.ffn) + gelu * static_cast<double>(local.ffn));
   }
   // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.
   const auto routed = static_cast<double>(local.routed_tokens * local.experts);

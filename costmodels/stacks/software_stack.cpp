@@ -154,6 +154,13 @@ void read_network(const YamlValue& given, NetworkShare& network) {
 
 const Words<Fusion> kFusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
 
+EagerGelu read_gelu(const YamlValue& map) {
+  map.allow_keys({"forward", "backward", "kept"});
+  return {.forward = map.at("forward").number(0, 1000),
+          .backward = map.at("backward").number(0, 1000),
+          .kept = map.at("kept").number(0, 1000)};
+}
+
 void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_word(map, "norm", kFusions, kernels.norm);
   read_number(map, "elementwise_time", 0.1, 10, kernels.elementwise_time);
@@ -161,6 +168,7 @@ void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_switch(map, "eager_kernels", kernels.eager_kernels);
   read_switch(map, "eager_activation", kernels.eager_activation);
   read_number(map, "kept_by_norm", 0, 100, kernels.kept_by_norm);
+  if (const auto gelu = map.find("gelu")) kernels.gelu = read_gelu(*gelu);
 }
 
 // A map of such keys, or the word "as_gpt": none differs.

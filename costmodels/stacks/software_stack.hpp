@@ -146,6 +146,13 @@ struct Calibrated {
   bool operator==(const Calibrated&) const = default;
 };
 
+// GELU by its formula, a kernel for each of its operations: bytes of an element that they move, in 16 bits,
+// and that they keep beside input and output.
+struct EagerGelu {
+  double forward = 0, backward = 0, kept = 0;
+  bool operator==(const EagerGelu&) const = default;
+};
+
 // What a program has for the norms, activations, rotation and residuals of a layer, beside its `elementwise`.
 struct LayerKernels {
   std::optional<Fusion> norm;       // absent: as `elementwise`
@@ -159,6 +166,7 @@ struct LayerKernels {
   // moe/experts.py).
   bool eager_activation = false;
   double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
+  std::optional<EagerGelu> gelu;  // absent: one kernel
   bool operator==(const LayerKernels&) const = default;
 };
 
@@ -340,5 +348,9 @@ bool drops_out(const LayerShape&, const SoftwareStack&);
 
 // As it runs the model: with its kernels for layers of Llama's kind where the model has some.
 SoftwareStack stack_for(const ModelSpec&, SoftwareStack);
+
+inline bool has_eager_gelu(const LayerShape& shape, const SoftwareStack& stack) {
+  return stack.kernels.gelu && shape.mlp == MlpKind::gelu && shape.activation != Activation::relu;
+}
 
 }  // namespace orrery

@@ -19,6 +19,11 @@ bool is_trainer(const std::string& framework, double date) {
   return since || (itself && date > 0);
 }
 
+// "bf16-mixed" of Lightning, "fp16 autocast", "AMP".
+bool is_autocast(const MeasuredRun& run) {
+  return says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
+}
+
 // "bf16-true" of Lightning, "pure bf16", "pure fp16".
 bool is_all_16_bits(const MeasuredRun& run) {
   return says_any(lower_case(run.text("precision")), {"true", "pure"});
@@ -29,6 +34,7 @@ struct Keeping {
   bool gradients = false, weights = false;  // sharded
   bool fsdp = false;                        // by PyTorch, not DeepSpeed
   bool all_16_bits = false;                 // shards too
+  bool autocast = false;                    // 16 bits are copies of fp32 weights
 
   [[nodiscard]] bool deepspeeds() const { return (gradients || weights) && !fsdp; }
 };
@@ -39,11 +45,12 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
   return {.gradients = sharding == Sharding::gradients,
           .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
           .fsdp = affirms(clauses_of(column + "; " + framework), {"*fsdp*"}),
-          .all_16_bits = is_all_16_bits(run)};
+          .all_16_bits = is_all_16_bits(run),
+          .autocast = is_autocast(run)};
 }
 
 const char* preset_of(const Keeping& keeping) {
-  if (!keeping.gradients && !keeping.weights) return "hf-trainer";
+  if (!keeping.gradients && !keeping.weights) return keeping.autocast ? "hf-autocast" : "hf-trainer";
   if (keeping.deepspeeds()) return keeping.weights ? "hf-zero3" : "hf-zero2";
   return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";
 }
@@ -53,13 +60,16 @@ const char* preset_of(const Keeping& keeping) {
 // copy (fast_cross_entropy_loss).
 void set_kernels(SoftwareStack& stack, const std::string& framework) {
   if (says_any(framework, {"unsloth", "fused kernels"})) {
-    stack.kernels = read_stack("hf-liger").kernels;
+    const SoftwareStack fused = read_stack("hf-liger");
+    stack.kernels = fused.kernels;
+    stack.llama_layers = fused.llama_layers;
     stack.logit_peak = 8;
   }
   const bool matrices_alone = says_any(framework, {"te linear", "transformer engine linear"});
   if (says_any(framework, {"liger", "transformer engine"}) && !matrices_alone) {
     const SoftwareStack fused = read_stack("hf-liger");
     stack.kernels = fused.kernels;
+    stack.llama_layers = fused.llama_layers;
     stack.cross_entropy = fused.cross_entropy;
     stack.logit_peak = fused.logit_peak;
   }
@@ -67,6 +77,7 @@ void set_kernels(SoftwareStack& stack, const std::string& framework) {
     const SoftwareStack compiled = read_stack("torchtitan");
     stack.elementwise = compiled.elementwise;
     stack.kernels = compiled.kernels;
+    stack.llama_layers = compiled.llama_layers;
     stack.pads_vocabulary = compiled.pads_vocabulary;
   }
   stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
@@ -102,7 +113,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
-    fuse_optimizer(stack, shards && !keeping.all_16_bits ? 4 : 2);
+    fuse_optimizer(stack, (shards && !keeping.all_16_bits) || keeping.autocast ? 4 : 2);
   return stack;
 }
 

@@ -324,8 +324,9 @@ def row_of(machine, one, result):
     key = "orrery-" + name.split()[0].split("-")[0].lower()
     versions = {one: ".".join(str(machine.get(one)).split("+")[0].split(".")[:2]) for one in ("torch", "transformers")}
     month = datetime.datetime.strptime(machine["begun"][:10], "%Y-%m-%d").strftime("%B %Y")
-    words = ["torch.compile"] * one["compile"] + ["fused AdamW", month]
-    precision = "bf16-true" if one["precision"] == "pure bf16" else "bf16" if one["program"] == "fsdp2" else "bf16-mixed"
+    words = ["torch.compile", "compiled loss"] * one["compile"] + ["fused AdamW", month]
+    reserved = one["program"] == "fsdp2"  # as torchtitan reports it
+    precision = "bf16-true" if one["precision"] == "pure bf16" else "bf16" if one["program"] == "fsdp2" else "bf16 mixed"
     row = {column: "" for column in COLUMNS}
     row.update({
         "id": key + "-" + one["name"], "source_key": key, "source": "orrery_steps.py version %s" % machine["script"],
@@ -334,14 +335,15 @@ def row_of(machine, one, result):
         "layers": one["layers"], "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "ffn": ffn, "head_dim": dim,
         "vocab": vocabulary, "seq": one["seq"], "n_experts": experts or "", "experts_per_token": chosen or "",
         "precision": precision, "gbs": one["mbs"], "mbs": one["mbs"], "tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1,
-        "recompute": one["recompute"], "flash_attn": "true",
+        "recompute": one["recompute"], "flash_attn": "yes",
         "optimizer_sharding": "FSDP2" if one["program"] == "fsdp2" else "no", "status": "ok",
         "note": ("experts: %s; " % one["experts"] if one["experts"] else "") + machine["host"]["processor"]})
     if isinstance(result, str):
         row.update({"status": "OOM" if result == NO_ROOM else "failed", "note": " ".join(result.split())[:200]})
     else:
-        row.update({"iter_time_s": "%.4f" % result["queued_s"], "peak_mem_gb": "%.2f" % (result["allocated_gb"] * 1e9 / 2 ** 30),
-                    "peak_mem_figure": "allocated"})
+        peak = result["reserved_gb" if reserved else "allocated_gb"] * 1e9 / 2 ** 30
+        row.update({"iter_time_s": "%.4f" % result["queued_s"], "peak_mem_gb": "%.2f" % peak,
+                    "peak_mem_figure": "reserved" if reserved else "allocated"})
     return row
 
 

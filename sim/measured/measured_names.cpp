@@ -291,6 +291,11 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const Likeness like = likeness_of(run);
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
+  if (says(low, "compiled loss")) {
+    const SoftwareStack compiled = read_stack("torchtitan-2025");
+    stack.cross_entropy = compiled.cross_entropy;
+    stack.logit_peak = compiled.logit_peak;
+  }
   if (!low.starts_with(stack.name))
     assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;

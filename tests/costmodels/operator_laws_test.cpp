@@ -223,7 +223,8 @@ TEST_CASE("the attention of 2026 is that of before where it was not measured apa
     op.kernel = kernel;
     return table.at(op, find_gpu(gpu, "test")).share;
   };
-  CHECK(share("H100", AttentionKernel::flash_2026) == Approx(644.0 / 989));
+  // cuDNN 9.19 on H200, as NVIDIA and as Orrery measured it.
+  CHECK(share("H100", AttentionKernel::flash_2026) == Approx(std::sqrt(644.0 * 605) / 989).epsilon(1e-3));
   CHECK(share("H100", AttentionKernel::flash) == Approx(529.0 / 989));
   // TFLOP/s of cuDNN 9.19 on GB200 and GB300, of June and October 2025 on B200 and GB300.
   CHECK(share("GB200", AttentionKernel::flash_2026) == Approx(1598.0 / 2500));

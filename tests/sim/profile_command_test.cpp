@@ -219,14 +219,14 @@ TEST_CASE("steps that were measured become rows that validate predicts; what fai
     "begun": "2026-11-27T09:10:18Z"}, "cases": {
     "a": {"case": {"name": "a", "program": "fsdp2", "model": "llama3-8b", "layers": 8, "seq": 8192, "mbs": 1,
       "recompute": "none", "precision": "bf16", "compile": true, "experts": ""},
-      "result": {"queued_s": 0.28, "allocated_gb": 47.8}},
+      "result": {"queued_s": 0.28, "allocated_gb": 47.8, "reserved_gb": 63.1}},
     "b": {"case": {"name": "b", "program": "hf", "model": "qwen3-30b-a3b", "layers": 4, "seq": 4096, "mbs": 1,
       "recompute": "full", "precision": "pure bf16", "compile": false, "experts": "eager"},
       "result": "TypeError: of a library,\n not of ours"}}})";
   const std::string command = "python3 " + script + " --table -o " + scratch.file("");
   REQUIRE(std::system(command.c_str()) == 0);
   const std::string rows = content(scratch.file("steps.csv"));
-  CHECK(contains(rows, "\"PyTorch 2.11 FSDP2 (torch.compile, fused AdamW, November 2026)\""));
+  CHECK(contains(rows, "\"PyTorch 2.11 FSDP2 (torch.compile, compiled loss, fused AdamW, November 2026)\""));
   CHECK(contains(rows, "failed,\"TypeError: of a library, not of ours\""));
   const ProgramResult result =
       run_orrery({"validate", "--json", "--quiet", "--measured", scratch.file("steps.csv")});

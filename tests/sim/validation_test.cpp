@@ -235,9 +235,9 @@ TEST_CASE(
     INFO(run.id);
     if (!run.measured) continue;  // out of memory
     // A third of a second on 512 GPUs, a GPU whose kernels nobody measured, DeepSpeed's step of 2023, cards
-    // that are full, experts whose host nobody profiled, and autocast over fp32 weights.
+    // that are full, experts whose host nobody profiled, and small layers on a virtual machine's host.
     const std::set<std::string> of_causes{"nanotron-best", "torchao-mi300x", "tinyllama-ds", "xtuner-l3",
-                                          "dgxc-examples", "aws-kimi-k2",    "lambda-hf"};
+                                          "dgxc-examples", "aws-kimi-k2",    "orrery-h100",  "orrery-h200"};
     const bool far = of_causes.count(run.group) > 0;
     CHECK(run.predicted < 2 * *run.measured);
     // A sweep over a network of which nothing is said, by pipelines that wait for the host; experts of

@@ -130,7 +130,7 @@ def kernel_bytes(op, direction, elements, size):
     if op == "optimizer":  # Adam: parameter, gradient and two moments in fp32 read, three of them written
         return 28 * elements
     tensors = {"norm": (2, 3), "activation": (2, 3), "rope": (2, 2), "residual": (3, 3), "embedding": (2, 2),
-               "cross_entropy": (1, 2), "copy": (2, 2)}
+               "cross_entropy": (2, 4), "copy": (2, 2)}  # of the loss log-probabilities are written, and backward zeros
     return tensors[op][0 if direction == "forward" else 1] * size * elements
 
 

@@ -99,6 +99,20 @@ TEST_CASE("fused attention is what programs take for the best one on its GPU, or
                                             {"cuDNN's attention, which no program takes on Ampere", 1}});
 }
 
+TEST_CASE("a loss reads logits, writes log-probabilities, and its gradient besides zeros, in every version") {
+  const ScratchFolder folder;
+  const auto row = [](const char* pass, const char* bytes, const char* version) {
+    return std::string("NVIDIA A100-SXM4-80GB,bf16,kernel,cross_entropy,") + pass +
+           ",width 2048,,64,2048,,,,,,,," + bytes + ",,,5,4,6,20,events,ok," + version + "\n";
+  };
+  const Profiles profiles = read(
+      folder, row("forward", "262144", "2") + row("backward", "524288", "2") + row("forward", "524289", "3"));
+  std::vector<double> bytes;
+  for (const auto& kernel : profiles.kernels) bytes.push_back(kernel.bytes.value());
+  // 64 x 2048 logits of 2 B: two tensors, then four.
+  CHECK(bytes == std::vector<double>{2 * 262144, 4 * 262144, 524289});
+}
+
 TEST_CASE("failed, repeated and foreign rows of one's own table are counted by reason") {
   const ScratchFolder folder;
   std::string good;

@@ -1,0 +1,134 @@
+// The models in the program, which other machines and libraries taught, against operators that
+// `orrery profile` measured on H100 and H200 (costmodels/measured/own). None of these GEMMs taught them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/costmodels/built_in_costs.hpp"
+#include "traces/profile_reader.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const Profiles& measured_here() {
+  static const Profiles profiles =
+      read_profiles(std::string(ORRERY_SOURCE_DIR) + "/costmodels/measured/own", InventedTimes::refused);
+  return profiles;
+}
+
+struct Errors {
+  double sum = 0, absolute = 0;  // of ln(predicted / measured), of |predicted / measured - 1|
+  int count = 0;
+  [[nodiscard]] double bias() const { return std::expm1(sum / count); }
+  [[nodiscard]] double mean() const { return absolute / count; }
+};
+
+std::map<std::string, Errors> errors_of(const std::vector<OperatorQuery>& queries,
+                                        const std::vector<GpuSpec>& gpus, const std::vector<double>& seconds,
+                                        const std::vector<std::string>& names) {
+  const auto answers = test::cost_models().predict(gpus, queries);
+  std::map<std::string, Errors> errors;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Errors& of = errors[names[i]];
+    const double ratio = answers[i].time.value() / seconds[i];
+    of.sum += std::log(ratio);
+    of.absolute += std::abs(ratio - 1);
+    ++of.count;
+  }
+  return errors;
+}
+
+const std::vector<GpuSpec>& cards() {
+  static const std::vector<GpuSpec> gpus{find_gpu("H100-SXM5-80GB", "test"),
+                                         find_gpu("H200-SXM-141GB", "test")};
+  return gpus;
+}
+int card(const std::string& name) {
+  return name == cards()[0].name ? 0 : 1;
+}
+
+}  // namespace
+
+TEST_CASE("large GEMMs measured here, gradients too, take what their shapes are predicted to") {
+  std::vector<OperatorQuery> queries;
+  std::vector<double> seconds;
+  std::vector<std::string> names;
+  for (const auto& row : measured_here().gemms) {
+    if (std::min({row.m, row.n, row.k}) < 1024 || row.type == DataType::tf32) continue;
+    // As layers ask: a gradient is a GEMM of its own shape.
+    queries.push_back(
+        {card(row.gpu), Gemm{.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type}});
+    seconds.push_back(row.time.value());
+    const char* passes[] = {"forward", "input gradient", "weight gradient"};
+    names.push_back(std::string(to_text(row.type)) + (row.batch > 1 ? " grouped " : " ") +
+                    passes[static_cast<int>(row.pass)]);
+  }
+  REQUIRE(queries.size() > 2500);
+  const auto errors = errors_of(queries, cards(), seconds, names);
+  for (const auto& [name, of] : errors) {
+    CAPTURE(name, of.count, of.mean(), of.bias());
+    const bool wide = name.starts_with("fp32");  // on vector units, 12 to 18 % too slow
+    CHECK(of.mean() < (wide ? 0.20 : 0.12));
+    CHECK(std::abs(of.bias()) < (wide ? 0.20 : 0.12));
+  }
+  for (const char* name : {"bf16 forward", "bf16 input gradient", "bf16 weight gradient"})
+    CHECK(errors.at(name).mean() < 0.10);
+}
+
+TEST_CASE("memory that is 1.4 times as fast changes no large GEMM, as measured and as predicted") {
+  // The same shapes on H100 (3.35 TB/s) and H200 (4.8 TB/s), one chip and one power limit.
+  std::map<std::string, std::array<double, 2>> times;
+  for (const auto& row : measured_here().gemms) {
+    if (std::min({row.m, row.n, row.k}) < 1024 || row.type != DataType::bf16) continue;
+    const std::string shape = std::to_string(row.m) + "x" + std::to_string(row.n) + "x" +
+                              std::to_string(row.k) + "x" + std::to_string(row.batch) +
+                              std::to_string(static_cast<int>(row.pass));
+    times[shape][static_cast<std::size_t>(card(row.gpu))] = row.time.value();
+  }
+  double sum = 0;
+  int count = 0;
+  for (const auto& [shape, of] : times) {
+    if (of[0] == 0 || of[1] == 0) continue;
+    sum += std::log(of[1] / of[0]);
+    ++count;
+  }
+  REQUIRE(count > 500);
+  CHECK(std::abs(sum / count) < 0.01);
+  const Gemm large{.m = 8192, .n = 8192, .k = 8192};
+  const auto answers =
+      test::cost_models().predict(cards(), std::vector<OperatorQuery>{{0, large}, {1, large}});
+  CHECK(answers[1].time.value() == Approx(answers[0].time.value()).epsilon(0.02));
+}
+
+TEST_CASE("fused attention measured here takes what its table says") {
+  std::vector<OperatorQuery> queries;
+  std::vector<double> seconds;
+  std::vector<std::string> names;
+  for (const auto& row : measured_here().attentions) {
+    if (row.kernel == "eager") continue;
+    queries.push_back(
+        {card(row.gpu),
+         Attention{.batch = row.batch,
+                   .heads = row.heads,
+                   .kv_heads = row.kv_heads,
+                   .query_tokens = row.query_tokens,
+                   .kv_tokens = row.kv_tokens,
+                   .head_dim = row.head_dim,
+                   .causal = row.causal,
+                   .kernel = row.kernel == "flash2" ? AttentionKernel::flash2 : AttentionKernel::flash_2026,
+                   .direction = row.backward ? Direction::backward : Direction::forward}});
+    seconds.push_back(row.time.value());
+    names.push_back(row.kernel + (row.backward ? " backward" : " forward"));
+  }
+  REQUIRE(queries.size() > 300);
+  for (const auto& [name, of] : errors_of(queries, cards(), seconds, names)) {
+    CAPTURE(name, of.count, of.mean(), of.bias());
+    CHECK(of.mean() < 0.08);
+    CHECK(std::abs(of.bias()) < 0.06);
+  }
+}

@@ -30,6 +30,7 @@ constexpr Traffic kExpertClamp{16.0 * kPiecewise, 20.0 * kPiecewise};
 Traffic activation_traffic(const LayerShape& shape, const SoftwareStack& stack) {
   const bool gated = shape.mlp == MlpKind::gated;
   Traffic traffic = !gated ? kGelu : stack.kernels.eager_activation ? kEagerSwiglu : kSwiglu;
+  if (has_eager_gelu(shape, stack)) traffic = {stack.kernels.gelu->forward, stack.kernels.gelu->backward};
   if (has_mlp_bias(shape)) traffic.backward += kBias.backward * (gated ? 2 : 1);
   return traffic;
 }
@@ -113,11 +114,9 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
       block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
     block.linear(up, InputCast::after_norm);
   }
-  if (has_eager_gelu(layer.shape, stack))
-    add(block, MemoryKernel::copy, count(rows, mlp.ffn),
-        {stack.kernels.gelu->forward, stack.kernels.gelu->backward});
-  else
-    add(block, MemoryKernel::activation, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
+  // Kernels of GELU's formula are PyTorch's, counted one by one.
+  const auto kernel = has_eager_gelu(layer.shape, stack) ? MemoryKernel::copy : MemoryKernel::activation;
+  add(block, kernel, count(rows, mlp.ffn), activation_traffic(layer.shape, stack));
   block.linear({.m = rows, .n = hidden, .k = mlp.ffn, .type = type}, InputCast::separate,
                InputCast::own_tokens);
 }

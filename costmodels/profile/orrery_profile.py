@@ -166,7 +166,8 @@ def shuffled(rows):
 
 def all_rows(options, machine):
     layers, types = options.layers, machine["types"]
-    rows = {"gemm": lambda: shuffled(itertools.chain(gemm_rows(layers, types), grouped_rows(types))), "attention": lambda: attention_rows(types),
+    rows = {"gemm": lambda: shuffled(itertools.chain(gemm_rows(layers, types), grouped_rows(types))),
+            "attention": lambda: attention_rows(types),
             "kernel": lambda: kernel_rows(types), "collective": lambda: collective_rows(machine["gpus"])}
     for family in FAMILIES:
         if family in options.only:
@@ -457,8 +458,9 @@ def measure(options, table, clock, wanted):
         time.sleep(options.pause)
     progress(options, "", last=True)
     if not options.quiet:
+        left = ", %d are left" % (len(rows) - done) if done < len(rows) else ""
         print("measured %d rows, %d of them failed, %d were there%s; %s" % (
-            done, failed, len(wanted) - len(rows), ", %d are left" % (len(rows) - done) if done < len(rows) else "", table.path), file=sys.stderr)
+            done, failed, len(wanted) - len(rows), left, table.path), file=sys.stderr)
 
 
 def mostly_failed(wanted, table):

@@ -349,8 +349,10 @@ bool drops_out(const LayerShape&, const SoftwareStack&);
 // As it runs the model: with its kernels for layers of Llama's kind where the model has some.
 SoftwareStack stack_for(const ModelSpec&, SoftwareStack);
 
+// Of a dense MLP.
 inline bool has_eager_gelu(const LayerShape& shape, const SoftwareStack& stack) {
-  return stack.kernels.gelu && shape.mlp == MlpKind::gelu && shape.activation != Activation::relu;
+  return stack.kernels.gelu && shape.experts == 1 && shape.mlp == MlpKind::gelu &&
+         shape.activation != Activation::relu;
 }
 
 }  // namespace orrery

@@ -215,6 +215,39 @@ TEST_CASE("an eager activation keeps its half, in experts also what is weighed, 
   CHECK(kept.all() - dropped_by(kept, modules) == Approx(fused.all() - dropped_by(fused, modules)));
 }
 
+TEST_CASE("GELU by its formula moves and keeps what its kernels do, of dense MLPs that have GELU") {
+  // transformers' NewGELUActivation in 16 bits: x^3, times 0.044715, plus x, times sqrt(2/pi), tanh, plus 1,
+  // half of x, product. Two tensors each but the sum with x and the product, which have three.
+  const double forward = 2 * (6 * 2 + 2 * 3);
+  // Kept are x, tanh, half of x, 1 + tanh and the product; x and the product are kept of one kernel too.
+  const double kept = 2 * 3;
+  const SoftwareStack formula = read_stack("hf-trainer");
+  CHECK(formula.kernels.gelu->forward == forward);
+  CHECK(formula.kernels.gelu->kept == kept);
+  SoftwareStack one = formula;
+  one.kernels.gelu.reset();
+  Sharding sharding = test::plain(2, 4096);
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  const auto difference = [&](const LayerShape& shape) {
+    const LocalLayer local = local_layer(shape, {.micro_batch = 2, .sequence = 4096});
+    sharding.stack = formula;
+    const double copied = test::copied_bytes(layer_operators(shape, true, sharding).forward);
+    sharding.stack = one;
+    return std::pair(copied - test::copied_bytes(layer_operators(shape, true, sharding).forward),
+                     layer_activations(shape, local, strategy, formula).all() -
+                         layer_activations(shape, local, strategy, one).all());
+  };
+  const double elements = 2.0 * 4096 * 4 * 12288;
+  const auto [moved, stays] = difference(test::gpt3_layer());
+  CHECK(moved == Approx(forward * elements));
+  CHECK(stays == Approx(kept * elements));
+  LayerShape relu = test::gpt3_layer();
+  relu.activation = Activation::relu;
+  for (const LayerShape& other : {relu, test::llama70b_layer()})
+    CHECK(difference(other) == std::pair(0.0, 0.0));
+}
+
 TEST_CASE("gradients are all-reduced without the distributed optimizer, or where a program does so with it") {
   CHECK(gradient_collective(false, false) == CollectiveKind::all_reduce);
   CHECK(gradient_collective(false, true) == CollectiveKind::all_reduce);

@@ -320,6 +320,17 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(of("HF Trainer, PyTorch FSDP (2024)", "no") == plain);
   CHECK(of("HF Trainer, PyTorch FSDP (2024)") == read_stack("hf-fsdp"));
   CHECK(of("HF Trainer (2024)", "FSDP", "bf16-true") == read_stack("hf-fsdp-bf16-true"));
+  // Copies of fp32 weights, where nothing is sharded.
+  for (const char* precision : {"bf16 mixed", "fp16 autocast", "AMP fp16"})
+    CHECK(of("HF Trainer (2024)", "no", precision) == read_stack("hf-autocast"));
+  CHECK(of("HF Trainer with fused AdamW (2024)", "no", "bf16 mixed").optimizer->bytes_per_parameter == 28);
+  CHECK(of("HF Trainer, PyTorch FSDP (2024)", "FSDP", "bf16 mixed") == read_stack("hf-fsdp"));
+  // A library that brings tokens to their experts; all others gather and mask them by kernels of their own.
+  CHECK(plain.experts.eager_backward > 0);
+  CHECK(of("Hugging Face models with DeepEP (2026)").experts.eager_backward == 0);
+  const SoftwareStack loss = of("PyTorch FSDP2 (torch.compile, compiled loss, 2026)");
+  CHECK(loss.cross_entropy == CrossEntropyKernel::fused);
+  CHECK(of("PyTorch FSDP2 (torch.compile, 2026)").cross_entropy == CrossEntropyKernel::separate);
   const SoftwareStack fused = of("HF Trainer with fused AdamW (2024)", "FSDP");
   CHECK(fused.optimizer->bytes_per_parameter == 28);
   CHECK(fused.optimizer_copy == 0);

@@ -19,9 +19,12 @@ bool is_trainer(const std::string& framework, double date) {
   return since || (itself && date > 0);
 }
 
-// "bf16-mixed" of Lightning, "fp16 autocast", "AMP".
+// "bf16-mixed" of Lightning, "fp16 autocast", "AMP"; fp16 where nobody says "pure", whose steps in 16 bits
+// would be lost (DeepSpeed has masters of its own).
 bool is_autocast(const MeasuredRun& run) {
-  return says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
+  const std::string precision = lower_case(run.text("precision"));
+  const bool half = precision == "fp16" && !says(lower_case(run.text("framework")), "deepspeed");
+  return half || says_any(precision, {"mixed", "autocast", "amp"});
 }
 
 // "bf16-true" of Lightning, "pure bf16", "pure fp16".

@@ -321,8 +321,9 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(of("HF Trainer, PyTorch FSDP (2024)") == read_stack("hf-fsdp"));
   CHECK(of("HF Trainer (2024)", "FSDP", "bf16-true") == read_stack("hf-fsdp-bf16-true"));
   // Copies of fp32 weights, where nothing is sharded.
-  for (const char* precision : {"bf16 mixed", "fp16 autocast", "AMP fp16"})
+  for (const char* precision : {"bf16 mixed", "fp16 autocast", "AMP fp16", "fp16"})
     CHECK(of("HF Trainer (2024)", "no", precision) == read_stack("hf-autocast"));
+  CHECK(of("HF Trainer with DeepSpeed (2024)", "no", "fp16").preset == "hf-trainer");
   CHECK(of("HF Trainer with fused AdamW (2024)", "no", "bf16 mixed").optimizer->bytes_per_parameter == 28);
   CHECK(of("HF Trainer, PyTorch FSDP (2024)", "FSDP", "bf16 mixed") == read_stack("hf-fsdp"));
   // A library that brings tokens to their experts; all others gather and mask them by kernels of their own.

@@ -18,8 +18,8 @@ import time
 
 VERSION = "1"
 WARM_UP, TIMED, PROFILED = 3, 8, 2  # steps
-COLUMNS = ("id,source_key,source,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,kv_heads,ffn,head_dim,vocab,seq,n_experts,"
-           "experts_per_token,precision,gbs,mbs,tp,pp,dp,cp,ep,recompute,flash_attn,optimizer_sharding,iter_time_s,peak_mem_gb,"
+COLUMNS = ("id,source_key,source,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,kv_heads,ffn,head_dim,vocab,seq,"
+           "n_experts,experts_per_token,precision,gbs,mbs,tp,pp,dp,cp,ep,recompute,flash_attn,optimizer_sharding,iter_time_s,peak_mem_gb,"
            "peak_mem_figure,status,note").split(",")
 NO_ROOM = "out of memory"
 
@@ -283,8 +283,9 @@ def measured(torch, one):
     torch.cuda.synchronize()
     queued = (time.perf_counter() - queued) / TIMED
     free, total = torch.cuda.mem_get_info()
-    result = {"card_gb": (total - free) / 1e9, "times_s": times, "queued_s": queued, "warm_up_s": warm, "started": started, "ended": time.time(),
-              "allocated_gb": torch.cuda.max_memory_allocated() / 1e9, "reserved_gb": torch.cuda.max_memory_reserved() / 1e9}
+    result = {"times_s": times, "queued_s": queued, "warm_up_s": warm, "started": started, "ended": time.time(),
+              "allocated_gb": torch.cuda.max_memory_allocated() / 1e9, "reserved_gb": torch.cuda.max_memory_reserved() / 1e9,
+              "card_gb": (total - free) / 1e9}
     result.update(profiled(torch, step))
     return result
 
@@ -322,7 +323,7 @@ def row_of(machine, one, result):
     hidden, ffn, heads, kv_heads, dim, vocabulary, experts, chosen = MODELS[one["model"]]
     name = machine["gpu"].replace("NVIDIA ", "")
     key = "orrery-" + name.split()[0].split("-")[0].lower()
-    versions = {one: ".".join(str(machine.get(one)).split("+")[0].split(".")[:2]) for one in ("torch", "transformers")}
+    versions = {library: ".".join(machine[library].split("+")[0].split(".")[:2]) for library in ("torch", "transformers")}
     month = datetime.datetime.strptime(machine["begun"][:10], "%Y-%m-%d").strftime("%B %Y")
     words = ["torch.compile", "compiled loss"] * one["compile"] + ["fused AdamW", month]
     reserved = one["program"] == "fsdp2"  # as torchtitan reports it
@@ -375,6 +376,18 @@ def attempted(torch, one):
         return "%s: %s" % (type(error).__name__, error)
 
 
+def in_short(result):
+    if isinstance(result, str):
+        return result
+    return "%.1f ms, GPU busy %.1f, %d kernels, %.1f GB" % (
+        result["queued_s"] * 1e3, result["busy_s"] * 1e3, result["kernels"], result["allocated_gb"])
+
+
+def stop(found, expected):
+    sys.stderr.write("orrery profile: --steps: found %s; expected %s\n" % (found, expected))
+    sys.exit(2)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="orrery profile --steps", description=__doc__, allow_abbrev=False)
     parser.add_argument("-o", "--output", required=True, help="folder of steps.csv and steps.json")
@@ -389,9 +402,12 @@ def main():
             known = json.load(file)
         write_table(options.output, known["machine"], known["cases"])
         return 0
-    import torch
+    try:
+        import torch
+    except ImportError:
+        stop("no PyTorch in " + sys.executable, "`pip install torch` for this Python")
     if not torch.cuda.is_available():
-        sys.exit("orrery profile: found PyTorch %s without a usable GPU; expected an NVIDIA or AMD GPU and its driver" % torch.__version__)
+        stop("PyTorch %s without a usable GPU" % torch.__version__, "an NVIDIA or AMD GPU and its driver")
     os.makedirs(options.output, exist_ok=True)
     machine, results, begun = describe(torch), {}, time.time()
     for one in CASES:
@@ -405,8 +421,7 @@ def main():
         with open(path, "w") as file:
             json.dump({"machine": machine, "cases": results}, file, indent=1)
         if not options.quiet:
-            print("%-26s %s" % (one["name"], result if isinstance(result, str) else "%.1f ms, GPU busy %.1f, %d kernels, %.1f GB" % (
-                result["queued_s"] * 1e3, result["busy_s"] * 1e3, result["kernels"], result["allocated_gb"])), file=sys.stderr)
+            print("%-26s %s" % (one["name"], in_short(result)), file=sys.stderr)
     return 0 if any(not isinstance(one["result"], str) for one in results.values()) else 1
 
 

@@ -244,6 +244,13 @@ TEST_CASE("options that say how operators are measured are refused beside --step
   const ProgramResult refused = run_orrery({"profile", "--steps", "--only=gemm", "-o", scratch.file("m")});
   CHECK(refused.code == 2);
   CHECK(contains(refused.err, "--steps: found --only beside it"));
+  // A Python without PyTorch, or a PyTorch that sees no GPU.
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const ProgramResult nothing = run_orrery({"profile", "--steps", "-o", scratch.file("m")});
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  CHECK(nothing.code == 2);
+  CHECK(nothing.err.starts_with("orrery profile: --steps: found "));
+  CHECK(lines(nothing.err) == 1);
   const ProgramResult script = run_orrery({"profile", "--steps", "--script", "-o", scratch.file("m")});
   CHECK(script.code == 0);
   CHECK(script.out == scratch.file("m") + "/orrery_steps.py\n");

@@ -25,20 +25,6 @@ std::optional<Kernel> kernel_named(const std::string& name) {
   return std::nullopt;
 }
 
-Attention operator_of(const MeasuredAttention& row, Kernel kernel) {
-  return {.batch = row.batch,
-          .heads = row.heads,
-          .kv_heads = row.kv_heads,
-          .query_tokens = row.query_tokens,
-          .kv_tokens = row.kv_tokens,
-          .head_dim = row.head_dim,
-          .causal = row.causal,
-          .kernel = kernel.attention,
-          .softmax = kernel.softmax,
-          .dropout = kernel.attention == AttentionKernel::unfused,  // orrery_timing.py, unfused
-          .direction = row.backward ? Direction::backward : Direction::forward};
-}
-
 }  // namespace
 
 TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table, TaughtFiles& files) {
@@ -54,7 +40,7 @@ TrainingSet attention_set(const Profiles& profiles, const AttentionTable& table,
       files.leave_out(row.at, "attention kernel without a model here");
       continue;
     }
-    const Attention op = operator_of(row, *kernel);
+    const Attention op = operator_of(row, kernel->attention, kernel->softmax);
     const Seconds bars = attention_time(table, op, gpu).time;
     if (!check.believes(row.source, row.at,
                         {.least = least_time(op, gpu), .expected = bars, .time = row.time}))

@@ -36,10 +36,6 @@ struct GemmRow {
   Seconds reference;
 };
 
-Gemm shape_of(const MeasuredGemm& row) {
-  return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type, .pass = row.pass};
-}
-
 std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) {
   std::vector<GemmRow> rows;
   SourceCheck check("GEMMs", files);
@@ -50,12 +46,12 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) 
       files.leave_out(gemm.at, "GPU without a peak for " + std::string(to_text(gemm.type)));
       continue;
     }
-    const Seconds reference = roofline(shape_of(gemm), gpu, peak->speed);
+    const Seconds reference = roofline(operator_of(gemm), gpu, peak->speed);
     if (gemm.timed == TimedAs::framework && reference < kShortestFrameworkTime) {
       files.leave_out(gemm.at, "short operator timed through a framework");
     } else if (check.believes(
                    gemm.source, gemm.at,
-                   {.least = least_time(shape_of(gemm), gpu), .expected = reference, .time = gemm.time})) {
+                   {.least = least_time(operator_of(gemm), gpu), .expected = reference, .time = gemm.time})) {
       rows.push_back({&gemm, &gpu, *peak, reference});
     }
   }
@@ -65,7 +61,7 @@ std::vector<GemmRow> usable_gemms(const Profiles& profiles, TaughtFiles& files) 
 
 void add_gemm(TrainingSet& set, const GemmRow& row, GemmModelKind kind) {
   const MeasuredGemm& gemm = *row.measured;
-  add_row(set, gemm_features(shape_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind),
+  add_row(set, gemm_features(operator_of(gemm), *row.gpu, row.peak.speed, gemm.timed, kind),
           row.reference * set.card.passes.of(gemm.pass), gemm.time, gemm.model,
           std::to_string(gemm.n) + "x" + std::to_string(gemm.k), gemm.gpu);
   set.large.back() = gemm.m >= 1024;

@@ -144,6 +144,24 @@ void add_unique(std::vector<std::string>& sorted, const std::string& text) {
   if (at == sorted.end() || *at != text) sorted.insert(at, text);
 }
 
+Gemm operator_of(const MeasuredGemm& row) {
+  return {.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type, .pass = row.pass};
+}
+
+Attention operator_of(const MeasuredAttention& row, AttentionKernel kernel, SoftmaxKernel softmax) {
+  return {.batch = row.batch,
+          .heads = row.heads,
+          .kv_heads = row.kv_heads,
+          .query_tokens = row.query_tokens,
+          .kv_tokens = row.kv_tokens,
+          .head_dim = row.head_dim,
+          .causal = row.causal,
+          .kernel = kernel,
+          .softmax = softmax,
+          .dropout = kernel == AttentionKernel::unfused,  // orrery_timing.py, unfused
+          .direction = row.backward ? Direction::backward : Direction::forward};
+}
+
 const GpuSpec& gpu_named(const Profiles& profiles, const std::string& name) {
   const auto own = std::find_if(profiles.own_gpus.begin(), profiles.own_gpus.end(),
                                 [&](const GpuSpec& gpu) { return gpu.name == name; });

@@ -52,6 +52,9 @@ class SourceCheck {
 void add_row(TrainingSet&, const std::vector<float>& features, Seconds reference, Seconds time,
              std::string model, std::string shape, std::string gpu);
 void add_unique(std::vector<std::string>& sorted, const std::string& text);
+// What a measured row timed.
+Gemm operator_of(const MeasuredGemm&);
+Attention operator_of(const MeasuredAttention&, AttentionKernel, SoftmaxKernel);
 // One of the own GPUs of the profiles, else of the catalog.
 const GpuSpec& gpu_named(const Profiles&, const std::string& name);
 

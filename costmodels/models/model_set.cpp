@@ -87,6 +87,21 @@ GemmQuestion question(const Gemm& gemm, DataType type, const ModelCard& card) {
   return {asked, aligned && gemm.batch == 1 && asked.m == gemm.m && asked.n == gemm.n && asked.k == gemm.k};
 }
 
+// The GPU as a model of its chip sees it. Memory faster than that of the cards that taught the model helps
+// GEMMs that wait for it less than it is faster: on H200 (4.8 TB/s) grouped ones that stream weights at 2.5
+// TB/s and more on H100 (3.35) take 0.895 of the time (12 shapes of costmodels/measured/own).
+constexpr double kFasterMemory = 0.31;  // of the logarithm
+GpuSpec as_taught(GpuSpec gpu, const ModelCard& card) {
+  if (card.kind != ModelKind::gemm) return gpu;
+  BytesPerSecond known{};
+  for (const GpuSpec& other : gpu_catalog()) {
+    if (card.measured(other.name)) known = std::max(known, other.memory_bandwidth);
+  }
+  if (known.value() > 0 && gpu.memory_bandwidth > known)
+    gpu.memory_bandwidth = known * std::pow(gpu.memory_bandwidth / known, kFasterMemory);
+  return gpu;
+}
+
 }  // namespace
 
 ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place, ModelOrigin origin)
@@ -218,20 +233,6 @@ struct ModelSet::GemmBatch {
   FeatureMatrix features;
   std::vector<Row> rows;
 };
-
-// The GPU as a model of its chip sees it. Memory faster than that of the cards that taught the model helps
-// GEMMs that wait for it less than it is faster: on H200 (4.8 TB/s) grouped ones that stream weights at 2.5
-// TB/s and more on H100 (3.35) take 0.895 of the time (12 shapes of costmodels/measured/own).
-constexpr double kFasterMemory = 0.31;  // of the logarithm
-GpuSpec as_taught(GpuSpec gpu, const ModelCard& card) {
-  BytesPerSecond known{};
-  for (const GpuSpec& other : gpu_catalog()) {
-    if (card.measured(other.name)) known = std::max(known, other.memory_bandwidth);
-  }
-  if (card.kind == ModelKind::gemm && known.value() > 0 && gpu.memory_bandwidth > known)
-    gpu.memory_bandwidth = known * std::pow(gpu.memory_bandwidth / known, kFasterMemory);
-  return gpu;
-}
 
 void ModelSet::predict_gemms(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                              std::vector<Prediction>& answers) const {

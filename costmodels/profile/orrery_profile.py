@@ -58,10 +58,21 @@ COLLECTIVE_BYTES = [2 ** n for n in range(12, 31)]
 MOST_TRIES = 2  # of a row that fails
 
 
-def stop(found, expected):
-    message = "orrery profile: found %s; expected %s" % (found, expected)
+def stop(found, expected, place=""):
+    message = "orrery profile: %sfound %s; expected %s" % (place, found, expected)
     sys.stderr.write(" ".join(message.splitlines()) + "\n")
     sys.exit(2)
+
+
+def usable_torch(otherwise="", place=""):
+    """PyTorch with a GPU, or the end; `otherwise` says what goes without."""
+    try:
+        import torch
+    except ImportError:
+        stop("no PyTorch in " + sys.executable, "`pip install torch` for this Python" + otherwise, place)
+    if not torch.cuda.is_available():
+        stop("PyTorch %s without a usable GPU" % torch.__version__, "an NVIDIA or AMD GPU and its driver" + otherwise, place)
+    return torch
 
 
 # ---- What is measured ---------------------------------------------------------------------------------------------------
@@ -414,12 +425,7 @@ def run(options):
     if options.dry_run:
         clock, machine = invented_times, chosen_machine(options, INVENTED_MACHINE)
     else:
-        try:
-            import torch
-        except ImportError:
-            stop("no PyTorch in " + sys.executable, "`pip install torch` for this Python, or --dry-run")
-        if not torch.cuda.is_available():
-            stop("PyTorch %s without a usable GPU" % torch.__version__, "an NVIDIA or AMD GPU and its driver, or --dry-run")
+        torch = usable_torch(", or --dry-run")
         import orrery_timing
         machine = chosen_machine(options, orrery_timing.describe(torch, VERSION))
         clock = orrery_timing.Clock(torch, machine)

@@ -16,6 +16,8 @@ import re
 import sys
 import time
 
+from orrery_profile import usable_torch
+
 VERSION = "1"
 WARM_UP, TIMED, PROFILED = 3, 8, 2  # steps
 COLUMNS = ("id,source_key,source,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,heads,kv_heads,ffn,head_dim,vocab,seq,"
@@ -383,11 +385,6 @@ def in_short(result):
         result["queued_s"] * 1e3, result["busy_s"] * 1e3, result["kernels"], result["allocated_gb"])
 
 
-def stop(found, expected):
-    sys.stderr.write("orrery profile: --steps: found %s; expected %s\n" % (found, expected))
-    sys.exit(2)
-
-
 def main():
     parser = argparse.ArgumentParser(prog="orrery profile --steps", description=__doc__, allow_abbrev=False)
     parser.add_argument("-o", "--output", required=True, help="folder of steps.csv and steps.json")
@@ -402,12 +399,7 @@ def main():
             known = json.load(file)
         write_table(options.output, known["machine"], known["cases"])
         return 0
-    try:
-        import torch
-    except ImportError:
-        stop("no PyTorch in " + sys.executable, "`pip install torch` for this Python")
-    if not torch.cuda.is_available():
-        stop("PyTorch %s without a usable GPU" % torch.__version__, "an NVIDIA or AMD GPU and its driver")
+    torch = usable_torch(place="--steps: ")
     os.makedirs(options.output, exist_ok=True)
     machine, results, begun = describe(torch), {}, time.time()
     for one in CASES:

@@ -58,29 +58,30 @@ const char* preset_of(const Keeping& keeping) {
   return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";
 }
 
+void take_kernels(SoftwareStack& stack, const SoftwareStack& from) {
+  stack.kernels = from.kernels;
+  stack.llama_layers = from.llama_layers;
+}
+
 // Kernels of Liger, Transformer Engine or torch.compile in place of PyTorch's. The loss of unsloth, which
 // foundation-model-stack has too, leaves its gradient in the place of fp32 logits, which were shifted into a
 // copy (fast_cross_entropy_loss).
 void set_kernels(SoftwareStack& stack, const std::string& framework) {
   if (says_any(framework, {"unsloth", "fused kernels"})) {
-    const SoftwareStack fused = read_stack("hf-liger");
-    stack.kernels = fused.kernels;
-    stack.llama_layers = fused.llama_layers;
+    take_kernels(stack, read_stack("hf-liger"));
     stack.logit_peak = 8;
   }
   const bool matrices_alone = says_any(framework, {"te linear", "transformer engine linear"});
   if (says_any(framework, {"liger", "transformer engine"}) && !matrices_alone) {
     const SoftwareStack fused = read_stack("hf-liger");
-    stack.kernels = fused.kernels;
-    stack.llama_layers = fused.llama_layers;
+    take_kernels(stack, fused);
     stack.cross_entropy = fused.cross_entropy;
     stack.logit_peak = fused.logit_peak;
   }
   if (is_compiled(framework)) {
     const SoftwareStack compiled = read_stack("torchtitan");
+    take_kernels(stack, compiled);
     stack.elementwise = compiled.elementwise;
-    stack.kernels = compiled.kernels;
-    stack.llama_layers = compiled.llama_layers;
     stack.pads_vocabulary = compiled.pads_vocabulary;
   }
   stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});

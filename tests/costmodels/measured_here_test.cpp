@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/fit/training_rows.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 #include "traces/profile_reader.hpp"
@@ -21,28 +22,6 @@ const Profiles& measured_here() {
   return profiles;
 }
 
-struct Errors {
-  double sum = 0, absolute = 0;  // of ln(predicted / measured), of |predicted / measured - 1|
-  int count = 0;
-  [[nodiscard]] double bias() const { return std::expm1(sum / count); }
-  [[nodiscard]] double mean() const { return absolute / count; }
-};
-
-std::map<std::string, Errors> errors_of(const std::vector<OperatorQuery>& queries,
-                                        const std::vector<GpuSpec>& gpus, const std::vector<double>& seconds,
-                                        const std::vector<std::string>& names) {
-  const auto answers = test::cost_models().predict(gpus, queries);
-  std::map<std::string, Errors> errors;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    Errors& of = errors[names[i]];
-    const double ratio = answers[i].time.value() / seconds[i];
-    of.sum += std::log(ratio);
-    of.absolute += std::abs(ratio - 1);
-    ++of.count;
-  }
-  return errors;
-}
-
 const std::vector<GpuSpec>& cards() {
   static const std::vector<GpuSpec> gpus{find_gpu("H100-SXM5-80GB", "test"),
                                          find_gpu("H200-SXM-141GB", "test")};
@@ -52,24 +31,61 @@ int card(const std::string& name) {
   return name == cards()[0].name ? 0 : 1;
 }
 
+struct Errors {
+  double sum = 0, absolute = 0;  // of ln(predicted / measured), of |predicted / measured - 1|
+  int count = 0;
+  [[nodiscard]] double bias() const { return std::expm1(sum / count); }
+  [[nodiscard]] double mean() const { return absolute / count; }
+};
+
+// Operators with the times that were measured, and what each is counted under.
+class Rows {
+ public:
+  void add(std::string name, const std::string& gpu, const Operator& op, Seconds measured) {
+    queries_.push_back({card(gpu), op});
+    measured_.push_back(measured);
+    names_.push_back(std::move(name));
+  }
+  [[nodiscard]] std::size_t size() const { return queries_.size(); }
+  [[nodiscard]] std::map<std::string, Errors> errors() const {
+    const auto answers = test::cost_models().predict(cards(), queries_);
+    std::map<std::string, Errors> errors;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      Errors& of = errors[names_[i]];
+      const double ratio = answers[i].time / measured_[i];
+      of.sum += std::log(ratio);
+      of.absolute += std::abs(ratio - 1);
+      ++of.count;
+    }
+    return errors;
+  }
+
+ private:
+  std::vector<OperatorQuery> queries_;
+  std::vector<Seconds> measured_;
+  std::vector<std::string> names_;
+};
+
+// As layers ask: a gradient is a GEMM of its own shape.
+Gemm as_asked(const MeasuredGemm& row) {
+  Gemm gemm = operator_of(row);
+  gemm.pass = GemmPass::forward;
+  return gemm;
+}
+
 }  // namespace
 
 TEST_CASE("large GEMMs measured here, gradients too, take what their shapes are predicted to") {
-  std::vector<OperatorQuery> queries;
-  std::vector<double> seconds;
-  std::vector<std::string> names;
+  Rows rows;
   for (const auto& row : measured_here().gemms) {
     if (std::min({row.m, row.n, row.k}) < 1024 || row.type == DataType::tf32) continue;
-    // As layers ask: a gradient is a GEMM of its own shape.
-    queries.push_back(
-        {card(row.gpu), Gemm{.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type}});
-    seconds.push_back(row.time.value());
     const char* passes[] = {"forward", "input gradient", "weight gradient"};
-    names.push_back(std::string(to_text(row.type)) + (row.batch > 1 ? " grouped " : " ") +
-                    passes[static_cast<int>(row.pass)]);
+    rows.add(std::string(to_text(row.type)) + (row.batch > 1 ? " grouped " : " ") +
+                 passes[static_cast<int>(row.pass)],
+             row.gpu, as_asked(row), row.time);
   }
-  REQUIRE(queries.size() > 2500);
-  const auto errors = errors_of(queries, cards(), seconds, names);
+  REQUIRE(rows.size() > 2500);
+  const auto errors = rows.errors();
   for (const auto& [name, of] : errors) {
     CAPTURE(name, of.count, of.mean(), of.bias());
     const bool wide = name.starts_with("fp32");  // on vector units, 12 to 18 % too slow
@@ -107,22 +123,17 @@ TEST_CASE("memory that is 1.4 times as fast changes no large GEMM, as measured a
 
 TEST_CASE("few rows an expert stream weights at what the multiprocessors reach, not at what memory could") {
   // Weights alone, read once, at H200's 4.8 TB/s would take half of the time: 3.0 TB/s are reached.
-  std::vector<OperatorQuery> queries;
-  std::vector<double> seconds;
-  std::vector<std::string> names;
+  Rows rows;
   double reached = 0;
   for (const auto& row : measured_here().gemms) {
     if (row.batch == 1 || std::min(row.m, row.k) > 256 || row.type != DataType::bf16) continue;
-    queries.push_back(
-        {card(row.gpu), Gemm{.m = row.m, .n = row.n, .k = row.k, .batch = row.batch, .type = row.type}});
-    seconds.push_back(row.time.value());
-    names.push_back(row.gpu);
+    rows.add(row.gpu, row.gpu, as_asked(row), row.time);
     const double bytes = 2.0 * static_cast<double>(row.batch * row.n) * static_cast<double>(row.k);
     if (card(row.gpu) == 1 && row.pass == GemmPass::forward)
       reached = std::max(reached, bytes / row.time.value());
   }
   CHECK(reached < 3.3e12);
-  for (const auto& [name, of] : errors_of(queries, cards(), seconds, names)) {
+  for (const auto& [name, of] : rows.errors()) {
     CAPTURE(name, of.count, of.mean(), of.bias());
     CHECK(of.mean() < 0.25);
     CHECK(std::abs(of.bias()) < 0.22);
@@ -130,27 +141,15 @@ TEST_CASE("few rows an expert stream weights at what the multiprocessors reach, 
 }
 
 TEST_CASE("fused attention measured here takes what its table says") {
-  std::vector<OperatorQuery> queries;
-  std::vector<double> seconds;
-  std::vector<std::string> names;
+  Rows rows;
   for (const auto& row : measured_here().attentions) {
     if (row.kernel == "eager") continue;
-    queries.push_back(
-        {card(row.gpu),
-         Attention{.batch = row.batch,
-                   .heads = row.heads,
-                   .kv_heads = row.kv_heads,
-                   .query_tokens = row.query_tokens,
-                   .kv_tokens = row.kv_tokens,
-                   .head_dim = row.head_dim,
-                   .causal = row.causal,
-                   .kernel = row.kernel == "flash2" ? AttentionKernel::flash2 : AttentionKernel::flash_2026,
-                   .direction = row.backward ? Direction::backward : Direction::forward}});
-    seconds.push_back(row.time.value());
-    names.push_back(row.kernel + (row.backward ? " backward" : " forward"));
+    const auto kernel = row.kernel == "flash2" ? AttentionKernel::flash2 : AttentionKernel::flash_2026;
+    rows.add(row.kernel + (row.backward ? " backward" : " forward"), row.gpu,
+             operator_of(row, kernel, SoftmaxKernel::fused), row.time);
   }
-  REQUIRE(queries.size() > 300);
-  for (const auto& [name, of] : errors_of(queries, cards(), seconds, names)) {
+  REQUIRE(rows.size() > 300);
+  for (const auto& [name, of] : rows.errors()) {
     CAPTURE(name, of.count, of.mean(), of.bias());
     CHECK(of.mean() < 0.08);
     CHECK(std::abs(of.bias()) < 0.06);

@@ -1,6 +1,7 @@
 #include "costmodels/layers/layer_operators.hpp"
 
 #include "costmodels/layers/layer_parts.hpp"
+#include "platforms/errors.hpp"
 
 namespace orrery {
 namespace {
@@ -13,7 +14,20 @@ constexpr Traffic kDropout{1.0, 5.0};
 // Separate: the kernels of Megatron-LM's vocab_parallel_cross_entropy, 36 and 14 B at data-sheet bandwidth
 // (FIDELITY A.6) of which memory-bound kernels reach 0.8.
 constexpr Traffic kLossFused{14.0, 10.0};
-constexpr Traffic kLossSeparate{29.0, 11.0};
+// Online: measured here, 3.6 to 5.1 and 3.8 to 4.6 B of copies (costmodels/measured/own, compiled steps).
+constexpr Traffic kLossSeparate{29.0, 11.0}, kLossOnline{4.0, 4.0};
+
+Traffic loss_traffic(CrossEntropyKernel kernel) {
+  switch (kernel) {
+    case CrossEntropyKernel::fused:
+      return kLossFused;
+    case CrossEntropyKernel::online:
+      return kLossOnline;
+    case CrossEntropyKernel::separate:
+      return kLossSeparate;
+  }
+  ORRERY_ENSURE(false);
+}
 
 // A table's dense gradient is added to the fp32 sum by a kernel of its own: 2 + 4 + 4 (FIDELITY A.6).
 constexpr double kTableGradientFp32 = 10.0, kTableGradientFp16 = 6.0;
@@ -52,7 +66,7 @@ void add_prediction(BlockBuilder& block, const Layer& layer, std::int64_t vocabu
   block.linear(
       {.m = layer.local.tokens, .n = logits, .k = layer.shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
-  const Traffic loss = sharding.stack.cross_entropy == CrossEntropyKernel::fused ? kLossFused : kLossSeparate;
+  const Traffic loss = loss_traffic(sharding.stack.cross_entropy);
   if (sharding.stack.gathered_logits) {
     block.gather_outputs(count(layer.local.tokens, logits));
     add(block, MemoryKernel::cross_entropy, count(layer.local.tokens, logits * sharding.tensor), loss);

@@ -16,7 +16,7 @@ double logit_peak(DataType type, int tensor, const SoftwareStack& stack) {
   const double logit = stored_bytes(type);
   const std::optional<double> sharded = tensor > 1 ? stack.sharded_logit_peak : std::nullopt;
   if (const auto said = sharded ? sharded : stack.logit_peak) return *said + logit - 2;
-  if (stack.cross_entropy == CrossEntropyKernel::fused) return logit + 4;
+  if (stack.cross_entropy != CrossEntropyKernel::separate) return logit + 4;
   return logit + (logit < 4 ? 12 : 8);
 }
 

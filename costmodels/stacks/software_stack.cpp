@@ -152,6 +152,9 @@ void read_network(const YamlValue& given, NetworkShare& network) {
   map.refuse_others();
 }
 
+const Words<CrossEntropyKernel> kLosses{{"fused", CrossEntropyKernel::fused},
+                                        {"online", CrossEntropyKernel::online},
+                                        {"separate", CrossEntropyKernel::separate}};
 const Words<Fusion> kFusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
 
 EagerGelu read_gelu(const YamlValue& map) {
@@ -192,10 +195,7 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
   read_word(map, "elementwise", kFusions, stack.elementwise);
   read_kernels(map, stack.kernels);
   if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
-  read_word<CrossEntropyKernel>(
-      map, "cross_entropy",
-      {{"fused", CrossEntropyKernel::fused}, {"separate", CrossEntropyKernel::separate}},
-      stack.cross_entropy);
+  read_word(map, "cross_entropy", kLosses, stack.cross_entropy);
   read_word<SoftmaxKernel>(
       map, "softmax",
       {{"fused", SoftmaxKernel::fused}, {"eager", SoftmaxKernel::eager}, {"wide", SoftmaxKernel::wide}},
@@ -396,6 +396,13 @@ double narrow_bytes(DataType type, Fp8Recipe recipe) {
   // Those of NVFP4 are in its size.
   const bool blocks = type == DataType::fp8 && recipe == Fp8Recipe::mxfp8;
   return size_of(type).value() + (blocks ? 1.0 / 32 : 0.0);
+}
+
+std::string_view to_text(CrossEntropyKernel kernel) {
+  const auto named =
+      std::find_if(kLosses.begin(), kLosses.end(), [&](const auto& loss) { return loss.second == kernel; });
+  ORRERY_ENSURE(named != kLosses.end());
+  return named->first;
 }
 
 std::string_view to_text(MemoryFigure figure) {

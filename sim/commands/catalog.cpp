@@ -129,11 +129,10 @@ Table stacks_table() {
   for (const std::string& name : builtin_stack_names()) {
     const SoftwareStack stack = read_stack(name);
     const AttentionKernel attention = stack.flash_attention ? stack.attention : AttentionKernel::unfused;
-    table.rows.push_back({name, std::string(to_text(attention)),
-                          stack.elementwise == Fusion::fused ? "fused" : "separate",
-                          stack.cross_entropy == CrossEntropyKernel::fused ? "fused" : "separate",
-                          number(stack.host.forward.value() * 1e3), number(stack.host.backward.value() * 1e3),
-                          number(stack.tensor_overlap), sharded_by(stack)});
+    table.rows.push_back(
+        {name, std::string(to_text(attention)), stack.elementwise == Fusion::fused ? "fused" : "separate",
+         std::string(to_text(stack.cross_entropy)), number(stack.host.forward.value() * 1e3),
+         number(stack.host.backward.value() * 1e3), number(stack.tensor_overlap), sharded_by(stack)});
   }
   return table;
 }

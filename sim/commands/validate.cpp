@@ -102,7 +102,11 @@ const std::vector<Switch>& switches() {
          plan.stack.elementwise = Fusion::fused;
          plan.stack.kernels.norm.reset();
        }},
-      {"fused loss", [](MeasuredPlan& plan) { plan.stack.cross_entropy = CrossEntropyKernel::fused; }},
+      {"fused loss for separate",
+       [](MeasuredPlan& plan) {
+         if (plan.stack.cross_entropy == CrossEntropyKernel::separate)
+           plan.stack.cross_entropy = CrossEntropyKernel::fused;
+       }},
       {"no dropout", [](MeasuredPlan& plan) { plan.stack.dropout = Dropout::off; }},
       {"no gradient accumulation", [](MeasuredPlan& plan) { plan.stack.accumulation = 0; }},
       {"no tensor overlap",

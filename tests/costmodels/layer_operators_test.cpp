@@ -260,6 +260,11 @@ TEST_CASE("the vocabulary is padded to 128 columns for each tensor rank, as Mega
   const double logits = 4096.0 * static_cast<double>(padded) / tensor;
   CHECK(bytes_of(head.forward, MemoryKernel::cross_entropy) == 14 * logits);
   CHECK(bytes_of(head.backward, MemoryKernel::cross_entropy) == 10 * logits);
+  // What reading logits once, and reading them and writing their gradient, must move at least.
+  sharding.stack.cross_entropy = CrossEntropyKernel::online;
+  const BlockOperators online = head_operators(gpt2, sharding);
+  CHECK(bytes_of(online.forward, MemoryKernel::cross_entropy) >= 2 * logits);
+  CHECK(bytes_of(online.backward, MemoryKernel::cross_entropy) == 4 * logits);
 }
 
 TEST_CASE("a program that pads no vocabulary has as many rows on a tensor rank as there are words") {

@@ -304,7 +304,7 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(plain == read_stack("hf-trainer"));
   const SoftwareStack engine = of("HF accelerate with Transformer Engine layers (2024)");
   CHECK(engine.kernels == liger.kernels);
-  CHECK(engine.cross_entropy == CrossEntropyKernel::fused);
+  CHECK(engine.cross_entropy == CrossEntropyKernel::online);
   CHECK_FALSE(engine.chunked_loss);
   const SoftwareStack unsloth = of("HF Trainer, fused kernels of unsloth (2024)");
   CHECK(unsloth.kernels == liger.kernels);
@@ -330,7 +330,7 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   CHECK(plain.experts.eager_backward > 0);
   CHECK(of("Hugging Face models with DeepEP (2026)").experts.eager_backward == 0);
   const SoftwareStack loss = of("PyTorch FSDP2 (torch.compile, compiled loss, 2026)");
-  CHECK(loss.cross_entropy == CrossEntropyKernel::fused);
+  CHECK(loss.cross_entropy == CrossEntropyKernel::online);
   CHECK(of("PyTorch FSDP2 (torch.compile, 2026)").cross_entropy == CrossEntropyKernel::separate);
   const SoftwareStack fused = of("HF Trainer with fused AdamW (2024)", "FSDP");
   CHECK(fused.optimizer->bytes_per_parameter == 28);

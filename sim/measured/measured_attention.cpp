@@ -53,6 +53,9 @@ void use_attention_of_then(const MeasuredRun& run, SoftwareStack& stack) {
   if (date >= kSecondInMegatron && stack.attention_time == read_stack("megatron-lm-2023").attention_time)
     stack.attention_time = 1.0;
   if (run.text("framework").starts_with("torchtitan")) return;
+  const bool named = minor_of_pytorch_2(run.text("framework")).has_value();
+  if (named && stack.attention == AttentionKernel::flash2 && prefers_cudnn(run))
+    stack.attention = AttentionKernel::flash_2026;
   const bool blackwell = architecture_of(run).starts_with("Blackwell");
   if (date >= kFlashOf2026 && stack.attention == AttentionKernel::flash)
     stack.attention = AttentionKernel::flash_2026;

@@ -77,6 +77,10 @@ TEST_CASE("PyTorch's attention is cuDNN's from 2.11 on, where no version is said
   CHECK(attention("TRL, PyTorch 2.9 FSDP2 (2026)") == AttentionKernel::flash2);
   CHECK(attention("TRL, PyTorch 2.10 FSDP2 (2026)") == AttentionKernel::flash2);
   CHECK(attention("TRL, torch 2.11 (2026)") == AttentionKernel::flash_2026);
+  // Of other programs those that say a version alone: many call FlashAttention themselves.
+  CHECK(attention("PyTorch 2.11 FSDP2 (2026)") == AttentionKernel::flash_2026);
+  CHECK(attention("PyTorch 2.10 FSDP2 (2026)") == AttentionKernel::flash2);
+  CHECK(attention("PyTorch FSDP2 (2026)") == AttentionKernel::flash2);
 }
 
 }  // namespace orrery

@@ -293,6 +293,13 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 
+void BlockBuilder::stop_repeating_before_last_matrix() {
+  const std::vector<Operator>& compute = out_.forward.compute;
+  const auto last = std::find_if(compute.rbegin(), compute.rend(),
+                                 [](const Operator& op) { return std::holds_alternative<Gemm>(op); });
+  if (last != compute.rend()) out_.unrepeated = static_cast<std::size_t>(last - compute.rbegin()) + 1;
+}
+
 void BlockBuilder::reduce_statistic(double bytes) {
   push(out_.forward, CollectiveKind::all_reduce, tensor_group(), bytes);
 }

@@ -12,6 +12,7 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   calls += other.calls;
   host += other.host;
   weights += other.weights;
+  copies += other.copies;
   matrices += other.matrices;
   at_limit += other.at_limit;
   return *this;
@@ -24,6 +25,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.calls -= b.calls;
   a.host -= b.host;
   a.weights -= b.weights;
+  a.copies -= b.copies;
   a.matrices -= b.matrices;
   a.at_limit -= b.at_limit;
   return a;
@@ -34,6 +36,7 @@ BlockCost& BlockCost::operator+=(const BlockCost& other) {
   backward += other.backward;
   weight_gradient += other.weight_gradient;
   for (std::size_t i = 0; i < modules.size(); ++i) modules[i] += other.modules[i];
+  unrepeated += other.unrepeated;
   return *this;
 }
 
@@ -52,6 +55,10 @@ PassCost repeated_between(const BlockCost& before, const BlockCost& after, const
   return sum;
 }
 
+PassCost all_repeated_between(const BlockCost& before, const BlockCost& after) {
+  return (after.forward - after.unrepeated) - (before.forward - before.unrepeated);
+}
+
 BlockCost scaled(BlockCost block, double forward, double backward) {
   const auto scale = [](PassCost& pass, double factor) {
     pass.compute *= factor;
@@ -60,6 +67,7 @@ BlockCost scaled(BlockCost block, double forward, double backward) {
   };
   scale(block.forward, forward);
   for (PassCost& module : block.modules) scale(module, forward);
+  scale(block.unrepeated, forward);
   scale(block.backward, backward);
   scale(block.weight_gradient, backward);
   return block;

@@ -16,6 +16,7 @@ struct PassCost {
   double calls = 0;       // collectives
   Seconds host = {};      // what launches all of it takes, beside the GPU
   Seconds weights = {};   // sharded weights on their way, beside the rest
+  Seconds copies = {};    // of what is gathered and scattered then, which the rest waits for
   Seconds matrices = {};  // of `compute`
   // Of `compute`, kernels that keep the GPU at its power limit, where the slowest of many takes longer.
   Seconds at_limit = {};
@@ -30,12 +31,14 @@ struct BlockCost {
   // which such a schedule exposes.
   PassCost weight_gradient;
   OfModules<PassCost> modules = {};  // of the forward, what selective recomputation of each repeats
+  PassCost unrepeated = {};          // of the forward, what full recomputation leaves out
   BlockCost& operator+=(const BlockCost& other);
   bool operator==(const BlockCost&) const = default;
 };
 PassCost on_slowest(PassCost, double slowest);  // as many times longer at the power limit (slowest_of)
-// What recomputing these modules adds to the backward of what lies between two sums of layers.
+// What recomputing these modules, or all of it, adds to the backward of what lies between two sums of layers.
 PassCost repeated_between(const BlockCost& before, const BlockCost& after, const RecomputeModules&);
+PassCost all_repeated_between(const BlockCost& before, const BlockCost& after);
 // The same work in other times.
 BlockCost scaled(BlockCost, double forward, double backward);
 

@@ -145,6 +145,10 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
     }
     add_residual(block, layer, bias_if(has_mlp_bias(shape)));
   }
+  // What drops elements, norms or weighs the result of the last matrix keeps something of it.
+  const bool keeps_result = drops_out(layer) || shape.norms > 2 || shape.predicted_vocabulary > 0;
+  if (sharding.stack.stops_recomputation && dense && shape.has_mlp() && !keeps_result)
+    block.stop_repeating_before_last_matrix();
   const bool predicts = shape.predicted_vocabulary > 0;
   if (predicts) add_prediction(block, layer, shape.predicted_vocabulary);
   const LocalParameters parameters = local_parameters(shape, local);

@@ -31,7 +31,7 @@ struct Sharding {
   ExpertRouter router = {};      // of the model
   bool scaled_rotation = false;  // of the model (scales_rotation)
   bool power_limited = false;    // of the GPU (at_power_limit)
-  int sharded = 1;               // copies that share the weights of a layer (FSDP)
+  int sharded = 0;               // copies that share the weights of a layer (FSDP); 0: nothing is sharded
   int instances = 1;             // sets of so many copies (HYBRID_SHARD)
   bool operator==(const Sharding&) const = default;
 };
@@ -88,6 +88,7 @@ struct BlockOperators {
   // where they are.
   std::vector<std::size_t> weight_gradient;
   std::vector<ModuleSection> modules;  // of the forward, in its order
+  std::size_t unrepeated = 0;  // of forward.compute, the last ones, which full recomputation leaves out
 };
 
 BlockOperators layer_operators(const LayerShape&, bool causal, const Sharding&);

@@ -128,6 +128,19 @@ Pass module_pass(const BlockOperators& block, const PassTimes& forward, Recomput
   return pass;
 }
 
+Pass repeated_pass(const BlockOperators& block, const PassTimes& forward) {
+  Pass pass{block.forward, forward};
+  const std::size_t kept = block.forward.compute.size() - block.unrepeated;
+  pass.operators.compute.resize(kept);
+  pass.times.compute.resize(kept);
+  while (!pass.operators.places.empty() && pass.operators.places.back().after > kept) {
+    pass.operators.places.pop_back();
+    pass.operators.communication.pop_back();
+    pass.times.communication.pop_back();
+  }
+  return pass;
+}
+
 Pass without(const Pass& pass, const std::vector<std::size_t>& compute) {
   Pass rest{{{}, pass.operators.communication, pass.operators.places}, {{}, pass.times.communication}};
   const auto is_left_out = [&](std::size_t index) {

@@ -45,6 +45,7 @@ struct BlockPieces {
   std::vector<PassPiece> forward;
   std::vector<PassPiece> backward;
   std::vector<PassPiece> input_gradient;  // the backward of schedules that run weight gradients apart
+  std::vector<PassPiece> repeated;        // of the forward, by full recomputation
   // Of the forward, what selective recomputation of each module repeats: of the attention core the work,
   // right before its backward; of the others pieces, before the layer's.
   Work attention_core;
@@ -57,6 +58,8 @@ struct Pass {
 };
 // Of a block's forward what recomputing a module repeats; experts as a whole with all that belongs to them.
 Pass module_pass(const BlockOperators&, const PassTimes& forward, RecomputeModule);
+// What full recomputation repeats of it.
+Pass repeated_pass(const BlockOperators&, const PassTimes& forward);
 // The pass without some of its compute operators.
 Pass without(const Pass&, const std::vector<std::size_t>& compute);
 

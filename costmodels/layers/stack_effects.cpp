@@ -150,6 +150,20 @@ void add_reduce(WeightTraffic& traffic, double parameters, const WeightCopies& c
   if (sharding.instances > 1) traffic.reduce.emplace_back(across_instances(reduce, copies, sharding));
 }
 
+void add_copies(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
+                const Sharding& sharding) {
+  const SoftwareStack& stack = sharding.stack;
+  const ShardCopies& moved = stack.shard_copies;
+  const auto add = [&](std::vector<Operator>& kernels, double bytes) {
+    if (parameters * bytes > 0)
+      kernels.emplace_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(parameters * bytes)});
+  };
+  if (!stack.whole_weights) add(traffic.unpack, moved.gathered + moved.own / copies.ranks);
+  if (!stack.adds_up_whole)
+    add(traffic.pack,
+        moved.scattering_time * (stored_bytes(sharding.type) + gradient_sent(stack, sharding.type)));
+}
+
 }  // namespace
 
 Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const SoftwareStack& stack) {
@@ -314,7 +328,7 @@ TransferEfficiency under_network(const TransferEfficiency& efficiency, const Net
 
 WeightTraffic weight_traffic(const Sharding& sharding, const LocalParameters& parameters,
                              const PassOperators& forward) {
-  if (sharding.sharded < 2) return {};
+  if (sharding.sharded < 1) return {};
   const WeightCopies dense = copies_of_dense(sharding), experts = copies_of_experts(sharding);
   const bool apart = experts.ranks < dense.ranks;
   const SoftwareStack& stack = sharding.stack;
@@ -325,9 +339,11 @@ WeightTraffic weight_traffic(const Sharding& sharding, const LocalParameters& pa
   WeightTraffic traffic;
   for (const double part : each) add_gather(traffic, part, dense, sharding);
   for (const double part : stack.matrix_gathers ? each : whole) add_reduce(traffic, part, dense, sharding);
+  add_copies(traffic, whole.front(), dense, sharding);
   if (apart) {
     add_gather(traffic, parameters.expert, experts, sharding);
     add_reduce(traffic, parameters.expert, experts, sharding);
+    if (experts.ranks > 1) add_copies(traffic, parameters.expert, experts, sharding);
   }
   return traffic;
 }
@@ -340,7 +356,7 @@ Seconds gathering_host(const Sharding& sharding, std::size_t collectives) {
 
 PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const PassCost& cost = pass.cost;
-  const Seconds own = cost.compute + cost.communication;
+  const Seconds own = cost.compute + cost.communication + cost.copies;
   if (stack.matrix_gathers) {
     const Seconds device = own + cost.weights;
     const Seconds launched = cost.host + cost.weights;

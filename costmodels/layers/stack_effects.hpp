@@ -45,8 +45,10 @@ Seconds exposed_collectives(Seconds collectives, Seconds gemms, int ranks, const
 
 // Gathering the weights of a block and reducing its gradients, where they are sharded (FSDP); without the
 // gathering where the stack keeps weights whole. Empty operators where nothing is sharded.
+// `unpack` and `pack` are the kernels that copy what is gathered and what is scattered, of a single GPU's own
+// shard too.
 struct WeightTraffic {
-  std::vector<Operator> gather, reduce;
+  std::vector<Operator> gather, reduce, unpack, pack;
 };
 // As one, or each matrix of a forward for itself where the stack gathers so; what those leave of `parameters`
 // (norms, biases) stays on every GPU (DeepSpeed's stage3_param_persistence_threshold), a table is one matrix.

@@ -103,6 +103,7 @@ BlockCost as_measured(const BlockPrediction& predicted, const LayerTimes& times)
   for (PassCost* pass : {&block.forward, &block.backward, &block.weight_gradient})
     pass->host = pass->at_limit = {};
   for (PassCost& module : block.modules) module.host = module.at_limit = {};
+  block.unrepeated.host = block.unrepeated.at_limit = {};
   return block;
 }
 

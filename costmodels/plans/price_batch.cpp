@@ -10,13 +10,23 @@
 
 namespace orrery {
 
-// Backward gathers the weights again.
+// Backward gathers the weights again, but those of the root unit, which stay whole.
 BlockCost AskedBlock::cost() const {
   BlockCost cost{cost_under(operators.forward, forward, PassOrder::forward, sharding),
                  cost_under(operators.backward, backward, PassOrder::backward, sharding), weight_gradient(),
                  module_costs(operators, forward, sharding)};
+  if (operators.unrepeated > 0) {
+    const Pass repeated = repeated_pass(operators, forward);
+    cost.unrepeated =
+        cost.forward - cost_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
+  }
   cost.forward.weights = gather + gathering_host(sharding, weights.gather.size());
-  cost.backward.weights = cost.forward.weights + reduce + gathering_host(sharding, weights.reduce.size());
+  cost.forward.copies = unpack;
+  cost.backward.weights = reduce + gathering_host(sharding, weights.reduce.size());
+  cost.backward.copies = pack;
+  if (stays_whole) return cost;
+  cost.backward.weights += cost.forward.weights;
+  cost.backward.copies += cost.forward.copies;
   return cost;
 }
 
@@ -40,7 +50,10 @@ BlockPieces AskedBlock::pieces() const {
                      pieces_under(operators.backward, backward, PassOrder::backward, sharding),
                      pieces_under(rest.operators, rest.times, PassOrder::backward, sharding),
                      {},
+                     {},
                      {}};
+  const Pass repeated = repeated_pass(operators, forward);
+  pieces.repeated = pieces_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
   const PassCost core = module_costs(operators, forward, sharding)[index_of(RecomputeModule::core_attn)];
   pieces.attention_core = {core.compute, core.flops};
   for (const RecomputeModule module : kRecomputeModules) {
@@ -79,10 +92,14 @@ void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   backward.gemm = stack.backward_gemm;
   add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);
   add_pass(group, block->operators.backward, &block->backward, extrapolated, backward);
-  for (const Operator& op : block->weights.gather)
-    add(group, op, &block->gather, extrapolated, forward.of(op));
-  for (const Operator& op : block->weights.reduce)
-    add(group, op, &block->reduce, extrapolated, forward.of(op));
+  const WeightTraffic& weights = block->weights;
+  const auto ask = [&](const std::vector<Operator>& asked, Seconds* seconds) {
+    for (const Operator& op : asked) add(group, op, seconds, extrapolated, forward.of(op));
+  };
+  ask(weights.gather, &block->gather);
+  ask(weights.reduce, &block->reduce);
+  ask(weights.unpack, &block->unpack);
+  ask(weights.pack, &block->pack);
 }
 
 // Gradients of GEMMs that nobody measured take what a forward GEMM of their shape takes: with the factors of

@@ -20,8 +20,9 @@ struct AskedBlock {
   BlockOperators operators;
   Sharding sharding;
   WeightTraffic weights;
+  bool stays_whole = false;  // from its forward to its backward, where weights are sharded
   PassTimes forward = {}, backward = {};
-  Seconds gather = {}, reduce = {};
+  Seconds gather = {}, reduce = {}, unpack = {}, pack = {};
 
   [[nodiscard]] BlockCost cost() const;
   [[nodiscard]] BlockPieces pieces() const;

@@ -131,6 +131,8 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     };
     asked.push_back(
         {{}, block(embedding_operators(model_, split), table), block(head_operators(model_, split), table)});
+    asked.back().embedding.stays_whole = split.stack.root_unit == RootUnit::embedding_and_head;
+    asked.back().head.stays_whole = split.stack.root_unit != RootUnit::none;
     for (const LayerShape& shape : model_.shapes) {
       asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
                                           local_parameters(shape, local_layer(shape, split_of(split)))));
@@ -262,7 +264,7 @@ PassCost repeated(const ShardCost& cost, const LayerRange& range, const Recomput
       const std::size_t again = recompute.method == RecomputeMethod::block
                                     ? static_cast<std::size_t>(std::min(recompute.layers, range.count))
                                     : layers;
-      return cost.before[first + again].forward - cost.before[first].forward;
+      return all_repeated_between(cost.before[first], cost.before[first + again]);
     }
   }
   ORRERY_ENSURE(false);
@@ -279,7 +281,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   const Seconds host_of_layers = forward.host;
   PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   PassCost again = repeated(cost, range, recompute);
-  if (!precision_.stack.regathers_recomputed) again.weights = Seconds(0);
+  if (!precision_.stack.regathers_recomputed) again.weights = again.copies = Seconds(0);
   backward += again;
   const bool embedding = range.has_embedding(), head = range.has_head(model_.layer_count());
   if (embedding) {
@@ -333,7 +335,7 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert_tensor,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          gathered_in_passes(strategy) ? strategy.copies_of_instance() : 1,
+          gathered_in_passes(strategy) ? strategy.copies_of_instance() : 0,
           gathered_in_passes(strategy) ? strategy.optimizer_instances : 1,
           strategy.flash_attention,
           strategy.tensor_overlap};

@@ -30,7 +30,7 @@ struct ShardKey {
   std::optional<int> expert_tensor = {};  // as in ParallelStrategy
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
-  int sharded = 1;    // copies over which weights are sharded and gathered in every pass
+  int sharded = 0;    // copies over which weights are sharded and gathered in every pass; 0: they are not
   int instances = 1;  // sets of so many copies, over which gradients are summed in every backward
   bool flash_attention = true;
   std::optional<bool> tensor_overlap = {};  // as in ParallelStrategy

@@ -207,7 +207,7 @@ void write_backward(PieceWriter& pieces, const PartLayers& part) {
   for (auto run = part.runs.rbegin(); run != part.runs.rend(); ++run) {
     const BlockPieces& layer = part.layer(*run);
     for_each_block(run->layers, [&](int layers) {
-      if (run->is_repeated) pieces.add(layer.forward, layers);
+      if (run->is_repeated) pieces.add(layer.repeated, layers);
       const bool selective = part.recompute.granularity == RecomputeGranularity::selective;
       for (const RecomputeModule module : kRecomputeModules) {
         if (selective && part.recompute.modules.repeats(module))

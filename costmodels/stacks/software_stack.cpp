@@ -102,6 +102,12 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   map.refuse_others();
 }
 
+ShardCopies read_shard_copies(const YamlValue& map) {
+  map.allow_keys({"own", "gathered", "scattering_time"});
+  return {map.at("own").number(0, 100), map.at("gathered").number(0, 100),
+          map.at("scattering_time").number(0, 10)};
+}
+
 MatrixGathers read_gathers(const YamlValue& map) {
   map.allow_keys({"host", "host_per_rank"});
   return {map.at("host").quantity<Seconds>(), map.at("host_per_rank").quantity<Seconds>()};
@@ -247,6 +253,7 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
                        {"head", RootUnit::head},
                        {"none", RootUnit::none}},
                       stack.root_unit);
+  if (const auto copies = map.find("shard_copies")) stack.shard_copies = read_shard_copies(*copies);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);
   read_switch(map, "gathers_wait", stack.gathers_wait);
   read_switch(map, "regathers_recomputed", stack.regathers_recomputed);
@@ -280,6 +287,7 @@ void read_memory(KeyedMap& map, SoftwareStack& stack) {
                                 {{"attention", SelectiveRecompute::attention},
                                  {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
                                 stack.selective);
+  read_switch(map, "stops_recomputation", stack.stops_recomputation);
   read_word<SavedInputs>(
       map, "saved_inputs",
       {{"gpu", SavedInputs::gpu}, {"tensor_ranks", SavedInputs::tensor_ranks}, {"host", SavedInputs::host}},

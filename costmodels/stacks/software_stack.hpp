@@ -130,6 +130,15 @@ struct MatrixGathers {
   bool operator==(const MatrixGathers&) const = default;
 };
 
+// Kernels around the collectives of sharded weights, for which the pass waits. Bytes of each parameter that
+// they move: of the shard, into what is sent; out of what was gathered, into a tensor for each matrix. And
+// into what is scattered, a row for each rank: how long, over copying a gradient from its own type to the one
+// that is sent.
+struct ShardCopies {
+  double own = 0, gathered = 0, scattering_time = 0;
+  bool operator==(const ShardCopies&) const = default;
+};
+
 // Bytes that a program keeps of each parameter in bf16 training (and 8 and 4 bits); absent: by data type and
 // sharding, as memory.cpp says.
 struct KeptStates {
@@ -235,6 +244,7 @@ struct SoftwareStack {
 
   // Weights of fully sharded plans.
   RootUnit root_unit = RootUnit::embedding_and_head;
+  ShardCopies shard_copies;
   std::optional<MatrixGathers> matrix_gathers;  // absent: layer by layer, beside the layer before
   // Matrix by matrix, each beside the matrix before: what computes between matrices waits for all gathers
   // that were asked for, and hides none.
@@ -285,6 +295,9 @@ struct SoftwareStack {
   // Activations, and what is in memory besides.
   SelectiveRecompute selective = SelectiveRecompute::attention;
   SavedInputs saved_inputs = SavedInputs::gpu;
+  // Full recomputation ends with the last tensor that the backward of a layer needs: the matrix that gives
+  // the layer's output is not multiplied by again.
+  bool stops_recomputation = false;
   std::optional<double> logit_peak;  // bytes of a 16-bit logit where it needs most; absent: by cross_entropy
   std::optional<double> sharded_logit_peak;  // the same with tensor ways; absent: as without
   double activation_memory = 1.0;            // of activations and logits over what is counted

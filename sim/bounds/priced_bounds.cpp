@@ -89,7 +89,8 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     times.backward.push_back((part.backward + part.weight_gradient).value());
     PassCost forward = cost.before[i + 1].forward - cost.before[i].forward;
     PassCost backward = cost.before[i + 1].backward - cost.before[i].backward;
-    if (recompute.granularity == RecomputeGranularity::full) backward += forward;
+    if (recompute.granularity == RecomputeGranularity::full)
+      backward += all_repeated_between(cost.before[i], cost.before[i + 1]);
     if (recompute.granularity == RecomputeGranularity::selective)
       backward += repeated_between(cost.before[i], cost.before[i + 1], recompute.modules);
     for (const BlockCost* end :
@@ -102,7 +103,7 @@ BlockTimes block_times(const PriceBook& book, const ShardKey& key, const Ways& w
     own.backward.push_back(total(on_slowest(backward, slowest)));
   }
   // Weights are gathered beside the layers of the one stage that has them all: its time is not their sum.
-  if (key.sharded > 1) {
+  if (key.sharded > 0) {
     const PartTimes all =
         least_times(book.part_times(cost, {0, layers}, recompute, gpus), book.cluster(), key.group, ways);
     return {scaled_to(own.forward, all.forward.value()),
@@ -140,7 +141,7 @@ ShardKey shard_key(int group, const Ways& ways, const Setting& setting) {
           .expert_tensor = setting.expert_tensor,
           .micro_batch = setting.micro_batch,
           .sequence_parallel = setting.sequence_parallel,
-          .sharded = setting.fully_sharded ? ways.data * ways.context / setting.optimizer_instances : 1,
+          .sharded = setting.fully_sharded ? ways.data * ways.context / setting.optimizer_instances : 0,
           .instances = setting.fully_sharded ? setting.optimizer_instances : 1,
           .flash_attention = setting.flash_attention,
           .tensor_overlap = setting.tensor_overlap};

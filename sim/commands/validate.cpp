@@ -136,6 +136,8 @@ const std::vector<Switch>& switches() {
          plan.stack.gradient = plan.stack.reduced_gradient = 2;
        }},
       {"no gaps between kernels", [](MeasuredPlan& plan) { plan.stack.kernel_gap = Seconds(0); }},
+      {"no copies of sharded weights", [](MeasuredPlan& plan) { plan.stack.shard_copies = {}; }},
+      {"full recomputation to the end", [](MeasuredPlan& plan) { plan.stack.stops_recomputation = false; }},
       {"no optimizer step",
        [](MeasuredPlan& plan) { plan.stack.optimizer = OptimizerCost{.bandwidth_share = 1}; }},
       {"no embedding, head and loss", [](MeasuredPlan& plan) { plan.model.vocabulary = 0; }},

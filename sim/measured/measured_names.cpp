@@ -290,6 +290,8 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
+  constexpr double kStopsEarly = 2023.75;  // PyTorch 2.1
+  if (date > 0 && date < kStopsEarly) stack.stops_recomputation = false;
   if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
   if (says(low, "compiled loss")) {
     const SoftwareStack compiled = read_stack("torchtitan-2025");
@@ -323,13 +325,33 @@ void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
   if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
 }
 
+// PyTorch's second FSDP shards each matrix by itself and copies; its first shards a layer as one tensor,
+// which is gathered in place. A run on one GPU that says neither shards nothing.
+void use_said_fsdp(const MeasuredRun& run, SoftwareStack& stack) {
+  if (stack.shard_copies == ShardCopies{}) return;
+  const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));
+  const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
+  if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
+    stack.shard_copies = {};
+  } else if (says_any(low,
+                      {"fsdp2", "fully_shard", "torchtitan", "olmo-core", "kempnerforge", "automodel"})) {
+    stack.shard_copies = read_stack("torchtitan").shard_copies;
+  } else if (fsdp) {
+    stack.shard_copies = read_stack("modalities").shard_copies;
+  }
+}
+
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  if (const std::string given = run.text("stack"); !given.empty())
-    return read_stack(given, "run " + run.id() + ", column stack");
+  if (const std::string given = run.text("stack"); !given.empty()) {
+    SoftwareStack stack = read_stack(given, "run " + run.id() + ", column stack");
+    use_said_fsdp(run, stack);
+    return stack;
+  }
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
+    use_said_fsdp(run, *stack);
     use_said_dispatch(run.text("framework"), *stack);
     if (!is_bridge(run)) use_said_scales(run, *stack);
     use_attention_of_run(run, *stack);

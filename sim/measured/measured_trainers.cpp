@@ -115,6 +115,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
     stack.softmax = SoftmaxKernel::eager;
   }
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
+  constexpr double kTransformers5 = 2026;  // whose checkpoints are not reentrant
+  stack.stops_recomputation = date >= kTransformers5;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
     fuse_optimizer(stack, (shards && !keeping.all_16_bits) || keeping.autocast ? 4 : 2);

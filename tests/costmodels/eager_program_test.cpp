@@ -7,6 +7,7 @@
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 #include "tests/costmodels/priced_clusters.hpp"
+#include "tests/costmodels/stack_times.hpp"
 
 namespace orrery {
 namespace {
@@ -69,6 +70,49 @@ TEST_CASE("matrices that gather for themselves: five of a layer, forward and bac
     CHECK(count(apart.forward, CollectiveKind::all_reduce) == 2);
     CHECK(count(apart.backward, CollectiveKind::all_reduce) == 5);
   }
+}
+
+TEST_CASE("recomputation that stops early leaves out the last matrix and what the tensor group makes of it") {
+  const bool sequence_parallel = GENERATE(false, true);
+  Sharding sharding = four_ways(sequence_parallel);
+  const auto repeated = [&](const LayerShape& shape) {
+    const BlockOperators layer = layer_operators(shape, true, sharding);
+    const PassTimes times{std::vector<Seconds>(layer.forward.compute.size()),
+                          std::vector<Seconds>(layer.forward.communication.size())};
+    return std::pair(layer.forward, repeated_pass(layer, times).operators);
+  };
+  const LayerShape shape = test::llama70b_layer();
+  const auto [whole, all] = repeated(shape);
+  CHECK(all.compute == whole.compute);
+  CHECK(all.communication == whole.communication);
+  sharding.stack.stops_recomputation = true;
+  const auto [forward, rest] = repeated(shape);
+  const double down = 2.0 * 2 * 4096 * 8192 * (28672.0 / 4);
+  CHECK(test::gemm_flops(rest) == Approx(test::gemm_flops(forward) - down));
+  CHECK(test::bytes_of(rest, MemoryKernel::residual) == test::bytes_of(forward, MemoryKernel::residual) / 2);
+  // KempnerForge's profile, as below: of the recomputed forward the last exchange is missing.
+  CHECK(rest.communication.size() == forward.communication.size() - 1);
+  CHECK(rest.places.size() == rest.communication.size());
+  // Dropout keeps a mask of the last matrix's result, a norm its input, and experts are weighed.
+  LayerShape normed = shape;
+  normed.norms = 4;
+  const LayerShape experts = test::mixtral_layer();
+  for (const LayerShape& keeps : {normed, experts}) {
+    const auto [before, after] = repeated(keeps);
+    CHECK(after.compute == before.compute);
+  }
+}
+
+TEST_CASE("full recomputation takes as much less as the forward's last matrices") {
+  SoftwareStack stack;
+  const Recompute full{RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+  const auto flops = [&] { return test::times_under(stack, {}, full).backward_flops.value(); };
+  const double repeats = flops();
+  stack.stops_recomputation = true;
+  const ModelSpec model = test::llama_7b();
+  const LayerShape& layer = model.shapes.at(0);
+  const double down = 2.0 * 4096 * static_cast<double>(layer.hidden * layer.ffn);
+  CHECK(repeats - flops() == Approx(down * static_cast<double>(model.layers.size())).epsilon(1e-6));
 }
 
 TEST_CASE("torchtitan's policy repeats the same of a layer whether its matrices are joined or apart") {

@@ -225,6 +225,54 @@ TEST_CASE("weights sharded within a node stay off the network, but for a share o
   CHECK(times_under({}, {.sharded = 8}).backward <= within_nodes.backward);
 }
 
+TEST_CASE("sharded weights are copied out of what was gathered, gradients into what is scattered") {
+  Sharding sharding;
+  sharding.type = DataType::bf16;
+  sharding.stack = parse_stack(
+      "{reduced_gradient: 4, shard_copies: {own: 10, gathered: 4, scattering_time: 1.5}}", "s.yaml");
+  const auto bytes = [](const std::vector<Operator>& kernels) {
+    double sum = 0;
+    for (const Operator& op : kernels) sum += std::get<MemoryBound>(op).bytes.value();
+    return sum;
+  };
+  const auto traffic = [&] { return weight_traffic(sharding, {720}, {}); };
+  CHECK(bytes(traffic().unpack) == 0);  // nothing is sharded
+  sharding.sharded = 8;
+  CHECK(bytes(traffic().unpack) == 720 * (4 + 10.0 / 8));
+  CHECK(bytes(traffic().pack) == 720 * 1.5 * (2 + 4));
+  sharding.sharded = 1;  // over one GPU: nothing is sent, all is copied
+  CHECK(traffic().gather.empty());
+  CHECK(bytes(traffic().unpack) == 720 * 14);
+  sharding.stack.whole_weights = true;
+  CHECK(bytes(traffic().unpack) == 0);
+  sharding.stack.adds_up_whole = true;
+  CHECK(bytes(traffic().pack) == 0);
+}
+
+TEST_CASE(
+    "copies of sharded weights take their time in every pass, of the root unit's in the forward alone") {
+  SoftwareStack stack, copying;
+  copying.shard_copies = {.own = 0, .gathered = 400, .scattering_time = 0};  // longer than any collective
+  const ShardKey sharded{.sharded = 16};
+  const auto more = [&](Recompute recompute = {}) {
+    const PartTimes with = times_under(copying, sharded, recompute);
+    const PartTimes without = times_under(stack, sharded, recompute);
+    return std::pair((with.forward - without.forward).value(), (with.backward - without.backward).value());
+  };
+  // At no more than the bandwidth of the data sheet, and no less than half of it.
+  const double bandwidth = test::two_priced_kinds().groups[0].gpu.memory_bandwidth.value();
+  const ModelSpec model = llama_7b();
+  const double all = 400.0 * static_cast<double>(total_parameters(model));
+  const double tables = 400.0 * 2 * static_cast<double>(model.vocabulary * model.hidden);
+  const auto [forward, backward] = more();
+  CHECK(forward > all / bandwidth);
+  CHECK(forward < 2 * all / bandwidth);
+  CHECK(backward == Approx(forward * (all - tables) / all).epsilon(0.01));
+  CHECK(more(kFull).second == Approx(backward));  // a recomputed layer is gathered once
+  stack.root_unit = copying.root_unit = RootUnit::none;
+  CHECK(more().second == Approx(forward));
+}
+
 // Eight nodes of 8 GPUs: of the experts, spread over each node, there is one copy a node.
 TEST_CASE("sharded experts are gathered from their own copies alone, and not where each has one") {
   Sharding sharding;

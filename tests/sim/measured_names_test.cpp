@@ -332,9 +332,53 @@ TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss
   const SoftwareStack loss = of("PyTorch FSDP2 (torch.compile, compiled loss, 2026)");
   CHECK(loss.cross_entropy == CrossEntropyKernel::online);
   CHECK(of("PyTorch FSDP2 (torch.compile, 2026)").cross_entropy == CrossEntropyKernel::separate);
+  // Transformers 5: checkpoints without reentry.
+  CHECK_FALSE(plain.stops_recomputation);
+  CHECK(of("HF Trainer (2026)").stops_recomputation);
   const SoftwareStack fused = of("HF Trainer with fused AdamW (2024)", "FSDP");
   CHECK(fused.optimizer->bytes_per_parameter == 28);
   CHECK(fused.optimizer_copy == 0);
+}
+
+TEST_CASE(
+    "PyTorch's first FSDP gathers in place, its second copies; one GPU that says neither shards nothing") {
+  const auto copies = [](const char* framework, const char* sharding = "FSDP", const char* gpus = "8") {
+    std::vector<std::string> assumptions;
+    const MeasuredRun run(
+        {{"framework", framework}, {"gpu", "A100"}, {"n_gpus", gpus}, {"optimizer_sharding", sharding}});
+    return stack_of_run(run, assumptions)->shard_copies;
+  };
+  const ShardCopies second = read_stack("torchtitan").shard_copies;
+  const ShardCopies first = read_stack("modalities").shard_copies;
+  REQUIRE((second.gathered > 0 && first.gathered == 0 && first.scattering_time > 0));
+  for (const char* framework :
+       {"torchtitan (2024)", "torchtitan, eager (2025)", "OLMo-core v1.6 (PyTorch FSDP, 2024)",
+        "KempnerForge (2026)", "NeMo AutoModel", "PyTorch FSDP2 (2025)",
+        "Hugging Face Accelerate, PyTorch FSDP2 (2025)"})
+    CHECK(copies(framework) == second);
+  CHECK(copies("PyTorch (torch.compile, 2025)", "FSDP2") == second);
+  for (const char* framework : {"PyTorch FSDP (2023)", "PyTorch FSDP, torch.compile (2024)",
+                                "Modalities (2024)", "HF Trainer, PyTorch FSDP (2024)"})
+    CHECK(copies(framework) == first);
+  for (const char* framework :
+       {"YaFSDP (PyTorch, 2024)", "Paxml (JAX, 2024)", "MaxText", "TorchAcc (PyTorch/XLA FSDP)",
+        "Megatron-LM (2024)", "DeepSpeed ZeRO-3 (2023)"})
+    CHECK(copies(framework) == ShardCopies{});
+  CHECK(copies("torchtitan (2024)", "", "1") == ShardCopies{});
+  CHECK(copies("torchtitan (2024)", "FSDP2", "1") == second);
+}
+
+TEST_CASE("full recomputation of PyTorch's programs stops early from PyTorch 2.1 on") {
+  const auto stops = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
+        ->stops_recomputation;
+  };
+  CHECK(stops("torchtitan (2024)"));
+  CHECK(stops("PyTorch FSDP (2024)"));
+  CHECK_FALSE(stops("PyTorch FSDP (August 2023)"));
+  CHECK_FALSE(stops("Megatron-LM (2024)"));
+  CHECK_FALSE(stops("Transformer Engine with FSDP2 (2025)"));
 }
 
 }  // namespace orrery

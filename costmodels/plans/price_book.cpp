@@ -131,11 +131,13 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     };
     asked.push_back(
         {{}, block(embedding_operators(model_, split), table), block(head_operators(model_, split), table)});
-    asked.back().embedding.stays_whole = split.stack.root_unit == RootUnit::embedding_and_head;
-    asked.back().head.stays_whole = split.stack.root_unit != RootUnit::none;
+    const bool all_stay = split.stack.whole_weights;
+    asked.back().embedding.stays_whole = all_stay || split.stack.root_unit == RootUnit::embedding_and_head;
+    asked.back().head.stays_whole = all_stay || split.stack.root_unit != RootUnit::none;
     for (const LayerShape& shape : model_.shapes) {
       asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
                                           local_parameters(shape, local_layer(shape, split_of(split)))));
+      asked.back().shapes.back().stays_whole = all_stay;
       if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
     for (AskedBlock& shape : asked.back().shapes) batch.add_block(key.group, &shape, &cost.extrapolated);

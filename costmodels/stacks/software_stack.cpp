@@ -258,6 +258,7 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "gathers_wait", stack.gathers_wait);
   read_switch(map, "regathers_recomputed", stack.regathers_recomputed);
   read_switch(map, "whole_weights", stack.whole_weights);
+  read_switch(map, "gathers_in_forward", stack.gathers_in_forward);
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);

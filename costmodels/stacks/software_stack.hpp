@@ -253,8 +253,11 @@ struct SoftwareStack {
   // around FSDP's unit); else once (a unit around the checkpoint).
   bool regathers_recomputed = false;
   // ZeRO-2: they shard gradients and optimizer alone. Every GPU has all weights, which are gathered once a
-  // step; gradients are reduced in every backward.
+  // step, after it; gradients are reduced in every backward.
   bool whole_weights = false;
+  // Such weights are gathered layer by layer beside each forward (FSDP that keeps for the backward what it
+  // gathered).
+  bool gathers_in_forward = false;
   Bytes reduce_buffers;  // through which gradients are reduced then
 
   // Gradients: bytes of one that is kept, in all its copies, and of one that is sent; absent: gradient_bytes
@@ -350,6 +353,11 @@ SoftwareStack read_stack(const std::string& path_or_name, const std::string& pla
 std::string read_stack_text(const std::string& path_or_name);
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
+
+// Whether what is fully sharded is gathered in the forwards.
+inline bool gathers_in_forwards(const SoftwareStack& stack) {
+  return !stack.whole_weights || stack.gathers_in_forward;
+}
 
 // Whether its `states` and `gradient` are of training in this type.
 bool chooses_types(const SoftwareStack&, DataType);

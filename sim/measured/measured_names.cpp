@@ -331,6 +331,7 @@ void use_said_fsdp(const MeasuredRun& run, SoftwareStack& stack) {
   if (stack.shard_copies == ShardCopies{}) return;
   const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));
   const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
+  if (fsdp) stack.gathers_in_forward = true;
   if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
     stack.shard_copies = {};
   } else if (says_any(low,

@@ -143,7 +143,7 @@ bool is_of_pytorch(const SoftwareStack& stack) {
 
 void keep_weights_whole(SoftwareStack& stack) {
   stack.whole_weights = true;
-  if (is_of_pytorch(stack)) stack.overlap_grad_reduce = true;  // as FSDP2 reduces
+  if (is_of_pytorch(stack) || stack.gathers_in_forward) stack.overlap_grad_reduce = true;  // as FSDP reduces
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {

@@ -217,6 +217,32 @@ TEST_CASE("ZeRO-2 reduces what ZeRO-1 does, but once for every microbatch; both 
 }
 
 TEST_CASE(
+    "FSDP that keeps what it gathered gathers in every forward, and nothing after the step or backward") {
+  const ClusterSpec cluster = with_network(2);  // slow enough to hide little
+  const auto priced = [&](bool keeps, bool in_forward) {
+    SoftwareStack stack;
+    stack.whole_weights = keeps;
+    stack.gathers_in_forward = in_forward;
+    stack.overlap_grad_reduce = true;
+    ParallelStrategy strategy = strategy_of({0}, 1, 16, 1);
+    strategy.distributed_optimizer = strategy.fully_sharded = true;
+    return priced_under(stack, strategy, cluster);
+  };
+  const auto passes = [](const PricedPlan& plan) {
+    const PartTimes& part = plan.parts.front();
+    return std::pair(part.forward.value(), part.backward.value());
+  };
+  const PricedPlan sharded = priced(false, false), kept = priced(true, true), after = priced(true, false);
+  CHECK(passes(kept).first == Approx(passes(sharded).first));
+  CHECK(passes(kept).second == Approx(passes(after).second));
+  CHECK(passes(kept).second < passes(sharded).second);
+  CHECK(passes(kept).first > passes(after).first);
+  REQUIRE((kept.reductions.size() == 1 && after.reductions.size() == 1));
+  CHECK(kept.reductions[0].gathered == Bytes(0));
+  CHECK(after.reductions[0].gathered > Bytes(0));
+}
+
+TEST_CASE(
     "sharded gradients that are added up whole are reduced once a step, and no weights are gathered after "
     "it") {
   const ClusterSpec cluster = with_network(10);  // slow enough to hide nothing

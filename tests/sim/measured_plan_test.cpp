@@ -181,12 +181,13 @@ TEST_CASE("attention with sinks is fused since NVIDIA's programs of September 20
 }
 
 TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline") {
-  const auto of = [](const std::string& ways) {
+  const auto of = [](const std::string& ways, const std::string& program = "Colossal-AI (2025)",
+                     const std::string& sharding = "ZeRO-2") {
     return mapped(
         parse_measured_runs("id,source_key,gpu,gpus_per_node,n_gpus,framework,model,seq,precision,gbs,mbs,"
                             "tp,pp,dp,optimizer_sharding\n"
-                            "a,g,A100,8,16,Colossal-AI (2025),llama2-7b,4096,bf16,64,1," +
-                                ways + ",ZeRO-2\n",
+                            "a,g,A100,8,16," +
+                                program + ",llama2-7b,4096,bf16,64,1," + ways + "," + sharding + "\n",
                             "made-up.csv")
             .front());
   };
@@ -195,6 +196,14 @@ TEST_CASE("ZeRO-2 shards gradients with the optimizer where there is no pipeline
   CHECK(flat.strategies.front().fully_sharded);
   CHECK_FALSE(piped.strategies.front().fully_sharded);
   CHECK(piped.strategies.front().distributed_optimizer);
+  CHECK_FALSE(flat.stack.gathers_in_forward);
+  // FSDP that keeps what it gathered, whatever the program is called.
+  for (const SoftwareStack& fsdp : {of("1,1,16", "LitGPT torch.compile (2024)", "FSDP2 (ZeRO-2)").stack,
+                                    of("1,1,16", "HF Trainer (2024)", "FSDP SHARD_GRAD_OP").stack}) {
+    CHECK(fsdp.whole_weights);
+    CHECK(fsdp.gathers_in_forward);
+    CHECK(fsdp.overlap_grad_reduce);
+  }
 }
 
 TEST_CASE("how unevenly experts are loaded is the row's word, else the program's") {

@@ -21,9 +21,10 @@ BlockCost AskedBlock::cost() const {
         cost.forward - cost_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
   }
   cost.forward.weights = gather + gathering_host(sharding, weights.gather.size());
-  cost.forward.copies = unpack;
+  const bool beside = sharding.stack.shard_copies.beside;
+  (beside ? cost.forward.weights : cost.forward.copies) += unpack;
   cost.backward.weights = reduce + gathering_host(sharding, weights.reduce.size());
-  cost.backward.copies = pack;
+  (beside ? cost.backward.weights : cost.backward.copies) += pack;
   if (stays_whole) return cost;
   cost.backward.weights += cost.forward.weights;
   cost.backward.copies += cost.forward.copies;

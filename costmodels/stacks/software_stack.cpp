@@ -103,9 +103,11 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
 }
 
 ShardCopies read_shard_copies(const YamlValue& map) {
-  map.allow_keys({"own", "gathered", "scattering_time"});
-  return {map.at("own").number(0, 100), map.at("gathered").number(0, 100),
-          map.at("scattering_time").number(0, 10)};
+  map.allow_keys({"own", "gathered", "scattering_time", "beside"});
+  ShardCopies copies{map.at("own").number(0, 100), map.at("gathered").number(0, 100),
+                     map.at("scattering_time").number(0, 10)};
+  if (const auto beside = map.find("beside")) copies.beside = beside->boolean();
+  return copies;
 }
 
 MatrixGathers read_gathers(const YamlValue& map) {

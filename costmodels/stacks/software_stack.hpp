@@ -130,12 +130,13 @@ struct MatrixGathers {
   bool operator==(const MatrixGathers&) const = default;
 };
 
-// Kernels around the collectives of sharded weights, for which the pass waits. Bytes of each parameter that
-// they move: of the shard, into what is sent; out of what was gathered, into a tensor for each matrix. And
-// into what is scattered, a row for each rank: how long, over copying a gradient from its own type to the one
-// that is sent.
+// Kernels around the collectives of sharded weights, for which the pass waits, or which run with those beside
+// it. Bytes of each parameter that they move: of the shard, into what is sent; out of what was gathered, into
+// a tensor for each matrix. And into what is scattered, a row for each rank: how long, over copying a
+// gradient from its own type to the one that is sent.
 struct ShardCopies {
   double own = 0, gathered = 0, scattering_time = 0;
+  bool beside = false;
   bool operator==(const ShardCopies&) const = default;
 };
 

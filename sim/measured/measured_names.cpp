@@ -328,7 +328,7 @@ void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
 // PyTorch's second FSDP shards each matrix by itself and copies; its first shards a layer as one tensor,
 // which is gathered in place. A run on one GPU that says neither shards nothing.
 void use_said_fsdp(const MeasuredRun& run, SoftwareStack& stack) {
-  if (stack.shard_copies == ShardCopies{}) return;
+  if (stack.shard_copies == ShardCopies{} || stack.shard_copies.beside) return;
   const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));
   const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
   if (fsdp) stack.gathers_in_forward = true;

@@ -271,6 +271,11 @@ TEST_CASE(
   CHECK(more(kFull).second == Approx(backward));  // a recomputed layer is gathered once
   stack.root_unit = copying.root_unit = RootUnit::none;
   CHECK(more().second == Approx(forward));
+  // With the collectives beside the pass they hide, as far as they are no longer than it.
+  copying.shard_copies.beside = true;
+  CHECK(more().first < forward);
+  copying.shard_copies.gathered = 4;
+  CHECK(more().first < forward / 100 / 10);
 }
 
 // Eight nodes of 8 GPUs: of the experts, spread over each node, there is one copy a node.

@@ -360,10 +360,10 @@ TEST_CASE(
   for (const char* framework : {"PyTorch FSDP (2023)", "PyTorch FSDP, torch.compile (2024)",
                                 "Modalities (2024)", "HF Trainer, PyTorch FSDP (2024)"})
     CHECK(copies(framework) == first);
-  for (const char* framework :
-       {"YaFSDP (PyTorch, 2024)", "Paxml (JAX, 2024)", "MaxText", "TorchAcc (PyTorch/XLA FSDP)",
-        "Megatron-LM (2024)", "DeepSpeed ZeRO-3 (2023)"})
+  for (const char* framework : {"YaFSDP (PyTorch, 2024)", "Paxml (JAX, 2024)", "MaxText",
+                                "TorchAcc (PyTorch/XLA FSDP)", "Megatron-LM (2024)"})
     CHECK(copies(framework) == ShardCopies{});
+  CHECK(copies("DeepSpeed ZeRO-3 (2023)", "ZeRO-3").beside);
   CHECK(copies("torchtitan (2024)", "", "1") == ShardCopies{});
   CHECK(copies("torchtitan (2024)", "FSDP2", "1") == second);
 }

@@ -43,7 +43,8 @@ IntervalQuality quality(const IntervalModel& model, const std::vector<const Vali
   constexpr double kOutside = 2 / 0.1;  // what a run outside costs for its distance
   IntervalQuality sum;
   for (const ValidatedRun* run : runs) {
-    const ErrorBand band = model.band(run->trust);
+    const ErrorBand alone = model.band(run->trust);
+    const ErrorBand band = what == Predicted::time ? over_open_facts(alone, *run) : alone;
     const double low = -std::log(band.high), high = -std::log(band.low), value = *residual(*run, what);
     const double outside = std::max({low - value, value - high, 0.0});
     sum.inside += outside == 0 ? 1 : 0;

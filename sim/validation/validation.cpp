@@ -101,15 +101,16 @@ bool is_too_big(StageFitter& fitter, const ParallelStrategy& strategy) {
 }
 
 // A run that ran did fit: where its source is silent and its plan is far too big as it stands, as little is
-// recomputed as makes it fit.
+// recomputed as makes it fit its card as counted.
 void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
   if (run.has_failed() || plan.stack.may_drop_activations || !run.text("recompute").empty()) return;
   StageFitter fitter(book);
   bool recomputes = false;
   for (ParallelStrategy& strategy : plan.strategies) {
     const RecomputeGranularity said = strategy.recompute.granularity;
+    if (!is_too_big(fitter, strategy)) continue;
     for (const auto granularity : {RecomputeGranularity::selective, RecomputeGranularity::full}) {
-      if (!is_too_big(fitter, strategy)) break;
+      if (fullness(book.cluster(), strategy, fitter.memory_of(strategy)) <= 1) break;
       strategy.recompute.granularity = granularity;
     }
     recomputes |= strategy.recompute.granularity != said;
@@ -297,6 +298,12 @@ std::variant<MappedRun, std::string> mapped_run(const MeasuredRun& run, const Va
 
 }  // namespace
 
+ErrorBand over_open_facts(ErrorBand band, const ValidatedRun& run) {
+  band.low = std::min(band.low, run.low / run.predicted);
+  band.high = std::max(band.high, run.high / run.predicted);
+  return band;
+}
+
 Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& models,
                     const ValidationOptions& options) {
   Validation validation;
@@ -322,10 +329,8 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
              [&](std::size_t i) { validation.runs[i] = validated(mapped[i], false); });
   for (std::size_t i = 0; i < mapped.size(); ++i) {
     ValidatedRun& run = validation.runs[i];
-    run.band = plan_band(mapped[i].book(), mapped[i].plan.strategies.front(), models);
-    // It holds at least what the facts that are left open make of the time.
-    run.band.low = std::min(run.band.low, run.low / run.predicted);
-    run.band.high = std::max(run.band.high, run.high / run.predicted);
+    const ErrorBand band = plan_band(mapped[i].book(), mapped[i].plan.strategies.front(), models);
+    run.band = over_open_facts(band, run);
   }
   if (options.replay) replay_all(mapped, options.jobs, validation.runs);
   return validation;

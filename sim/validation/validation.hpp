@@ -53,6 +53,9 @@ struct ValidatedRun {
   std::vector<FilledCell> filled;
 };
 
+// At least as wide as what the facts that its row leaves open make of its time.
+ErrorBand over_open_facts(ErrorBand, const ValidatedRun&);
+
 struct SkippedRun {
   std::string id, group, reason;
 };

@@ -49,6 +49,25 @@ TEST_CASE("times and peaks make groups of their own; a source is left out of tho
   CHECK(both.time[0].variance == Approx(2 * std::log(2) * std::log(2)));
 }
 
+TEST_CASE("a run lies inside where the facts that its row leaves open hold its time") {
+  Validation validation;
+  for (const double predicted : {0.99, 1.0, 1.01}) validation.runs.push_back(run_of("near", predicted, 1));
+  validation.runs.push_back(run_of("far", 1, 100));
+  for (ValidatedRun& run : validation.runs) run.low = run.high = run.predicted;
+  const auto inside = [&](Predicted what) {
+    for (const Coverage& row : coverage_of(validation, what)) {
+      if (row.name == "far A100") return row.group_out.inside;
+    }
+    return -1.0;
+  };
+  CHECK(inside(Predicted::time) == 0);
+  validation.runs.back().high = 120;  // its slowest plan
+  CHECK(inside(Predicted::time) == 1);
+  const ErrorBand open = over_open_facts({.low = 0.9, .high = 1.1}, validation.runs.back());
+  CHECK(open.low == 0.9);
+  CHECK(open.high == 120);
+}
+
 TEST_CASE("only sources that publish runs that ran out tell of the chances to, and never of their own runs") {
   Validation validation;
   const auto add = [&](const std::string& group, double fullness, bool ran_out) {

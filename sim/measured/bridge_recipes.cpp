@@ -82,7 +82,7 @@ constexpr std::array kRecipes{
     Recipe{"26.06", "DeepSeekV3", "GB200 GB300", kGraphs, "MXFP8"},
     Recipe{"26.08", "GPT OSS", "GB200 GB300", kGraphs, "MXFP8"},
     Recipe{"26.08", "Qwen3", "GB200 GB300 B300", kGraphs, "MXFP8"},
-    Recipe{"26.08", "DeepSeekV3", "GB200 GB300", kGraphs, "MXFP8"},
+    Recipe{"26.08", "DeepSeekV3", "GB200 GB300 B300", kGraphs, "MXFP8"},
 };
 
 // Of recompute_modules in the same files, read likewise. The first that fits.

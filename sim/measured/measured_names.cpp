@@ -334,12 +334,33 @@ void use_said_fsdp(const MeasuredRun& run, SoftwareStack& stack) {
   if (fsdp) stack.gathers_in_forward = true;
   if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
     stack.shard_copies = {};
+  } else if (says(low, "fsdp1")) {
+    stack.shard_copies = read_stack("modalities").shard_copies;
   } else if (says_any(low,
                       {"fsdp2", "fully_shard", "torchtitan", "olmo-core", "kempnerforge", "automodel"})) {
     stack.shard_copies = read_stack("torchtitan").shard_copies;
   } else if (fsdp) {
     stack.shard_copies = read_stack("modalities").shard_copies;
   }
+}
+
+// minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
+// autocast keeps its powers in fp32.
+void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
+  if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
+  const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
+  stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
+}
+
+// Gradients, and Adam's moments beside fp32 masters, in 16 bits where a row says so (Megatron-LM's
+// --main-grads-dtype, --exp-avg-dtype).
+void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
+  const std::string low = lower_case(run.text("precision") + "; " + run.text("optimizer_sharding"));
+  const bool moments =
+      says_any(low, {"bf16 moments", "gradients and moments in bf16", "bf16 gradients and moments"});
+  if (says_any(low, {"bf16 gradients", "gradients in bf16", "gradients and moments in bf16"}))
+    stack.gradient = stack.reduced_gradient = 2;
+  if (moments) stack.states.optimizer = 8;
 }
 
 }  // namespace
@@ -353,6 +374,8 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
     use_said_fsdp(run, *stack);
+    use_said_states(run, *stack);
+    use_said_gelu(run, *stack);
     use_said_dispatch(run.text("framework"), *stack);
     if (!is_bridge(run)) use_said_scales(run, *stack);
     use_attention_of_run(run, *stack);

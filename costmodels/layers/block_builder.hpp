@@ -51,6 +51,7 @@ class BlockBuilder {
   void end_experts();
   // What is added to the forward from here on belongs to this module, or to none. Returns the one before.
   std::optional<RecomputeModule> enter(std::optional<RecomputeModule>);
+  // Full recomputation leaves out the last matrix of the forward and all that follows it.
   void stop_repeating_before_last_matrix();
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.
   void accumulate_gradients(double parameters);

@@ -53,8 +53,11 @@ BlockPieces AskedBlock::pieces() const {
                      {},
                      {},
                      {}};
-  const Pass repeated = repeated_pass(operators, forward);
-  pieces.repeated = pieces_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
+  pieces.repeated = pieces.forward;
+  if (operators.unrepeated > 0) {
+    const Pass repeated = repeated_pass(operators, forward);
+    pieces.repeated = pieces_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
+  }
   const PassCost core = module_costs(operators, forward, sharding)[index_of(RecomputeModule::core_attn)];
   pieces.attention_core = {core.compute, core.flops};
   for (const RecomputeModule module : kRecomputeModules) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_network.hpp"
 #include "sim/measured/measured_plan.hpp"
@@ -107,6 +108,12 @@ MeasuredCluster cluster_called(const std::string& name) {
   return result;
 }
 
+// Of cards that a bridge could join: "PCIe", "PCIe (NVLink disabled)", "PCIe, no NVLink".
+bool has_no_bridge(const std::string& text, const GpuSpec& gpu) {
+  if (!gpu.link.starts_with("NVLink bridge") || !says(lower_case(text), "pcie")) return false;
+  return said(clauses_of(text), {"*nvlink*"}) != Said::yes;
+}
+
 }  // namespace
 
 ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
@@ -156,6 +163,10 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
     group.gpus_per_node = kDomain;
   }
   group.host = usual_host(group.gpu, group.gpus_per_node);
+  if (has_no_bridge(text, group.gpu)) {
+    group.gpu.link = "PCIe";
+    group.gpu.link_bandwidth = group.host.link;
+  }
   group.gpu_link = usual_gpu_link(group);
   if (const auto inside = said_inside(text)) group.gpu_link.bandwidth = gigabits_per_second(*inside);
   const int nodes = static_cast<int>((*gpus + group.gpus_per_node - 1) / group.gpus_per_node);

@@ -239,4 +239,21 @@ TEST_CASE("a rack's cards are counted by trays of four where nobody says how man
   CHECK(cards(",") == 64);
 }
 
+TEST_CASE("cards that a bridge could join reach each other over PCIe where a row says so") {
+  const auto link = [](const std::string& gpu, const std::string& said) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,n_gpus,gpus_per_node,interconnect,framework,model,seq,gbs,mbs,tp,pp\na,g," + gpu +
+            ",2,2,\"" + said + "\",Hugging Face Trainer,gpt2-345m,512,8,4,1,1\n",
+        "made-up.csv");
+    return mapped(runs.front()).cluster.groups.front().gpu_link.bandwidth;
+  };
+  const auto bridge = find_gpu("RTX 3090", "test").link_bandwidth;
+  for (const char* said : {"", "NVLink", "NVLink (PCIe host)", "NVLink (NV4), 52.8 GB/s measured one way"})
+    CHECK(link("RTX 3090", said) == bridge);
+  for (const char* said :
+       {"PCIe", "PCIe (NVLink disabled)", "PCIe, no NVLink", "PCIe 4.0 x8 (NCCL_P2P_DISABLE=1)"})
+    CHECK(link("RTX 3090", said) < bridge / 2);
+  CHECK(link("A100", "PCIe 4.0 host, NVLink") == find_gpu("A100-SXM4-80GB", "test").link_bandwidth);
+}
+
 }  // namespace orrery

@@ -134,7 +134,7 @@ Collective gather_of(double parameters, const WeightCopies& copies, const Shardi
 
 void add_gather(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
                 const Sharding& sharding) {
-  if (parameters > 0 && copies.ranks > 1 && gathers_in_forwards(sharding.stack))
+  if (parameters > 0 && copies.ranks > 1 && forwards_gather(sharding.stack))
     traffic.gather.emplace_back(gather_of(parameters, copies, sharding));
 }
 
@@ -158,7 +158,7 @@ void add_copies(WeightTraffic& traffic, double parameters, const WeightCopies& c
     if (parameters * bytes > 0)
       kernels.emplace_back(MemoryBound{.kernel = MemoryKernel::copy, .bytes = Bytes(parameters * bytes)});
   };
-  if (gathers_in_forwards(stack)) add(traffic.unpack, moved.gathered + moved.own / copies.ranks);
+  if (forwards_gather(stack)) add(traffic.unpack, moved.gathered + moved.own / copies.ranks);
   if (!stack.adds_up_whole)
     add(traffic.pack,
         moved.scattering_time * (stored_bytes(sharding.type) + gradient_sent(stack, sharding.type)));

@@ -60,7 +60,7 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   // What the passes gather they need not after the step, and gradients that they reduced are; weights that
   // are whole are gathered once.
   if (gathered_in_passes(strategy)) {
-    if (gathers_in_forwards(precision_.stack)) reduction.gathered = Bytes(0);
+    if (forwards_gather(precision_.stack)) reduction.gathered = Bytes(0);
     if (!precision_.stack.adds_up_whole) reduction.gradients = Bytes(0);
   }
   return reduction;

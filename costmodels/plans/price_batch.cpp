@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-// Backward gathers the weights again, but those of the root unit, which stay whole.
+// Backward gathers the weights again, but those that stay whole.
 BlockCost AskedBlock::cost() const {
   BlockCost cost{cost_under(operators.forward, forward, PassOrder::forward, sharding),
                  cost_under(operators.backward, backward, PassOrder::backward, sharding), weight_gradient(),

@@ -125,19 +125,19 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     const Sharding split = sharding(key);
     const LocalParameters table{
         static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden)};
-    const auto block = [&](BlockOperators operators, const LocalParameters& parameters) {
+    const auto block = [&](BlockOperators operators, const LocalParameters& parameters, bool in_root) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
-      return AskedBlock{std::move(operators), split, std::move(weights)};
+      return AskedBlock{std::move(operators), split, std::move(weights),
+                        in_root || split.stack.whole_weights};
     };
-    asked.push_back(
-        {{}, block(embedding_operators(model_, split), table), block(head_operators(model_, split), table)});
-    const bool all_stay = split.stack.whole_weights;
-    asked.back().embedding.stays_whole = all_stay || split.stack.root_unit == RootUnit::embedding_and_head;
-    asked.back().head.stays_whole = all_stay || split.stack.root_unit != RootUnit::none;
+    const RootUnit root = split.stack.root_unit;
+    asked.push_back({{},
+                     block(embedding_operators(model_, split), table, root == RootUnit::embedding_and_head),
+                     block(head_operators(model_, split), table, root != RootUnit::none)});
     for (const LayerShape& shape : model_.shapes) {
       asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
-                                          local_parameters(shape, local_layer(shape, split_of(split)))));
-      asked.back().shapes.back().stays_whole = all_stay;
+                                          local_parameters(shape, local_layer(shape, split_of(split))),
+                                          false));
       if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
     for (AskedBlock& shape : asked.back().shapes) batch.add_block(key.group, &shape, &cost.extrapolated);

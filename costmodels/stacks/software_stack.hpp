@@ -356,7 +356,7 @@ SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
 
 // Whether what is fully sharded is gathered in the forwards.
-inline bool gathers_in_forwards(const SoftwareStack& stack) {
+inline bool forwards_gather(const SoftwareStack& stack) {
   return !stack.whole_weights || stack.gathers_in_forward;
 }
 

@@ -54,13 +54,12 @@ void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {
   if (stack.shard_copies == ShardCopies{} || stack.shard_copies.beside) return;
   const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));
   const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
+  const bool second = !says(low, "fsdp1") && says_any(low, {"fsdp2", "fully_shard", "torchtitan", "olmo-core",
+                                                            "kempnerforge", "automodel"});
   if (fsdp) stack.gathers_in_forward = true;
   if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
     stack.shard_copies = {};
-  } else if (says(low, "fsdp1")) {
-    stack.shard_copies = read_stack("modalities").shard_copies;
-  } else if (says_any(low,
-                      {"fsdp2", "fully_shard", "torchtitan", "olmo-core", "kempnerforge", "automodel"})) {
+  } else if (second) {
     stack.shard_copies = read_stack("torchtitan").shard_copies;
   } else if (fsdp) {
     stack.shard_copies = read_stack("modalities").shard_copies;

@@ -1,18 +1,12 @@
 // Which fused attention published runs had.
 #include "sim/measured/measured_attention.hpp"
 
-#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
+#include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
-namespace {
 
-SoftwareStack stack_of(std::map<std::string, std::string> cells) {
-  std::vector<std::string> assumptions;
-  return *stack_of_run(MeasuredRun(std::move(cells)), assumptions);
-}
-
-}  // namespace
+using test::stack_of;
 
 TEST_CASE("attention is that of the program's date, on Blackwell of a later one than on Hopper") {
   const auto attention = [](const char* framework, const char* gpu) {

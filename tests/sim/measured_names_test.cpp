@@ -4,6 +4,7 @@
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/program_names.hpp"
 #include "tests/catch.hpp"
+#include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
 namespace {
@@ -149,9 +150,7 @@ TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
 
 TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
   const auto of = [](const char* framework, const char* precision) {
-    std::vector<std::string> assumptions;
-    return *stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}, {"precision", precision}}),
-                         assumptions);
+    return test::stack_of({{"framework", framework}, {"gpu", "H100"}, {"precision", precision}});
   };
   for (const char* framework :
        {"torchtitan (2025)", "torchtitan, eager (2025)", "PyTorch FSDP2", "Unheard of"}) {
@@ -164,9 +163,7 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
 
 TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
   const auto flash = [](const char* framework) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
-        ->flash_attention;
+    return test::stack_of({{"framework", framework}, {"gpu", "A100"}}).flash_attention;
   };
   CHECK_FALSE(flash("PyTorch Lightning DDP (2022)"));
   CHECK_FALSE(flash("Alpa (JAX, 2022)"));

@@ -1,5 +1,6 @@
 #include "tests/sim/measured_rows.hpp"
 
+#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
 
 namespace orrery::test {
@@ -30,6 +31,13 @@ std::string unmapped(const MeasuredRun& run) {
   const auto plan = map_run(run, std::nullopt);
   const auto* trouble = std::get_if<Unmapped>(&plan);
   return trouble == nullptr ? "" : trouble->reason;
+}
+
+SoftwareStack stack_of(std::map<std::string, std::string> cells) {
+  std::vector<std::string> assumptions;
+  const auto stack = stack_of_run(MeasuredRun(std::move(cells)), assumptions);
+  REQUIRE(stack);
+  return *stack;
 }
 
 }  // namespace orrery::test

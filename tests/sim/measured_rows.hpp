@@ -1,6 +1,7 @@
 // Rows of published runs, made up, and the plans they become.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,7 @@ std::vector<MeasuredRun> runs_of(const std::string& rows, const std::string& col
 std::string gpt(const std::string& id, const std::string& layout, const std::string& end);
 MeasuredPlan mapped(const MeasuredRun&);   // fails the test where a row is no plan
 std::string unmapped(const MeasuredRun&);  // why; empty where it is one
+// Of the program that a row with these cells names.
+SoftwareStack stack_of(std::map<std::string, std::string> cells);
 
 }  // namespace orrery::test

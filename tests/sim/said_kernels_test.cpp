@@ -1,17 +1,16 @@
 // What the words of a published run change of its program's stack.
 #include "sim/measured/said_kernels.hpp"
 
-#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
+#include "tests/sim/measured_rows.hpp"
 
 namespace orrery {
 
+using test::stack_of;
+
 TEST_CASE("gradients and moments in 16 bits are read where a row says them beside its type") {
   const auto of = [](const char* precision) {
-    std::vector<std::string> assumptions;
-    return *stack_of_run(
-        MeasuredRun({{"framework", "Megatron-Core (2026)"}, {"gpu", "H100"}, {"precision", precision}}),
-        assumptions);
+    return stack_of({{"framework", "Megatron-Core (2026)"}, {"gpu", "H100"}, {"precision", precision}});
   };
   const SoftwareStack plain = of("bf16");
   REQUIRE(plain.gradient == 4);
@@ -24,10 +23,7 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
 
 TEST_CASE("minGPT has GELU by its formula") {
   const auto gelu = [](const char* framework, const char* precision) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}),
-                        assumptions)
-        ->kernels.gelu;
+    return stack_of({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}).kernels.gelu;
   };
   CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16") == read_stack("hf-trainer").kernels.gelu);
   CHECK(gelu("PyTorch FSDP (minGPT, 2023)", "bf16 mixed") == read_stack("hf-autocast").kernels.gelu);
@@ -36,11 +32,7 @@ TEST_CASE("minGPT has GELU by its formula") {
 
 TEST_CASE("how 8-bit matrices are scaled is read where a row says it") {
   const auto recipe = [](const char* precision) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(
-               MeasuredRun({{"framework", "Megatron-Core"}, {"gpu", "H100"}, {"precision", precision}}),
-               assumptions)
-        ->fp8_recipe;
+    return stack_of({{"framework", "Megatron-Core"}, {"gpu", "H100"}, {"precision", precision}}).fp8_recipe;
   };
   CHECK(recipe("fp8") == read_stack("megatron-core").fp8_recipe);
   CHECK(recipe("fp8 delayed scaling (hybrid)") == Fp8Recipe::delayed);
@@ -52,8 +44,7 @@ TEST_CASE("how 8-bit matrices are scaled is read where a row says it") {
 
 TEST_CASE("libraries that exchange tokens with experts are read in the names of Megatron's programs") {
   const auto experts = [](const char* framework) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "H100"}}), assumptions)->experts;
+    return stack_of({{"framework", framework}, {"gpu", "H100"}}).experts;
   };
   CHECK_FALSE(experts("Megatron-Core (2026)").deduplicated);
   for (const char* framework : {"Megatron-Core (2026), DeepEP", "Megatron-LM dev with HybridEP (2026)"}) {
@@ -67,10 +58,11 @@ TEST_CASE("libraries that exchange tokens with experts are read in the names of 
 TEST_CASE(
     "PyTorch's first FSDP gathers in place, its second copies; one GPU that says neither shards nothing") {
   const auto copies = [](const char* framework, const char* sharding = "FSDP", const char* gpus = "8") {
-    std::vector<std::string> assumptions;
-    const MeasuredRun run(
-        {{"framework", framework}, {"gpu", "A100"}, {"n_gpus", gpus}, {"optimizer_sharding", sharding}});
-    return stack_of_run(run, assumptions)->shard_copies;
+    return stack_of({{"framework", framework},
+                     {"gpu", "A100"},
+                     {"n_gpus", gpus},
+                     {"optimizer_sharding", sharding}})
+        .shard_copies;
   };
   const ShardCopies second = read_stack("torchtitan").shard_copies;
   const ShardCopies first = read_stack("modalities").shard_copies;
@@ -95,9 +87,7 @@ TEST_CASE(
 
 TEST_CASE("full recomputation of PyTorch's programs stops early from PyTorch 2.1 on") {
   const auto stops = [](const char* framework) {
-    std::vector<std::string> assumptions;
-    return stack_of_run(MeasuredRun({{"framework", framework}, {"gpu", "A100"}}), assumptions)
-        ->stops_recomputation;
+    return stack_of({{"framework", framework}, {"gpu", "A100"}}).stops_recomputation;
   };
   CHECK(stops("torchtitan (2024)"));
   CHECK(stops("PyTorch FSDP (2024)"));

@@ -77,11 +77,8 @@ GradientBytes gradient_bytes_of(const ParallelStrategy& strategy, const LocalPar
   const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   GradientBytes bytes;
   bytes.kept = Bytes(gradient * (reduced_in_passes ? optimizer_shard(strategy, parameters) : count));
-  const Bytes buckets(chooses_types(stack, strategy.type) ? stack.bucket_copy * count : 0.0);
-  const bool alone = strategy.data * strategy.context == 1;
-  if (alone) bytes.kept = bytes.kept - buckets;
-  if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1)
-    bytes.late = alone ? bytes.kept : bytes.kept - buckets;
+  if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1) bytes.late = bytes.kept;
+  bytes.kept += gradient_buckets(strategy, count, stack);
   return bytes;
 }
 
@@ -182,6 +179,12 @@ StageMemory with_alive(const StageAtRest& rest, const AliveState& alive, const L
 
 bool shards_weights(const ParallelStrategy& strategy, const SoftwareStack& stack) {
   return strategy.fully_sharded && !stack.whole_weights;
+}
+
+Bytes gradient_buckets(const ParallelStrategy& strategy, double parameters, const SoftwareStack& stack) {
+  const bool alone = strategy.data * strategy.context == 1;
+  if (!stack.copies_to_buckets || alone || strategy.distributed_optimizer) return Bytes(0);
+  return Bytes(gradient_sent(stack, strategy.type) * parameters);
 }
 
 bool gathered_in_passes(const ParallelStrategy& strategy) {

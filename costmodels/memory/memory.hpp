@@ -79,6 +79,9 @@ double optimizer_shard_parameters(const ModelSpec&, const ParallelStrategy&, int
 
 // Whether weights are sharded too, not gradients and optimizer alone.
 bool shards_weights(const ParallelStrategy&, const SoftwareStack&);
+// Bytes of the buckets of so many parameters' gradients, where the stack copies them; none without replicas,
+// nor where anything is sharded over them.
+Bytes gradient_buckets(const ParallelStrategy&, double parameters, const SoftwareStack&);
 // Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
 // reshard_after_forward off there).
 bool gathered_in_passes(const ParallelStrategy&);

@@ -95,6 +95,8 @@ class PriceBook {
   [[nodiscard]] Seconds optimizer(int group, double parameters, double offload) const;
   // Reading weights in 16 bits and writing `copies` of them.
   [[nodiscard]] Seconds casting_weights(int group, Bytes copies) const;
+  // Copying gradients to their buckets and back, once a step.
+  [[nodiscard]] Seconds copying_buckets(int group, Bytes buckets) const;
   [[nodiscard]] TransferEfficiency ring_efficiency(int group, int lanes, int data, CollectiveKind,
                                                    Bytes) const;
 
@@ -144,6 +146,7 @@ class PriceBook {
   void take_measured(const ShardKey&, const LayerTable&, const std::map<ShardKey, BlockSums>&);
 
   [[nodiscard]] LinkSpec path_of(const PathKey&) const;
+  [[nodiscard]] Seconds moving(int group, Bytes) const;  // in the GPU's memory
   [[nodiscard]] Sharding sharding(const ShardKey&) const;
   // `delay`: of sharded weights on their way (fabric_delay.hpp).
   [[nodiscard]] KindPrices kind_prices(const ParallelStrategy&, double delay) const;

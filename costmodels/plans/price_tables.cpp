@@ -156,13 +156,18 @@ Seconds PriceBook::optimizer(int group, double parameters, double offload) const
   return offload < 1 ? std::max(host, optimizer(group, parameters * (1 - offload))) : host;
 }
 
-Seconds PriceBook::casting_weights(int group, Bytes copies) const {
-  constexpr double kCastShare = 0.7;  // of the bandwidth, as the optimizer's kernels
-  const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
-  // 2 B are read for each two narrow elements that are written.
-  const double moved = 1 + 1 / narrow_bytes(precision_.type, precision_.stack.fp8_recipe);
-  return copies * moved / (gpu.memory_bandwidth * kCastShare);
+Seconds PriceBook::moving(int group, Bytes bytes) const {
+  constexpr double kShare = 0.7;  // of the bandwidth, as the optimizer's kernels
+  return bytes / (cluster_.groups[static_cast<std::size_t>(group)].gpu.memory_bandwidth * kShare);
 }
+
+Seconds PriceBook::casting_weights(int group, Bytes copies) const {
+  // 2 B are read for each two narrow elements that are written.
+  return moving(group, copies * (1 + 1 / narrow_bytes(precision_.type, precision_.stack.fp8_recipe)));
+}
+
+// Read and written on the way there, and on the way back.
+Seconds PriceBook::copying_buckets(int group, Bytes buckets) const { return moving(group, buckets * 4); }
 
 Seconds PriceBook::optimizer(int group, double parameters) const {
   if (const auto& own = precision_.stack.optimizer) {

@@ -24,9 +24,11 @@ KindPrices PriceBook::kind_prices(const ParallelStrategy& strategy, double delay
   for (int b = 0; b + 1 < strategy.part_count(); ++b) prices.boundaries.push_back(boundary(strategy, b));
   for (int stage = 0; stage < strategy.pipeline; ++stage) {
     const int group = strategy.stages[static_cast<std::size_t>(stage)].group;
+    const Bytes buckets = gradient_buckets(strategy, stage_parameters(model_, strategy, stage), stack());
     prices.optimizer.push_back(
         optimizer(group, optimizer_shard_parameters(model_, strategy, stage), strategy.optimizer_offload) +
-        casting_weights(group, cast_weights(model_, strategy, stage, precision_.stack)));
+        casting_weights(group, cast_weights(model_, strategy, stage, stack())) +
+        copying_buckets(group, buckets));
   }
   return prices;
 }

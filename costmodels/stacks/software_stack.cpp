@@ -264,7 +264,7 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
   if (const auto buffers = map.find("reduce_buffers")) stack.reduce_buffers = buffers->quantity<Bytes>();
   read_number(map, "gradient", 1, 8, stack.gradient);
   read_number(map, "reduced_gradient", 1, 4, stack.reduced_gradient);
-  read_number(map, "bucket_copy", 0, 4, stack.bucket_copy);
+  read_switch(map, "copies_to_buckets", stack.copies_to_buckets);
   read_number(map, "gradient_copy", 0, 4, stack.gradient_copy);
   read_number(map, "gradient_bucket", 1e5, 1e11, stack.gradient_bucket);
   read_switch(map, "adds_up_whole", stack.adds_up_whole);

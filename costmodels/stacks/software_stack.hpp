@@ -261,10 +261,12 @@ struct SoftwareStack {
   bool gathers_in_forward = false;
   Bytes reduce_buffers;  // through which gradients are reduced then
 
-  // Gradients: bytes of one that is kept, in all its copies, and of one that is sent; absent: gradient_bytes
-  // of the data type. Ask gradient_kept and gradient_sent.
+  // Gradients: bytes of one that is kept, in all its copies but a bucket's, and of one that is sent; absent:
+  // gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;
-  double bucket_copy = 0;    // bytes of `gradient` that are copied to be sent, where there are replicas
+  // Where there are replicas, each is copied to a bucket to be sent and back (PyTorch's DistributedDataParallel
+  // without gradient_as_bucket_view, its default: torch/csrc/distributed/c10d/reducer.cpp).
+  bool copies_to_buckets = false;
   double gradient_copy = 0;  // bytes of the copy of all gradients that is sent, when the activations are gone
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.
   std::optional<double> gradient_bucket;

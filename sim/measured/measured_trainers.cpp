@@ -34,7 +34,7 @@ bool is_all_16_bits(const MeasuredRun& run) {
 
 // How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
 struct Keeping {
-  bool gradients = false, weights = false;  // sharded
+  bool optimizer = false, gradients = false, weights = false;  // sharded, the optimizer alone
   bool fsdp = false;                        // by PyTorch, not DeepSpeed
   bool all_16_bits = false;                 // shards too
   bool autocast = false;                    // 16 bits are copies of fp32 weights
@@ -45,7 +45,8 @@ struct Keeping {
 Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
   const std::string column = lower_case(run.text("optimizer_sharding"));
   const auto sharding = said_sharding(column.empty() ? framework : column);
-  return {.gradients = sharding == Sharding::gradients,
+  return {.optimizer = sharding == Sharding::optimizer,
+          .gradients = sharding == Sharding::gradients,
           .weights = sharding == Sharding::weights || sharding == Sharding::weights_in_node,
           .fsdp = affirms(clauses_of(column + "; " + framework), {"*fsdp*"}),
           .all_16_bits = is_all_16_bits(run),
@@ -53,6 +54,7 @@ Keeping keeping_of(const MeasuredRun& run, const std::string& framework) {
 }
 
 const char* preset_of(const Keeping& keeping) {
+  if (keeping.optimizer && !keeping.fsdp) return "hf-zero1";
   if (!keeping.gradients && !keeping.weights) return keeping.autocast ? "hf-autocast" : "hf-trainer";
   if (keeping.deepspeeds()) return keeping.weights ? "hf-zero3" : "hf-zero2";
   return keeping.all_16_bits ? "hf-fsdp-bf16-true" : "hf-fsdp";

@@ -138,26 +138,51 @@ TEST_CASE("a part takes what its host takes where that is longer, and what comes
   CHECK(times_under(stack).forward == bare.forward);
 }
 
-// 4 B of each of 6.5e9 parameters of the layers: read in 16 bits, written twice in 8.
-TEST_CASE("casting weights once an iteration is part of the optimizer's step") {
+namespace {
+
+Seconds optimizer_step(int replicas, DataType type, const SoftwareStack& stack) {
   ParallelStrategy strategy;
   strategy.sequence = 4096;
-  strategy.type = DataType::fp8;
+  strategy.type = type;
+  strategy.data = replicas;
+  strategy.global_batch = replicas;
   strategy.stages = {{.group = 0, .tensor = 1}};
   strategy.parts = {{0, llama_7b().layer_count()}};
   strategy.nodes = {1, 0};
   const ClusterSpec cluster = test::two_priced_kinds();
+  return test::book_for(llama_7b(), cluster, strategy, stack)
+      .price(strategy, Topology(cluster, strategy.nodes))
+      .optimizer_step(0, 0);
+}
+
+// Of one of two_priced_kinds' first GPUs, at the share of its bandwidth that such kernels reach.
+double memory_time(double bytes) {
+  return bytes / (0.7 * test::two_priced_kinds().groups[0].gpu.memory_bandwidth.value());
+}
+
+}  // namespace
+
+// 4 B of each of 6.5e9 parameters of the layers: read in 16 bits, written twice in 8.
+TEST_CASE("casting weights once an iteration is part of the optimizer's step") {
   const auto step = [&](bool once) {
     SoftwareStack stack;
     stack.casts_weights_once = once;
-    PriceBook book(llama_7b(), cluster, {DataType::fp8, true, 4096, stack});
-    book.need(strategy);
-    book.predict(test::cost_models());
-    return book.price(strategy, Topology(cluster, strategy.nodes)).optimizer_step(0, 0);
+    return optimizer_step(1, DataType::fp8, stack);
   };
   const double layers = static_cast<double>(total_parameters(llama_7b())) - (2 * 32000 + 1) * 4096.0;
-  CHECK((step(true) - step(false)).value() ==
-        Approx(4 * layers / (0.7 * cluster.groups[0].gpu.memory_bandwidth.value())));
+  CHECK((step(true) - step(false)).value() == Approx(memory_time(4 * layers)));
+}
+
+// Gradients of 4 B, read and written to their buckets and back.
+TEST_CASE("copies to buckets take time where there are replicas") {
+  const auto step = [&](int replicas, bool copies) {
+    SoftwareStack stack;
+    stack.copies_to_buckets = copies;
+    return optimizer_step(replicas, DataType::bf16, stack).value();
+  };
+  CHECK(step(1, true) == step(1, false));
+  const auto all = static_cast<double>(total_parameters(llama_7b()));
+  CHECK(step(2, true) - step(2, false) == Approx(memory_time(4 * 4 * all)));
 }
 
 TEST_CASE("the host pays for each collective of a layer") {

@@ -245,6 +245,7 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(sharded("ZeRO-3") == "hf-zero3");
   CHECK(sharded("FSDP") == "hf-fsdp");
   CHECK(sharded("ZeRO-2") == "hf-zero2");
+  CHECK(sharded("ZeRO-1") == "hf-zero1");
   CHECK(sharded("FSDP2 (ZeRO-2)") == "hf-fsdp");  // PyTorch's, without resharding after the forward
   CHECK(sharded("") == "hf-trainer");
   CHECK(stack({{"framework", "PyTorch FSDP with Transformer Engine (2024)"}, {"gpu", "H100"}}) ==

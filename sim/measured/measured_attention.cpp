@@ -24,17 +24,33 @@ std::optional<int> minor_of_pytorch_2(const std::string& framework) {
   return minor;
 }
 
-enum class Named { nothing, first, second, best };
-Named named_attention(const MeasuredRun& run) {
-  const std::vector<Clause> clauses = clauses_of(run.text("flash_attn") + "; " + run.text("framework"));
-  if (affirms(clauses, {"*flashattention1", "*flashattn1", "fa1"})) return Named::first;
-  if (affirms(clauses, {"*flashattention2", "*flashattn2", "fa2"})) return Named::second;
-  const bool best = affirms(
-      clauses, {"*flashattention3", "*flashattn3", "fa3", "*flashattention4", "*flashattn4", "fa4", "cudnn"});
-  return best ? Named::best : Named::nothing;
+// "FlashAttention-2", "flash_attn==2.5.8", "FA2".
+bool names_version(const std::vector<Clause>& clauses, const std::string& version) {
+  for (const char* name : {"*flashattention", "*flashattn"}) {
+    const std::string one = name + version;
+    if (affirms(clauses, {one, one + ".*"})) return true;
+  }
+  return affirms(clauses, {"fa" + version});
 }
 
-constexpr double kFirstOverSecond = 2.3;  // arXiv 2307.08691, section 4.1: 1.7 to 3 times
+enum class Named { nothing, first, masked, second, best };
+Named named_attention(const MeasuredRun& run) {
+  const std::vector<Clause> column = clauses_of(run.text("flash_attn"));
+  const std::vector<Clause> clauses = clauses_of(run.text("flash_attn") + "; " + run.text("framework"));
+  if (affirms(column, {"*mask*"})) return Named::masked;
+  if (names_version(clauses, "1") || affirms(column, {"*memoryefficient*", "xformers"})) return Named::first;
+  if (names_version(clauses, "2")) return Named::second;
+  if (names_version(clauses, "3") || names_version(clauses, "4") || affirms(clauses, {"cudnn"}))
+    return Named::best;
+  // FlashAttention has a kernel in Triton of its first version alone.
+  const bool triton = affirms(column, {"*triton*"}) && affirms(column, {"*flash*"});
+  return triton ? Named::first : Named::nothing;
+}
+
+// arXiv 2307.08691, section 4.1: 1.7 to 3 times; as long as xFormers' and PyTorch's memory-efficient kernels
+// (its figures 4 to 6).
+constexpr double kFirstOverSecond = 2.3;
+constexpr double kWithoutCausalHalf = 2.0;  // a mask that is given is not known to be causal
 
 // What was measured as cuDNN 9.19 came with 9.17 (fitted/attention.yaml), in NVIDIA's containers of November
 // 2025. Hopper's was faster than that of 2024 before. PyTorch's own packages, which torchtitan takes, have
@@ -77,10 +93,11 @@ void use_attention_of_run(const MeasuredRun& run, SoftwareStack& stack) {
   // FlashAttention-3 and 4 are taken for cuDNN of their year.
   if (named == Named::best && !is_best_fused(stack.attention)) stack.attention = AttentionKernel::flash;
   use_attention_of_then(run, stack);
-  if (named == Named::first || named == Named::second) {
-    stack.attention = AttentionKernel::flash2;
-    stack.attention_time = named == Named::first ? kFirstOverSecond : 1.0;
-  }
+  if (named == Named::nothing || named == Named::best) return;
+  stack.attention = AttentionKernel::flash2;
+  stack.attention_time = named == Named::second ? 1.0 : kFirstOverSecond;
+  // PyTorch's scaled_dot_product_attention takes no other kernel where it is given a mask.
+  if (named == Named::masked) stack.attention_time *= kWithoutCausalHalf;
 }
 
 }  // namespace orrery

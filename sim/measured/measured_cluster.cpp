@@ -69,7 +69,8 @@ std::vector<SaidNetwork> networks_of(const MeasuredRun& run, const NodeGroup& gr
   const int gpus = group.gpus_per_node;
   if (const auto said = said_network(text, gpus, reference_network(group.gpu, gpus))) return {*said};
   std::vector<SaidNetwork> possible = possible_networks(group.gpu, gpus, text);
-  if (one_node || says_remote_memory(text) || says(run.text("cluster_desc"), "DGX")) possible.resize(1);
+  const bool reference = says_remote_memory(text) || says(text + run.text("cluster_desc"), "DGX");
+  if (one_node || reference) possible.resize(1);
   if (one_node) return possible;
   std::string what = "network: " + to_text(possible.front());
   for (std::size_t i = 1; i < possible.size(); ++i) what += " or " + to_text(possible[i]);
@@ -137,7 +138,10 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
     return Unmapped{"interconnect: found '" + *rate + "', expected rates above zero"};
   const double memory = run.number("gpu_mem_gb").value_or(0);
   const GpuSpec* gpu = gpu_called(run.text("gpu"), memory);
-  if (!gpu) return Unmapped{"GPU " + run.text("gpu") + " is not in the catalog"};
+  if (!gpu)
+    return Unmapped{"GPU " + run.text("gpu") +
+                    " is not in the catalog (`orrery catalog gpus`): describe it in a cluster file and name "
+                    "that in the column `cluster`"};
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
   const bool rack = comes_in_racks(*gpu);

@@ -6,6 +6,7 @@
 
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_families.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_plan.hpp"
@@ -263,6 +264,9 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   if (said.experts.value_or(1) > 1) family.bias = false;
   const std::string low = lower_case(name);
   family.tied = !says(low, "untied") && (family.tied || says(low, "tied"));
+  const auto words = clauses_of(name);
+  if (affirms(words, {"rotary", "rope"})) family.rotary = true;
+  if (affirms(words, {"rotary", "rope", "alibi"})) family.learned_positions = false;
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;

@@ -122,6 +122,7 @@ constexpr double kOverlapsByArgument =
 const char* megatron_of(const MeasuredRun& run) {
   constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
   constexpr int kFlash = 2023;                // FlashAttention
+  constexpr double kScatterGather = 2021.22;  // 21 March 2021
   // Overlaps of September to November 2023, and between code and paper half a year (assumption).
   constexpr double kOverlaps = 2023.8, kUntilPaper = 0.4;
   const double date = date_of_program(run), overlaps = kOverlaps + (names_its_date(run) ? 0 : kUntilPaper);
@@ -131,7 +132,7 @@ const char* megatron_of(const MeasuredRun& run) {
   if (multiplies_in_fp8(run) || is_on("flash_attn")) return "megatron-core-defaults";
   const bool selective = run.text("recompute").rfind("selective", 0) == 0;
   if (date >= kSequenceParallelism || selective || is_on("sequence_parallel")) return "megatron-lm-2022";
-  return "megatron-lm-2021";
+  return date > 0 && date < kScatterGather ? "megatron-lm-2020" : "megatron-lm-2021";
 }
 
 constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad: ZeRO-3 gathers under compute

@@ -42,8 +42,8 @@ double number_said(const std::string& word) {
   return std::stod(word);
 }
 
-// The number of cards that the text before their rate ends with: "8 x ", "8*", "8 NICs of ", and where cards
-// follow it "eight "; or that the text after it begins with: " x 8".
+// The number of cards that the text before their rate ends with: "8 x ", "8*", "8 NICs of ", where cards
+// follow it "eight ", where "each" does "8x HDR InfiniBand, "; or that the text after it begins with: " x 8".
 std::optional<double> cards_said(const std::string& before, const std::string& after) {
   static const std::string kCards("(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?)");
   static const std::string kNumber(R"(\b(\d+|one|two|four|eight|ten|sixteen))");
@@ -53,8 +53,12 @@ std::optional<double> cards_said(const std::string& before, const std::string& a
              std::regex::icase),
       kFollowing(R"(^ *(?:[A-Za-z][\w/-]* +)*)" + kCards + R"(\b)", std::regex::icase),
       kAfter(R"(^ *[xX*] *(\d+)\b(?! *(?:nodes?|servers?|hosts?|machines?)\b))", std::regex::icase);
+  static const std::regex kEach(R"(^ *each\b)", std::regex::icase),
+      kTimesOfEach(R"((\d+) *(?:[xX*] *)?(?:[A-Za-z][\w/-]*[,(]? *)+[,(]? *(?:at +)?$)");
   std::smatch found;
   if (std::regex_search(before, found, kTimes) || std::regex_search(before, found, kOf))
+    return number_said(found[1]);
+  if (std::regex_search(after, kEach) && std::regex_search(before, found, kTimesOfEach))
     return number_said(found[1]);
   if (std::regex_search(after, found, kAfter)) return number_said(found[1]);
   if (std::regex_search(after, kFollowing) && std::regex_search(before, found, kAlone))
@@ -147,17 +151,23 @@ constexpr std::array kReferenceMachines{
     KnownMachine{"GB300", 4, {4, 800}}, KnownMachine{"GH200", 4, {4, 200}},
     KnownMachine{"MI2", 4, {4, 200}},   KnownMachine{"MI3", 8, {8, 400}},
 };
-// One kind of many.
-constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}}};
+// One kind of many: DGX-1 and DGX-2.
+constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}},
+                                    KnownMachine{"V100-SXM2", 16, {8, 100}}};
 constexpr SaidNetwork kOneCard{1, 100}, kSlowCard{1, 10};
 
-// Of the machine with that GPU, as many cards for a GPU in smaller nodes.
+// Of the first machine with that GPU and as many of them, else of the last; as many cards for a GPU in smaller
+// nodes.
 template <std::size_t Count>
 std::optional<SaidNetwork> network_of(const std::array<KnownMachine, Count>& machines, const GpuSpec& gpu,
                                       int gpus_per_node) {
-  const auto found = std::find_if(machines.begin(), machines.end(),
-                                  [&](const auto& machine) { return gpu.name.starts_with(machine.gpu); });
-  if (found == machines.end()) return std::nullopt;
+  const KnownMachine* found = nullptr;
+  for (const KnownMachine& machine : machines) {
+    if (!gpu.name.starts_with(machine.gpu)) continue;
+    found = &machine;
+    if (machine.gpus >= gpus_per_node) break;
+  }
+  if (found == nullptr) return std::nullopt;
   const int nics = found->network.nics * std::min(gpus_per_node, found->gpus) / found->gpus;
   return SaidNetwork{std::max(1, nics), found->network.gigabits};
 }

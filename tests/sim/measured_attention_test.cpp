@@ -58,8 +58,14 @@ TEST_CASE("a kernel that a row names goes before its program's and its year's") 
   CHECK(named("", "PyTorch FSDP2, FlashAttention-3 (2026)", "H100").attention == AttentionKernel::flash_2026);
   CHECK(named("yes", "TRL without FlashAttention-3 (2024)", "H100").attention == AttentionKernel::flash2);
   // The first is 2.3 times as long whatever the year, the second never.
-  CHECK(named("FlashAttention-1", "PyTorch FSDP (2024)", "A100").attention_time == 2.3);
-  CHECK(named("FlashAttention-2", "PyTorch FSDP (March 2023)", "A100").attention_time == 1.0);
+  for (const char* first : {"FlashAttention-1", "FlashAttention 1.0.4", "flash-attn==1.0.9", "yes (xformers)",
+                            "FlashAttention (Triton)", "SDPA (memory-efficient)"})
+    CHECK(named(first, "PyTorch FSDP (2024)", "A100").attention_time == 2.3);
+  for (const char* second : {"FlashAttention-2", "flash-attn==2.5.8", "FlashAttention-2 (Triton)"})
+    CHECK(named(second, "PyTorch FSDP (March 2023)", "A100").attention_time == 1.0);
+  // A mask that is given hides no half of the scores.
+  CHECK(named("yes (SDPA with a padding mask)", "TRL (2026)", "H100").attention_time == 2 * 2.3);
+  CHECK(named("yes (SDPA, no mask)", "TRL (2024)", "H100").attention_time == 1.0);
 }
 
 TEST_CASE("PyTorch's attention is cuDNN's from 2.11 on, where no version is said from 2026 on") {

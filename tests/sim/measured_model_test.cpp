@@ -121,6 +121,23 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
   CHECK_FALSE(tied("GPT untied"));
 }
 
+TEST_CASE("a model's name may say its positions, against the rule of its family") {
+  const auto model = [](const std::string& name) {
+    return mapped(runs_of("a,g,H100,80,8,8,,Megatron-LM (2023)," + name +
+                          ",16,2048,32,32000,4096,bf16,8,1,1,1,,8,none,1,,ok\n")
+                      .front())
+        .model;
+  };
+  CHECK(model("GPT").learned_positions == 4096);
+  CHECK(model("European GPT").learned_positions == 4096);
+  for (const char* rotary : {"GPT (rotary)", "GPT with RoPE"}) {
+    CHECK(model(rotary).learned_positions == 0);
+    CHECK(model(rotary).layer(0).rotary);
+  }
+  CHECK(model("GPT (ALiBi)").learned_positions == 0);
+  CHECK_FALSE(model("GPT (ALiBi)").layer(0).rotary);
+}
+
 TEST_CASE("what a row prints against the built-in model it names is its model's, or leaves it out") {
   const auto row = [](const std::string& model, const std::string& shape, const std::string& cells) {
     return runs_of("a,g,H100,80,8,8,,Megatron-Core," + model + "," + shape +

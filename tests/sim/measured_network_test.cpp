@@ -101,6 +101,9 @@ TEST_CASE("a network is read however people write it") {
                             "NVLink 900 GB/s intra, 8x400G",
                             "RoCE 400G",
                             "InfiniBand NDR400",
+                            "8x NDR InfiniBand, 400 Gb/s each, per node",
+                            "8x NDR InfiniBand (400 Gb/s each) per node",
+                            "8x H100, 8 NDR InfiniBand NICs at 400 Gb/s each",
                             "8 x ConnectX-7 InfiniBand per node",
                             "ConnectX-7",
                             "eight CX-7 NICs per node",
@@ -200,6 +203,7 @@ TEST_CASE("a network that nobody tells is one of those that machines with the GP
   CHECK(networks("A100-SXM4-80GB", 4) == Rates{{4, 200}});            // as many cards for a GPU
   CHECK(networks("H100-SXM5-80GB", 8) == Rates{{8, 400}});            // whoever rents it
   CHECK(networks("V100-SXM2-16GB", 8) == Rates{{4, 100}, {1, 25}});   // DGX-1; p3.16xlarge
+  CHECK(networks("V100-SXM2-32GB", 16).front() == std::pair(8, 100.0));  // DGX-2
   CHECK(networks("RTX 3090", 4) == Rates{{1, 100}, {1, 10}});         // nobody rents it
   for (const InstanceSpec& machine : instance_catalog()) {
     if (!machine.network) continue;
@@ -223,6 +227,7 @@ TEST_CASE("only what a row leaves open of its network is open") {
   CHECK(count("4x100 Gb/s EFA", "") == 1);
   CHECK(count("InfiniBand", "") == 1);
   CHECK(count("", "DGX A100") == 1);
+  CHECK(count("NVSwitch (DGX A100)", "") == 1);
 }
 
 TEST_CASE("a rack's cards are counted by trays of four where nobody says how many GPUs a node has") {

@@ -118,8 +118,12 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
     stack.softmax = SoftmaxKernel::eager;
   }
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
-  constexpr double kTransformers5 = 2026;  // whose checkpoints are not reentrant
+  // Its checkpoints are not reentrant, and one kernel multiplies for all experts.
+  constexpr double kTransformers5 = 2026;
   stack.stops_recomputation = date >= kTransformers5;
+  const bool fetches_each = keeping.weights && keeping.deepspeeds();
+  if (date > 0 && date < kTransformers5)
+    stack.experts = read_stack(fetches_each ? "hf-zero3-expert-loop" : "hf-expert-loop").experts;
   const bool shards = keeping.gradients || keeping.weights;
   if (says(framework, "fused adam") && !keeping.deepspeeds())
     fuse_optimizer(stack, (shards && !keeping.all_16_bits) || keeping.autocast ? 4 : 2);

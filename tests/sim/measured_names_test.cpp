@@ -258,6 +258,19 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(stack({{"framework", "PyTorch FSDP2 (KempnerForge, 2026)"}, {"gpu", "H200"}}) == "kempnerforge");
 }
 
+TEST_CASE("transformers call experts one by one until their fifth version") {
+  const auto host_of_expert = [](const char* framework, const char* sharding) {
+    return test::stack_of({{"framework", framework}, {"optimizer_sharding", sharding}, {"gpu", "A100"}})
+        .experts.forward;
+  };
+  const Seconds looped = read_stack("hf-expert-loop").experts.forward;
+  CHECK(looped > Seconds(0));
+  CHECK(host_of_expert("TRL (2025)", "FSDP2") == looped);
+  CHECK(host_of_expert("ms-swift, DeepSpeed (2025)", "ZeRO-2") == looped);
+  CHECK(host_of_expert("ms-swift, DeepSpeed (2025)", "ZeRO-3") > looped);  // which fetches each
+  CHECK(host_of_expert("TRL (2026)", "FSDP2") == Seconds(0));
+}
+
 TEST_CASE("words in the name of a Hugging Face program say its kernels, its loss and its types") {
   const auto of = [](const char* framework, const char* sharding = "", const char* precision = "bf16") {
     const std::string row = std::string("a,g,A100,8,") + '"' + framework + "\"," + sharding + "," + precision;

@@ -50,6 +50,12 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
 
 }  // namespace
 
+void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
+  const auto clauses = clauses_of(run.text("framework"));
+  if (affirms(clauses, {"*permutefusion*", "*fusedpermut*", "*permutationfusion*"}))
+    stack.experts.eager_forward = stack.experts.eager_backward = 0;
+}
+
 void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {
   if (stack.shard_copies == ShardCopies{} || stack.shard_copies.beside) return;
   const std::string low = lower_case(run.text("framework") + "; " + run.text("optimizer_sharding"));

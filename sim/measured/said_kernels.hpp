@@ -10,6 +10,9 @@ namespace orrery {
 // layer as one tensor, which is gathered in place. A run on one GPU that says neither shards nothing.
 void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 
+// Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
+void use_said_permutation(const MeasuredRun&, SoftwareStack&);
+
 // Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts, scales
 // of 8-bit matrices.
 void use_said_kernels(const MeasuredRun&, SoftwareStack&);

@@ -85,6 +85,22 @@ TEST_CASE(
   CHECK(copies("torchtitan (2024)", "FSDP2", "1") == second);
 }
 
+TEST_CASE("kernels that permute tokens move nothing else, where a row names them or a recipe has them") {
+  const auto eager = [](const char* framework) {
+    return stack_of({{"framework", framework}, {"gpu", "H100"}}).experts.eager_forward;
+  };
+  CHECK(eager("Megatron-Core 0.14 (2025)") > 0);
+  CHECK(eager("Megatron-LM (2026), without permute fusion") > 0);
+  for (const char* fused : {"Megatron-Core 0.14 (2025), permute fusion", "Megatron-LM (--moe-permute-fusion, 2026)",
+                            "Megatron-Core (2025), fused permutation", "Megatron-Bridge 26.02", "NeMo 25.04"})
+    CHECK(std::pair(fused, eager(fused)) == std::pair(fused, 0.0));
+  // Of a named preset too, which knows nothing of it.
+  const auto named = stack_of({{"framework", "Megatron-LM (2026), permute fusion"},
+                               {"stack", "megatron-core-no-overlap"},
+                               {"gpu", "H100"}});
+  CHECK(named.experts.eager_forward == 0);
+}
+
 TEST_CASE("full recomputation of PyTorch's programs stops early from PyTorch 2.1 on") {
   const auto stops = [](const char* framework) {
     return stack_of({{"framework", framework}, {"gpu", "A100"}}).stops_recomputation;

@@ -23,7 +23,7 @@ constexpr std::size_t kLongestSaid = 200;  // std::regex goes as deep as its tex
 enum class Of { nothing, gpu, card, node };
 
 std::regex one_of_them(const std::string& nouns) {
-  return std::regex("(?:per|a|an|each|every|/)[ -]?(?:" + nouns + R"()\b)", std::regex::icase);
+  return std::regex(R"((?:\b(?:per|a|an|each|every)|/)[ -]?(?:)" + nouns + R"()\b)", std::regex::icase);
 }
 
 Of scope_of(const std::string& text) {

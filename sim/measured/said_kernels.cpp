@@ -37,14 +37,16 @@ void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
 }
 
-// Gradients, and Adam's moments beside fp32 masters, in 16 bits where a row says so (Megatron-LM's
-// --main-grads-dtype, --exp-avg-dtype).
+// Gradients in 16 or 32 bits, and Adam's moments beside fp32 masters in 16, where a row says so (Megatron-LM's
+// --main-grads-dtype, --exp-avg-dtype; reduce_dtype of PyTorch's FSDP).
 void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
   const std::string low = lower_case(run.text("precision") + "; " + run.text("optimizer_sharding"));
   const bool moments =
       says_any(low, {"bf16 moments", "gradients and moments in bf16", "bf16 gradients and moments"});
   if (says_any(low, {"bf16 gradients", "gradients in bf16", "gradients and moments in bf16"}))
     stack.gradient = stack.reduced_gradient = 2;
+  if (says_any(low, {"fp32 gradient", "gradients in fp32", "fp32 reduc", "reduced in fp32"}))
+    stack.gradient = stack.reduced_gradient = 4;
   if (moments) stack.states.optimizer = 8;
 }
 

@@ -108,6 +108,7 @@ TEST_CASE("a network is read however people write it") {
                             "ConnectX-7",
                             "eight CX-7 NICs per node",
                             "600 Gbps NVLink; 8x400 Gbps RoCE",
+                            "NVLink intra-node; InfiniBand NDR",
                             "NVLink intra; 400 Gb/s RDMA per GPU"})
     CHECK(eight + (": " + read(eight)) == eight + std::string(": 8 x 400"));
   CHECK(read("4 x 200 Gb/s a node") == "4 x 200");

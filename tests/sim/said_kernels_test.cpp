@@ -18,6 +18,12 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
   CHECK(of("bf16, bf16 gradients").reduced_gradient == 2);
   CHECK(of("bf16, bf16 gradients").states == plain.states);
   CHECK(of("bf16, bf16 gradients and moments").states.optimizer == 8);
+  const auto sent = [](const char* precision) {
+    return stack_of({{"framework", "Modalities (2024)"}, {"precision", precision}, {"gpu", "A100"}})
+        .reduced_gradient;
+  };
+  CHECK(sent("bf16") == 2);
+  CHECK(sent("bf16 mixed, fp32 gradient reduction") == 4);
   CHECK(of("bf16 mixed").gradient == 4);
 }
 

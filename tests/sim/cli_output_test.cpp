@@ -222,7 +222,8 @@ with h5py.File(sys.argv[1]) as f:
     frame = pandas.DataFrame({name: f["ops"][name][:] for name in names})
     assert (frame["end"] >= frame["start"]).all() and len(frame) > 50
     makespan = f["run"].attrs["makespan"]
-    seconds = float(makespan[:-2]) * 1e-6 if makespan.endswith("us") else float(makespan.rstrip("s"))
+    digits = makespan.rstrip("mus")
+    seconds = float(digits) * {"us": 1e-6, "ms": 1e-3, "s": 1}[makespan[len(digits):]]
     assert abs(seconds - frame["end"].max()) < 1e-9 * frame["end"].max()
 print("good")
 )");

@@ -6,6 +6,7 @@
 #include "platforms/units.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_plan.hpp"
 #include "sim/replay/plan_run.hpp"
 
@@ -109,9 +110,21 @@ FlopsPerSecond computed_rate(const ModelSpec& model, const ParallelStrategy& str
       (seconds * strategy.gpus()));
 }
 
+// What a rate counts where nobody says it: all of the attention, but half of a causal one's in what Megatron-LM
+// prints since its commit 8873b55d (6 March 2025, num_floating_point_operations of training.py), and with it
+// Megatron-Bridge (training/utils/flop_utils.py) and Primus. NeMo's tables of that year count all.
+Counted usual_count(const MeasuredRun& run) {
+  constexpr double kHalved = 2025.25;
+  const std::string framework = lower_case(run.text("framework"));
+  const bool megatron = says_any(framework, {"megatron", "primus"}) && !says(framework, "nemo");
+  const bool prints = !run.text("tflops_per_gpu").empty() && run.text("flops_convention").empty();
+  if (!megatron || !prints || date_of_program(run) < kHalved) return {};
+  return {.attention = Counted::Attention::causal};
+}
+
 // As printed, or as a share of the data sheet's.
 std::optional<Rate> rate_of(const MeasuredRun& run, const MeasuredPlan& plan) {
-  const Counted said = counted_flops(run.text("flops_convention")).value_or(Counted{});
+  const Counted said = counted_flops(run.text("flops_convention")).value_or(usual_count(run));
   if (const auto rate = run.number("tflops_per_gpu")) return Rate{teraflops(*rate), said};
   const auto best = peak(plan.cluster.groups.front().gpu, plan.strategies.front().type);
   if (!best) return std::nullopt;

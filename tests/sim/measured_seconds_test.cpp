@@ -72,6 +72,27 @@ TEST_CASE("published rates become times") {
   CHECK(of_llama == at_100((model_flops(llama.model, 64, 2048, AttentionCounting::full) * 4 - head) / 3));
 }
 
+TEST_CASE("Megatron-LM prints half of a causal model's attention since March 2025") {
+  const auto seconds = [](const std::string& framework, const std::string& convention = "") {
+    const MeasuredRun run = parse_measured_runs(
+                                "id,source_key,gpu,n_gpus,framework,model,seq,gbs,precision,tflops_per_gpu,"
+                                "flops_convention\na,g,A100,8,\"" +
+                                    framework + "\",llama2-7b,4096,64,bf16,100," + convention + "\n",
+                                "made-up.csv")
+                                .front();
+    return measured_seconds(run, test::mapped(run)).value();
+  };
+  const auto at_100 = [](AttentionCounting counting) {
+    return Approx(model_flops(read_model("llama2-7b"), 64, 4096, counting) / (100e12 * 8)).epsilon(1e-3);
+  };
+  for (const char* halved : {"Megatron-LM (June 2025)", "Megatron-Core 0.14 (2025)", "Megatron-Bridge 26.02",
+                             "Primus (Megatron-Core, 2026)"})
+    CHECK(seconds(halved) == at_100(AttentionCounting::causal));
+  for (const char* whole : {"Megatron-LM (2024)", "NeMo/Megatron-Core 25.04", "torchtitan (2026)"})
+    CHECK(seconds(whole) == at_100(AttentionCounting::full));
+  CHECK(seconds("Megatron-LM (June 2025)", "full attention") == at_100(AttentionCounting::full));
+}
+
 TEST_CASE("a convention that nobody knows is an assumption where it makes the time") {
   const auto assumed = [](const std::string& columns, const std::string& cells) {
     return assumed_convention(

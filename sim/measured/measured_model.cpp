@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <regex>
 
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
@@ -25,10 +26,30 @@ struct NamedModel {
   const char* model;  // built-in
 };
 constexpr std::array kNamed{
+    // A flavour of torchtitan's (models/deepseek_v3/__init__.py), of DeepSeek-V2-Lite's widths.
+    NamedModel{"deepseek-v3 16b", "deepseek-v2-lite"},
+    NamedModel{"deepseek_v3 16b", "deepseek-v2-lite"},
+    NamedModel{"deepseekv3 16b", "deepseek-v2-lite"},
     NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
     NamedModel{"deepseekv3", "deepseek-v3-mtp"},
     NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
+
+// Billions of parameters that a name says: 30 of "Qwen3-30B-A3B", the most of several; 0 of "Mixtral 8x7B".
+double billions_said(const std::string& name) {
+  static const std::regex kSize(R"((?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,3})?) ?b(?![a-z0-9]))", std::regex::icase);
+  double most = 0;
+  for (std::sregex_iterator found(name.begin(), name.end(), kSize), end; found != end; ++found)
+    most = std::max(most, std::stod((*found)[1]));
+  return most;
+}
+
+// Sizes in names are rounded, and may leave out or add the embedding.
+bool differs_in_size(const ModelSpec& model, double billions) {
+  constexpr double kMostOff = 1.5;
+  const double counted = static_cast<double>(total_parameters(model)) / kGiga;
+  return billions > 0 && std::abs(std::log(counted / billions)) > std::log(kMostOff);
+}
 
 // DeepSeek-V3 predicts several tokens in the recipes of NeMo and Megatron-Bridge (use_mtp of pretrain_recipe,
 // nemo/collections/llm/recipes/deepseek_v3.py; mtp_num_layers, recipes/deepseek/deepseek_v3.py, v0.3.0 to
@@ -45,9 +66,14 @@ std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
 
 // Not stacks of equal layers that attend to themselves.
 constexpr std::array kOtherKinds{"t5", "vit", "swin", "whisper", "unet", "diffusion"};
+// Layers whose attention is linear, anywhere in a name.
+constexpr std::array kLinearAttention{"deltanet", "qwen3.5", "qwen3-next", "kimi-linear", "lightning attention"};
 
 const char* other_kind(const std::string& name) {
   const std::string low = lower_case(name);
+  const auto linear = std::find_if(kLinearAttention.begin(), kLinearAttention.end(),
+                                   [&](const char* kind) { return says(low, kind); });
+  if (linear != kLinearAttention.end()) return "linear attention";
   const auto found = std::find_if(kOtherKinds.begin(), kOtherKinds.end(),
                                   [&](const char* kind) { return low.rfind(kind, 0) == 0; });
   return found == kOtherKinds.end() ? nullptr : *found;
@@ -148,7 +174,10 @@ ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelS
 
 std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
   const auto name = name_of_builtin(run);
-  return name ? std::optional(read_model(*name)) : std::nullopt;
+  if (!name) return std::nullopt;
+  ModelSpec model = read_model(*name);
+  return differs_in_size(model, billions_said(run.text("model"))) ? std::nullopt
+                                                                  : std::optional(std::move(model));
 }
 
 // As printed, or, where neither layers nor width are, of the published model of that name and size.
@@ -287,15 +316,13 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
 }
 
 // Where the row says how large its model is, its shape must agree: some sources print a shape that is wrong
-// by their own words. Sizes in names are rounded, and may leave out or add the embedding.
+// by their own words.
 std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& model) {
-  constexpr double kMostOff = 1.5;
   const auto said = run.number("params_b");
-  const double counted = static_cast<double>(total_parameters(model)) / kGiga;
-  if (!said || std::abs(std::log(counted / *said)) <= std::log(kMostOff)) return std::nullopt;
+  if (!said || !differs_in_size(model, *said)) return std::nullopt;
   std::array<char, 96> text;
-  std::snprintf(text.data(), text.size(), "its shape has %.3g billion parameters, the row says %.3g", counted,
-                *said);
+  std::snprintf(text.data(), text.size(), "its shape has %.3g billion parameters, the row says %.3g",
+                static_cast<double>(total_parameters(model)) / kGiga, *said);
   return Unmapped{text.data()};
 }
 

@@ -121,6 +121,23 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
   CHECK_FALSE(tied("GPT untied"));
 }
 
+TEST_CASE("a size in a model's name tells the built-in model from another of that name") {
+  const auto row = [](const std::string& model, const std::string& shape = ",,,") {
+    return runs_of("a,g,H100,80,8,8,,torchtitan (2025)," + model + "," + shape +
+                   ",2048,bf16,8,1,1,1,,8,none,1,,ok\n")
+        .front();
+  };
+  const auto name = [&](const std::string& model) { return mapped(row(model)).model.name; };
+  CHECK(name("DeepSeek-V3") == "deepseek-v3");
+  CHECK(name("DeepSeek-V3 671B") == "deepseek-v3");
+  CHECK(name("DeepSeek-V3 16B") == "deepseek-v2-lite");
+  CHECK(name("Qwen3-30B-A3B") == "qwen3-30b-a3b");
+  CHECK(name("Mixtral-8x7B") == "mixtral-8x7b");
+  CHECK(unmapped(row("DeepSeek-V3 37B")) == "no shape of model DeepSeek-V3 37B");
+  CHECK(unmapped(row("Qwen3.5 9B (hybrid Gated DeltaNet)", "32,4096,32,152064")) ==
+        "a model of another kind: linear attention");
+}
+
 TEST_CASE("a model's name may say its positions, against the rule of its family") {
   const auto model = [](const std::string& name) {
     return mapped(runs_of("a,g,H100,80,8,8,,Megatron-LM (2023)," + name +

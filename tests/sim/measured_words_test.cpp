@@ -74,7 +74,7 @@ TEST_CASE("every word of the classics has its meaning") {
             {true,
              {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3", "yes",
               "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-3)",
-              "yes (FlashAttention-4)", "yes (SDPA with a padding mask)", "yes (SDPA)", "yes (Triton)",
+              "yes (FlashAttention-4)", "yes (FlexAttention)", "yes (SDPA with a padding mask)", "yes (SDPA)", "yes (Triton)",
               "yes (cuDNN)", "yes (scaled_dot_product_attention)", "yes (xformers)"}}});
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{
@@ -82,7 +82,8 @@ TEST_CASE("every word of the classics has its meaning") {
             {DataType::tf32, {"tf32"}},
             {DataType::fp16, {"fp16", "fp16 mixed", "fp16 pure", "fp16/bf16 mixed", "pure fp16"}},
             {DataType::bf16,
-             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients and moments", "bf16-true",
+             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients and moments", "bf16, bf16 moments",
+              "bf16-true",
               "pure bf16"}},
             {DataType::fp8,
              {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "bf16; routed experts' grouped GEMMs in MXFP8",

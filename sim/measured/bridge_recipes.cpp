@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_names.hpp"
 
@@ -180,7 +181,10 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const bool qwen = letters_and_digits(model).starts_with("qwen");
   const char* library = qwen ? kLibraryOfQwen : kLibrary;
   const char* other = has_performance_recipe(model, gpu_called(run.text("gpu"), 0)) ? kFlex : library;
-  SoftwareStack stack = read_stack(recipe == nullptr ? other : recipe->stack);
+  const char* own = recipe == nullptr ? other : recipe->stack;
+  // A run that left its recipe's flex dispatcher, without the overlap and the graphs that need it.
+  const bool exchanges = affirms(clauses_of(run.text("framework")), {"*alltoall*"});
+  SoftwareStack stack = read_stack(exchanges && own != library ? kAllToAll : own);
   const std::string precision = run.text("precision");
   const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");
   stack.fp8_recipe = blocks ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;

@@ -87,6 +87,8 @@ TEST_CASE("recipes of Megatron-Bridge differ in how tokens reach experts and wha
       {"26.04", "GPT OSS 120B", "GB200", "BF16", "megatron-bridge-overlap"},
       {"26.06", "Qwen3_30B_a3B", "GB200", "BF16", "megatron-bridge"},
       {"26.06.01", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-26.06"},
+      {"26.06.01 with all-to-all", "Qwen3_30B_a3B", "GB200", "MXFP8", "megatron-bridge-alltoall"},
+      {"26.02 with all-to-all", "Qwen2.5-72B", "GB200", "bf16", "megatron-bridge-library-qwen"},
       {"26.06", "Nemotron_3_Nano", "GB200", "MXFP8", "megatron-bridge"},
       {"26.08", "GPT OSS 120B", "GB300", "MXFP8", "megatron-bridge-26.06"},
       {"26.08", "gpt-oss-120b", "GB300", "MXFP8", "megatron-bridge-26.06"},

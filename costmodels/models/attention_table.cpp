@@ -50,6 +50,8 @@ double score_traffic(const Attention& op) {
   const bool forward = op.direction == Direction::forward;
   const double dropout = op.dropout ? (forward ? 6.8 : 5.6) : 0.0;
   if (op.softmax == SoftmaxKernel::fused) return dropout + (forward ? 4.0 : 5.4);
+  // Half of 2 + 2; backward half of 2 + 2, and a gradient that is written whole.
+  if (op.softmax == SoftmaxKernel::triangular) return dropout + (forward ? 2.0 : 4.0) / kReached;
   // masked_fill_ and softmax; backward the mask is filled into a copy of the gradient, and softmax reads two.
   return dropout + (forward ? 4 + 4 : 4 + 4 + 6) / kReached;
 }

@@ -43,9 +43,10 @@ inline bool is_best_fused(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash || kernel == AttentionKernel::flash_2026;
 }
 
-// Mask and softmax of unfused attention: one kernel, as Megatron-LM has it; PyTorch's two; or what
-// Megatron-LM does where its kernel cannot be used, PyTorch's in 32 bits between two casts.
-enum class SoftmaxKernel { fused, eager, wide };
+// Mask and softmax of unfused attention: one kernel, as Megatron-LM has it; PyTorch's two; what Megatron-LM
+// does where its kernel cannot be used, PyTorch's in 32 bits between two casts; or one of any number of heads
+// that leaves out what a causal mask hides (llm.c, llmc/attention.cuh).
+enum class SoftmaxKernel { fused, eager, wide, triangular };
 
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).
 struct Attention {

@@ -75,6 +75,7 @@ TEST_CASE("a stack says how its softmax without flash attention goes") {
   CHECK(read_stack("megatron-core").softmax == SoftmaxKernel::fused);
   CHECK(read_stack("aleph-alpha").softmax == SoftmaxKernel::eager);
   CHECK(read_stack("fast-llm").softmax == SoftmaxKernel::wide);
+  CHECK(read_stack("llm.c").softmax == SoftmaxKernel::triangular);
 }
 
 TEST_CASE("a wrong stack says where and what was meant") {

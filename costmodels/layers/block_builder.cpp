@@ -63,13 +63,13 @@ void BlockBuilder::cast(PassOperators& pass, InputCast cast, DataType type, doub
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
   if (group.ranks == 1 || bytes <= 0) return;
-  const int in_node = std::max(1, sharding_.gpus_per_node / group.stride);
+  const int in_node = std::min(group.ranks, std::max(1, sharding_.gpus_per_node / group.stride));
   pass.communication.push_back(Collective{
       .kind = kind,
       .bytes = Bytes(bytes),
       .ranks = group.ranks,
-      .ranks_per_node = std::min(group.ranks, in_node),
-      .gpu_link = sharding_.gpu_link,
+      .ranks_per_node = in_node,
+      .gpu_link = sharding_.gpu_links.among(in_node),
       .network = sharding_.network,
       .stated = group.kind == RankGroup::expert ? sharding_.stack.experts.dispatch : std::nullopt});
   pass.places.push_back({group.kind, pass.compute.size(), group.beside});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "costmodels/operators/local_layer.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "costmodels/operators/operator.hpp"
 #include "costmodels/stacks/software_stack.hpp"
 #include "strategies/model.hpp"
@@ -25,7 +26,7 @@ struct Sharding {
   AttentionKernel attention = AttentionKernel::flash;
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
-  LinkSpec gpu_link = {};
+  NodeLinks gpu_links = {};
   LinkSpec network = {};         // share of one GPU in its node's NICs
   SoftwareStack stack = {};      // whose kernels run
   ExpertRouter router = {};      // of the model

@@ -118,6 +118,7 @@ Collective across_instances(const Collective& reduce, const WeightCopies& copies
   sum.ranks = sharding.instances;
   sum.ranks_per_node =
       std::clamp(sharding.gpus_per_node / (copies.stride * copies.ranks), 1, sharding.instances);
+  sum.gpu_link = sharding.gpu_links.among(sum.ranks_per_node);
   return sum;
 }
 
@@ -127,7 +128,7 @@ Collective gather_of(double parameters, const WeightCopies& copies, const Shardi
   gather.bytes = Bytes(parameters * stored_bytes(sharding.type));
   gather.ranks = copies.ranks;
   gather.ranks_per_node = std::clamp(sharding.gpus_per_node / copies.stride, 1, copies.ranks);
-  gather.gpu_link = sharding.gpu_link;
+  gather.gpu_link = sharding.gpu_links.among(gather.ranks_per_node);
   gather.network = sharding.network;
   return gather;
 }

@@ -7,7 +7,7 @@
 
 #include "costmodels/models/features.hpp"
 #include "costmodels/models/model_set.hpp"
-#include "costmodels/models/nvlink_mesh.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -213,9 +213,12 @@ void ModelSet::predict_kernels(std::span<const GpuSpec> gpus, std::span<const Op
 void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                                    std::vector<Prediction>& answers) const {
   struct Asked {
-    std::size_t query, slower, faster;  // variants
-    double share;                       // of the faster
+    std::size_t query;
+    Collective op;
+    std::size_t slower, faster;  // variants
+    double share;                // of the faster
     double whole_over_part;
+    double times;  // one after the other
   };
   std::vector<std::vector<Collective>> variants(models_.size());
   std::vector<std::vector<Asked>> asked(models_.size());
@@ -226,22 +229,33 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
       answers[i] = {stated_time(*op, *op->stated), false};
       continue;
     }
-    Collective variant = variant_of(*op);
+    const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
     const bool one_node = op->ranks <= op->ranks_per_node;
-    const std::size_t model = best_for(one_node ? ModelKind::collective : ModelKind::network, variant);
-    // Meshes were measured whole. A part takes for a byte what the whole takes for as many as it is faster.
-    const double faster =
-        one_node ? whole_over_part(gpus[static_cast<std::size_t>(queries[i].gpu)], op->gpu_link) : 1.0;
-    LinkSpec link = op->gpu_link;
-    link.bandwidth = link.bandwidth * faster;
+    const ModelKind kind = one_node ? ModelKind::collective : ModelKind::network;
+    Collective whole = *op;
+    const double over_part = one_node ? whole_over_part(gpu, op->gpu_link, op->ranks) : 1.0;
+    whole.gpu_link.bandwidth = whole.gpu_link.bandwidth * over_part;
+    Collective variant = variant_of(whole);
+    std::size_t model = best_for(kind, variant);
+    // One's own models measured the part of a mesh that was asked for. The others measured meshes whole, of
+    // which a part takes for a byte what the whole takes for as many as it is faster, and NVIDIA's switches,
+    // which add up themselves (NVLS): other makers' GPUs scatter sums and gather them.
+    const bool as_it_is = is_own(model);
+    const double faster = as_it_is ? 1.0 : over_part;
+    const bool in_two =
+        !as_it_is && one_node && op->kind == CollectiveKind::all_reduce && of_other_maker(gpu);
+    if (in_two) variant.kind = CollectiveKind::reduce_scatter;
+    if (in_two) model = best_for(kind, variant);
     // Models of one's own say which links they speak of.
     const bool many_links = one_node && models_[model].card.links.empty();
-    const LinksAround around = many_links ? links_around(link) : LinksAround{link, link};
+    const LinksAround around =
+        many_links ? links_around(whole.gpu_link) : LinksAround{whole.gpu_link, whole.gpu_link};
     const auto over = [&](const LinkSpec& asked_link) {
       variant.gpu_link = asked_link;
       return index_of(variants[model], variant);
     };
-    asked[model].push_back({i, over(around.slower), over(around.faster), around.share, faster});
+    asked[model].push_back({i, as_it_is ? whole : *op, over(around.slower), over(around.faster), around.share,
+                            faster, in_two ? 2.0 : 1.0});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -253,10 +267,10 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
     const auto curve = curves(fitted, variants[model], features,
                               [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
     for (const Asked& one : asked[model]) {
-      const auto& op = std::get<Collective>(queries[one.query].op);
+      const Collective& op = one.op;
       const Bytes bytes = op.bytes * one.whole_over_part;
       const Seconds slow = curve[one.slower].at(bytes), fast = curve[one.faster].at(bytes);
-      answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share), wire_time(op)),
+      answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share) * one.times, wire_time(op)),
                             !fitted.card.has_configuration(configuration_name(op)),
                             is_own(model) && fitted.card.has_configuration(configuration_name(op)) &&
                                 fitted.card.speaks_of(links_of(op))};

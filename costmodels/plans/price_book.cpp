@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "costmodels/memory/memory.hpp"
-#include "costmodels/models/nvlink_mesh.hpp"
 #include "costmodels/operators/local_layer.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "costmodels/plans/layer_pricing.hpp"
 #include "costmodels/plans/price_batch.hpp"
 #include "costmodels/stacks/sustained_power.hpp"
@@ -113,7 +113,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.type = precision_.type;
   sharding.power_limited = at_power_limit(group.gpu);
   sharding.gpus_per_node = group.gpus_per_node;
-  sharding.gpu_link = link_of_neighbours(group, key.tensor);
+  sharding.gpu_links = NodeLinks(group);
   sharding.network = nic_share(group);
   return sharding;
 }

@@ -54,7 +54,7 @@ FirstOfKind first_of_kind(const PricedPlan& plan, const ParallelStrategy& strate
 }
 
 // The calls of a plan, each once. `link`: of the GPUs that send; where neighbours have less of it than all
-// (nvlink_mesh.hpp), the price is of what they have, and the flows are on the whole.
+// (node_links.hpp), the price is of what they have, and the flows are on the whole.
 class CallList {
  public:
   explicit CallList(std::vector<GroupCall>& calls) : calls_(calls) {}

@@ -4,6 +4,7 @@
 
 #include "costmodels/collectives/collective_phase.hpp"
 #include "costmodels/layers/stack_effects.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "costmodels/plans/price_batch.hpp"
 #include "costmodels/plans/price_book.hpp"
 #include "platforms/errors.hpp"
@@ -34,7 +35,7 @@ Collective ring_collective(const NodeGroup& group, int lanes, int data, Collecti
   ring.bytes = Bytes(bytes);
   ring.ranks = data;
   ring.ranks_per_node = ring_ranks_per_node(group, lanes, data);
-  ring.gpu_link = group.gpu_link;
+  ring.gpu_link = NodeLinks(group).among(ring.ranks_per_node);
   ring.network = nic_share(group);
   return ring;
 }
@@ -112,7 +113,7 @@ std::map<PriceBook::RingKey, SizeSeries> PriceBook::ask_rings(PriceBatch& batch)
 LinkSpec PriceBook::path_of(const PathKey& key) const {
   const NodeGroup& from = cluster_.groups[static_cast<std::size_t>(key.from)];
   const NodeGroup& to = cluster_.groups[static_cast<std::size_t>(key.to)];
-  if (key.inside) return {from.gpu_link.bandwidth, from.gpu_link.latency * 2};
+  if (key.inside) return {NodeLinks(from).among(2).bandwidth, from.gpu_link.latency * 2};
   return {std::min(from.nic.bandwidth, to.nic.bandwidth), from.nic.latency + to.nic.latency};
 }
 
@@ -121,10 +122,13 @@ std::map<PriceBook::PathKey, SizeSeries> PriceBook::ask_paths(PriceBatch& batch)
   std::map<PathKey, SizeSeries> all;
   const auto ask = [&](const PathKey& key) {
     const LinkSpec path = path_of(key);
+    // The flows are on the whole link, as those of collectives are.
+    const BytesPerSecond played =
+        key.inside ? cluster_.groups[static_cast<std::size_t>(key.from)].gpu_link.bandwidth : path.bandwidth;
     SizeSeries& series = all[key];
     series.times.resize(sizes.size());
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      series.add(Bytes(sizes[i]) / path.bandwidth, path.latency);
+      series.add(Bytes(sizes[i]) / played, path.latency);
       batch.add(key.from, PointToPoint{Bytes(sizes[i]), path, key.inside}, &series.times[i]);
     }
   };
@@ -167,7 +171,9 @@ Seconds PriceBook::casting_weights(int group, Bytes copies) const {
 }
 
 // Read and written on the way there, and on the way back.
-Seconds PriceBook::copying_buckets(int group, Bytes buckets) const { return moving(group, buckets * 4); }
+Seconds PriceBook::copying_buckets(int group, Bytes buckets) const {
+  return moving(group, buckets * 4);
+}
 
 Seconds PriceBook::optimizer(int group, double parameters) const {
   if (const auto& own = precision_.stack.optimizer) {

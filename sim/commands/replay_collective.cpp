@@ -1,4 +1,5 @@
 // `orrery replay --collective`: one collective alone, as nccl-tests measures it: played, and predicted.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "costmodels/collectives/collective_choice.hpp"
 #include "costmodels/layers/achieved.hpp"
 #include "costmodels/models/cost_models.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "costmodels/plans/group_calls.hpp"
 #include "sim/commands/inputs.hpp"
 #include "sim/commands/replay_collective.hpp"
@@ -69,13 +71,16 @@ Seconds over_fabric(const Topology& topology, CollectiveCall call, Seconds measu
 std::vector<Prediction> predicted(const Topology& topology, const CollectiveQuestion& question,
                                   const CostModels& costs) {
   if (!question.collective.kind) return {};
+  const NodeGroup& group = topology.group_of(question.gpus.front());
   std::vector<CollectiveCall> calls;
   std::vector<OperatorQuery> queries;
   for (const Bytes bytes : question.sizes) {
     calls.push_back({*question.collective.kind, {}, bytes, {}, question.gpus});
-    queries.push_back({0, as_operator(topology, calls.back())});
+    Collective op = as_operator(topology, calls.back());
+    op.gpu_link = NodeLinks(group).among(std::min(op.ranks, op.ranks_per_node));
+    queries.push_back({0, op});
   }
-  auto answers = costs.predict({{topology.group_of(question.gpus.front()).gpu}}, queries);
+  auto answers = costs.predict({{group.gpu}}, queries);
   if (!must_play(topology, question.gpus)) return answers;
   for (std::size_t i = 0; i < answers.size(); ++i)
     answers[i].time = over_fabric(topology, calls[i], answers[i].time);

@@ -158,6 +158,7 @@ TEST_CASE(
   CHECK(is_own(ring(8, 280, 25)));
   CHECK_FALSE(is_own(ring(8, 450, 25)));
   CHECK_FALSE(is_own(ring(8, 32, 25)));
+  CHECK_FALSE(is_own(ring(8, 100, 25)));  // as slow as a pair's on a board of four, but not a pair's
   CHECK_FALSE(is_own(ring(4, 300, 25)));
   CHECK(is_own(ring(16, 450, 50)));
   CHECK_FALSE(is_own(ring(16, 300, 50)));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "costmodels/layers/layer_operators.hpp"
+#include "platforms/gpu.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 
@@ -128,6 +129,14 @@ TEST_CASE(
     if (op.kind == CollectiveKind::all_to_all) CHECK((op.ranks == 4 && op.ranks_per_node == 4));
     if (op.kind == CollectiveKind::reduce_scatter) CHECK((op.ranks == 2 && op.ranks_per_node == 2));
   }
+  // In a mesh of eight each group has the links of its own ranks.
+  NodeGroup node;
+  node.gpu = find_gpu("MI300X", "test");
+  node.gpu_link = {node.gpu.link_bandwidth, {}};
+  sharding.gpu_links = NodeLinks(node);
+  for (const Collective& op :
+       all_of<Collective>(layer_operators(mixtral_layer(), true, sharding).forward.communication))
+    CHECK(op.gpu_link.bandwidth == node.gpu_link.bandwidth * ((op.ranks - 1) / 7.0));
   sharding.tensor = 8;
   sharding.expert = 1;
   const BlockOperators wide = layer_operators(llama70b_layer(), true, sharding);

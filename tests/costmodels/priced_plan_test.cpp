@@ -171,6 +171,30 @@ TEST_CASE("a ring that nobody disturbs takes what the cost model predicts") {
   }
 }
 
+TEST_CASE("two replicas or stages in a mesh of eight GPUs have one of seven links, eight replicas all") {
+  ClusterSpec cluster;
+  cluster.groups = {test::node_group_of("MI300X", 8), test::node_group_of("H100", 8)};
+  const Bytes size(std::exp2(30));
+  const auto of_link = [&](int group, int lanes, int data) {
+    PriceBook book(llama(), cluster, {DataType::bf16, true, 4096});
+    book.need_rings(group, lanes, data);
+    book.predict(test::cost_models());
+    return book.ring_efficiency(group, lanes, data, CollectiveKind::all_reduce, size).inside;
+  };
+  // rccl-tests on eight MI355X reach 0.72 of what links the GPUs have between them: 165 GB/s on four, 386 on
+  // eight. A third of the way either side, for a model of NVIDIA's links.
+  constexpr double kReached = 386.0 / 537.6;
+  for (const auto& [lanes, data] : {std::pair{4, 2}, {2, 4}, {1, 8}}) {
+    const double reached = of_link(0, lanes, data) / ((data - 1) / 7.0);
+    CHECK((reached > kReached * 2 / 3 && reached < kReached * 4 / 3));
+  }
+  CHECK(of_link(1, 4, 2) > 0.5);  // behind a switch
+  const ParallelStrategy strategy = strategy_of({0, 0}, 2, 2, 1);
+  const PriceBook book = test::book_for(llama(), cluster, strategy);
+  const double message = book.boundary(strategy, 0).efficiency.inside;
+  CHECK((message > 0.5 / 7 && message <= 1.0 / 7));
+}
+
 // Parameters in 16 bits are half the bytes of fp32 gradients, so they fill the links less well.
 TEST_CASE("parameters are gathered with the efficiency of their own size") {
   ParallelStrategy strategy = strategy_of({0, 0}, 2, 8, 1);

@@ -3,7 +3,7 @@
 
 #include "costmodels/layers/stack_effects.hpp"
 #include "costmodels/memory/memory.hpp"
-#include "costmodels/models/nvlink_mesh.hpp"
+#include "costmodels/operators/node_links.hpp"
 #include "costmodels/plans/price_book.hpp"
 #include "costmodels/stacks/sustained_power.hpp"
 #include "tests/catch.hpp"
@@ -316,7 +316,7 @@ TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behi
   group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
   const auto links = [&](int gpus_per_node, int ranks) {
     group.gpus_per_node = gpus_per_node;
-    return link_of_neighbours(group, ranks).bandwidth / gigabytes_per_second(25);
+    return NodeLinks(group).among(ranks).bandwidth / gigabytes_per_second(25);
   };
   CHECK(links(8, 2) == Approx(std::sqrt(3.0)).epsilon(1e-3));  // one to three
   CHECK(links(8, 4) == Approx(4));
@@ -327,28 +327,45 @@ TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behi
   CHECK(links(8, 2) == Approx(4));
 }
 
+TEST_CASE("in a mesh of eight each GPU has a link to each of the others, in nodes of any size") {
+  NodeGroup group;
+  group.gpu = find_gpu(GENERATE("MI300X", "MI325X", "MI355X"), "test");
+  group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
+  group.gpus_per_node = GENERATE(4, 8);
+  const auto share = [&](int ranks) {
+    return NodeLinks(group).among(ranks).bandwidth / group.gpu.link_bandwidth;
+  };
+  for (const int ranks : {2, 3, 4}) {
+    CHECK(share(ranks) == Approx((ranks - 1) / 7.0));
+    CHECK(whole_over_part(group.gpu, NodeLinks(group).among(ranks), ranks) == Approx(7.0 / (ranks - 1)));
+  }
+  for (const int ranks : {5, 6, 7}) CHECK(share(ranks) < share(2));  // as RCCL's rings were measured
+  CHECK(share(8) == 1);
+  CHECK(share(1) == 1);
+}
+
 TEST_CASE("a pair on a board of four has a third of each GPU's links, a ring of all four all of them") {
   NodeGroup group;
   const auto share = [&](const char* gpu, int gpus_per_node, int ranks) {
     group.gpu = find_gpu(gpu, "test");
     group.gpu_link = {group.gpu.link_bandwidth, microseconds(0.3)};
     group.gpus_per_node = gpus_per_node;
-    return link_of_neighbours(group, ranks).bandwidth / group.gpu.link_bandwidth;
+    return NodeLinks(group).among(ranks).bandwidth / group.gpu.link_bandwidth;
   };
   for (const char* gpu : {"A100", "GH200-96GB-quad"}) {
     CHECK(share(gpu, 4, 2) == Approx(1.0 / 3));
     CHECK(share(gpu, 4, 3) == Approx(2.0 / 3));
     CHECK(share(gpu, 4, 4) == 1);
     CHECK(share(gpu, 8, 2) == 1);  // behind a switch
-    CHECK(whole_over_part(group.gpu, link_of_neighbours(group, 2)) == 1);
+    CHECK(whole_over_part(group.gpu, NodeLinks(group).among(2), 2) == 1);
     group.gpus_per_node = 4;
-    CHECK(whole_over_part(group.gpu, link_of_neighbours(group, 2)) == Approx(3));
+    CHECK(whole_over_part(group.gpu, NodeLinks(group).among(2), 2) == Approx(3));
   }
   CHECK(share("H100", 4, 2) == 1);
   group.gpu = find_gpu("A100", "test");  // of another rate than the data sheet's: as given
   group.gpu_link.bandwidth = group.gpu.link_bandwidth / 2;
-  CHECK(link_of_neighbours(group, 2) == group.gpu_link);
-  CHECK(whole_over_part(group.gpu, group.gpu_link) == 1);
+  CHECK(NodeLinks(group).among(2) == group.gpu_link);
+  CHECK(whole_over_part(group.gpu, group.gpu_link, 2) == 1);
 }
 
 }  // namespace orrery

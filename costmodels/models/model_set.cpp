@@ -187,7 +187,7 @@ std::vector<Prediction> ModelSet::predict(std::span<const GpuSpec> gpus,
   predict_attention(gpus, queries, answers);
   predict_kernels(gpus, queries, answers);
   predict_collectives(gpus, queries, answers);
-  predict_transfers(queries, answers);
+  predict_transfers(gpus, queries, answers);
   return answers;
 }
 

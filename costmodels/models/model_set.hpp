@@ -74,7 +74,9 @@ class ModelSet {
                        std::vector<Prediction>&) const;
   void predict_collectives(std::span<const GpuSpec>, std::span<const OperatorQuery>,
                            std::vector<Prediction>&) const;
-  void predict_transfers(std::span<const OperatorQuery>, std::vector<Prediction>&) const;
+  void predict_transfers(std::span<const GpuSpec>, std::span<const OperatorQuery>,
+                         std::vector<Prediction>&) const;
+  [[nodiscard]] PointToPoint as_measured(const PointToPoint&, const GpuSpec&) const;
 
   // One curve for each of `variants`, all sizes of all of them in one batch.
   template <class Variant, class Features, class Reference>

@@ -278,16 +278,28 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
   }
 }
 
-void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
+// Between two GPUs of a mesh one's own models measured the part of their links that there is.
+PointToPoint ModelSet::as_measured(const PointToPoint& op, const GpuSpec& gpu) const {
+  PointToPoint whole = op;
+  if (op.same_node) whole.path.bandwidth = whole.path.bandwidth * whole_over_part(gpu, op.path, 2);
+  return is_own(best_for(whole)) ? whole : op;
+}
+
+void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                                  std::vector<Prediction>& answers) const {
+  struct Asked {
+    std::size_t query, variant;
+    PointToPoint op;
+  };
   std::vector<std::vector<PointToPoint>> variants(models_.size());
-  std::vector<std::vector<std::pair<std::size_t, std::size_t>>> asked(models_.size());
+  std::vector<std::vector<Asked>> asked(models_.size());
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto* op = std::get_if<PointToPoint>(&queries[i].op);
     if (op == nullptr) continue;
-    const PointToPoint variant = sized(*op, Bytes(0));
+    const PointToPoint real = as_measured(*op, gpus[static_cast<std::size_t>(queries[i].gpu)]);
+    const PointToPoint variant = sized(real, Bytes(0));
     const std::size_t model = best_for(variant);
-    asked[model].emplace_back(i, index_of(variants[model], variant));
+    asked[model].push_back({i, index_of(variants[model], variant), real});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -295,8 +307,7 @@ void ModelSet::predict_transfers(std::span<const OperatorQuery> queries,
         models_[model], variants[model],
         [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
         [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
-    for (const auto& [query, variant] : asked[model]) {
-      const auto& op = std::get<PointToPoint>(queries[query].op);
+    for (const auto& [query, variant, op] : asked[model]) {
       answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false,
                         is_own(model) && models_[model].card.speaks_of(links_of(op))};
     }

@@ -164,6 +164,7 @@ TEST_CASE(
   CHECK_FALSE(is_own(ring(16, 300, 50)));
   CHECK_FALSE(is_own(ring(16, 450, 12.5)));
   CHECK(is_own(PointToPoint{Bytes(1e8), link(300), true}));
+  CHECK(is_own(PointToPoint{Bytes(1e8), link(100), true}));  // a pair on a board of four, as it was measured
   CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(450), true}));
   CHECK_FALSE(is_own(PointToPoint{Bytes(1e8), link(300), false}));
 }

@@ -77,7 +77,8 @@ GradientBytes gradient_bytes_of(const ParallelStrategy& strategy, const LocalPar
   const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
   GradientBytes bytes;
   bytes.kept = Bytes(gradient * (reduced_in_passes ? optimizer_shard(strategy, parameters) : count));
-  if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1) bytes.late = bytes.kept;
+  if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1)
+    bytes.late = bytes.kept;
   bytes.kept += gradient_buckets(strategy, count, stack);
   return bytes;
 }

@@ -232,30 +232,30 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
     const GpuSpec& gpu = gpus[static_cast<std::size_t>(queries[i].gpu)];
     const bool one_node = op->ranks <= op->ranks_per_node;
     const ModelKind kind = one_node ? ModelKind::collective : ModelKind::network;
-    Collective whole = *op;
     const double over_part = one_node ? whole_over_part(gpu, op->gpu_link, op->ranks) : 1.0;
-    whole.gpu_link.bandwidth = whole.gpu_link.bandwidth * over_part;
-    Collective variant = variant_of(whole);
-    std::size_t model = best_for(kind, variant);
-    // One's own models measured the part of a mesh that was asked for. The others measured meshes whole, of
-    // which a part takes for a byte what the whole takes for as many as it is faster, and NVIDIA's switches,
-    // which add up themselves (NVLS): other makers' GPUs scatter sums and gather them.
-    const bool as_it_is = is_own(model);
-    const double faster = as_it_is ? 1.0 : over_part;
-    const bool in_two =
-        !as_it_is && one_node && op->kind == CollectiveKind::all_reduce && of_other_maker(gpu);
-    if (in_two) variant.kind = CollectiveKind::reduce_scatter;
-    if (in_two) model = best_for(kind, variant);
+    Collective variant = variant_of(*op);
+    variant.gpu_link.bandwidth = variant.gpu_link.bandwidth * over_part;
+    const LinkSpec whole = variant.gpu_link;
+    // NVIDIA's switches taught the built-in models, which add up themselves (NVLS): other makers' GPUs
+    // scatter sums and gather them.
+    const bool in_two = one_node && op->kind == CollectiveKind::all_reduce && of_other_maker(gpu) &&
+                        !is_own(best_for(kind, variant));
+    if (in_two) variant.kind = CollectiveKind::all_gather;
+    const std::size_t model = best_for(kind, variant);
+    // One's own models measured the part of a mesh that is asked for. The others measured meshes whole, of
+    // which a part takes for a byte what the whole takes for as many as it is faster.
+    Collective real = *op;
+    if (is_own(model)) real.gpu_link = whole;
+    const double faster = is_own(model) ? 1.0 : over_part;
     // Models of one's own say which links they speak of.
     const bool many_links = one_node && models_[model].card.links.empty();
-    const LinksAround around =
-        many_links ? links_around(whole.gpu_link) : LinksAround{whole.gpu_link, whole.gpu_link};
+    const LinksAround around = many_links ? links_around(whole) : LinksAround{whole, whole};
     const auto over = [&](const LinkSpec& asked_link) {
       variant.gpu_link = asked_link;
       return index_of(variants[model], variant);
     };
-    asked[model].push_back({i, as_it_is ? whole : *op, over(around.slower), over(around.faster), around.share,
-                            faster, in_two ? 2.0 : 1.0});
+    asked[model].push_back(
+        {i, real, over(around.slower), over(around.faster), around.share, faster, in_two ? 2.0 : 1.0});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;

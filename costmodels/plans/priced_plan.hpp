@@ -121,8 +121,8 @@ struct PricedPlan {
   std::optional<Bytes> embedding_gradient;  // of the word table, where first and last stage have it; one lane
   bool gradient_norm = false;      // the norm is reduced over all stages: nobody steps before all are there
   std::vector<Seconds> optimizer;  // P, or empty
-  // Compute is slower by this factor while a collective runs on the same GPU (1.189 in the mean of A100, H100,
-  // MI250 and MI210: arXiv 2507.03114).
+  // Compute is slower by this factor while a collective runs on the same GPU (1.189 in the mean of A100,
+  // H100, MI250 and MI210: arXiv 2507.03114).
   double overlap_slowdown = 1.0;
   std::optional<CollectiveAlgorithm> algorithm;  // of collectives, where it can; absent: NCCL's choice
   // Unequal replicas: microbatches of each (empty: all as in `schedule`); the kind of each (empty: all 0),

@@ -204,13 +204,12 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
   read_kernels(map, stack.kernels);
   if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_word(map, "cross_entropy", kLosses, stack.cross_entropy);
-  read_word<SoftmaxKernel>(
-      map, "softmax",
-      {{"fused", SoftmaxKernel::fused},
-       {"eager", SoftmaxKernel::eager},
-       {"wide", SoftmaxKernel::wide},
-       {"triangular", SoftmaxKernel::triangular}},
-      stack.softmax);
+  read_word<SoftmaxKernel>(map, "softmax",
+                           {{"fused", SoftmaxKernel::fused},
+                            {"eager", SoftmaxKernel::eager},
+                            {"wide", SoftmaxKernel::wide},
+                            {"triangular", SoftmaxKernel::triangular}},
+                           stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(
       map, "fp8_recipe",

@@ -264,8 +264,9 @@ struct SoftwareStack {
   // Gradients: bytes of one that is kept, in all its copies but a bucket's, and of one that is sent; absent:
   // gradient_bytes of the data type. Ask gradient_kept and gradient_sent.
   std::optional<double> gradient, reduced_gradient;
-  // Where there are replicas, each is copied to a bucket to be sent and back (PyTorch's DistributedDataParallel
-  // without gradient_as_bucket_view, its default: torch/csrc/distributed/c10d/reducer.cpp).
+  // Where there are replicas, each is copied to a bucket to be sent and back (PyTorch's
+  // DistributedDataParallel without gradient_as_bucket_view, its default:
+  // torch/csrc/distributed/c10d/reducer.cpp).
   bool copies_to_buckets = false;
   double gradient_copy = 0;  // bytes of the copy of all gradients that is sent, when the activations are gone
   // Elements whose gradients are reduced at once under the backward; absent: Megatron-LM's.

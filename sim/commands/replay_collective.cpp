@@ -1,5 +1,4 @@
 // `orrery replay --collective`: one collective alone, as nccl-tests measures it: played, and predicted.
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -77,7 +76,7 @@ std::vector<Prediction> predicted(const Topology& topology, const CollectiveQues
   for (const Bytes bytes : question.sizes) {
     calls.push_back({*question.collective.kind, {}, bytes, {}, question.gpus});
     Collective op = as_operator(topology, calls.back());
-    op.gpu_link = NodeLinks(group).among(std::min(op.ranks, op.ranks_per_node));
+    op.gpu_link = NodeLinks(group).among(op.ranks_per_node);
     queries.push_back({0, op});
   }
   auto answers = costs.predict({{group.gpu}}, queries);

@@ -27,17 +27,15 @@ struct NamedModel {
 };
 constexpr std::array kNamed{
     // A flavour of torchtitan's (models/deepseek_v3/__init__.py), of DeepSeek-V2-Lite's widths.
-    NamedModel{"deepseek-v3 16b", "deepseek-v2-lite"},
-    NamedModel{"deepseek_v3 16b", "deepseek-v2-lite"},
-    NamedModel{"deepseekv3 16b", "deepseek-v2-lite"},
-    NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
-    NamedModel{"deepseekv3", "deepseek-v3-mtp"},
-    NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
+    NamedModel{"deepseek-v3 16b", "deepseek-v2-lite"}, NamedModel{"deepseek_v3 16b", "deepseek-v2-lite"},
+    NamedModel{"deepseekv3 16b", "deepseek-v2-lite"},  NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
+    NamedModel{"deepseekv3", "deepseek-v3-mtp"},       NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
 
 // Billions of parameters that a name says: 30 of "Qwen3-30B-A3B", the most of several; 0 of "Mixtral 8x7B".
 double billions_said(const std::string& name) {
-  static const std::regex kSize(R"((?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,3})?) ?b(?![a-z0-9]))", std::regex::icase);
+  static const std::regex kSize(R"((?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,3})?) ?b(?![a-z0-9]))",
+                                std::regex::icase);
   double most = 0;
   for (std::sregex_iterator found(name.begin(), name.end(), kSize), end; found != end; ++found)
     most = std::max(most, std::stod((*found)[1]));
@@ -67,7 +65,8 @@ std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
 // Not stacks of equal layers that attend to themselves.
 constexpr std::array kOtherKinds{"t5", "vit", "swin", "whisper", "unet", "diffusion"};
 // Layers whose attention is linear, anywhere in a name.
-constexpr std::array kLinearAttention{"deltanet", "qwen3.5", "qwen3-next", "kimi-linear", "lightning attention"};
+constexpr std::array kLinearAttention{"deltanet", "qwen3.5", "qwen3-next", "kimi-linear",
+                                      "lightning attention"};
 
 const char* other_kind(const std::string& name) {
   const std::string low = lower_case(name);

@@ -156,8 +156,8 @@ constexpr std::array kOtherMachines{KnownMachine{"V100-SXM2", 8, {4, 100}},
                                     KnownMachine{"V100-SXM2", 16, {8, 100}}};
 constexpr SaidNetwork kOneCard{1, 100}, kSlowCard{1, 10};
 
-// Of the first machine with that GPU and as many of them, else of the last; as many cards for a GPU in smaller
-// nodes.
+// Of the first machine with that GPU and as many of them, else of the last; as many cards for a GPU in
+// smaller nodes.
 template <std::size_t Count>
 std::optional<SaidNetwork> network_of(const std::array<KnownMachine, Count>& machines, const GpuSpec& gpu,
                                       int gpus_per_node) {

@@ -110,9 +110,10 @@ FlopsPerSecond computed_rate(const ModelSpec& model, const ParallelStrategy& str
       (seconds * strategy.gpus()));
 }
 
-// What a rate counts where nobody says it: all of the attention, but half of a causal one's in what Megatron-LM
-// prints since its commit 8873b55d (6 March 2025, num_floating_point_operations of training.py), and with it
-// Megatron-Bridge (training/utils/flop_utils.py) and Primus. NeMo's tables of that year count all.
+// What a rate counts where nobody says it: all of the attention, but half of a causal one's in what
+// Megatron-LM prints since its commit 8873b55d (6 March 2025, num_floating_point_operations of training.py),
+// and with it Megatron-Bridge (training/utils/flop_utils.py) and Primus. NeMo's tables of that year count
+// all.
 Counted usual_count(const MeasuredRun& run) {
   constexpr double kHalved = 2025.25;
   const std::string framework = lower_case(run.text("framework"));

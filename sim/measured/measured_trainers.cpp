@@ -36,9 +36,9 @@ bool is_all_16_bits(const MeasuredRun& run) {
 // How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
 struct Keeping {
   bool optimizer = false, gradients = false, weights = false;  // sharded, the optimizer alone
-  bool fsdp = false;                        // by PyTorch, not DeepSpeed
-  bool all_16_bits = false;                 // shards too
-  bool autocast = false;                    // 16 bits are copies of fp32 weights
+  bool fsdp = false;                                           // by PyTorch, not DeepSpeed
+  bool all_16_bits = false;                                    // shards too
+  bool autocast = false;                                       // 16 bits are copies of fp32 weights
 
   [[nodiscard]] bool deepspeeds() const { return (gradients || weights) && !fsdp; }
 };

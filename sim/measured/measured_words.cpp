@@ -44,8 +44,9 @@ std::optional<bool> said_switch(const std::string& text) {
   if (clauses.empty()) return std::nullopt;
   if (is_denial(clauses.front())) return false;
   if (affirms(clauses, {"only", "except", "partly", "partially", "some"})) return std::nullopt;
-  switch (said(clauses, {"yes", "true", "on", "1", "enabled", "used", "flash*", "fa", "fa1", "fa2", "fa3",
-                         "fa4", "sdpa*", "cudnn*", "memoryefficient*", "xformers", "sp", "sequenceparallel*"})) {
+  switch (
+      said(clauses, {"yes", "true", "on", "1", "enabled", "used", "flash*", "fa", "fa1", "fa2", "fa3", "fa4",
+                     "sdpa*", "cudnn*", "memoryefficient*", "xformers", "sp", "sequenceparallel*"})) {
     case Said::yes:
       return true;
     case Said::no:

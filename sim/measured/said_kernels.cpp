@@ -37,8 +37,8 @@ void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
 }
 
-// Gradients in 16 or 32 bits, and Adam's moments beside fp32 masters in 16, where a row says so (Megatron-LM's
-// --main-grads-dtype, --exp-avg-dtype; reduce_dtype of PyTorch's FSDP).
+// Gradients in 16 or 32 bits, and Adam's moments beside fp32 masters in 16, where a row says so
+// (--main-grads-dtype and --exp-avg-dtype of Megatron-LM; reduce_dtype of PyTorch's FSDP).
 void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
   const std::string low = lower_case(run.text("precision") + "; " + run.text("optimizer_sharding"));
   const bool moments =

@@ -200,12 +200,12 @@ TEST_CASE("a network that nobody tells is one of those that machines with the GP
       rates.emplace_back(one.nics, one.gigabits);
     return rates;
   };
-  CHECK(networks("A100-SXM4-80GB", 8) == Rates{{8, 200}, {4, 100}});  // DGX A100; p4de.24xlarge
-  CHECK(networks("A100-SXM4-80GB", 4) == Rates{{4, 200}});            // as many cards for a GPU
-  CHECK(networks("H100-SXM5-80GB", 8) == Rates{{8, 400}});            // whoever rents it
-  CHECK(networks("V100-SXM2-16GB", 8) == Rates{{4, 100}, {1, 25}});   // DGX-1; p3.16xlarge
+  CHECK(networks("A100-SXM4-80GB", 8) == Rates{{8, 200}, {4, 100}});     // DGX A100; p4de.24xlarge
+  CHECK(networks("A100-SXM4-80GB", 4) == Rates{{4, 200}});               // as many cards for a GPU
+  CHECK(networks("H100-SXM5-80GB", 8) == Rates{{8, 400}});               // whoever rents it
+  CHECK(networks("V100-SXM2-16GB", 8) == Rates{{4, 100}, {1, 25}});      // DGX-1; p3.16xlarge
   CHECK(networks("V100-SXM2-32GB", 16).front() == std::pair(8, 100.0));  // DGX-2
-  CHECK(networks("RTX 3090", 4) == Rates{{1, 100}, {1, 10}});         // nobody rents it
+  CHECK(networks("RTX 3090", 4) == Rates{{1, 100}, {1, 10}});            // nobody rents it
   for (const InstanceSpec& machine : instance_catalog()) {
     if (!machine.network) continue;
     std::set<double> rates;

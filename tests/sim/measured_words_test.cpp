@@ -53,19 +53,18 @@ Meanings<Meaning> meanings_of_classics(const char* column, Read read) {
 }  // namespace
 
 TEST_CASE("every word of the classics has its meaning") {
-  CHECK(
-      meanings_of_classics<Sharding>("optimizer_sharding", said_sharding) ==
-      Meanings<Sharding>{
-          {Sharding::none, {"DDP", "no", "none"}},
-          {Sharding::optimizer, {"ZeRO-1", "distributed optimizer", "zero-1"}},
-          {Sharding::gradients,
-           {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
-            "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "FSDP SHARD_GRAD_OP (ZeRO-2)",
-            "ZeRO-2"}},
-          {Sharding::weights,
-           {"FSDP", "FSDP (FULL_SHARD)", "FSDP (optim_grads_params)", "FSDP FULL_SHARD",
-            "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3"}},
-          {Sharding::weights_in_node, {"HSDP"}}});
+  CHECK(meanings_of_classics<Sharding>("optimizer_sharding", said_sharding) ==
+        Meanings<Sharding>{
+            {Sharding::none, {"DDP", "no", "none"}},
+            {Sharding::optimizer, {"ZeRO-1", "distributed optimizer", "zero-1"}},
+            {Sharding::gradients,
+             {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
+              "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "FSDP SHARD_GRAD_OP (ZeRO-2)",
+              "ZeRO-2"}},
+            {Sharding::weights,
+             {"FSDP", "FSDP (FULL_SHARD)", "FSDP (optim_grads_params)", "FSDP FULL_SHARD",
+              "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3"}},
+            {Sharding::weights_in_node, {"HSDP"}}});
   CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
         Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});
   CHECK(meanings_of_classics<bool>("flash_attn", said_switch) ==
@@ -74,17 +73,16 @@ TEST_CASE("every word of the classics has its meaning") {
             {true,
              {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3", "yes",
               "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-3)",
-              "yes (FlashAttention-4)", "yes (FlexAttention)", "yes (SDPA with a padding mask)", "yes (SDPA)", "yes (Triton)",
-              "yes (cuDNN)", "yes (scaled_dot_product_attention)", "yes (xformers)"}}});
+              "yes (FlashAttention-4)", "yes (FlexAttention)", "yes (SDPA with a padding mask)", "yes (SDPA)",
+              "yes (Triton)", "yes (cuDNN)", "yes (scaled_dot_product_attention)", "yes (xformers)"}}});
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{
             {DataType::fp32, {"fp32"}},
             {DataType::tf32, {"tf32"}},
             {DataType::fp16, {"fp16", "fp16 mixed", "fp16 pure", "fp16/bf16 mixed", "pure fp16"}},
             {DataType::bf16,
-             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients and moments", "bf16, bf16 moments",
-              "bf16-true",
-              "pure bf16"}},
+             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients and moments",
+              "bf16, bf16 moments", "bf16-true", "pure bf16"}},
             {DataType::fp8,
              {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "bf16; routed experts' grouped GEMMs in MXFP8",
               "fp8", "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",

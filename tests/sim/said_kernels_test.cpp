@@ -97,8 +97,9 @@ TEST_CASE("kernels that permute tokens move nothing else, where a row names them
   };
   CHECK(eager("Megatron-Core 0.14 (2025)") > 0);
   CHECK(eager("Megatron-LM (2026), without permute fusion") > 0);
-  for (const char* fused : {"Megatron-Core 0.14 (2025), permute fusion", "Megatron-LM (--moe-permute-fusion, 2026)",
-                            "Megatron-Core (2025), fused permutation", "Megatron-Bridge 26.02", "NeMo 25.04"})
+  for (const char* fused :
+       {"Megatron-Core 0.14 (2025), permute fusion", "Megatron-LM (--moe-permute-fusion, 2026)",
+        "Megatron-Core (2025), fused permutation", "Megatron-Bridge 26.02", "NeMo 25.04"})
     CHECK(std::pair(fused, eager(fused)) == std::pair(fused, 0.0));
   // Of a named preset too, which knows nothing of it.
   const auto named = stack_of({{"framework", "Megatron-LM (2026), permute fusion"},

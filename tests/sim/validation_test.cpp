@@ -249,7 +249,7 @@ TEST_CASE(
     // with layers of its own, over packs of unknown lengths; torchtitan's experts on tensor ways, eager;
     // Polaris, whose scripts of then name no plugin for its network; minGPT under Lightning of 2022 and 2,048
     // tokens on eight tensor ways, which wait for the host; PyTorch's FSDP of 2021 over TCP of a cloud;
-    // Qwen3-30B on A800, one by a loop over experts; KempnerForge before it padded no experts; MaxText on 64
+    // Qwen3-30B on A800, one by a loop over experts; KempnerForge while it padded experts; MaxText on 64
     // cards, as if no gather were hidden.
     const std::set<std::string> slow{"nanotron-bench",
                                      "chunked-ep",

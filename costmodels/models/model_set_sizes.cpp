@@ -236,10 +236,9 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
     Collective variant = variant_of(*op);
     variant.gpu_link.bandwidth = variant.gpu_link.bandwidth * over_part;
     const LinkSpec whole = variant.gpu_link;
-    // NVIDIA's switches taught the built-in models, which add up themselves (NVLS): other makers' GPUs
-    // scatter sums and gather them.
-    const bool in_two = one_node && op->kind == CollectiveKind::all_reduce && of_other_maker(gpu) &&
-                        !is_own(best_for(kind, variant));
+    // NVIDIA's switches taught the built-in models.
+    const bool in_two = one_node && op->kind == CollectiveKind::all_reduce &&
+                        sums_in_two_steps(gpu, op->ranks) && !is_own(best_for(kind, variant));
     if (in_two) variant.kind = CollectiveKind::all_gather;
     const std::size_t model = best_for(kind, variant);
     // One's own models measured the part of a mesh that is asked for. The others measured meshes whole, of

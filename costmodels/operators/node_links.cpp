@@ -10,6 +10,7 @@ namespace {
 constexpr double kLinks = 6;            // of a V100 SXM2
 constexpr double kPairInEight = 1.732;  // sqrt(1 x 3)
 constexpr int kBoard = 4, kMesh = 8;
+constexpr auto kOnBoard = "NVLink4 + C2C";  // GH200
 constexpr double kRingInMesh = 38.0 / 386;  // over more than a half of it, not all
 
 bool is_v100(const GpuSpec& gpu) {
@@ -20,7 +21,7 @@ Wiring wiring_of(const GpuSpec& gpu, int gpus_per_node) {
   if (is_v100(gpu) && gpus_per_node == 8) return Wiring::cube;
   if (is_v100(gpu) && gpus_per_node == 4) return Wiring::square;
   if (gpu.link.starts_with("xGMI 7x")) return Wiring::mesh;
-  const bool on_boards = gpu.link == "NVLink3" || gpu.link == "NVLink4 + C2C";
+  const bool on_boards = gpu.link == "NVLink3" || gpu.link == kOnBoard;
   return on_boards && gpus_per_node == kBoard ? Wiring::board : Wiring::switched;
 }
 
@@ -52,6 +53,10 @@ LinkSpec NodeLinks::among(int ranks) const {
   LinkSpec link = whole_;
   if (ranks > 1) link.bandwidth = link.bandwidth * share_of_link(wiring_, ranks);
   return link;
+}
+
+bool sums_in_two_steps(const GpuSpec& gpu, int ranks) {
+  return of_other_maker(gpu) || (gpu.link == kOnBoard && ranks <= kBoard);
 }
 
 double whole_over_part(const GpuSpec& gpu, const LinkSpec& part, int ranks) {

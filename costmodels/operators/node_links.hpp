@@ -34,6 +34,10 @@ class NodeLinks {
   Wiring wiring_ = Wiring::switched;
 };
 
+// Whether `ranks` GPUs of a node scatter sums and gather them, since no switch of NVIDIA's adds up for them
+// (NVLS): other makers' GPUs and up to four GH200. A100 has no NVLS either, which its measurements show.
+bool sums_in_two_steps(const GpuSpec&, int ranks);
+
 // How many times a GPU's whole link is faster than the part of it that `ranks` GPUs of a node have; 1 where
 // this is no such part.
 double whole_over_part(const GpuSpec&, const LinkSpec& part, int ranks);

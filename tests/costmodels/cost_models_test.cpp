@@ -203,11 +203,11 @@ TEST_CASE("more bytes never take less time, and never less than the links need")
 }
 
 TEST_CASE("GPUs without NVIDIA's switches scatter sums and gather them") {
-  const auto seconds = [](const char* gpu, CollectiveKind kind) {
+  const auto seconds = [](const char* gpu, CollectiveKind kind, int ranks = 8) {
     const Collective op{.kind = kind,
                         .bytes = Bytes(std::exp2(30)),
-                        .ranks = 8,
-                        .ranks_per_node = 8,
+                        .ranks = ranks,
+                        .ranks_per_node = ranks,
                         .gpu_link = {find_gpu(gpu, "test").link_bandwidth, microseconds(1)},
                         .network = kNdr};
     return predict(gpu, op).time.value();
@@ -217,6 +217,11 @@ TEST_CASE("GPUs without NVIDIA's switches scatter sums and gather them") {
   // rccl-tests, all-reduce of 1 GiB on eight MI355X: 386 GB/s.
   CHECK(7.0 / 4 * std::exp2(30) / sums / 1e9 == Approx(386).epsilon(0.1));
   CHECK(seconds("H100", CollectiveKind::all_reduce) < 1.9 * seconds("H100", CollectiveKind::reduce_scatter));
+  // Boards of four GH200; thirty-two have a switch.
+  CHECK(seconds("GH200", CollectiveKind::all_reduce, 4) ==
+        Approx(2 * seconds("GH200", CollectiveKind::all_gather, 4)));
+  CHECK(seconds("GH200", CollectiveKind::all_reduce, 32) <
+        1.9 * seconds("GH200", CollectiveKind::all_gather, 32));
 }
 
 TEST_CASE("kernels and transfers take longer with more bytes on every GPU") {

@@ -96,6 +96,18 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
   async_gradient_.reset();
 }
 
+void BlockBuilder::product(const Gemm& forward, ProductGradients gradients) {
+  const Gemm& f = forward;
+  out_.forward.compute.push_back(f);
+  Gemm of_second{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
+  of_second.pass = GemmPass::input_gradient;
+  out_.backward.compute.push_back(of_second);
+  if (gradients == ProductGradients::of_one) return;
+  Gemm of_first{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
+  of_first.pass = GemmPass::input_gradient;
+  out_.backward.compute.push_back(of_first);
+}
+
 void BlockBuilder::scan_product(const Gemm& forward, Recomputed recomputed) {
   const Gemm& f = forward;
   out_.forward.compute.push_back(f);

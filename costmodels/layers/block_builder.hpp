@@ -18,6 +18,8 @@ enum class InputCast { after_norm, ungathered_after_norm, separate, own_tokens, 
 // multiplies in them (Transformer Engine, module/layernorm_linear.py, base.py, grad_output_preprocess;
 // torchao, float8_tensor_parallel.py), one that multiplies in 16 bits, or experts.
 enum class TensorInput { of_matrix, of_wide_matrix, of_experts };
+// Of a product's two factors, the [M, K] and the [K, N]: which have a gradient.
+enum class ProductGradients { of_one, of_both };
 // Whether the backward makes the result of the forward again.
 enum class Recomputed { no, yes };
 
@@ -28,6 +30,8 @@ class BlockBuilder {
 
   // Backward of [M, N, K]: the gradient of the input [M, K, N] and of the weights [K, N, M].
   void linear(const Gemm& forward, InputCast input_cast, InputCast gradient_cast = InputCast::separate);
+  // A product of activations: backward the gradient of the [K, N], or of both.
+  void product(const Gemm& forward, ProductGradients);
   // A product of a scan: backward the gradients of both that it multiplies, in its type.
   void scan_product(const Gemm& forward, Recomputed recomputed);
   // Bytes for each element of 16 bits; other types are scaled.

@@ -12,6 +12,7 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   calls += other.calls;
   host += other.host;
   weights += other.weights;
+  lone_weights += other.lone_weights;
   copies += other.copies;
   matrices += other.matrices;
   at_limit += other.at_limit;
@@ -25,6 +26,7 @@ PassCost operator-(PassCost a, const PassCost& b) {
   a.calls -= b.calls;
   a.host -= b.host;
   a.weights -= b.weights;
+  a.lone_weights -= b.lone_weights;
   a.copies -= b.copies;
   a.matrices -= b.matrices;
   a.at_limit -= b.at_limit;

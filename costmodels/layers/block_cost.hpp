@@ -13,11 +13,12 @@ struct PassCost {
   Seconds compute = {};
   Seconds communication = {};  // exposed, over the tensor, context and expert groups
   Flops flops = {};
-  double calls = 0;       // collectives
-  Seconds host = {};      // what launches all of it takes, beside the GPU
-  Seconds weights = {};   // sharded weights on their way, beside the rest
-  Seconds copies = {};    // of what is gathered and scattered then, which the rest waits for
-  Seconds matrices = {};  // of `compute`
+  double calls = 0;           // collectives
+  Seconds host = {};          // what launches all of it takes, beside the GPU
+  Seconds weights = {};       // sharded weights on their way, beside the rest
+  Seconds lone_weights = {};  // likewise, nothing beside them
+  Seconds copies = {};        // of what is gathered and scattered then, which the rest waits for
+  Seconds matrices = {};      // of `compute`
   // Of `compute`, kernels that keep the GPU at its power limit, where the slowest of many takes longer.
   Seconds at_limit = {};
   PassCost& operator+=(const PassCost& other);

@@ -106,7 +106,7 @@ LayerSplit split_of(const Sharding& sharding) {
           .micro_batch = sharding.micro_batch,
           .sequence = sharding.sequence,
           .sequence_parallel = sharding.sequence_parallel,
-          .expert_load_cv = sharding.stack.experts.load_cv};
+          .expert_load = sharding.stack.experts.load};
 }
 
 BlockOperators layer_operators(const LayerShape& shape, bool causal, const Sharding& of_model) {

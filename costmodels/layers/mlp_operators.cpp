@@ -79,6 +79,32 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
 }
 
+// Tokens to experts' rows: by copies, or by the product of the one-hot matrices, which are no result of
+// weights, with the tokens.
+void add_dispatch(BlockBuilder& block, const Layer& layer, double routed) {
+  const OneHotMatrices& one_hot = layer.local.one_hot;
+  if (one_hot.count == 0) return add(block, MemoryKernel::copy, routed, kPermute);
+  const OneHotBytes& bytes = layer.sharding.stack.experts.one_hot;
+  add(block, MemoryKernel::copy, one_hot.elements(), {bytes.forward, bytes.backward});
+  block.product({.m = one_hot.places,
+                 .n = layer.shape.routed_hidden(),
+                 .k = one_hot.tokens,
+                 .batch = one_hot.count,
+                 .type = layer.sharding.type},
+                ProductGradients::of_one);
+}
+// And back, weighed by the router.
+void add_combination(BlockBuilder& block, const Layer& layer, double routed) {
+  const OneHotMatrices& one_hot = layer.local.one_hot;
+  if (one_hot.count == 0) return add(block, MemoryKernel::copy, routed, kPermute);
+  block.product({.m = one_hot.tokens,
+                 .n = layer.shape.routed_hidden(),
+                 .k = one_hot.places,
+                 .batch = one_hot.count,
+                 .type = layer.sharding.type},
+                ProductGradients::of_both);
+}
+
 // Between the hidden state and a narrower one that experts work on; every tensor rank has the whole matrix
 // (Megatron-LM core/transformer/moe/moe_layer.py, moe_latent_size).
 struct RoutedProjection {
@@ -142,7 +168,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
       {.m = local.owned_tokens, .n = shape.experts, .k = shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
-  add(block, MemoryKernel::copy, routed, kPermute);
+  add_dispatch(block, layer, routed);
   block.expert_exchange(routed * local.busiest_load, choice);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   const double sorted = sorted_elements(layer);
@@ -151,7 +177,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
   block.expert_exchange(routed * local.busiest_load, choice);
-  add(block, MemoryKernel::copy, routed, kPermute);
+  add_combination(block, layer, routed);
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
   if (shape.shared_ffn > 0) {
     block.enter(RecomputeModule::shared_experts);

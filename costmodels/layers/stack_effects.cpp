@@ -359,8 +359,9 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const PassCost& cost = pass.cost;
   const Seconds own = cost.compute + cost.communication + cost.copies;
   if (stack.matrix_gathers) {
-    const Seconds device = own + cost.weights;
-    const Seconds launched = cost.host + cost.weights;
+    const Seconds sent = cost.weights + cost.lone_weights;
+    const Seconds device = own + sent;
+    const Seconds launched = cost.host + sent;
     return {std::max(device, launched), launched > device};
   }
   const Seconds room = stack.gathers_wait ? std::min(own, cost.matrices) : own;
@@ -369,8 +370,9 @@ PassTime time_under(const LaunchedPass& pass, const SoftwareStack& stack) {
   const Seconds first = pass.layers > 0 ? cost.weights / pass.layers : cost.weights;
   const bool alone = stack.whole_weights && !stack.overlap_grad_reduce;
   const Seconds device =
-      alone ? own + cost.weights
-            : own - room + std::max(room + beside * (stack.overlap_slowdown - 1), cost.weights) + first;
+      cost.lone_weights +
+      (alone ? own + cost.weights
+             : own - room + std::max(room + beside * (stack.overlap_slowdown - 1), cost.weights) + first);
   const Seconds launched =
       cost.host > Seconds(0) ? cost.host + pass.last.compute + pass.last.communication : Seconds(0);
   return {std::max(device, launched), launched > device};

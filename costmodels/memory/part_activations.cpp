@@ -130,7 +130,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
 
 PartActivations part_activations(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                                  int chunk, const SoftwareStack& stack) {
-  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load_cv);
+  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load);
   PartActivations bytes = layers_of_part(model, strategy, strategy.part(stage, chunk), split, stack);
   const bool embedding = chunk == 0 && holds_embedding(model, stage);
   const bool last = chunk == strategy.chunks - 1 && holds_last_part(strategy, stage);
@@ -208,7 +208,7 @@ Bytes activation_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
 
 Bytes weight_gradient_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int chunk,
                             const SoftwareStack& stack) {
-  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load_cv);
+  const LayerSplit split = layer_split(model, strategy, stage, stack.experts.load);
   const double element = stored_bytes(strategy.type);
   double bytes = 0.0;
   for_each_run(model, strategy.part(stage, chunk), [&](const LayerShape& shape, int layers) {

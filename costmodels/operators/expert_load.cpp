@@ -40,12 +40,24 @@ double known_largest(int count) {
 
 }  // namespace
 
-double busiest_load(const ExpertSpread& spread, double cv) {
-  if (cv <= 0.0 || spread.ways < 2) return 1.0;
+double busiest_load(const ExpertSpread& spread, const ExpertLoad& load) {
+  if (load.capacity) return *load.capacity;
+  if (load.cv <= 0.0 || spread.ways < 2) return 1.0;
   const auto experts = static_cast<double>(spread.experts);
   const double held = std::max(1.0, experts / spread.ways);
   const double most = experts / std::max(static_cast<double>(spread.per_token), held);
-  return std::clamp(1.0 + cv / std::sqrt(held) * known_largest(spread.ways), 1.0, std::max(1.0, most));
+  return std::clamp(1.0 + load.cv / std::sqrt(held) * known_largest(spread.ways), 1.0, std::max(1.0, most));
+}
+
+OneHotMatrices one_hot_matrices(const ExpertSpread& spread, const ExpertLoad& load, std::int64_t tokens,
+                                std::int64_t sequences) {
+  if (!load.capacity || load.one_hot == OneHotGroup::none) return {};
+  OneHotMatrices matrices{.count = load.one_hot == OneHotGroup::sequence ? sequences : 1};
+  matrices.tokens = (tokens + matrices.count - 1) / matrices.count;
+  const std::int64_t even = (matrices.tokens * spread.per_token + spread.experts - 1) / spread.experts;
+  const auto rows = static_cast<std::int64_t>(std::ceil(*load.capacity * static_cast<double>(even)));
+  matrices.places = spread.experts * rows;
+  return matrices;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace orrery {
 
@@ -16,12 +17,37 @@ struct ExpertSpread {
   int ways = 1;
 };
 
-// Tokens that the busiest GPU's experts get, over the mean of all: 1 + cv / sqrt(m) x expected_largest(ways)
-// with m experts a GPU. `cv` is the coefficient of variation of experts' loads (CV of Shazeer et al. 2017,
-// arXiv 1701.06538, eq. 11; 0: balanced), which the router's auxiliary loss holds down. Sums of m loads vary
-// by cv / sqrt(m), and their largest is taken as of normal numbers. At most E / max(k, m): no GPU gets more
-// than k or m copies of every token.
-double busiest_load(const ExpertSpread&, double cv);
+// Of which tokens an expert's capacity is, where products with one-hot matrices bring tokens to experts' rows
+// and back (GShard, arXiv 2006.16668, algorithm 1): no such matrices, those of each sequence, of a GPU's
+// microbatch.
+enum class OneHotGroup { none, sequence, microbatch };
+
+// `cv`: coefficient of variation of experts' loads, 0 to 10 (CV of Shazeer et al. 2017, arXiv 1701.06538, eq.
+// 11; 0: routing forced into balance), which the router's auxiliary loss holds down. `capacity`: rows that
+// each expert gets over an even share, whatever the routing (GShard, arXiv 2006.16668, section 2.2): what is
+// beyond is dropped, what is missing is zeros.
+struct ExpertLoad {
+  double cv = 0.0;
+  std::optional<double> capacity = {};
+  OneHotGroup one_hot = OneHotGroup::none;  // where there is a capacity
+  bool operator==(const ExpertLoad&) const = default;
+};
+
+// Tokens that the busiest GPU's experts get, over the mean of all: the capacity, or 1 + cv / sqrt(m) x
+// expected_largest(ways) with m experts a GPU. Sums of m loads vary by cv / sqrt(m), and their largest is
+// taken as of normal numbers. At most E / max(k, m): no GPU gets more than k or m copies of every token.
+double busiest_load(const ExpertSpread&, const ExpertLoad&);
+
+// One-hot matrices of a GPU's microbatch: how many, each of `tokens` by `places`, the rows of all experts.
+struct OneHotMatrices {
+  std::int64_t count = 0, tokens = 0, places = 0;
+  [[nodiscard]] double elements() const {
+    return static_cast<double>(count) * static_cast<double>(tokens) * static_cast<double>(places);
+  }
+};
+// Of `tokens` in all, of `sequences`. None where tokens are copied.
+OneHotMatrices one_hot_matrices(const ExpertSpread&, const ExpertLoad&, std::int64_t tokens,
+                                std::int64_t sequences);
 
 // How a token chooses: `per_token` different experts, of the best `chosen_groups` (>= 1) of `groups` only
 // (DeepSeek-V3, arXiv 2412.19437, section 2.1.2: at most so many nodes).

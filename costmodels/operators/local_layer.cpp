@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "costmodels/operators/expert_load.hpp"
-
 namespace orrery {
 
 LayerSplit layer_split(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
-                       double expert_load_cv) {
+                       const ExpertLoad& expert_load) {
   return {.tensor = strategy.tensor(stage),
           .context = strategy.context,
           .expert = strategy.expert,
@@ -16,7 +14,7 @@ LayerSplit layer_split(const ModelSpec& model, const ParallelStrategy& strategy,
           .micro_batch = strategy.micro_batch,
           .sequence = strategy.sequence > 0 ? strategy.sequence : model.default_sequence,
           .sequence_parallel = strategy.sequence_parallel,
-          .expert_load_cv = expert_load_cv};
+          .expert_load = expert_load};
 }
 
 LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
@@ -56,10 +54,11 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
     local.up_width = matrices * local.ffn;
     const std::int64_t brought = tensor < split.tensor ? local.owned_tokens : local.tokens;
     local.routed_tokens = divide_up(brought * split.expert * shape.experts_per_token, shape.experts);
-    local.busiest_load =
-        busiest_load({.experts = shape.experts, .per_token = shape.experts_per_token, .ways = split.expert},
-                     split.expert_load_cv);
-    if (local.busiest_load > 1.0)
+    const ExpertSpread spread{
+        .experts = shape.experts, .per_token = shape.experts_per_token, .ways = split.expert};
+    local.busiest_load = busiest_load(spread, split.expert_load);
+    local.one_hot = one_hot_matrices(spread, split.expert_load, local.owned_tokens, split.micro_batch);
+    if (local.busiest_load != 1.0)
       local.routed_tokens =
           static_cast<std::int64_t>(std::ceil(local.busiest_load * static_cast<double>(local.routed_tokens)));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "costmodels/operators/expert_load.hpp"
 #include "platforms/gpu.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
@@ -20,12 +21,12 @@ struct LayerSplit {
   std::int64_t micro_batch = 1;           // sequences
   std::int64_t sequence = 0;              // tokens, before the context split
   bool sequence_parallel = false;
-  double expert_load_cv = 0.0;  // of the stack's experts (software_stack.hpp)
+  ExpertLoad expert_load = {};  // of the stack's experts (software_stack.hpp)
   bool operator==(const LayerSplit&) const = default;
 };
 
 // How `stage` of a strategy splits the layers it holds. A strategy without a sequence takes the model's.
-LayerSplit layer_split(const ModelSpec&, const ParallelStrategy&, int stage, double expert_load_cv = 0.0);
+LayerSplit layer_split(const ModelSpec&, const ParallelStrategy&, int stage, const ExpertLoad& = {});
 
 // Counts that do not divide are rounded up: the busiest rank decides.
 struct LocalLayer {
@@ -50,6 +51,7 @@ struct LocalLayer {
   std::int64_t shared_up_width = 0;
   std::int64_t experts = 1;        // on this GPU
   double busiest_load = 1.0;       // tokens of the experts on the busiest GPU over the mean (expert_load.hpp)
+  OneHotMatrices one_hot = {};     // of the tokens this GPU routes
   std::int64_t routed_tokens = 0;  // rows one expert of that GPU gets; = tokens when dense
   [[nodiscard]] std::int64_t qkv_width() const { return query_width + key_width + value_width; }
 };

@@ -20,13 +20,18 @@ BlockCost AskedBlock::cost() const {
     cost.unrepeated =
         cost.forward - cost_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
   }
-  cost.forward.weights = gather + gathering_host(sharding, weights.gather.size());
+  const bool alone = sharding.stack.experts.gathers_alone && operators.forward.experts.count > 0;
+  const auto on_their_way = [&](PassCost& pass) -> Seconds& {
+    return alone ? pass.lone_weights : pass.weights;
+  };
+  on_their_way(cost.forward) = gather + gathering_host(sharding, weights.gather.size());
   const bool beside = sharding.stack.shard_copies.beside;
   (beside ? cost.forward.weights : cost.forward.copies) += unpack;
-  cost.backward.weights = reduce + gathering_host(sharding, weights.reduce.size());
+  on_their_way(cost.backward) = reduce + gathering_host(sharding, weights.reduce.size());
   (beside ? cost.backward.weights : cost.backward.copies) += pack;
   if (stays_whole) return cost;
   cost.backward.weights += cost.forward.weights;
+  cost.backward.lone_weights += cost.forward.lone_weights;
   cost.backward.copies += cost.forward.copies;
   return cost;
 }

@@ -283,7 +283,7 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   const Seconds host_of_layers = forward.host;
   PassCost weights = cost.before[end].weight_gradient - cost.before[first].weight_gradient;
   PassCost again = repeated(cost, range, recompute);
-  if (!precision_.stack.regathers_recomputed) again.weights = again.copies = Seconds(0);
+  if (!precision_.stack.regathers_recomputed) again.weights = again.lone_weights = again.copies = Seconds(0);
   backward += again;
   const bool embedding = range.has_embedding(), head = range.has_head(model_.layer_count());
   if (embedding) {
@@ -300,8 +300,8 @@ PartTimes PriceBook::part_times(const ShardCost& cost, const LayerRange& range, 
   for (PassCost* one : {&forward, &backward, &weights}) *one = on_slowest(*one, slowest);
   forward.host = host_of_layers;  // the head's collectives are launched while the GPU is at its matrix
   if (pass == Backward::split) backward.communication += weights.communication;
-  forward.weights = forward.weights * delay_of_weights;
-  backward.weights = backward.weights * delay_of_weights;
+  for (Seconds* sent : {&forward.weights, &forward.lone_weights, &backward.weights, &backward.lone_weights})
+    *sent = *sent * delay_of_weights;
   const PassTime forward_time = time_under(
       {forward, head ? on_slowest(cost.head.forward, slowest) : PassCost{}, range.count}, precision_.stack);
   const PassTime backward_time = time_under(

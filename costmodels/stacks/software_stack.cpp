@@ -79,12 +79,25 @@ StatedRate read_rate(const YamlValue& map) {
           map.at("fixed").quantity<Seconds>()};
 }
 
+OneHotBytes read_one_hot(const YamlValue& map) {
+  map.allow_keys({"forward", "backward", "kept"});
+  return {map.at("forward").number(0, 1000), map.at("backward").number(0, 1000),
+          map.at("kept").number(0, 1000)};
+}
+
 void read_experts(const YamlValue& given, ExpertCost& experts) {
   KeyedMap map(given);
   read_switch(map, "deduplicated", experts.deduplicated);
   if (const auto dispatch = map.find("dispatch")) experts.dispatch = read_rate(*dispatch);
   read_number(map, "overlap", 0, 1, experts.overlap);
-  read_number(map, "load_cv", 0, 10, experts.load_cv);
+  read_number(map, "load_cv", 0, 10, experts.load.cv);
+  read_number(map, "capacity", 0.1, 100, experts.load.capacity);
+  read_word<OneHotGroup>(map, "one_hot",
+                         {{"none", OneHotGroup::none},
+                          {"sequence", OneHotGroup::sequence},
+                          {"microbatch", OneHotGroup::microbatch}},
+                         experts.load.one_hot);
+  if (const auto bytes = map.find("one_hot_bytes")) experts.one_hot = read_one_hot(*bytes);
   read_time(map, "forward", experts.forward);
   read_time(map, "backward", experts.backward);
   read_time(map, "forward_casts", experts.forward_casts);
@@ -93,6 +106,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_time(map, "layer_backward", experts.layer_backward);
   read_time(map, "layer_forward_casts", experts.layer_forward_casts);
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
+  read_switch(map, "gathers_alone", experts.gathers_alone);
   read_switch(map, "fused", experts.fused);
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
   read_switch(map, "in_turn", experts.in_turn);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodels/operators/expert_load.hpp"
 #include "costmodels/operators/operator.hpp"
 #include "platforms/units.hpp"
 #include "strategies/model.hpp"
@@ -91,6 +92,15 @@ struct NetworkShare {
   bool operator==(const NetworkShare&) const = default;
 };
 
+// Bytes of an element of the matrices of zeros and ones by which experts get their tokens (OneHotGroup):
+// moved, forward and backward, and kept. As XLA fuses MaxText's (AI-Hypercomputer/maxtext,
+// src/maxtext/layers/moe.py, generate_masks): weights written (2), read and written as zeros and ones (2 +
+// 2); the gradient of the weights read (2); both kept.
+struct OneHotBytes {
+  double forward = 6, backward = 2, kept = 4;
+  bool operator==(const OneHotBytes&) const = default;
+};
+
 // What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
 // experts' kernels, a few for each expert: where these are short the GPU waits for them.
 struct ExpertCost {
@@ -98,14 +108,16 @@ struct ExpertCost {
                                        // experts it visits there
   std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
-  // Coefficient of variation of experts' loads, 0 to 10 (expert_load.hpp); 0: routing forced into balance.
-  double load_cv = 0;
+  ExpertLoad load;
+  OneHotBytes one_hot;
   // A token's experts stand side by side, token after token (places_reached_in_turn); else they are drawn.
   bool in_turn = false;
   // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
   Seconds forward, backward, forward_casts, backward_casts;
   // The same once a layer, however many experts a GPU has.
   Seconds layer_forward, layer_backward, layer_forward_casts, layer_backward_casts;
+  // Where weights are sharded, nothing runs beside the gathers and reductions of a layer with experts.
+  bool gathers_alone = false;
   bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
   // Probabilities weigh what experts give, which stays for their gradient; else what they activate
   // (Megatron-LM since 26596307 of April 2025: permute and unpermute keep maps alone).

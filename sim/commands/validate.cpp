@@ -158,7 +158,7 @@ const std::vector<Switch>& switches() {
          experts.layer_forward = experts.layer_backward = Seconds(0);
          experts.layer_forward_casts = experts.layer_backward_casts = Seconds(0);
        }},
-      {"experts loaded evenly", [](MeasuredPlan& plan) { plan.stack.experts.load_cv = 0; }},
+      {"experts loaded evenly", [](MeasuredPlan& plan) { plan.stack.experts.load.cv = 0; }},
       {"scans of Mamba-2 as GEMMs", [](MeasuredPlan& plan) { plan.stack.scan_backward = 1; }},
       {"no fused kernels of experts", [](MeasuredPlan& plan) { plan.stack.experts.fused = false; }},
       {"no sustained-power factor",

@@ -111,6 +111,7 @@ const std::vector<std::string>& known_columns() {
                                                  "kv_heads",
                                                  "head_dim",
                                                  "expert_load_cv",
+                                                 "expert_capacity",
                                                  "ffn",
                                                  "vocab",
                                                  "seq",

@@ -78,7 +78,7 @@ std::vector<FilledCell> filled_cells(const MeasuredRun& run, const MeasuredPlan&
   const std::string stack = "stack " + plan.stack.name;
   if (!stack_override) filled.add("stack", plan.stack.name, run.text("framework"));
   filled.add("seq", std::to_string(plan.model.default_sequence), "model " + plan.model.name);
-  if (plan.model.has_experts()) filled.add("expert_load_cv", short_text(plan.stack.experts.load_cv), stack);
+  if (plan.model.has_experts()) filled.add("expert_load_cv", short_text(plan.stack.experts.load.cv), stack);
   const NodeGroup& group = plan.cluster.groups.front();
   if (filled.is_blank("cluster"))
     filled.add("gpus_per_node", std::to_string(group.gpus_per_node),

@@ -267,6 +267,10 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
+  const bool experts = run.integer("n_experts").value_or(1) > 1 || says(low, "moe");
+  if (says(low, "deepspeed") &&
+      (says(low, "megatron") || says_any(low, {"deepspeed-moe", "deepspeed moe"})) && experts)
+    return read_stack("deepspeed-moe");
   const double date = date_of_program(run);
   if (framework.starts_with("torchtitan")) {
     SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));

@@ -16,6 +16,7 @@
 #include "sim/measured/measured_trainers.hpp"
 #include "sim/measured/measured_ways.hpp"
 #include "sim/measured/measured_words.hpp"
+#include "sim/measured/said_kernels.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"
@@ -281,10 +282,7 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
     return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
   }
   plan.stack = *stack;
-  if (run.text("expert_load_cv") == "0")
-    plan.stack.experts.load_cv = 0;
-  else if (const auto cv = run.number("expert_load_cv"))
-    plan.stack.experts.load_cv = *cv;
+  use_said_loads(run, plan.stack.experts.load);
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));

@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "platforms/errors.hpp"
+#include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
 
 namespace orrery {
@@ -79,6 +80,21 @@ std::optional<std::int64_t> said_experts_per_token(const std::string& text) {
   if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
   const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
   return said > 0 ? std::optional(said) : std::nullopt;
+}
+
+std::optional<double> said_expert_capacity(const std::string& text) {
+  static const std::regex kFactor(
+      R"(^capacity[ _-]?factor[ "':=]*(?:of |is )?(\d{1,2}(?:\.\d{1,4})?)(?![\d.]*\d))");
+  const std::string low = lower_case(text);
+  constexpr std::size_t kLongest = 100;  // std::regex goes as deep as its text is long
+  std::smatch found;
+  for (std::size_t at = low.find("capacity"); at != std::string::npos; at = low.find("capacity", at + 1)) {
+    const std::string start = low.substr(at, kLongest);
+    if (!std::regex_search(start, found, kFactor)) continue;
+    const double factor = std::stod(found[1]);
+    if (factor >= 0.1) return factor;
+  }
+  return std::nullopt;
 }
 
 std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {

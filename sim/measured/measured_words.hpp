@@ -27,6 +27,9 @@ std::optional<DataType> said_type(const std::string&);
 // Of a model's name: "GPT MoE, 8 experts a token", "64 experts, top-2", "top_k=8". Absent: none.
 std::optional<std::int64_t> said_experts_per_token(const std::string&);
 
+// "capacity factor 1.25", "--moe-train-capacity-factor 2"; 0.1 to 100. Absent: none.
+std::optional<double> said_expert_capacity(const std::string&);
+
 inline constexpr const char* kOffloaded = "weights and optimizer offloaded to the host";
 // Of one row, each absent where it is blank.
 struct SaidWords {

@@ -6,6 +6,7 @@
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_words.hpp"
 
 namespace orrery {
 namespace {
@@ -56,6 +57,20 @@ void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
   const auto clauses = clauses_of(run.text("framework"));
   if (affirms(clauses, {"*permutefusion*", "*fusedpermut*", "*permutationfusion*"}))
     stack.experts.eager_forward = stack.experts.eager_backward = 0;
+}
+
+void use_said_loads(const MeasuredRun& run, ExpertLoad& load) {
+  if (run.text("expert_load_cv") == "0")
+    load.cv = 0;
+  else if (const auto cv = run.number("expert_load_cv"))
+    load.cv = *cv;
+  if (const std::string cell = run.text("expert_capacity"); !cell.empty()) {
+    load.capacity = cell == "-1" ? std::nullopt : run.number("expert_capacity");  // MaxText's: none
+    return;
+  }
+  if (load.one_hot == OneHotGroup::none) return;
+  for (const char* cell : {"framework", "model", "note"})
+    if (const auto said = said_expert_capacity(run.text(cell))) load.capacity = said;
 }
 
 void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {

@@ -13,6 +13,10 @@ void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 // Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
 void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 
+// How evenly experts are loaded (`expert_load_cv`), and the rows each of them has whatever the routing
+// (`expert_capacity`; of programs that fill such rows, else as a "capacity factor" of its words).
+void use_said_loads(const MeasuredRun&, ExpertLoad&);
+
 // Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts, scales
 // of 8-bit matrices.
 void use_said_kernels(const MeasuredRun&, SoftwareStack&);

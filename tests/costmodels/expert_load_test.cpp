@@ -45,19 +45,34 @@ TEST_CASE("the busiest GPU's share is that of drawn loads") {
       sum += fullest * ways / std::accumulate(loads.begin(), loads.end(), 0.0);
     }
     CAPTURE(ways);
-    const double excess = busiest_load({.experts = kExperts, .per_token = 8, .ways = ways}, cv) - 1;
+    const double excess = busiest_load({.experts = kExperts, .per_token = 8, .ways = ways}, {.cv = cv}) - 1;
     CHECK(excess == Approx(sum / kDraws - 1).epsilon(0.06));
   }
 }
 
 TEST_CASE("no GPU gets more than all that can reach it") {
   // Eight experts on eight GPUs, two a token: each token brings one copy at most, four times the mean.
-  CHECK(busiest_load({.experts = 8, .per_token = 2, .ways = 8}, 10) == 4.0);
+  CHECK(busiest_load({.experts = 8, .per_token = 2, .ways = 8}, {.cv = 10}) == 4.0);
   // 16 experts a GPU and two a token: all tokens with both copies, eight times the mean.
-  CHECK(busiest_load({.experts = 128, .per_token = 2, .ways = 8}, 100) == 8.0);
-  CHECK(busiest_load({.experts = 8, .per_token = 8, .ways = 8}, 10) == 1.0);
-  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 1}, 2) == 1.0);
-  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 8}, 0) == 1.0);
+  CHECK(busiest_load({.experts = 128, .per_token = 2, .ways = 8}, {.cv = 100}) == 8.0);
+  CHECK(busiest_load({.experts = 8, .per_token = 8, .ways = 8}, {.cv = 10}) == 1.0);
+  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 1}, {.cv = 2}) == 1.0);
+  CHECK(busiest_load({.experts = 128, .per_token = 8, .ways = 8}, {.cv = 0}) == 1.0);
+}
+
+TEST_CASE("experts of a capacity are filled to it, whatever the routing") {
+  const ExpertSpread spread{.experts = 8, .per_token = 2, .ways = GENERATE(1, 8)};
+  CHECK(busiest_load(spread, {.cv = 3, .capacity = 1.25}) == 1.25);
+  CHECK(one_hot_matrices(spread, {.capacity = 1.25}, 4096, 4).count == 0);
+  CHECK(one_hot_matrices(spread, {.one_hot = OneHotGroup::sequence}, 4096, 4).count == 0);
+  // 1023 tokens of each sequence choose two of eight: 255.75, so 256, and a quarter more, of each.
+  const auto of = [&](OneHotGroup group) {
+    return one_hot_matrices(spread, {.capacity = 1.25, .one_hot = group}, 4 * 1023, 4);
+  };
+  const OneHotMatrices each = of(OneHotGroup::sequence), all = of(OneHotGroup::microbatch);
+  CHECK((each.count == 4 && each.tokens == 1023 && each.places == 8 * 320));
+  CHECK((all.count == 1 && all.tokens == 4092 && all.places == 8 * 1279));  // 1023 x 1.25 is 1278.75
+  CHECK(all.elements() == 4092.0 * 8 * 1279);
 }
 
 TEST_CASE("experts in turn are on as few places as they fill") {
@@ -77,9 +92,9 @@ TEST_CASE("the busiest GPU multiplies, receives and keeps more, the others wait 
   Sharding sharding = test::plain(1, 4096);
   sharding.expert = 4;
   const BlockOperators even = layer_operators(test::mixtral_layer(), true, sharding);
-  sharding.stack.experts.load_cv = 0.5;
+  sharding.stack.experts.load.cv = 0.5;
   const BlockOperators uneven = layer_operators(test::mixtral_layer(), true, sharding);
-  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, 0.5);
+  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, {.cv = 0.5});
   REQUIRE(load > 1.3);
   const auto received = [](const BlockOperators& layer) {
     return test::all_of<Collective>(layer.forward.communication)[0].bytes.value();
@@ -102,13 +117,28 @@ TEST_CASE("what the busiest GPU's experts get it keeps") {
   model.shapes[0].experts_per_token = 2;
   strategy.expert = 4;
   SoftwareStack stack;
-  stack.experts.load_cv = 0.5;
-  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, 0.5);
+  stack.experts.load.cv = 0.5;
+  const double load = busiest_load({.experts = 8, .per_token = 2, .ways = 4}, {.cv = 0.5});
   // The 16 h bytes of the dense MLP give way to those of the copies and, of each, two tensors of 2 h bytes on
   // the way there and back.
   const double hidden = 2.0 * 2048 * 6144, copies = std::ceil(load * 2 * 2048 * 2) * 6144;
   CHECK(activation_bytes(model, strategy, 0, 0, stack).value() ==
         Approx(dense - 16 * hidden + (16 + 2 * 2) * copies).epsilon(1e-4));
+}
+
+TEST_CASE("one-hot matrices stay for the backward, beside the rows of a capacity") {
+  ModelSpec model = gpt_layers(1);
+  model.shapes[0].experts = 8;
+  model.shapes[0].experts_per_token = 2;
+  ParallelStrategy strategy = spread(model, {.data = 4});
+  strategy.expert = 4;
+  SoftwareStack stack;
+  stack.experts.load.capacity = 2;
+  const double copied = activation_bytes(model, strategy, 0, 0, stack).value();
+  stack.experts.load.one_hot = OneHotGroup::microbatch;
+  stack.experts.one_hot.kept = 5;
+  const double tokens = 2.0 * 2048;  // each for two experts, of which there are twice the rows
+  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() - copied == Approx(5 * tokens * tokens * 2 * 2));
 }
 
 TEST_CASE("the places a token reaches are those of all ways to choose groups and experts") {

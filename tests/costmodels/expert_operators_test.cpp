@@ -75,6 +75,45 @@ TEST_CASE("experts compute the tokens routed to them and exchange them twice eac
   }
 }
 
+// Two sequences of 4096 tokens, two of eight experts a token: 1024 rows of each expert from each sequence,
+// and a quarter more.
+TEST_CASE("experts of a capacity get their rows, and give them back, by products with one-hot matrices") {
+  Sharding sharding = plain(2, 4096);
+  sharding.expert = 4;
+  const BlockOperators copied = layer_operators(mixtral_layer(), true, sharding);
+  ExpertCost& experts = sharding.stack.experts;
+  experts.load = {.cv = 2, .capacity = 1.25, .one_hot = OneHotGroup::sequence};
+  experts.one_hot = {.forward = 7, .backward = 3, .kept = 0};
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  constexpr std::int64_t kPlaces = 8 * 1280;
+  const std::vector<Gemm> gemms = all_of<Gemm>(layer.forward.compute);
+  REQUIRE(gemms.size() == 7);  // QKV, projection, router, to experts, up and gate, down, back
+  CHECK(gemms[3] == Gemm{.m = kPlaces, .n = 4096, .k = 4096, .batch = 2});
+  CHECK(gemms[4].m == 4 * 2 * 1280);  // of the four GPUs' sequences
+  CHECK(gemms[6] == Gemm{.m = 4096, .n = 4096, .k = kPlaces, .batch = 2});
+  // Zeros and ones have no gradient, weights have.
+  const double product = 2.0 * 2 * kPlaces * 4096 * 4096;
+  const double more = 0.25 * gemm_flops({.compute = {all_of<Gemm>(copied.forward.compute)[3],
+                                                     all_of<Gemm>(copied.forward.compute)[4]}});
+  CHECK(gemm_flops(layer.forward) == Approx(gemm_flops(copied.forward) + more + 2 * product));
+  CHECK(gemm_flops(layer.backward) == Approx(gemm_flops(copied.backward) + 2 * more + 3 * product));
+  CHECK(layer.weight_gradient.size() == copied.weight_gradient.size());
+  for (const auto pass : {&BlockOperators::forward, &BlockOperators::backward}) {
+    const auto sent = [&](const BlockOperators& block) {
+      return all_of<Collective>((block.*pass).communication)[0].bytes.value();
+    };
+    CHECK(sent(layer) == Approx(1.25 * sent(copied)));
+  }
+  // No permutation, of two copies of each token there and back; what is sorted and activated is a quarter
+  // more.
+  const double way = 2 * 2 * 8192.0 * 4096 * 2;
+  const double sorted = bytes_of(copied.forward, MemoryKernel::copy) - 2 * way;
+  CHECK(bytes_of(layer.forward, MemoryKernel::copy) == Approx(1.25 * sorted + 7 * 2.0 * 4096 * kPlaces));
+  CHECK(bytes_of(layer.backward, MemoryKernel::copy) ==
+        Approx(bytes_of(copied.backward, MemoryKernel::copy) - 2 * way + 0.25 * sorted +
+               3 * 2.0 * 4096 * kPlaces));
+}
+
 TEST_CASE("what an all-to-all brings to several experts is sorted by expert, and back") {
   Sharding sharding = plain(1, 4096);
   const auto layer = [&](int expert, bool library) {

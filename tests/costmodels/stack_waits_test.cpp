@@ -228,6 +228,42 @@ TEST_CASE("a recomputed layer gathers its weights once more where the checkpoint
   CHECK(backward(false, full) < backward(true, full));
 }
 
+TEST_CASE("nothing runs beside gathers that come alone") {
+  LaunchedPass pass;
+  pass.layers = 4;
+  pass.cost.compute = Seconds(10);
+  pass.cost.weights = Seconds(8);
+  SoftwareStack stack;
+  CHECK(time_under(pass, stack).time.value() == Approx(10 + 2));  // the first layer's
+  pass.cost.lone_weights = Seconds(8);
+  CHECK(time_under(pass, stack).time.value() == Approx(10 + 2 + 8));
+  stack.matrix_gathers.emplace();
+  CHECK(time_under(pass, stack).time.value() == Approx(10 + 8 + 8));
+}
+
+TEST_CASE("gathers and reductions of layers with experts come alone where a stack says so, of others never") {
+  SoftwareStack stack;
+  const auto layers = [&](std::int64_t experts) {
+    ModelSpec model = llama_7b();
+    for (LayerShape& shape : model.shapes) shape.experts = experts;
+    PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
+    const ShardKey key{.sharded = 16};
+    book.need(key);
+    book.predict(test::cost_models());
+    return book.shard(key).before.back();
+  };
+  const BlockCost hidden = layers(2), dense = layers(1);
+  stack.experts.gathers_alone = true;
+  const BlockCost alone = layers(2);
+  for (const auto pass : {&BlockCost::forward, &BlockCost::backward}) {
+    CHECK((hidden.*pass).lone_weights == Seconds(0));
+    CHECK((hidden.*pass).weights > Seconds(0));
+    CHECK((alone.*pass).lone_weights.value() == Approx((hidden.*pass).weights.value()));
+    CHECK((alone.*pass).weights == Seconds(0));
+  }
+  CHECK(layers(1) == dense);
+}
+
 // Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.
 TEST_CASE("weights sharded within a node stay off the network, but for a share of the gradients") {
   Sharding sharding;

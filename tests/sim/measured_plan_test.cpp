@@ -215,7 +215,7 @@ TEST_CASE("how unevenly experts are loaded is the row's word, else the program's
                           framework + ",mixtral-8x7b,4096,bf16,64,1,1,1,8,8," + cell + "\n",
                       "made-up.csv")
                       .front())
-        .stack.experts.load_cv;
+        .stack.experts.load.cv;
   };
   CHECK(load_cv("Megatron-Core (2025)", "") == 0);
   CHECK(load_cv("Megatron-Core (2025)", "0.6") == 0.6);

@@ -108,6 +108,27 @@ TEST_CASE("kernels that permute tokens move nothing else, where a row names them
   CHECK(named.experts.eager_forward == 0);
 }
 
+TEST_CASE("how experts are filled is read where a row says it, of programs that fill rows of a capacity") {
+  const auto capacity = [](const char* framework, const char* note, const char* cell = "") {
+    const MeasuredRun run({{"framework", framework}, {"note", note}, {"expert_capacity", cell}});
+    ExpertLoad load = stack_of({{"framework", framework}, {"gpu", "H100"}, {"n_experts", "8"}}).experts.load;
+    use_said_loads(run, load);
+    return load.capacity;
+  };
+  CHECK(capacity("MaxText (2025)", "capacity factor 1.25, full remat") == 1.25);
+  CHECK(capacity("MaxText (2025)", "capacity_factor=1") == 1.0);
+  CHECK(capacity("MaxText (2025)", "capacity_factor: -1, dropless") == std::nullopt);
+  CHECK(capacity("MaxText (2025)", "") == std::nullopt);
+  CHECK(capacity("Megatron-DeepSpeed (2023)", "--moe-train-capacity-factor 2.0") == 2.0);
+  CHECK(capacity("Megatron-DeepSpeed (2023)", "") == 1.0);
+  CHECK(capacity("Megatron-DeepSpeed (2023)", "capacity factor 2", "1.5") == 1.5);
+  CHECK(capacity("Megatron-Core (2025)", "capacity factor 2") == std::nullopt);
+  CHECK(capacity("Megatron-Core (2025)", "", "2") == 2.0);
+  CHECK(capacity("MaxText (2025)", "capacity factor 1.25", "-1") == std::nullopt);
+  CHECK(stack_of({{"framework", "DeepSpeed-MoE"}, {"gpu", "A100"}}).name == "deepspeed-moe");
+  CHECK(stack_of({{"framework", "Megatron-DeepSpeed"}, {"gpu", "A100"}}).name == "megatron-deepspeed");
+}
+
 TEST_CASE("full recomputation of PyTorch's programs stops early from PyTorch 2.1 on") {
   const auto stops = [](const char* framework) {
     return stack_of({{"framework", framework}, {"gpu", "A100"}}).stops_recomputation;

@@ -49,6 +49,12 @@ double busiest_load(const ExpertSpread& spread, const ExpertLoad& load) {
   return std::clamp(1.0 + load.cv / std::sqrt(held) * known_largest(spread.ways), 1.0, std::max(1.0, most));
 }
 
+double multiplied_load(const ExpertSpread& spread, const ExpertLoad& load) {
+  ExpertSpread each = spread;
+  if (load.one_length) each.ways = static_cast<int>(spread.experts);
+  return busiest_load(each, load);
+}
+
 OneHotMatrices one_hot_matrices(const ExpertSpread& spread, const ExpertLoad& load, std::int64_t tokens,
                                 std::int64_t sequences) {
   if (!load.capacity || load.one_hot == OneHotGroup::none) return {};

@@ -30,6 +30,7 @@ struct ExpertLoad {
   double cv = 0.0;
   std::optional<double> capacity = {};
   OneHotGroup one_hot = OneHotGroup::none;  // where there is a capacity
+  bool one_length = false;                  // all experts get as many rows as the busiest of them
   bool operator==(const ExpertLoad&) const = default;
 };
 
@@ -37,6 +38,8 @@ struct ExpertLoad {
 // expected_largest(ways) with m experts a GPU. Sums of m loads vary by cv / sqrt(m), and their largest is
 // taken as of normal numbers. At most E / max(k, m): no GPU gets more than k or m copies of every token.
 double busiest_load(const ExpertSpread&, const ExpertLoad&);
+// Rows that its experts multiply, over the mean: those tokens, or of as many experts as long as the busiest.
+double multiplied_load(const ExpertSpread&, const ExpertLoad&);
 
 // One-hot matrices of a GPU's microbatch: how many, each of `tokens` by `places`, the rows of all experts.
 struct OneHotMatrices {

@@ -58,9 +58,9 @@ LocalLayer local_layer(const LayerShape& shape, const LayerSplit& split) {
         .experts = shape.experts, .per_token = shape.experts_per_token, .ways = split.expert};
     local.busiest_load = busiest_load(spread, split.expert_load);
     local.one_hot = one_hot_matrices(spread, split.expert_load, local.owned_tokens, split.micro_batch);
-    if (local.busiest_load != 1.0)
-      local.routed_tokens =
-          static_cast<std::int64_t>(std::ceil(local.busiest_load * static_cast<double>(local.routed_tokens)));
+    const double load = multiplied_load(spread, split.expert_load);
+    local.routed_tokens =
+        static_cast<std::int64_t>(std::ceil(load * static_cast<double>(local.routed_tokens)));
   }
   return local;
 }

@@ -52,7 +52,7 @@ struct LocalLayer {
   std::int64_t experts = 1;        // on this GPU
   double busiest_load = 1.0;       // tokens of the experts on the busiest GPU over the mean (expert_load.hpp)
   OneHotMatrices one_hot = {};     // of the tokens this GPU routes
-  std::int64_t routed_tokens = 0;  // rows one expert of that GPU gets; = tokens when dense
+  std::int64_t routed_tokens = 0;  // rows one expert of that GPU multiplies; = tokens when dense
   [[nodiscard]] std::int64_t qkv_width() const { return query_width + key_width + value_width; }
 };
 LocalLayer local_layer(const LayerShape&, const LayerSplit&);

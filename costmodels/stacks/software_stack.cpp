@@ -97,6 +97,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
                           {"sequence", OneHotGroup::sequence},
                           {"microbatch", OneHotGroup::microbatch}},
                          experts.load.one_hot);
+  read_switch(map, "one_length", experts.load.one_length);
   if (const auto bytes = map.find("one_hot_bytes")) experts.one_hot = read_one_hot(*bytes);
   read_time(map, "forward", experts.forward);
   read_time(map, "backward", experts.backward);

@@ -75,6 +75,16 @@ TEST_CASE("experts of a capacity are filled to it, whatever the routing") {
   CHECK(all.elements() == 4092.0 * 8 * 1279);
 }
 
+TEST_CASE("experts of one length multiply as many rows as the busiest of all has, on one GPU too") {
+  const ExpertSpread alone{.experts = 8, .per_token = 2, .ways = 1}, spread{8, 2, 4}, each{8, 2, 8};
+  CHECK(multiplied_load(alone, {.cv = 0.5}) == 1.0);
+  const double busiest = busiest_load(each, {.cv = 0.5});
+  REQUIRE(busiest > busiest_load(spread, {.cv = 0.5}));
+  for (const ExpertSpread& one : {alone, spread, each})
+    CHECK(multiplied_load(one, {.cv = 0.5, .one_length = true}) == busiest);
+  CHECK(multiplied_load(alone, {.cv = 0.5, .capacity = 1.25, .one_length = true}) == 1.25);
+}
+
 TEST_CASE("experts in turn are on as few places as they fill") {
   const auto reached = [](std::int64_t experts, std::int64_t per_token, std::int64_t places) {
     return places_reached_in_turn({.experts = experts, .per_token = per_token}, places);
@@ -138,7 +148,8 @@ TEST_CASE("one-hot matrices stay for the backward, beside the rows of a capacity
   stack.experts.load.one_hot = OneHotGroup::microbatch;
   stack.experts.one_hot.kept = 5;
   const double tokens = 2.0 * 2048;  // each for two experts, of which there are twice the rows
-  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() - copied == Approx(5 * tokens * tokens * 2 * 2));
+  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() - copied ==
+        Approx(5 * tokens * tokens * 2 * 2));
 }
 
 TEST_CASE("the places a token reaches are those of all ways to choose groups and experts") {

@@ -4,7 +4,7 @@
 
 #include "analysis/table.hpp"
 #include "costmodels/estimators/estimators.hpp"
-#include "costmodels/stacks/software_stack.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/instance.hpp"
 #include "sim/commands/command_line.hpp"

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "costmodels/models/sha256.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/replay/progress.hpp"
 #include "sim/replay/xml_platform.hpp"
 #include "traces/output_file.hpp"

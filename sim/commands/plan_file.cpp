@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "costmodels/memory/card_memory.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "costmodels/trust/residuals.hpp"
 #include "sim/bounds/feasibility.hpp"
 #include "sim/bounds/memory_outlook.hpp"

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "costmodels/models/sha256.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "costmodels/trust/classics.hpp"
 #include "platforms/errors.hpp"
 #include "platforms/yaml.hpp"

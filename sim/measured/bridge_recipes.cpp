@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_dates.hpp"

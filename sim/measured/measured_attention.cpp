@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_dates.hpp"

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/measured_attention.hpp"

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_attention.hpp"

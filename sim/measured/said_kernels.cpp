@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"

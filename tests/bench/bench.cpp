@@ -14,6 +14,7 @@
 
 #include "analysis/table.hpp"
 #include "costmodels/estimate/estimate.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/bounds/feasibility.hpp"
 #include "sim/replay/children.hpp"
 #include "sim/replay/durations.hpp"

@@ -1,6 +1,7 @@
 // What a card holds beside tensors, and whether plans fit: against sources, hand counts and published trials.
 #include "costmodels/memory/card_memory.hpp"
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "costmodels/trust/residuals.hpp"
 #include "platforms/cluster.hpp"
 #include "tests/catch.hpp"

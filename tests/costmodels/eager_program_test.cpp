@@ -4,6 +4,7 @@
 #include "costmodels/memory/memory.hpp"
 #include "costmodels/plans/price_book.hpp"
 #include "costmodels/plans/priced_plan.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "costmodels/operators/local_layer.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/layer_fixture.hpp"
 

@@ -1,6 +1,7 @@
 // What a program leaves in memory beside what its passes need.
 #include "costmodels/memory/memory.hpp"
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
 

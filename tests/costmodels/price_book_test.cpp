@@ -2,6 +2,7 @@
 #include "costmodels/plans/price_book.hpp"
 
 #include "costmodels/estimate/traffic.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "platforms/errors.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -1,5 +1,5 @@
 // Software stacks: their files, and what each of their values does to a price.
-#include "costmodels/stacks/software_stack.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 
 #include "costmodels/layers/stack_effects.hpp"
 #include "costmodels/memory/memory.hpp"

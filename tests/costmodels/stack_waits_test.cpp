@@ -1,6 +1,7 @@
 // What a GPU waits for under a stack: its host, and what of collectives does not hide.
 #include "costmodels/layers/stack_effects.hpp"
 #include "costmodels/plans/price_book.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/stack_times.hpp"
 

@@ -1,5 +1,6 @@
 // Parameters, and what is kept of each: weights, gradients, optimizer states.
 #include "costmodels/memory/memory.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
 

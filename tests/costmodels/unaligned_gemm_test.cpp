@@ -1,6 +1,7 @@
 // GEMMs that read rows which do not start at multiples of 16 bytes.
 #include "costmodels/models/unaligned_gemm.hpp"
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "platforms/gpu.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "analysis/report.hpp"
-#include "costmodels/stacks/software_stack.hpp"
+#include "costmodels/stacks/stack_file.hpp"
 #include "costmodels/trust/residuals.hpp"
 #include "platforms/cluster.hpp"
 #include "platforms/errors.hpp"

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_plan.hpp"
 #include "tests/catch.hpp"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 

@@ -1,6 +1,7 @@
 // Which fused attention published runs had.
 #include "sim/measured/measured_attention.hpp"
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"

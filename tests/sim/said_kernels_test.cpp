@@ -1,6 +1,7 @@
 // What the words of a published run change of its program's stack.
 #include "sim/measured/said_kernels.hpp"
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
 

@@ -1,4 +1,5 @@
 // Overlaps that a space leaves open are on where that makes a plan faster, and as rules, space and stack say.
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/search/search.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/priced_clusters.hpp"

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "costmodels/stacks/stack_file.hpp"
 #include "sim/validation/validation_report.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"

@@ -32,9 +32,10 @@ constexpr std::array kNamed{
     NamedModel{"deepseekv3", "deepseek-v3-mtp"},       NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
 
-// Billions of parameters that a name says: 30 of "Qwen3-30B-A3B", the most of several; 0 of "Mixtral 8x7B".
+// Billions of parameters that a name says: 30 of "Qwen3-30B-A3B", the most of several; 0 of "Mixtral 8x7B"
+// and of "17B-16E", those that a token meets.
 double billions_said(const std::string& name) {
-  static const std::regex kSize(R"((?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,3})?) ?b(?![a-z0-9]))",
+  static const std::regex kSize(R"((?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,3})?) ?b(?![a-z0-9]|[ -]\d+e\b))",
                                 std::regex::icase);
   double most = 0;
   for (std::sregex_iterator found(name.begin(), name.end(), kSize), end; found != end; ++found)
@@ -82,10 +83,15 @@ const char* other_kind(const std::string& name) {
 struct SaidShape {
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts,
       experts_per_token;
+  std::int64_t expert_interval = 1;  // layers between layers with experts, and one
+  bool latent = false;               // attention
 };
 
 // Throws InputError for a cell that is no such number, whether the model needs it or not.
 SaidShape printed_shape(const MeasuredRun& run) {
+  std::optional<std::int64_t> interval;
+  for (const char* cell : {"model", "framework", "note"})
+    if (!interval) interval = said_expert_interval(run.text(cell));
   const auto per_token = run.integer("experts_per_token", kMostExperts);
   return {.layers = run.integer("layers", kMostLayers),
           .hidden = run.integer("hidden", kMostHidden),
@@ -95,7 +101,9 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .ffn = run.integer("ffn", kMostFfn),
           .vocabulary = run.integer("vocab", kMostVocabulary),
           .experts = run.integer("n_experts", kMostExperts),
-          .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model"))};
+          .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model")),
+          .expert_interval = interval.value_or(1),
+          .latent = affirms(clauses_of(run.text("model")), {"mla", "latentattention"})};
 }
 
 bool has_equal_dense_layers(const ModelSpec& model) {
@@ -205,22 +213,26 @@ SaidShape said_shape(const MeasuredRun& run, SaidShape said, std::vector<std::st
 }
 
 // As said; else as in the model that the name is of; else GShard's choice (arXiv 2006.16668), and Mixtral's.
-std::int64_t chosen_experts(std::optional<std::int64_t> said, const std::optional<ModelSpec>& known,
-                            std::int64_t experts, std::vector<std::string>& assumptions) {
-  constexpr const char* kEach = "each as wide as the MLP that is printed, in every layer";
-  if (said) {
-    assumptions.push_back(std::string("experts ") + kEach);
-    return *said;
+std::int64_t chosen_experts(const SaidShape& said, const std::optional<ModelSpec>& known,
+                            std::vector<std::string>& assumptions) {
+  const std::int64_t experts = *said.experts;
+  const std::string each =
+      std::string("each as wide as the MLP") + (said.ffn ? " that is printed" : "") +
+      (said.expert_interval == 1 ? ", in every layer"
+                                 : ", in each " + std::to_string(said.expert_interval) + "th layer");
+  if (said.experts_per_token) {
+    assumptions.push_back("experts " + each);
+    return *said.experts_per_token;
   }
   std::int64_t own = 1;
   for (const LayerShape& shape : known ? known->shapes : std::vector<LayerShape>{})
     own = std::max(own, shape.experts > 1 ? shape.experts_per_token : 1);
   if (own > 1 && own <= experts) {
     assumptions.push_back(std::to_string(own) + " experts a token as in the built-in model " + known->name +
-                          ", " + kEach);
+                          ", " + each);
     return own;
   }
-  assumptions.push_back(std::string("two experts a token, ") + kEach);
+  assumptions.push_back("two experts a token, " + each);
   return 2;
 }
 
@@ -232,6 +244,18 @@ constexpr std::int64_t llama_width(std::int64_t hidden) {
   return (8 * hidden / 3 + kMultiple - 1) / kMultiple * kMultiple;
 }
 
+// A row has no columns for its ranks and widths.
+void use_latent_attention(LayerShape& shape, std::vector<std::string>& assumptions) {
+  const ModelSpec known = read_model("deepseek-v3");
+  const LayerShape& its = known.shapes.front();
+  assumptions.emplace_back("latent attention of DeepSeek-V3's ranks and head widths");
+  shape.latent = its.latent;
+  shape.kv_heads = shape.heads;
+  shape.head_dim = its.head_dim;
+  shape.value_dim = its.value_dim;
+  shape.rotary = true;
+}
+
 // A layer of a family; `known`: the built-in model of the row's name, which is not its own.
 std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFamily& family,
                                             const std::optional<ModelSpec>& known,
@@ -240,7 +264,7 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
   shape.hidden = *said.hidden;
   if (!said.heads) assumptions.emplace_back("heads of 64");
   shape.heads = said.heads.value_or(std::max<std::int64_t>(1, shape.hidden / 64));
-  if (!said.head_dim && shape.hidden % shape.heads != 0)
+  if (!said.head_dim && !said.latent && shape.hidden % shape.heads != 0)
     return Unmapped{"heads that do not divide the hidden size"};
   shape.head_dim = said.head_dim.value_or(shape.hidden / shape.heads);
   if (!said.kv_heads) assumptions.emplace_back("keys and values of every head");
@@ -254,6 +278,7 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
   if (!said.ffn)
     assumptions.emplace_back(gated ? "gated MLPs as wide as Llama's of that size"
                                    : "MLPs of four times the hidden size");
+  if (said.latent) use_latent_attention(shape, assumptions);
   shape.ffn = said.ffn.value_or(gated ? llama_width(shape.hidden) : 4 * shape.hidden);
   shape.experts = said.experts.value_or(1);
   shape.experts_per_token = 1;
@@ -261,10 +286,22 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
     return Unmapped{std::to_string(*said.experts_per_token) + " experts a token, n_experts " +
                     (said.experts ? std::to_string(*said.experts) : "not given")};
   if (shape.experts > 1) {
-    if (!said.ffn) return Unmapped{"experts without their width"};
-    shape.experts_per_token = chosen_experts(said.experts_per_token, known, shape.experts, assumptions);
+    shape.experts_per_token = chosen_experts(said, known, assumptions);
   }
   return shape;
+}
+
+// Layers with experts, and between them dense ones of the same width, which come first (Megatron-DeepSpeed's
+// --expert-interval, moe_layer_freq).
+void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model) {
+  model.shapes = {layer};
+  model.layers.assign(static_cast<std::size_t>(*said.layers), 0);
+  if (layer.experts <= 1 || said.expert_interval == 1) return;
+  LayerShape dense = layer;
+  dense.experts = dense.experts_per_token = 1;
+  model.shapes.push_back(dense);
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    if ((static_cast<std::int64_t>(i) + 1) % said.expert_interval != 0) model.layers[i] = 1;
 }
 
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
@@ -300,8 +337,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;
   ModelSpec model;
   model.name = name;
-  model.shapes = {std::get<LayerShape>(layer)};
-  model.layers.assign(static_cast<std::size_t>(*said.layers), 0);
+  set_layers(std::get<LayerShape>(layer), said, model);
   model.hidden = *said.hidden;
   if (!said.vocabulary) assumptions.emplace_back("vocabulary 50304");
   model.vocabulary = said.vocabulary.value_or(kGptVocabulary);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "costmodels/operators/local_layer.hpp"
 #include "sim/measured/cell_text.hpp"
 
 namespace orrery {
@@ -114,6 +115,30 @@ std::vector<Degrees> possible_degrees(const MeasuredRun& run, const MeasuredPlan
   return possible;
 }
 
+// Without expert ways not even weights and their gradients in 16 bits would have been on the card: as many as
+// make these fit, up to one expert a GPU.
+std::vector<int> expert_ways_that_fit(const MeasuredPlan& plan, const Degrees& d) {
+  constexpr double kLeast = 4;  // bytes of a parameter
+  const ModelSpec& model = plan.model;
+  std::int64_t most = 1;
+  double of_experts = 0;
+  for (int layer = 0; layer < model.layer_count(); ++layer) {
+    const LayerShape& shape = model.layer(layer);
+    most = std::max(most, shape.experts);
+    if (shape.experts > 1) of_experts += local_parameters(shape, local_layer(shape, {})).expert;
+  }
+  const double rest = static_cast<double>(total_parameters(model)) - of_experts;
+  const double ways = static_cast<double>(d.tensor) * d.pipeline;
+  const auto fits = [&](int expert) {
+    return kLeast * (rest + of_experts / expert) / ways <= plan.cluster.groups.front().gpu.memory.value();
+  };
+  if (fits(1)) return {1};
+  std::vector<int> possible;
+  for (int expert = 2; expert <= std::min<std::int64_t>(most, d.data); expert *= 2)
+    if (fits(expert) && most % expert == 0 && d.data % expert == 0) possible.push_back(expert);
+  return possible.empty() ? std::vector{1} : possible;
+}
+
 std::string range_of(const std::vector<Degrees>& all, int Degrees::*ways) {
   const auto [least, most] = std::minmax_element(
       all.begin(), all.end(), [&](const Degrees& a, const Degrees& b) { return a.*ways < b.*ways; });
@@ -135,7 +160,16 @@ std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun& run, 
     const auto data = replicas(gpus, said);
     if (!data) return Unmapped{"its ways do not multiply to its GPUs"};
     said.data = *data;
-    return std::vector{said};
+    std::vector<Degrees> all{said};
+    if (!plan.model.has_experts() || run.integer("ep") || run.has_failed() || sharded) return all;
+    all.clear();
+    for (const int expert : expert_ways_that_fit(plan, said)) {
+      all.push_back(said);
+      all.back().expert = expert;
+    }
+    if (all.front().expert > 1)
+      assumptions.push_back("expert ways: " + range_of(all, &Degrees::expert) + kOfFastest);
+    return all;
   }
   if (run.has_failed()) return Unmapped{"tensor or pipeline ways not given"};
   const std::vector<Degrees> all = possible_degrees(run, plan, said, gpus);

@@ -1,5 +1,6 @@
 #include "sim/measured/measured_words.hpp"
 
+#include <algorithm>
 #include <regex>
 
 #include "platforms/errors.hpp"
@@ -80,6 +81,27 @@ std::optional<std::int64_t> said_experts_per_token(const std::string& text) {
   if (!std::regex_search(start, found, kPerToken)) return std::nullopt;
   const std::int64_t said = std::stoll(found[1].matched ? found[1] : found[2]);
   return said > 0 ? std::optional(said) : std::nullopt;
+}
+
+std::optional<std::int64_t> said_expert_interval(const std::string& text) {
+  static const std::string kEvery =
+      R"(every (?:(other|second|third|fourth)|(\d{1,2})(?:nd|rd|th)) (?:layer|block))";
+  static const std::regex kOrdinal(R"((?:experts?|moe)(?: layers?| blocks?)? (?:in|at|of|for) )" + kEvery +
+                                   "|" + kEvery +
+                                   R"( (?:has|is|with|of|a|an|moe)[ a-z]{0,12}(?:experts?|moe))"),
+      kSwitch(
+          R"((?:expert[ _-]?interval|moe[ _-]?(?:layer[ _-]?)?freq(?:uency)?|moe[ _-]?layer[ _-]?step)[ "':=]*(\d{1,2})(?!\d))");
+  constexpr std::size_t kLongest = 400;  // std::regex goes as deep as its text is long
+  const std::string low = lower_case(text).substr(0, kLongest);
+  std::smatch found;
+  if (std::regex_search(low, found, kOrdinal)) {
+    const std::string word = found[1].matched ? found[1] : found[3];
+    const std::string number = found[2].matched ? found[2] : found[4];
+    if (!number.empty()) return std::max<std::int64_t>(1, std::stoll(number));
+    return word == "third" ? 3 : word == "fourth" ? 4 : 2;
+  }
+  if (!std::regex_search(low, found, kSwitch)) return std::nullopt;
+  return std::max<std::int64_t>(1, std::stoll(found[1]));
 }
 
 std::optional<double> said_expert_capacity(const std::string& text) {

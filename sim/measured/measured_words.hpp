@@ -27,6 +27,10 @@ std::optional<DataType> said_type(const std::string&);
 // Of a model's name: "GPT MoE, 8 experts a token", "64 experts, top-2", "top_k=8". Absent: none.
 std::optional<std::int64_t> said_experts_per_token(const std::string&);
 
+// Of "experts in every second layer", "every other layer has experts", "moe_frequency=2", "--expert-interval
+// 2", "interleave_moe_layer_step 2": 2; 1 to 100. Absent: none.
+std::optional<std::int64_t> said_expert_interval(const std::string&);
+
 // "capacity factor 1.25", "--moe-train-capacity-factor 2"; 0.1 to 100. Absent: none.
 std::optional<double> said_expert_capacity(const std::string&);
 

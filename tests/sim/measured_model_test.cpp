@@ -2,6 +2,7 @@
 #include "sim/measured/measured_plan.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
@@ -219,6 +220,7 @@ TEST_CASE("DeepSeek-V3 predicts several tokens under NeMo and Megatron-Bridge, w
   CHECK(name("NeMo/Megatron-Core 25.04", "DeepSeek-V3") == "deepseek-v3-mtp");
   CHECK(name("NeMo AutoModel", "DeepSeek-V3") == "deepseek-v3");
   CHECK(name("Megatron-Core (2025)", "DeepSeek-V3") == "deepseek-v3");
+  CHECK(name("torchtitan (2025)", "Llama4-Scout-17B-16E") == "llama4-scout");
 }
 
 TEST_CASE("experts of a model nobody built in are as wide as the MLP that is printed") {
@@ -236,10 +238,76 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
   CHECK(plan.model.layer(0).experts_per_token == 2);
   CHECK(plan.model.layer(0).ffn == 4096);
   CHECK_FALSE(plan.model.layer(0).linear_bias);
-  CHECK(unmapped(row("", "")) == "experts without their width");
+  const MeasuredPlan unsaid = mapped(row("", ""));
+  CHECK(unsaid.model.layer(0).ffn == 4 * unsaid.model.hidden);
+  CHECK(std::count(unsaid.assumptions.begin(), unsaid.assumptions.end(),
+                   "two experts a token, each as wide as the MLP, in every layer") == 1);
   // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
   CHECK_NOTHROW(mapped(row("4096", "0.3")));
   CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
+}
+
+TEST_CASE("every so manyth layer has experts where a row says so, the others an MLP as wide") {
+  const auto layers = [](const std::string& model, const std::string& note) {
+    const MeasuredPlan plan =
+        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_"
+                                   "experts,vocab,seq,gbs,tp,pp,note\na,g,H100,8,Megatron-Core," +
+                                       model + ",8,1024,16,4096,16,50257,1024,8,1,1," + note + "\n",
+                                   "made-up.csv")
+                   .front());
+    std::string experts;
+    for (int layer = 0; layer < 8; ++layer) {
+      CHECK(plan.model.layer(layer).ffn == 4096);
+      experts += plan.model.layer(layer).experts == 16 ? "e" : "d";
+    }
+    return experts;
+  };
+  CHECK(layers("GPT MoE", "") == "eeeeeeee");
+  for (const char* note : {"experts in every second layer", "every other layer has experts",
+                           "MoE in every 2nd layer", "--expert-interval 2", "moe_frequency=2"})
+    CHECK(std::pair(note, layers("GPT MoE", note)) == std::pair(note, std::string("dededede")));
+  CHECK(layers("GPT with experts in every fourth layer", "") == "dddeddde");
+  CHECK(layers("GPT MoE", "moe-layer-freq 1") == "eeeeeeee");
+  for (const char* note : {"a checkpoint in every second layer", "MoE; every second layer is recomputed"})
+    CHECK(std::pair(note, layers("GPT MoE", note)) == std::pair(note, std::string("eeeeeeee")));
+  CHECK(layers("GPT MoE", "every second layer is a MoE") == "dededede");
+}
+
+TEST_CASE("latent attention of a model of one's own has DeepSeek-V3's widths") {
+  const MeasuredPlan plan =
+      mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,vocab,"
+                                 "seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,\"own model (MLA)\",4,1536,12,"
+                                 "4096,50257,1024,8,1,1\n",
+                                 "made-up.csv")
+                 .front());
+  const LayerShape& layer = plan.model.layer(0);
+  CHECK((layer.latent.query_rank == 1536 && layer.latent.kv_rank == 512 && layer.latent.rope_dim == 64));
+  CHECK((layer.heads == 12 && layer.head_dim == 192 && layer.value_dim == 128));
+  CHECK(std::count(plan.assumptions.begin(), plan.assumptions.end(),
+                   "latent attention of DeepSeek-V3's ranks and head widths") == 1);
+}
+
+// Sixteen layers of 64 experts of 3 x 4096 x 2048: 26 billion parameters, of 4 bytes at the least.
+TEST_CASE("experts that nobody spreads are spread as far as their weights need it") {
+  const auto ways = [](const std::string& gpus, const std::string& ep, const std::string& status) {
+    const MeasuredPlan plan =
+        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,kv_heads,"
+                                   "head_dim,ffn,n_experts,experts_per_token,vocab,seq,gbs,tp,pp,ep,status\n"
+                                   "a,g,H100," +
+                                       gpus +
+                                       ",Megatron-Core,Llama MoE,16,4096,32,32,128,2048,64,2,32000,"
+                                       "1024,32,1,1," +
+                                       ep + "," + status + "\n",
+                                   "made-up.csv")
+                   .front());
+    std::set<int> all;
+    for (const ParallelStrategy& strategy : plan.strategies) all.insert(strategy.expert);
+    return all;
+  };
+  CHECK(ways("8", "", "ok") == std::set{2, 4, 8});
+  CHECK(ways("8", "1", "ok") == std::set{1});
+  CHECK(ways("8", "", "OOM") == std::set{1});  // one of these, which nobody knows
+  CHECK(ways("1", "", "ok") == std::set{1});
 }
 
 TEST_CASE(

@@ -44,8 +44,8 @@ std::vector<Members> runs_in_node(const Topology& topology, const Members& gpus)
   return runs;
 }
 
-// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on as many channels as the
-// shortest run of neighbours in a node has members (NCCL: a channel a NIC). Channel c enters a run at its
+// Every hop carries 2 (n-1)/n of an all-reduce's bytes, (n-1)/n of the others', on one channel or as many as
+// the shortest run of neighbours in a node has members (NCCL: a channel a NIC). Channel c enters a run at its
 // member c, goes round and leaves from the member before; members that no channel enters at have all of it on
 // both sides.
 FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
@@ -54,7 +54,7 @@ FlowPhase ring(const FlowSetting& setting, const CollectiveCall& call) {
   const double members = size_of(call.gpus);
   const Bytes hop = call.bytes * (rounds(call.kind) * (members - 1) / members);
   const auto runs = runs_in_node(setting.topology, call.gpus);
-  std::size_t channels = call.gpus.size();
+  std::size_t channels = call.one_channel ? 1 : call.gpus.size();
   for (const Members& local : runs) channels = std::min(channels, local.size());
   const bool closed = runs.size() == 1;  // the ring stays in the node: every hop carries everything
   for (std::size_t run = 0; run < runs.size(); ++run) {

@@ -43,6 +43,7 @@ struct CollectiveCall {
   Bytes bytes;
   TransferEfficiency efficiency;
   std::vector<int> gpus;
+  bool one_channel = false;  // of a ring over nodes; else one for each member of a node
 };
 
 // `gpus.front()` sends `bytes` to all others.

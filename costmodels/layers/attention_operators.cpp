@@ -23,14 +23,35 @@ SoftmaxKernel softmax_kernel(const Layer& layer) {
   return unfused && kernel == SoftmaxKernel::fused && !in_fours ? SoftmaxKernel::wide : kernel;
 }
 
+bool exchanges_heads(const Layer& layer) {
+  return layer.sharding.context > 1 && layer.sharding.stack.context_exchange == ContextExchange::heads;
+}
+
+// Of what is exchanged: transposed before and after (single_all_to_all of deepspeed/sequence/layer.py).
+constexpr Traffic kTransposes{8.0, 8.0};
+
+void exchange_heads(BlockBuilder& block, const Layer& layer, double elements) {
+  block.context_heads_exchange(elements);
+  add(block, MemoryKernel::copy, elements, kTransposes);
+}
+
+// Keys and values of fewer heads than ranks are sent to several of them.
+double head_elements(const Layer& layer) {
+  const LocalLayer& local = layer.local;
+  const std::int64_t copies = divide_up(layer.sharding.context, local.kv_heads);
+  return count(local.tokens, local.query_width + copies * (local.key_width + local.value_width));
+}
+
 // Where the layer has attention windows each is a sequence of its own, or the part of it a context rank
 // holds.
 Attention attention_core(const Layer& layer, bool causal) {
   const LocalLayer& local = layer.local;
-  const std::int64_t query_tokens = std::min(local.query_tokens, local.attended_tokens);
-  return {.batch = layer.sharding.micro_batch * divide_up(local.query_tokens, query_tokens),
-          .heads = local.heads,
-          .kv_heads = local.kv_heads,
+  const int ways = exchanges_heads(layer) ? layer.sharding.context : 1;
+  const std::int64_t tokens = local.query_tokens * ways;
+  const std::int64_t query_tokens = std::min(tokens, local.attended_tokens);
+  return {.batch = layer.sharding.micro_batch * divide_up(tokens, query_tokens),
+          .heads = divide_up(local.heads, ways),
+          .kv_heads = divide_up(local.kv_heads, ways),
           .query_tokens = query_tokens,
           .kv_tokens = local.attended_tokens,
           .head_dim = local.head_dim,
@@ -97,8 +118,10 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
   if (shape.rotary && layer.sharding.scaled_rotation && !layer.sharding.stack.rotation_scales && !latent)
     add(block, MemoryKernel::copy, count(local.tokens, local.query_width + local.key_width), kEagerRope);
   block.enter(RecomputeModule::core_attn);
+  if (exchanges_heads(layer)) exchange_heads(block, layer, head_elements(layer));
   block.attention(attention_core(layer, causal));
   block.context_exchange(local);
+  if (exchanges_heads(layer)) exchange_heads(block, layer, count(local.tokens, local.output_width));
   block.enter(std::nullopt);
   block.linear({.m = local.tokens, .n = shape.hidden, .k = local.output_width, .type = type},
                InputCast::separate, InputCast::own_tokens);

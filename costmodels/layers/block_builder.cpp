@@ -63,15 +63,24 @@ void BlockBuilder::cast(PassOperators& pass, InputCast cast, DataType type, doub
 
 void BlockBuilder::push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const {
   if (group.ranks == 1 || bytes <= 0) return;
-  const int in_node = std::min(group.ranks, std::max(1, sharding_.gpus_per_node / group.stride));
-  pass.communication.push_back(Collective{
-      .kind = kind,
-      .bytes = Bytes(bytes),
-      .ranks = group.ranks,
-      .ranks_per_node = in_node,
-      .gpu_link = sharding_.gpu_links.among(in_node),
-      .network = sharding_.network,
-      .stated = group.kind == RankGroup::expert ? sharding_.stack.experts.dispatch : std::nullopt});
+  int in_node = std::min(group.ranks, std::max(1, sharding_.gpus_per_node / group.stride));
+  LinkSpec network = sharding_.network;
+  const bool one_channel = group.in_turn && in_node < group.ranks;
+  if (one_channel) {
+    // The hop between nodes, which has the card of its GPU: the others are as if they had one too.
+    network.bandwidth =
+        network.bandwidth * (sharding_.gpus_per_nic * 1.0 / std::min(group.stride, sharding_.gpus_per_nic));
+    in_node = 1;
+  }
+  pass.communication.push_back(
+      Collective{.kind = kind,
+                 .bytes = Bytes(bytes),
+                 .ranks = group.ranks,
+                 .ranks_per_node = in_node,
+                 .gpu_link = sharding_.gpu_links.among(in_node),
+                 .network = network,
+                 .stated = group.kind == RankGroup::expert ? sharding_.stack.experts.dispatch : std::nullopt,
+                 .one_channel = one_channel});
   pass.places.push_back({group.kind, pass.compute.size(), group.beside});
 }
 
@@ -155,6 +164,8 @@ void BlockBuilder::context_exchange(const LocalLayer& local) {
                            static_cast<double>(local.tokens * local.output_width));
     case ContextExchange::gathered:
       return gathered_exchange(key_value_elements, query_elements);
+    case ContextExchange::heads:
+      return;
   }
 }
 
@@ -163,8 +174,9 @@ void BlockBuilder::ring_exchange(double key_value_elements, double query_element
   // Each step of the ring computes on the keys that are there while the next ones arrive; after the last step
   // nothing is on its way. So all but one step hide the exchange: exposed are
   // max(0, exchange - compute) x (ranks - 1) steps (FIDELITY B.9.4).
-  const Group group{RankGroup::context, sharding_.context, sharding_.tensor, (ranks - 1) / ranks};
-  const Group backward_group{group.kind, group.ranks, group.stride, group.beside / 2};
+  const Group group{RankGroup::context, sharding_.context, sharding_.tensor, (ranks - 1) / ranks, true};
+  Group backward_group = group;
+  backward_group.beside = group.beside / 2;
   // K and V go round the ring, which moves what an all-gather moves; backward they go round again and their
   // gradients, which travel with them, end where they belong, as a reduce-scatter does: each beside half of
   // the attention's backward.

@@ -37,7 +37,7 @@ class BlockBuilder {
   // Bytes for each element of 16 bits; other types are scaled.
   void elementwise(MemoryKernel kernel, double elements, double forward_bytes, double backward_bytes);
   void attention(const Attention& forward);
-  // What context parallelism adds to the attention core of `local`.
+  // What context parallelism adds to the attention core of `local`, but for an exchange of heads.
   void context_exchange(const LocalLayer& local);
   // Context ranks exchange tokens of all their heads for all tokens of some heads, or back.
   void context_heads_exchange(double elements);
@@ -78,6 +78,7 @@ class BlockBuilder {
     int ranks;
     int stride;
     double beside = 0.0;
+    bool in_turn = false;  // each step waits for the slowest hop
   };
   void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void cast(PassOperators& pass, InputCast, DataType, double elements) const;

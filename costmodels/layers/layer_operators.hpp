@@ -27,7 +27,8 @@ struct Sharding {
   DataType type = DataType::bf16;
   int gpus_per_node = 8;
   NodeLinks gpu_links = {};
-  LinkSpec network = {};         // share of one GPU in its node's NICs
+  LinkSpec network = {};  // share of one GPU in its node's NICs
+  int gpus_per_nic = 1;
   SoftwareStack stack = {};      // whose kernels run
   ExpertRouter router = {};      // of the model
   bool scaled_rotation = false;  // of the model (scales_rotation)

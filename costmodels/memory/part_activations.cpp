@@ -149,6 +149,7 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
 Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                           const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
+  const bool exchanges_heads = stack.context_exchange == ContextExchange::heads;
   double gathered = 0.0, message = 0.0, keys_values = 0.0;
   if (holds_embedding(model, stage) || holds_head(model, strategy, stage)) {
     const LocalLayer local = boundary_tokens(model, strategy, stage);
@@ -160,8 +161,9 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       const LocalLayer local = local_layer(shape, split);
       gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
       message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
-      const std::int64_t width =
-          stack.repeated_keys ? local.query_width + local.output_width : local.key_width + local.value_width;
+      const std::int64_t width = exchanges_heads       ? local.qkv_width()
+                                 : stack.repeated_keys ? local.query_width + local.output_width
+                                                       : local.key_width + local.value_width;
       keys_values = std::max(keys_values, static_cast<double>(local.tokens * width));
     });
   }
@@ -173,7 +175,9 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       elements += 4 * gathered;
   }
   if (strategy.pipeline > 1) elements += messages_held(strategy, stage, stack) * message;
-  const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context : 2;
+  const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context
+                     : exchanges_heads                                   ? 1
+                                                                         : 2;
   if (split.context > 1) elements += blocks * keys_values;
   return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
 }

@@ -106,6 +106,7 @@ struct Collective {
   LinkSpec gpu_link{};                 // inside the node, of one GPU
   LinkSpec network{};                  // what one rank gets of its node's NICs
   std::optional<StatedRate> stated{};  // in place of what was measured of NCCL
+  bool one_channel = false;  // a ring by which every hop carries all, between nodes by one GPU's card
   bool operator==(const Collective&) const = default;
 };
 

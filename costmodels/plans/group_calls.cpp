@@ -156,7 +156,7 @@ std::vector<FlowPhase> call_flows(const PricedPlan& plan, const Topology& topolo
   for (const std::vector<int>& group : group_members(plan, replica, stage, call.group)) {
     if (!any_played(group, played)) continue;
     add_side_by_side(phases, collective_flows(topology, {call.kind, algorithm_of(plan, call), call.bytes,
-                                                         call.efficiency, group}));
+                                                         call.efficiency, group, call.one_channel}));
   }
   if (!phases.empty()) phases.back().tail += call.more;
   return repeated(topology, std::move(phases), call.times);

@@ -115,6 +115,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_links = NodeLinks(group);
   sharding.network = nic_share(group);
+  sharding.gpus_per_nic = std::max(1, group.gpus_per_node / group.nics_per_node);
   return sharding;
 }
 

@@ -63,7 +63,8 @@ class CallList {
     const Collective& op = priced.collective;
     Achieved speed = speed_of(priced);
     speed.efficiency.inside *= op.gpu_link.bandwidth / link;
-    const GroupCall call{priced.group, op.kind, op.bytes, speed.efficiency, speed.more, times};
+    const GroupCall call{priced.group, op.kind, op.bytes,      speed.efficiency,
+                         speed.more,   times,   op.one_channel};
     const auto known = std::find(calls_.begin(), calls_.end(), call);
     const auto index = static_cast<int>(known - calls_.begin());
     if (known == calls_.end()) calls_.push_back(call);

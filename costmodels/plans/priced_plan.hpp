@@ -21,8 +21,9 @@ struct GroupCall {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Bytes bytes;  // of one rank, as in Collective
   TransferEfficiency efficiency;
-  Seconds more;   // after the flows
-  int times = 1;  // so many in a row, played as one
+  Seconds more;              // after the flows
+  int times = 1;             // so many in a row, played as one
+  bool one_channel = false;  // as in CollectiveCall
   bool operator==(const GroupCall&) const = default;
 };
 

@@ -64,8 +64,10 @@ enum class RootUnit { embedding_and_head, head, none };
 // How the ranks of a context group see each other's keys and values. `ring`: block by block, each under the
 // attention to the one before (Transformer Engine). `gathered`: PyTorch's context parallelism, which gathers
 // all of them under the attention to its own block and merges partial results by separate fp32 kernels
-// (torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater, _SDPAMerger).
-enum class ContextExchange { ring, gathered };
+// (torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater, _SDPAMerger). `heads`: ranks
+// exchange their tokens of all heads for all tokens of some heads, and back (DeepSpeed-Ulysses, arXiv
+// 2309.14509; Transformer Engine's cp_comm_type a2a).
+enum class ContextExchange { ring, gathered, heads };
 
 // Where full recomputation keeps the inputs of layers: whole on the GPU; a share on each tensor rank
 // (Megatron-LM's --distribute-saved-activations, DeepSpeed's --partition-activations); or in the host's

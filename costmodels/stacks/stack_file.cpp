@@ -256,7 +256,9 @@ void read_groups(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "keeps_gathered", stack.keeps_gathered);
   read_switch(map, "gathered_logits", stack.gathered_logits);
   read_word<ContextExchange>(map, "context_exchange",
-                             {{"ring", ContextExchange::ring}, {"gathered", ContextExchange::gathered}},
+                             {{"ring", ContextExchange::ring},
+                              {"gathered", ContextExchange::gathered},
+                              {"heads", ContextExchange::heads}},
                              stack.context_exchange);
 }
 

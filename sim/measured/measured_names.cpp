@@ -319,12 +319,14 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
     SoftwareStack stack = read_stack(given, "run " + run.id() + ", column stack");
     use_said_sharding(run, stack);
     use_said_permutation(run, stack);
+    use_said_exchange(run, stack);
     return stack;
   }
   auto stack = stack_of_program(run, assumptions);
   if (stack) {
     use_said_sharding(run, *stack);
     use_said_permutation(run, *stack);
+    use_said_exchange(run, *stack);
     use_said_kernels(run, *stack);
     use_attention_of_run(run, *stack);
   }

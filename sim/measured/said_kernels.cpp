@@ -60,6 +60,12 @@ void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
     stack.experts.eager_forward = stack.experts.eager_backward = 0;
 }
 
+void use_said_exchange(const MeasuredRun& run, SoftwareStack& stack) {
+  for (const char* cell : {"framework", "note"})
+    if (affirms(clauses_of(run.text(cell)), {"*ulysses*", "xtuner"}))
+      stack.context_exchange = ContextExchange::heads;
+}
+
 void use_said_loads(const MeasuredRun& run, ExpertLoad& load) {
   if (run.text("expert_load_cv") == "0")
     load.cv = 0;

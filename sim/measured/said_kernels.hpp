@@ -13,6 +13,9 @@ void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 // Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
 void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 
+// Context ranks that exchange heads: "Ulysses", and XTuner's (xtuner/parallel/sequence/attention.py).
+void use_said_exchange(const MeasuredRun&, SoftwareStack&);
+
 // How evenly experts are loaded (`expert_load_cv`), and the rows each of them has whatever the routing
 // (`expert_capacity`; of programs that fill such rows, else as a "capacity factor" of its words).
 void use_said_loads(const MeasuredRun&, ExpertLoad&);

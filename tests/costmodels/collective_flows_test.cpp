@@ -112,6 +112,22 @@ TEST_CASE("flows connect distinct members, one flow a pair and phase") {
   }
 }
 
+TEST_CASE("on one channel every hop of a ring carries all, between nodes from the last GPU to the first") {
+  const Topology topology = equal_nodes({.nodes = 2, .gpus = 4, .nics = 4});
+  CollectiveCall call{
+      CollectiveKind::all_gather, CollectiveAlgorithm::ring, Bytes(8000), {}, gpus_from(0, 8)};
+  const auto largest = [&](int from, int to) {
+    const std::vector<FlowPhase> phases = collective_flows(topology, call);
+    for (const Flow& flow : phases.front().flows)
+      if (flow.from == from && flow.to == to) return flow.payload.value();
+    return 0.0;
+  };
+  for (const int from : gpus_from(0, 4)) CHECK(largest(from, from + 4) == 7000 / 4.0);
+  call.one_channel = true;
+  for (const int from : gpus_from(0, 8)) CHECK(largest(from, (from + 1) % 8) == 7000);
+  CHECK(collective_flows(topology, call).front().flows.size() == 8);
+}
+
 TEST_CASE("flows that leave some members are those of all that do, with the tails of all") {
   for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
     const RandomGroup group = random_group(seed, Spread::any, Contention::shared);

@@ -179,6 +179,62 @@ TEST_CASE("a context exchange runs beside all steps of the attention but the las
   }
 }
 
+// Blocks wait for each other: the hop between nodes has the card of one GPU, four of which here share one.
+TEST_CASE("a ring of blocks over nodes goes by one card of each, all that lie beside it by as many rings") {
+  Sharding sharding = plain(1, 8192);
+  sharding.context = 16;
+  sharding.gpus_per_node = 8;
+  sharding.gpus_per_nic = 4;
+  sharding.network.bandwidth = gigabytes_per_second(12.5);
+  const auto exchange = [&] {
+    const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+    const auto calls = all_of<Collective>(layer.forward.communication);
+    std::size_t of_context = 0;
+    while (layer.forward.places.at(of_context).group != RankGroup::context) ++of_context;
+    return calls.at(of_context);
+  };
+  CHECK(exchange().one_channel);
+  CHECK(exchange().ranks_per_node == 1);
+  CHECK(exchange().network.bandwidth == gigabytes_per_second(50));
+  sharding.tensor = 2;  // two rings cross, from one card
+  CHECK(exchange().network.bandwidth == gigabytes_per_second(25));
+  sharding.tensor = 8;  // a ring for each GPU
+  CHECK(exchange().network.bandwidth == gigabytes_per_second(12.5));
+  sharding.tensor = 1;
+  sharding.context = 8;
+  CHECK_FALSE(exchange().one_channel);
+  CHECK(exchange().ranks_per_node == 8);
+}
+
+TEST_CASE("ranks that exchange heads attend with all tokens, with their share of the heads") {
+  Sharding sharding = plain(1, 8192);
+  const BlockOperators alone = layer_operators(llama70b_layer(), true, sharding);
+  sharding.stack.context_exchange = ContextExchange::heads;
+  const auto flops = [](const BlockOperators& layer) {
+    return flops_of(all_of<Attention>(layer.backward.compute)[0]).value();
+  };
+  for (const int ranks : {4, 16}) {  // heads of keys for each, and half as many as ranks
+    sharding.context = ranks;
+    const BlockOperators layer = layer_operators(llama70b_layer(), true, sharding);
+    const Attention core = all_of<Attention>(layer.forward.compute)[0];
+    CHECK((core.query_tokens == 8192 && core.kv_tokens == 8192));
+    CHECK((core.heads == 64 / ranks && core.kv_heads == std::max(1, 8 / ranks)));
+    CHECK(flops(layer) == Approx(flops(alone) / ranks));
+    // Queries, and keys and values as often as ranks need them; then what attention made of them.
+    const double tokens = 8192.0 / ranks, keys = 2 * 8 * 128 * std::max(1, ranks / 8);
+    for (const auto pass : {&BlockOperators::forward, &BlockOperators::backward}) {
+      const auto sent = all_of<Collective>((layer.*pass).communication);
+      REQUIRE(sent.size() == 2);
+      CHECK((sent[0].kind == CollectiveKind::all_to_all && sent[0].ranks == ranks));
+      CHECK(sent[0].bytes.value() == tokens * (8192 + keys) * 2);
+      CHECK(sent[1].bytes.value() == tokens * 8192 * 2);
+    }
+    // Each element of both is transposed twice: read and written in 16 bits.
+    CHECK(test::copied_bytes(layer.forward) - test::copied_bytes(alone.forward) ==
+          Approx(8 * tokens * (8192 + keys + 8192)));
+  }
+}
+
 // Rank by rank and step by step what AttnFuncWithCPAndKVP2P of Transformer Engine 2.8 copies and adds, in
 // bytes for each element of 2 bytes; the mean of the ranks. Halves are of the rank's own tokens.
 struct RingCopies {

@@ -385,6 +385,18 @@ TEST_CASE("a context group over nodes plays its exchange beside the attention") 
   }
 }
 
+// Sixteen context ranks on two nodes of eight GPUs with a card each: blocks that wait for each other go by
+// one card, and what is played is what was priced.
+TEST_CASE("a ring of blocks over nodes is played as it is priced") {
+  const ModelSpec model = short_model("llama2-7b", 2);
+  ParallelStrategy strategy = one_stage(model, {.context = 16});
+  strategy.sequence = 16384;  // too short to hide it
+  const Priced plan = priced(model, strategy);
+  CHECK(calls_of(plan.plan, plan.played.forward_pieces, RankGroup::context) == 2);
+  CHECK(plan.played.forward.value() == Approx(plan.priced.forward.value()).epsilon(0.02));
+  CHECK(plan.played.backward.value() == Approx(plan.priced.backward.value()).epsilon(0.02));
+}
+
 TEST_CASE("experts over nodes play their exchanges, and the rest of the layer is computed between") {
   const ModelSpec model = short_model("mixtral-8x7b", 4);
   const Priced plan = priced(model, one_stage(model, {.tensor = 4, .expert = 4, .data = 4}));

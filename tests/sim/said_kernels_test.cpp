@@ -109,6 +109,17 @@ TEST_CASE("kernels that permute tokens move nothing else, where a row names them
   CHECK(named.experts.eager_forward == 0);
 }
 
+TEST_CASE("context ranks that exchange heads are read where a row names Ulysses, or has XTuner's") {
+  const auto exchange = [](const char* framework, const char* note = "") {
+    return stack_of({{"framework", framework}, {"gpu", "A100"}, {"note", note}}).context_exchange;
+  };
+  CHECK(exchange("Megatron-DeepSpeed (2023), Ulysses") == ContextExchange::heads);
+  CHECK(exchange("Megatron-DeepSpeed (2023)", "DeepSpeed-Ulysses over eight GPUs") == ContextExchange::heads);
+  CHECK(exchange("XTuner (Hugging Face transformers, DeepSpeed ZeRO-3, 2024)") == ContextExchange::heads);
+  CHECK(exchange("Megatron-DeepSpeed (2023)", "without Ulysses") == ContextExchange::ring);
+  CHECK(exchange("Megatron-Core (2024)") == ContextExchange::ring);
+}
+
 TEST_CASE("how experts are filled is read where a row says it, of programs that fill rows of a capacity") {
   const auto capacity = [](const char* framework, const char* note, const char* cell = "") {
     const MeasuredRun run({{"framework", framework}, {"note", note}, {"expert_capacity", cell}});

@@ -115,6 +115,17 @@ bool has_no_bridge(const std::string& text, const GpuSpec& gpu) {
   return said(clauses_of(text), {"*nvlink*"}) != Said::yes;
 }
 
+// Of a name that cards in sockets of NVLink and in PCIe slots share, the latter where the row names PCIe and no
+// NVLink between them.
+const GpuSpec* card_of_slot(const MeasuredRun& run, const GpuSpec* gpu, double memory) {
+  const auto words = clauses_of(run.text("interconnect"));
+  const bool in_slot = affirms(words, {"pcie*"}) && said(words, {"*nvlink*", "*nvswitch*"}) != Said::yes &&
+                       !says_any(lower_case(run.text("gpu")), {"sxm", "pcie"});
+  if (!in_slot || !gpu->link.starts_with("NVLink") || gpu->link.starts_with("NVLink bridge")) return gpu;
+  const GpuSpec* other = gpu_called(run.text("gpu") + " PCIe", memory);
+  return other ? other : gpu;
+}
+
 }  // namespace
 
 ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
@@ -142,6 +153,7 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
     return Unmapped{"GPU " + run.text("gpu") +
                     " is not in the catalog (`orrery catalog gpus`): describe it in a cluster file and name "
                     "that in the column `cluster`"};
+  gpu = card_of_slot(run, gpu, memory);
   if (memory == 0) assumptions.push_back("the usual card of the name " + run.text("gpu"));
   NodeGroup group;
   const bool rack = comes_in_racks(*gpu);
@@ -202,6 +214,7 @@ double node_collectives(const MeasuredRun& run, const ClusterSpec& cluster,
   const NodeGroup& group = cluster.groups.front();
   if (!run.text("cluster").empty() || group.count.maximum == 1) return 1.0;
   const std::string text = run.text("interconnect");
+  if (affirms(clauses_of(text), {"*gpudirect*"})) return 1.0;
   const bool omni_path = says(text, "Omni-Path");
   const bool one_old_card = shares_card(group) && group.nic.bandwidth <= gigabits_per_second(kOldCard);
   if (!omni_path && !(one_old_card && says(text, "InfiniBand"))) return 1.0;

@@ -18,7 +18,11 @@ bool is_trainer(const std::string& framework, double date) {
   const bool since = says_any(framework, {"llama-factory", "llamafactory", "llama factory", "axolotl", "trl",
                                           "fastchat", "ms-swift"}) &&
                      !says(framework, "megatron");
-  return since || (itself && date > 0);
+  // Programs of one's own under DeepSpeed have PyTorch's kernels one by one too.
+  constexpr double kOwnPrograms = 2023;
+  const bool own = says(framework, "deepspeed") && date >= kOwnPrograms &&
+                   !says_any(framework, {"megatron", "neox", "atorch", "torch.compile"});
+  return since || own || (itself && date > 0);
 }
 
 // "bf16-mixed" of Lightning, "fp16 autocast", "AMP"; fp16 where nobody says "pure", whose steps in 16 bits

@@ -115,8 +115,8 @@ bool has_no_bridge(const std::string& text, const GpuSpec& gpu) {
   return said(clauses_of(text), {"*nvlink*"}) != Said::yes;
 }
 
-// Of a name that cards in sockets of NVLink and in PCIe slots share, the latter where the row names PCIe and no
-// NVLink between them.
+// Of a name that cards in sockets of NVLink and in PCIe slots share, the latter where the row names PCIe and
+// no NVLink between them.
 const GpuSpec* card_of_slot(const MeasuredRun& run, const GpuSpec* gpu, double memory) {
   const auto words = clauses_of(run.text("interconnect"));
   const bool in_slot = affirms(words, {"pcie*"}) && said(words, {"*nvlink*", "*nvswitch*"}) != Said::yes &&

@@ -304,6 +304,20 @@ void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model
     if ((static_cast<std::int64_t>(i) + 1) % said.expert_interval != 0) model.layers[i] = 1;
 }
 
+// "RMSNorm, no biases, squared ReLU": what the name says beside its family.
+void take_words(const std::string& name, LayerFamily& family) {
+  const auto words = clauses_of(name);
+  if (affirms(words, {"rotary", "rope"})) family.rotary = true;
+  if (affirms(words, {"alibi"})) family.rotary = false;
+  if (affirms(words, {"rotary", "rope", "alibi"})) family.learned_positions = false;
+  if (affirms(words, {"rmsnorm"})) family.norm = NormKind::rms_norm;
+  if (affirms(words, {"layernorm"})) family.norm = NormKind::layer_norm;
+  if (affirms(words, {"swiglu", "geglu"})) family.mlp = MlpKind::gated;
+  if (affirms(words, {"gelu", "relu", "squaredrelu", "relusquared", "relu2"})) family.mlp = MlpKind::gelu;
+  if (affirms(words, {"biases"})) family.bias = true;
+  if (said(words, {"bias", "biases"}) == Said::no) family.bias = false;
+}
+
 std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   const std::string name = run.text("model");
@@ -329,9 +343,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   if (said.experts.value_or(1) > 1) family.bias = false;
   const std::string low = lower_case(name);
   family.tied = !says(low, "untied") && (family.tied || says(low, "tied"));
-  const auto words = clauses_of(name);
-  if (affirms(words, {"rotary", "rope"})) family.rotary = true;
-  if (affirms(words, {"rotary", "rope", "alibi"})) family.learned_positions = false;
+  take_words(name, family);
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;

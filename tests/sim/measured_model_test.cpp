@@ -273,6 +273,28 @@ TEST_CASE("every so manyth layer has experts where a row says so, the others an 
   CHECK(layers("GPT MoE", "every second layer is a MoE") == "dededede");
 }
 
+TEST_CASE("norms, activations, positions and biases are those that the model's name says beside its family") {
+  const auto assumed = [](const std::string& model) {
+    const MeasuredPlan plan =
+        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,"
+                                   "heads,ffn,vocab,seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,"
+                                   "\"" +
+                                       model + "\",4,1024,16,4096,50257,1024,8,1,1\n",
+                                   "made-up.csv")
+                   .front());
+    return plan.assumptions.front();
+  };
+  CHECK(assumed("GPT 124M") == "GPT: GELU or ReLU, LayerNorm, learned positions, tied, biases");
+  CHECK(assumed("GPT 124M (RMSNorm, rotary, no biases, ReLU squared, untied)") ==
+        "GPT: GELU or ReLU, RMSNorm, rotary, untied, no biases");
+  CHECK(assumed("GPT 124M without biases") ==
+        "GPT: GELU or ReLU, LayerNorm, learned positions, tied, no biases");
+  CHECK(assumed("Llama-like, LayerNorm, GELU, biases") ==
+        "Llama: GELU or ReLU, LayerNorm, rotary, untied, biases");
+  CHECK(assumed("Baichuan-13B (ALiBi)") == "Llama: gated MLP, RMSNorm, ALiBi, untied, no biases");
+  CHECK(assumed("Qwen-like, QKV bias") == "Llama: gated MLP, RMSNorm, rotary, untied, no biases");
+}
+
 TEST_CASE("latent attention of a model of one's own has DeepSeek-V3's widths") {
   const MeasuredPlan plan =
       mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,vocab,"

@@ -224,6 +224,22 @@ TEST_CASE("how unevenly experts are loaded is the row's word, else the program's
   CHECK(load_cv("torchtitan (October 2025)", "0") == 0);
 }
 
+TEST_CASE("another optimizer than Adam is said to be taken for it") {
+  const auto taken = [](const std::string& framework, const std::string& note) {
+    const MeasuredPlan plan =
+        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,seq,gbs,mbs,tp,pp,note\n"
+                                   "a,g,H100,8,\"" +
+                                       framework + "\",llama2-7b,4096,8,1,1,1,\"" + note + "\"\n",
+                                   "made-up.csv")
+                   .front());
+    return std::count(plan.assumptions.begin(), plan.assumptions.end(), "Muon as Adam, in time and memory");
+  };
+  CHECK(taken("torchtitan (2025), Muon", "") == 1);
+  CHECK(taken("torchtitan (2025)", "MuonH over 8 GPUs") == 1);
+  CHECK(taken("torchtitan (2025)", "AdamW, not Muon") == 0);
+  CHECK(taken("torchtitan (2025)", "") == 0);
+}
+
 TEST_CASE("runs whose weights and states wait in the host's memory are left out") {
   const auto runs = parse_measured_runs(
       "id,source_key,source_location,gpu,n_gpus,framework,layers,hidden,heads,vocab,seq,gbs,tp,pp\n"

@@ -31,10 +31,12 @@ StateBytes usual_states(DataType type) {
 // Sharded weights are in fp32, and their own master copy. Programs choose other types for bf16.
 StateBytes state_bytes(DataType type, bool weights_are_sharded, const SoftwareStack& stack) {
   StateBytes state = usual_states(weights_are_sharded ? DataType::fp32 : type);
-  if (!chooses_types(stack, type)) return state;
-  state.weight = stack.states.weight.value_or(state.weight);
-  state.gradient = gradient_kept(stack, type);
-  state.optimizer = stack.states.optimizer.value_or(state.optimizer);
+  if (chooses_types(stack, type)) {
+    state.weight = stack.states.weight.value_or(state.weight);
+    state.gradient = gradient_kept(stack, type);
+    state.optimizer = stack.states.optimizer.value_or(state.optimizer);
+  }
+  state.optimizer = std::max(0.0, state.optimizer - lacking_moments(stack));
   return state;
 }
 

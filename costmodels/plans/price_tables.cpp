@@ -175,13 +175,17 @@ Seconds PriceBook::copying_buckets(int group, Bytes buckets) const {
   return moving(group, buckets * 4);
 }
 
+// Moments that there are not are neither read nor written.
 Seconds PriceBook::optimizer(int group, double parameters) const {
+  constexpr double kOfAdam = 28.0;  // bytes: optimizer_operators
+  const double lacking = 2 * lacking_moments(precision_.stack);
   if (const auto& own = precision_.stack.optimizer) {
     const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
-    return own->fixed +
-           Bytes(parameters * own->bytes_per_parameter) / (gpu.memory_bandwidth * own->bandwidth_share);
+    return own->fixed + Bytes(parameters * std::max(0.0, own->bytes_per_parameter - lacking)) /
+                            (gpu.memory_bandwidth * own->bandwidth_share);
   }
-  return kOptimizerHost + Seconds(optimizers_[static_cast<std::size_t>(group)].at(parameters));
+  const double share = 1 - lacking / kOfAdam;
+  return kOptimizerHost + Seconds(share * optimizers_[static_cast<std::size_t>(group)].at(parameters));
 }
 
 TransferEfficiency PriceBook::ring_efficiency(int group, int lanes, int data, CollectiveKind kind,

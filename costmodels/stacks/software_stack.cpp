@@ -81,6 +81,13 @@ double gradient_sent(const SoftwareStack& stack, DataType type) {
   return chosen ? stack.reduced_gradient.value_or(gradient_bytes(type)) : gradient_bytes(type);
 }
 
+double lacking_moments(const SoftwareStack& stack) {
+  constexpr double kOfAdam = 8, kIn16Bits = 4;
+  if (!stack.states.moments) return 0;
+  const double adam = stack.states.optimizer.value_or(kOfAdam) < kOfAdam ? kIn16Bits : kOfAdam;
+  return std::max(0.0, adam - *stack.states.moments);
+}
+
 bool drops_out(const LayerShape& shape, const SoftwareStack& stack) {
   return has_dropout(shape) && stack.dropout == Dropout::of_model;
 }

@@ -159,6 +159,9 @@ struct ShardCopies {
 struct KeptStates {
   std::optional<double> weight;     // in all its copies
   std::optional<double> optimizer;  // master weight and moments, of the local shard
+  // Of these the moments, in training in every type, where the optimizer is not Adam: SGD 0, or 4 with
+  // momentum, Adafactor next to nothing, Muon 4.
+  std::optional<double> moments;
   bool operator==(const KeptStates&) const = default;
 };
 
@@ -374,6 +377,9 @@ bool chooses_types(const SoftwareStack&, DataType);
 // fp16 (its optimizer copies them to fp32), fp32 training keeps and sends them in fp32.
 double gradient_kept(const SoftwareStack&, DataType);
 double gradient_sent(const SoftwareStack&, DataType);
+
+// Bytes of Adam's moments of a parameter that its optimizer does not have.
+double lacking_moments(const SoftwareStack&);
 
 // Whether it trains layers of the shape with dropout.
 bool drops_out(const LayerShape&, const SoftwareStack&);

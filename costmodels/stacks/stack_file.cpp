@@ -129,6 +129,7 @@ KeptStates read_states(const YamlValue& given) {
   KeptStates states;
   read_number(map, "weight", 1, 8, states.weight);
   read_number(map, "optimizer", 0, 32, states.optimizer);
+  read_number(map, "moments", 0, 8, states.moments);
   map.refuse_others();
   return states;
 }

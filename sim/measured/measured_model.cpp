@@ -219,7 +219,7 @@ std::int64_t chosen_experts(const SaidShape& said, const std::optional<ModelSpec
   const std::string each =
       std::string("each as wide as the MLP") + (said.ffn ? " that is printed" : "") +
       (said.expert_interval == 1 ? ", in every layer"
-                                 : ", in each " + std::to_string(said.expert_interval) + "th layer");
+                                 : ", one of " + std::to_string(said.expert_interval) + " layers");
   if (said.experts_per_token) {
     assumptions.push_back("experts " + each);
     return *said.experts_per_token;

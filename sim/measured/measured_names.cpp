@@ -104,11 +104,11 @@ constexpr std::array kLikenesses{
     FrameworkStack{"mosaic", "llm-foundry"},
     FrameworkStack{"neox", "megatron-deepspeed"},
     FrameworkStack{"nanotron", "nanotron"},
-    // XLA fuses what torch.compile does (assumption).
     FrameworkStack{"maxtext", "maxtext"},
-    FrameworkStack{"jax", "torchtitan"},
-    FrameworkStack{"levanter", "torchtitan"},
-    FrameworkStack{"pax", "torchtitan"},
+    FrameworkStack{"alpa", "alpa"},
+    FrameworkStack{"jax", "jax"},
+    FrameworkStack{"levanter", "jax"},
+    FrameworkStack{"pax", "jax"},
 };
 
 bool multiplies_in_fp8(const MeasuredRun& run) {

@@ -9,7 +9,6 @@
 #include "platforms/errors.hpp"
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
-#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_parts.hpp"
@@ -284,6 +283,7 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
   }
   plan.stack = *stack;
   use_said_loads(run, plan.stack.experts.load);
+  use_said_optimizer(run, plan.stack, plan.assumptions);
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));
@@ -362,17 +362,6 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const Measu
   return all;
 }
 
-// An optimizer whose step and states are not known here.
-std::optional<std::string> other_optimizer(const MeasuredRun& run) {
-  constexpr std::array kNames{"Muon", "Adafactor", "SGD", "Adam8bit", "Shampoo"};
-  for (const char* cell : {"framework", "note"}) {
-    const auto words = clauses_of(run.text(cell));
-    for (const char* name : kNames)
-      if (affirms(words, {"*" + lower_case(name) + "*"})) return name;
-  }
-  return std::nullopt;
-}
-
 std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
                                                const std::optional<SoftwareStack>& stack_override) {
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
@@ -389,8 +378,6 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))
     plan.assumptions.push_back("a peak of " + run.text("peak_mem_gb") + " GB of 1e9 bytes, on a card of " +
                                to_text(plan.cluster.groups.front().gpu.memory));
-  if (const auto other = other_optimizer(run))
-    plan.assumptions.push_back(*other + " as Adam, in time and memory");
   if (auto assumed = assumed_convention(run)) plan.assumptions.push_back(*std::move(assumed));
   plan.filled = filled_cells(run, plan, stack_override);
   return plan;

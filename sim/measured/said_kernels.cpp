@@ -66,6 +66,24 @@ void use_said_exchange(const MeasuredRun& run, SoftwareStack& stack) {
       stack.context_exchange = ContextExchange::heads;
 }
 
+void use_said_optimizer(const MeasuredRun& run, SoftwareStack& stack, std::vector<std::string>& assumptions) {
+  for (const char* cell : {"framework", "note"}) {
+    const auto words = clauses_of(run.text(cell));
+    const bool momentum = affirms(words, {"momentum"});
+    if (affirms(words, {"adafactor"})) {
+      stack.states.moments = 0;  // a row and a column of each matrix (arXiv 1804.04235)
+      assumptions.emplace_back("Adafactor: Adam's step without its moments");
+    } else if (affirms(words, {"sgd*"})) {
+      stack.states.moments = momentum ? 4 : 0;
+      assumptions.emplace_back(momentum ? "SGD: Adam's step with one moment"
+                                        : "SGD: Adam's step without moments");
+    } else if (affirms(words, {"muon*"})) {
+      stack.states.moments = 4;
+      assumptions.emplace_back("Muon: Adam's step with one moment, its iterations not counted");
+    }
+  }
+}
+
 void use_said_loads(const MeasuredRun& run, ExpertLoad& load) {
   if (run.text("expert_load_cv") == "0")
     load.cv = 0;

@@ -20,6 +20,9 @@ void use_said_exchange(const MeasuredRun&, SoftwareStack&);
 // (`expert_capacity`; of programs that fill such rows, else as a "capacity factor" of its words).
 void use_said_loads(const MeasuredRun&, ExpertLoad&);
 
+// Other optimizers than Adam (framework, note): SGD, Adafactor and Muon by the moments that they keep.
+void use_said_optimizer(const MeasuredRun&, SoftwareStack&, std::vector<std::string>& assumptions);
+
 // Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts, scales
 // of 8-bit matrices.
 void use_said_kernels(const MeasuredRun&, SoftwareStack&);

@@ -277,6 +277,15 @@ TEST_CASE("an optimizer step takes longer on more parameters") {
     before = time;
   }
   CHECK(book().optimizer(1, 1e10) > book().optimizer(0, 1e10));  // A100 memory is slower
+  // Without moments 16 of Adam's 28 bytes are not moved.
+  SoftwareStack stack;
+  stack.states.moments = 0;
+  PriceBook without(uneven_model(), test::two_priced_kinds(), {DataType::fp32, true, 4096, stack});
+  PriceBook with(uneven_model(), test::two_priced_kinds(), {DataType::fp32, true, 4096});
+  for (PriceBook* one : {&without, &with}) one->predict(test::cost_models());
+  const double host = with.optimizer(0, 0).value();
+  CHECK(without.optimizer(0, 1e10).value() - host ==
+        Approx((with.optimizer(0, 1e10).value() - host) * 12 / 28).epsilon(1e-3));
 }
 
 // 1e9 parameters on a node whose 8 GPUs share 800 GB/s and have links of 32 GB/s, of which 0.8 are reached:

@@ -83,6 +83,29 @@ TEST_CASE(
 }
 
 // hf-trainer has gradients of 2 B in bf16; they are sent in the bytes they have.
+TEST_CASE("moments that an optimizer does not have are not kept, whatever the type") {
+  const auto type = GENERATE(DataType::bf16, DataType::fp16, DataType::fp32);
+  const ModelSpec model = gpt_layers(2);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.type = type;
+  SoftwareStack stack;
+  const auto states = [&] {
+    return stage_memory(model, strategy, 0, {1}, stack).optimizer.value() /
+           stage_parameters(model, strategy, 0);
+  };
+  const double adam = states();
+  stack.states.moments = 4;
+  CHECK(states() == Approx(adam - 4));
+  stack.states.moments = 0;
+  CHECK(states() == Approx(adam - 8));
+  stack.states.moments = 8;
+  CHECK(states() == Approx(adam));
+  // Both in 16 bits.
+  stack.states.optimizer = 4;
+  stack.states.moments = 2;
+  if (type == DataType::bf16) CHECK(states() == Approx(2));
+}
+
 TEST_CASE("buckets hold copies of gradients where there are replicas to send them to") {
   const ModelSpec model = gpt_layers(2);
   const SoftwareStack stack = read_stack("hf-trainer");

@@ -224,7 +224,7 @@ TEST_CASE("how unevenly experts are loaded is the row's word, else the program's
   CHECK(load_cv("torchtitan (October 2025)", "0") == 0);
 }
 
-TEST_CASE("another optimizer than Adam is said to be taken for it") {
+TEST_CASE("an optimizer with one moment or none keeps and moves so much less, which is said") {
   const auto taken = [](const std::string& framework, const std::string& note) {
     const MeasuredPlan plan =
         mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,seq,gbs,mbs,tp,pp,note\n"
@@ -232,12 +232,18 @@ TEST_CASE("another optimizer than Adam is said to be taken for it") {
                                        framework + "\",llama2-7b,4096,8,1,1,1,\"" + note + "\"\n",
                                    "made-up.csv")
                    .front());
-    return std::count(plan.assumptions.begin(), plan.assumptions.end(), "Muon as Adam, in time and memory");
+    const auto said = std::count_if(plan.assumptions.begin(), plan.assumptions.end(),
+                                    [](const std::string& one) { return contains(one, "Adam's step"); });
+    CHECK(said == (plan.stack.states.moments ? 1 : 0));
+    return plan.stack.states.moments;
   };
-  CHECK(taken("torchtitan (2025), Muon", "") == 1);
-  CHECK(taken("torchtitan (2025)", "MuonH over 8 GPUs") == 1);
-  CHECK(taken("torchtitan (2025)", "AdamW, not Muon") == 0);
-  CHECK(taken("torchtitan (2025)", "") == 0);
+  CHECK(taken("torchtitan (2025), Muon", "") == 4.0);
+  CHECK(taken("torchtitan (2025)", "MuonH over 8 GPUs") == 4.0);
+  CHECK(taken("torchtitan (2025)", "AdamW, not Muon") == std::nullopt);
+  CHECK(taken("torchtitan (2025)", "SGD with momentum") == 4.0);
+  CHECK(taken("torchtitan (2025), SGD", "") == 0.0);
+  CHECK(taken("torchtitan (2025)", "Adafactor") == 0.0);
+  CHECK(taken("torchtitan (2025)", "") == std::nullopt);
 }
 
 TEST_CASE("runs whose weights and states wait in the host's memory are left out") {

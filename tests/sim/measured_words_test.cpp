@@ -60,33 +60,51 @@ TEST_CASE("every word of the classics has its meaning") {
             {Sharding::gradients,
              {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
               "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "FSDP SHARD_GRAD_OP (ZeRO-2)",
-              "ZeRO-2"}},
+              "ZeRO-2", "ZeRO-2 (FSDP2, reshard_after_forward=False)"}},
             {Sharding::weights,
              {"FSDP", "FSDP (FULL_SHARD)", "FSDP (optim_grads_params)", "FSDP FULL_SHARD",
-              "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3"}},
+              "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3", "ZeRO-3 (FSDP2 fully_shard)"}},
             {Sharding::weights_in_node, {"HSDP"}}});
   CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
         Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});
   CHECK(meanings_of_classics<bool>("flash_attn", said_switch) ==
-        Meanings<bool>{
-            {false, {"no"}},
-            {true,
-             {"FlashAttention-1", "FlashAttention-2", "FlashAttention-2 (Triton)", "flash_attn 3", "yes",
-              "yes (2)", "yes (CK v3)", "yes (FlashAttention-2)", "yes (FlashAttention-3)",
-              "yes (FlashAttention-4)", "yes (FlexAttention)", "yes (SDPA with a padding mask)", "yes (SDPA)",
-              "yes (Triton)", "yes (cuDNN)", "yes (scaled_dot_product_attention)", "yes (xformers)"}}});
+        Meanings<bool>{{false, {"no"}},
+                       {true,
+                        {"FlashAttention-1",
+                         "FlashAttention-1 (Triton)",
+                         "cuDNN",
+                         "xFormers",
+                         "FlashAttention-2",
+                         "FlashAttention-2 (Triton)",
+                         "flash_attn 3",
+                         "yes",
+                         "yes (2)",
+                         "yes (CK v3)",
+                         "yes (FlashAttention-2)",
+                         "yes (FlashAttention-3)",
+                         "yes (FlashAttention-4)",
+                         "yes (FlexAttention)",
+                         "yes (SDPA with a padding mask)",
+                         "yes (SDPA)",
+                         "yes (Triton)",
+                         "yes (cuDNN)",
+                         "yes (scaled_dot_product_attention)",
+                         "yes (xformers)"}}});
   CHECK(meanings_of_classics<DataType>("precision", said_type) ==
         Meanings<DataType>{
             {DataType::fp32, {"fp32"}},
             {DataType::tf32, {"tf32"}},
             {DataType::fp16, {"fp16", "fp16 mixed", "fp16 pure", "fp16/bf16 mixed", "pure fp16"}},
             {DataType::bf16,
-             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients and moments",
-              "bf16, bf16 moments", "bf16-true", "pure bf16"}},
+             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients",
+              "pure bf16 (bf16 master weights, bf16 gradients, bf16 moments)",
+              "bf16, bf16 gradients and moments", "bf16, bf16 moments", "bf16-true", "pure bf16"}},
             {DataType::fp8,
              {"FP8", "FP8-CS", "MXFP8", "MXFP8, bf16-true", "bf16; routed experts' grouped GEMMs in MXFP8",
-              "fp8", "fp8 (delayed scaling, hybrid; bf16 storage)", "fp8 delayed scaling (hybrid)",
-              "fp8 blockwise", "fp8 hybrid", "fp8 tensorwise", "fp8, bf16-true", "mxfp8"}},
+              "fp8", "fp8 (delayed scaling, hybrid; bf16 storage)",
+              "fp8 (TE delayed scaling, hybrid), bf16-true weights, gradients and moments",
+              "fp8 delayed scaling (hybrid)", "fp8 blockwise", "fp8 hybrid", "fp8 tensorwise",
+              "fp8, bf16-true", "mxfp8"}},
             {DataType::fp4, {"NVFP4", "fp4", "mxfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);

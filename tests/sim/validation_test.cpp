@@ -250,8 +250,8 @@ TEST_CASE(
     // with layers of its own, over packs of unknown lengths; torchtitan's experts on tensor ways, eager;
     // Polaris, whose scripts of then name no plugin for its network; minGPT under Lightning of 2022 and 2,048
     // tokens on eight tensor ways, which wait for the host; PyTorch's FSDP of 2021 over TCP of a cloud;
-    // Qwen3-30B on A800, one by a loop over experts; KempnerForge while it padded experts; MaxText on 64
-    // cards, as if no gather were hidden.
+    // Qwen3-30B on A800, one by a loop over experts; two layers of Llama 4's experts, routed as they like;
+    // 300M on 32 GPUs; Qwen3-30B on H20 of which neither microbatch nor recomputation is said.
     const std::set<std::string> slow{"nanotron-bench",
                                      "chunked-ep",
                                      "gipfel-gh200",
@@ -273,9 +273,9 @@ TEST_CASE(
                                      "tp-bench-qwen3-32b",
                                      "ptd-benchmark",
                                      "ms-swift-moe",
-                                     "kempner-moe",
-                                     "maxtext-b200",
-                                     "maxtext-mi355x"};
+                                     "torchao-llama4-mxfp8",
+                                     "swiss-300m",
+                                     "moegambit-megatron"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

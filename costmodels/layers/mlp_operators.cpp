@@ -79,12 +79,12 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
 }
 
-// Tokens to experts' rows: by copies, or by the product of the one-hot matrices, which are no result of
-// weights, with the tokens.
+// Tokens to experts' rows: by copies, or by the product of the one-hot matrices, which need no gradient, with
+// the tokens.
 void add_dispatch(BlockBuilder& block, const Layer& layer, double routed) {
   const OneHotMatrices& one_hot = layer.local.one_hot;
   if (one_hot.count == 0) return add(block, MemoryKernel::copy, routed, kPermute);
-  const OneHotBytes& bytes = layer.sharding.stack.experts.one_hot;
+  const OneHotBytes& bytes = layer.sharding.stack.experts.one_hot_bytes;
   add(block, MemoryKernel::copy, one_hot.elements(), {bytes.forward, bytes.backward});
   block.product({.m = one_hot.places,
                  .n = layer.shape.routed_hidden(),

@@ -69,7 +69,7 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, const K
   bytes += expert_activation(shape, local, kept, stack);
   // What is projected down before the experts, and what they give before it is projected up.
   bytes += 2 * kept.any * static_cast<double>(local.owned_tokens * shape.expert_hidden);
-  bytes += stack.experts.one_hot.kept * local.one_hot.elements();
+  bytes += stack.experts.one_hot_bytes.kept * local.one_hot.elements();
   return bytes + shared_expert(shape, local, kept, stack);
 }
 

@@ -111,7 +111,7 @@ struct ExpertCost {
   std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
   ExpertLoad load;
-  OneHotBytes one_hot;
+  OneHotBytes one_hot_bytes;
   // A token's experts stand side by side, token after token (places_reached_in_turn); else they are drawn.
   bool in_turn = false;
   // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.

@@ -92,7 +92,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
                           {"microbatch", OneHotGroup::microbatch}},
                          experts.load.one_hot);
   read_switch(map, "one_length", experts.load.one_length);
-  if (const auto bytes = map.find("one_hot_bytes")) experts.one_hot = read_one_hot(*bytes);
+  if (const auto bytes = map.find("one_hot_bytes")) experts.one_hot_bytes = read_one_hot(*bytes);
   read_time(map, "forward", experts.forward);
   read_time(map, "backward", experts.backward);
   read_time(map, "forward_casts", experts.forward_casts);

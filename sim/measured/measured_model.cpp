@@ -291,8 +291,8 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
   return shape;
 }
 
-// Layers with experts, and between them dense ones of the same width, which come first (Megatron-DeepSpeed's
-// --expert-interval, moe_layer_freq).
+// Layers with experts, and before each of them dense ones of the same width (Megatron-DeepSpeed's
+// --expert-interval).
 void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model) {
   model.shapes = {layer};
   model.layers.assign(static_cast<std::size_t>(*said.layers), 0);

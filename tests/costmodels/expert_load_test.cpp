@@ -146,7 +146,7 @@ TEST_CASE("one-hot matrices stay for the backward, beside the rows of a capacity
   stack.experts.load.capacity = 2;
   const double copied = activation_bytes(model, strategy, 0, 0, stack).value();
   stack.experts.load.one_hot = OneHotGroup::microbatch;
-  stack.experts.one_hot.kept = 5;
+  stack.experts.one_hot_bytes.kept = 5;
   const double tokens = 2.0 * 2048;  // each for two experts, of which there are twice the rows
   CHECK(activation_bytes(model, strategy, 0, 0, stack).value() - copied ==
         Approx(5 * tokens * tokens * 2 * 2));

@@ -83,7 +83,7 @@ TEST_CASE("experts of a capacity get their rows, and give them back, by products
   const BlockOperators copied = layer_operators(mixtral_layer(), true, sharding);
   ExpertCost& experts = sharding.stack.experts;
   experts.load = {.cv = 2, .capacity = 1.25, .one_hot = OneHotGroup::sequence};
-  experts.one_hot = {.forward = 7, .backward = 3, .kept = 0};
+  experts.one_hot_bytes = {.forward = 7, .backward = 3, .kept = 0};
   const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
   constexpr std::int64_t kPlaces = 8 * 1280;
   const std::vector<Gemm> gemms = all_of<Gemm>(layer.forward.compute);

@@ -34,6 +34,18 @@ double cast_bytes(DataType type, InputCast cast, Fp8Recipe recipe) {
 // a copy is taken to reach 0.75.
 constexpr double kBlockScaling = 0.75 / 0.61;
 
+// Of a product [M, N, K]: that of its [M, K], a [M, K, N], and that of its [K, N], a [K, N, M].
+struct FactorGradients {
+  Gemm of_first, of_second;
+};
+FactorGradients gradients_of(const Gemm& f, GemmPass of_second) {
+  FactorGradients gradients{{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type},
+                            {.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type}};
+  gradients.of_first.pass = GemmPass::input_gradient;
+  gradients.of_second.pass = of_second;
+  return gradients;
+}
+
 bool scales_blocks(DataType type, Fp8Recipe recipe) {
   return type == DataType::fp4 || recipe == Fp8Recipe::mxfp8;
 }
@@ -89,10 +101,7 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
   cast(out_.forward, input_cast, f.type, static_cast<double>(f.batch * f.m * f.k));
   cast(out_.backward, gradient_cast, f.type, static_cast<double>(f.batch * f.m * f.n));
   out_.forward.compute.push_back(f);
-  Gemm input{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
-  Gemm weights{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
-  input.pass = GemmPass::input_gradient;
-  weights.pass = GemmPass::weight_gradient;
+  const auto [input, weights] = gradients_of(f, GemmPass::weight_gradient);
   // A backward runs from its end: first the gradient that is reduced under the other one.
   const bool input_first = async_gradient_.has_value();
   if (!input_first) out_.backward.compute.push_back(input);
@@ -106,15 +115,10 @@ void BlockBuilder::linear(const Gemm& forward, InputCast input_cast, InputCast g
 }
 
 void BlockBuilder::product(const Gemm& forward, ProductGradients gradients) {
-  const Gemm& f = forward;
-  out_.forward.compute.push_back(f);
-  Gemm of_second{.m = f.k, .n = f.n, .k = f.m, .batch = f.batch, .type = f.type};
-  of_second.pass = GemmPass::input_gradient;
+  out_.forward.compute.push_back(forward);
+  const auto [of_first, of_second] = gradients_of(forward, GemmPass::input_gradient);
   out_.backward.compute.push_back(of_second);
-  if (gradients == ProductGradients::of_one) return;
-  Gemm of_first{.m = f.m, .n = f.k, .k = f.n, .batch = f.batch, .type = f.type};
-  of_first.pass = GemmPass::input_gradient;
-  out_.backward.compute.push_back(of_first);
+  if (gradients == ProductGradients::of_both) out_.backward.compute.push_back(of_first);
 }
 
 void BlockBuilder::scan_product(const Gemm& forward, Recomputed recomputed) {

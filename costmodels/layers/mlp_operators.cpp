@@ -79,6 +79,15 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
   if (padded) add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kPermute);
 }
 
+// Of one-hot matrices that are `rows` by `columns`, with that many rows of hidden states.
+Gemm one_hot_product(const Layer& layer, std::int64_t rows, std::int64_t columns) {
+  return {.m = rows,
+          .n = layer.shape.routed_hidden(),
+          .k = columns,
+          .batch = layer.local.one_hot.count,
+          .type = layer.sharding.type};
+}
+
 // Tokens to experts' rows: by copies, or by the product of the one-hot matrices, which need no gradient, with
 // the tokens.
 void add_dispatch(BlockBuilder& block, const Layer& layer, double routed) {
@@ -86,23 +95,13 @@ void add_dispatch(BlockBuilder& block, const Layer& layer, double routed) {
   if (one_hot.count == 0) return add(block, MemoryKernel::copy, routed, kPermute);
   const OneHotBytes& bytes = layer.sharding.stack.experts.one_hot_bytes;
   add(block, MemoryKernel::copy, one_hot.elements(), {bytes.forward, bytes.backward});
-  block.product({.m = one_hot.places,
-                 .n = layer.shape.routed_hidden(),
-                 .k = one_hot.tokens,
-                 .batch = one_hot.count,
-                 .type = layer.sharding.type},
-                ProductGradients::of_one);
+  block.product(one_hot_product(layer, one_hot.places, one_hot.tokens), ProductGradients::of_one);
 }
 // And back, weighed by the router.
 void add_combination(BlockBuilder& block, const Layer& layer, double routed) {
   const OneHotMatrices& one_hot = layer.local.one_hot;
   if (one_hot.count == 0) return add(block, MemoryKernel::copy, routed, kPermute);
-  block.product({.m = one_hot.tokens,
-                 .n = layer.shape.routed_hidden(),
-                 .k = one_hot.places,
-                 .batch = one_hot.count,
-                 .type = layer.sharding.type},
-                ProductGradients::of_both);
+  block.product(one_hot_product(layer, one_hot.tokens, one_hot.places), ProductGradients::of_both);
 }
 
 // Between the hidden state and a narrower one that experts work on; every tensor rank has the whole matrix

@@ -104,6 +104,23 @@ double messages_held(const ParallelStrategy& strategy, int stage, const Software
   return inputs + (stage + 1 < strategy.pipeline ? microbatches : 0.0);
 }
 
+// What a context rank receives of the others: blocks of keys and values, the one at work and the next, or
+// all; or its heads' queries, keys and values.
+double context_elements(const LocalLayer& local, int context, const SoftwareStack& stack) {
+  if (context == 1) return 0.0;
+  const std::int64_t block = local.tokens * (stack.repeated_keys ? local.query_width + local.output_width
+                                                                 : local.key_width + local.value_width);
+  switch (stack.context_exchange) {
+    case ContextExchange::ring:
+      return 2 * static_cast<double>(block);
+    case ContextExchange::gathered:
+      return context * static_cast<double>(block);
+    case ContextExchange::heads:
+      return static_cast<double>(local.tokens * local.qkv_width());
+  }
+  ORRERY_ENSURE(false);
+}
+
 }  // namespace
 
 LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
@@ -149,8 +166,7 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
 Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage,
                           const SoftwareStack& stack) {
   const LayerSplit split = layer_split(model, strategy, stage);
-  const bool exchanges_heads = stack.context_exchange == ContextExchange::heads;
-  double gathered = 0.0, message = 0.0, keys_values = 0.0;
+  double gathered = 0.0, message = 0.0, exchanged = 0.0;
   if (holds_embedding(model, stage) || holds_head(model, strategy, stage)) {
     const LocalLayer local = boundary_tokens(model, strategy, stage);
     gathered = static_cast<double>(local.tokens * model.hidden);
@@ -161,10 +177,7 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       const LocalLayer local = local_layer(shape, split);
       gathered = std::max(gathered, static_cast<double>(local.tokens * shape.hidden));
       message = std::max(message, static_cast<double>(local.owned_tokens * shape.hidden));
-      const std::int64_t width = exchanges_heads       ? local.qkv_width()
-                                 : stack.repeated_keys ? local.query_width + local.output_width
-                                                       : local.key_width + local.value_width;
-      keys_values = std::max(keys_values, static_cast<double>(local.tokens * width));
+      exchanged = std::max(exchanged, context_elements(local, split.context, stack));
     });
   }
   double elements = 0.0, user_buffers = 0.0;
@@ -175,10 +188,7 @@ Bytes communication_bytes(const ModelSpec& model, const ParallelStrategy& strate
       elements += 4 * gathered;
   }
   if (strategy.pipeline > 1) elements += messages_held(strategy, stage, stack) * message;
-  const int blocks = stack.context_exchange == ContextExchange::gathered ? split.context
-                     : exchanges_heads                                   ? 1
-                                                                         : 2;
-  if (split.context > 1) elements += blocks * keys_values;
+  elements += exchanged;
   return Bytes(elements * stored_bytes(strategy.type) + user_buffers);
 }
 

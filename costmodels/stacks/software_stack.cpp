@@ -36,18 +36,6 @@ double narrow_bytes(DataType type, Fp8Recipe recipe) {
   return size_of(type).value() + (blocks ? 1.0 / 32 : 0.0);
 }
 
-std::string_view to_text(CrossEntropyKernel kernel) {
-  switch (kernel) {
-    case CrossEntropyKernel::fused:
-      return "fused";
-    case CrossEntropyKernel::online:
-      return "online";
-    case CrossEntropyKernel::separate:
-      return "separate";
-  }
-  ORRERY_ENSURE(false);
-}
-
 std::string_view to_text(MemoryFigure figure) {
   switch (figure) {
     case MemoryFigure::allocated:

@@ -19,7 +19,6 @@ namespace orrery {
 // of Megatron-Core and NeMo set it). Online: one kernel whose softmax is taken as it reads, another for the
 // gradient, as torch.compile, FlashAttention's loss, Triton's and llm.c's make them.
 enum class CrossEntropyKernel { fused, online, separate };
-std::string_view to_text(CrossEntropyKernel);
 
 // How 8-bit matrices are scaled (Megatron-LM --fp8-recipe), which decides what casting to 8 bits moves.
 // Delayed: by earlier steps, so that the kernel before a matrix writes 8 bits. Tensorwise: by the largest

@@ -402,6 +402,13 @@ bool is_file(const std::string& path_or_name) {
 
 }  // namespace
 
+std::string_view to_text(CrossEntropyKernel kernel) {
+  const auto named =
+      std::find_if(kLosses.begin(), kLosses.end(), [&](const auto& loss) { return loss.second == kernel; });
+  ORRERY_ENSURE(named != kLosses.end());
+  return named->first;
+}
+
 std::vector<std::string> builtin_stack_names() {
   std::vector<std::string> names;
   for (const SoftwareStack& stack : presets()) names.push_back(stack.name);

@@ -18,5 +18,6 @@ SoftwareStack read_stack(const std::string& path_or_name, const std::string& pla
 std::string read_stack_text(const std::string& path_or_name);
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file);
 std::vector<std::string> builtin_stack_names();
+std::string_view to_text(CrossEntropyKernel);  // as a file says it
 
 }  // namespace orrery

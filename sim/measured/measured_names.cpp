@@ -315,18 +315,14 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
 }  // namespace
 
 std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<std::string>& assumptions) {
-  if (const std::string given = run.text("stack"); !given.empty()) {
-    SoftwareStack stack = read_stack(given, "run " + run.id() + ", column stack");
-    use_said_sharding(run, stack);
-    use_said_permutation(run, stack);
-    use_said_exchange(run, stack);
-    return stack;
-  }
-  auto stack = stack_of_program(run, assumptions);
-  if (stack) {
-    use_said_sharding(run, *stack);
-    use_said_permutation(run, *stack);
-    use_said_exchange(run, *stack);
+  const std::string given = run.text("stack");
+  auto stack = given.empty() ? stack_of_program(run, assumptions)
+                             : std::optional(read_stack(given, "run " + run.id() + ", column stack"));
+  if (!stack) return stack;
+  use_said_sharding(run, *stack);
+  use_said_permutation(run, *stack);
+  use_said_exchange(run, *stack);
+  if (given.empty()) {
     use_said_kernels(run, *stack);
     use_attention_of_run(run, *stack);
   }

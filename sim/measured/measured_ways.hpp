@@ -22,8 +22,8 @@ bool shards_weights(const SoftwareStack&, const SaidWords&);
 
 // As said, and what GPUs and the other ways leave. Tensor and pipeline ways that are open even so, and expert
 // ways with them: all that the GPUs of the plan's cluster, the layers of its model and the batch allow, the
-// smallest parts first; of a
-// run that failed, which ran one of them that nobody knows, they are lacking.
+// smallest parts first; expert ways alone: where the weights need them. Of a run that failed, which ran one
+// of them that nobody knows, tensor and pipeline ways are lacking.
 std::variant<std::vector<Degrees>, Unmapped> degrees_of(const MeasuredRun&, const SaidWords&,
                                                         const MeasuredPlan&,
                                                         std::vector<std::string>& assumptions);

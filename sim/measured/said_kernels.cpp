@@ -52,6 +52,10 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
   if (moments) stack.states.optimizer = 8;
 }
 
+std::vector<Clause> framework_and_note(const MeasuredRun& run) {
+  return clauses_of(run.text("framework") + "; " + run.text("note"));
+}
+
 }  // namespace
 
 void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
@@ -61,27 +65,24 @@ void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
 }
 
 void use_said_exchange(const MeasuredRun& run, SoftwareStack& stack) {
-  for (const char* cell : {"framework", "note"})
-    if (affirms(clauses_of(run.text(cell)), {"*ulysses*", "xtuner"}))
-      stack.context_exchange = ContextExchange::heads;
+  if (affirms(framework_and_note(run), {"*ulysses*", "xtuner"}))
+    stack.context_exchange = ContextExchange::heads;
 }
 
 void use_said_optimizer(const MeasuredRun& run, SoftwareStack& stack, std::vector<std::string>& assumptions) {
-  for (const char* cell : {"framework", "note"}) {
-    const auto words = clauses_of(run.text(cell));
-    const bool momentum = affirms(words, {"momentum"});
-    if (affirms(words, {"adafactor"})) {
-      stack.states.moments = 0;  // a row and a column of each matrix (arXiv 1804.04235)
-      assumptions.emplace_back("Adafactor: Adam's step without its moments");
-    } else if (affirms(words, {"sgd*"})) {
-      stack.states.moments = momentum ? 4 : 0;
-      assumptions.emplace_back(momentum ? "SGD: Adam's step with one moment"
-                                        : "SGD: Adam's step without moments");
-    } else if (affirms(words, {"muon*"})) {
-      stack.states.moments = 4;
-      assumptions.emplace_back("Muon: Adam's step with one moment, its iterations not counted");
-    }
-  }
+  const auto words = framework_and_note(run);
+  const auto take = [&](double moments, const char* assumption) {
+    stack.states.moments = moments;
+    assumptions.emplace_back(assumption);
+  };
+  if (affirms(words, {"adafactor"}))  // a row and a column of each matrix (arXiv 1804.04235)
+    take(0, "Adafactor: Adam's step without its moments");
+  else if (affirms(words, {"sgd*"}) && affirms(words, {"momentum"}))
+    take(4, "SGD: Adam's step with one moment");
+  else if (affirms(words, {"sgd*"}))
+    take(0, "SGD: Adam's step without moments");
+  else if (affirms(words, {"muon*"}))
+    take(4, "Muon: Adam's step with one moment, its iterations not counted");
 }
 
 void use_said_loads(const MeasuredRun& run, ExpertLoad& load) {

@@ -12,6 +12,7 @@ namespace orrery {
 
 using test::mapped;
 using test::runs_of;
+using test::small_run;
 using test::unmapped;
 
 TEST_CASE(
@@ -250,11 +251,7 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
 TEST_CASE("every so manyth layer has experts where a row says so, the others an MLP as wide") {
   const auto layers = [](const std::string& model, const std::string& note) {
     const MeasuredPlan plan =
-        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,n_"
-                                   "experts,vocab,seq,gbs,tp,pp,note\na,g,H100,8,Megatron-Core," +
-                                       model + ",8,1024,16,4096,16,50257,1024,8,1,1," + note + "\n",
-                                   "made-up.csv")
-                   .front());
+        mapped(small_run({{"model", model}, {"layers", "8"}, {"n_experts", "16"}, {"note", note}}));
     std::string experts;
     for (int layer = 0; layer < 8; ++layer) {
       CHECK(plan.model.layer(layer).ffn == 4096);
@@ -275,14 +272,7 @@ TEST_CASE("every so manyth layer has experts where a row says so, the others an 
 
 TEST_CASE("norms, activations, positions and biases are those that the model's name says beside its family") {
   const auto assumed = [](const std::string& model) {
-    const MeasuredPlan plan =
-        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,"
-                                   "heads,ffn,vocab,seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,"
-                                   "\"" +
-                                       model + "\",4,1024,16,4096,50257,1024,8,1,1\n",
-                                   "made-up.csv")
-                   .front());
-    return plan.assumptions.front();
+    return mapped(small_run({{"model", model}})).assumptions.front();
   };
   CHECK(assumed("GPT 124M") == "GPT: GELU or ReLU, LayerNorm, learned positions, tied, biases");
   CHECK(assumed("GPT 124M (RMSNorm, rotary, no biases, ReLU squared, untied)") ==
@@ -297,11 +287,7 @@ TEST_CASE("norms, activations, positions and biases are those that the model's n
 
 TEST_CASE("latent attention of a model of one's own has DeepSeek-V3's widths") {
   const MeasuredPlan plan =
-      mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,ffn,vocab,"
-                                 "seq,gbs,tp,pp\na,g,H100,8,Megatron-Core,\"own model (MLA)\",4,1536,12,"
-                                 "4096,50257,1024,8,1,1\n",
-                                 "made-up.csv")
-                 .front());
+      mapped(small_run({{"model", "own model (MLA)"}, {"hidden", "1536"}, {"heads", "12"}}));
   const LayerShape& layer = plan.model.layer(0);
   CHECK((layer.latent.query_rank == 1536 && layer.latent.kv_rank == 512 && layer.latent.rope_dim == 64));
   CHECK((layer.heads == 12 && layer.head_dim == 192 && layer.value_dim == 128));
@@ -312,16 +298,17 @@ TEST_CASE("latent attention of a model of one's own has DeepSeek-V3's widths") {
 // Sixteen layers of 64 experts of 3 x 4096 x 2048: 26 billion parameters, of 4 bytes at the least.
 TEST_CASE("experts that nobody spreads are spread as far as their weights need it") {
   const auto ways = [](const std::string& gpus, const std::string& ep, const std::string& status) {
-    const MeasuredPlan plan =
-        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,layers,hidden,heads,kv_heads,"
-                                   "head_dim,ffn,n_experts,experts_per_token,vocab,seq,gbs,tp,pp,ep,status\n"
-                                   "a,g,H100," +
-                                       gpus +
-                                       ",Megatron-Core,Llama MoE,16,4096,32,32,128,2048,64,2,32000,"
-                                       "1024,32,1,1," +
-                                       ep + "," + status + "\n",
-                                   "made-up.csv")
-                   .front());
+    const MeasuredPlan plan = mapped(small_run({{"n_gpus", gpus},
+                                                {"model", "Llama MoE"},
+                                                {"layers", "16"},
+                                                {"hidden", "4096"},
+                                                {"heads", "32"},
+                                                {"ffn", "2048"},
+                                                {"n_experts", "64"},
+                                                {"experts_per_token", "2"},
+                                                {"gbs", "32"},
+                                                {"ep", ep},
+                                                {"status", status}}));
     std::set<int> all;
     for (const ParallelStrategy& strategy : plan.strategies) all.insert(strategy.expert);
     return all;

@@ -227,11 +227,7 @@ TEST_CASE("how unevenly experts are loaded is the row's word, else the program's
 TEST_CASE("an optimizer with one moment or none keeps and moves so much less, which is said") {
   const auto taken = [](const std::string& framework, const std::string& note) {
     const MeasuredPlan plan =
-        mapped(parse_measured_runs("id,source_key,gpu,n_gpus,framework,model,seq,gbs,mbs,tp,pp,note\n"
-                                   "a,g,H100,8,\"" +
-                                       framework + "\",llama2-7b,4096,8,1,1,1,\"" + note + "\"\n",
-                                   "made-up.csv")
-                   .front());
+        mapped(test::small_run({{"framework", framework}, {"model", "Llama"}, {"note", note}}));
     const auto said = std::count_if(plan.assumptions.begin(), plan.assumptions.end(),
                                     [](const std::string& one) { return contains(one, "Adam's step"); });
     CHECK(said == (plan.stack.states.moments ? 1 : 0));

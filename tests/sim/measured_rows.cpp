@@ -33,6 +33,25 @@ std::string unmapped(const MeasuredRun& run) {
   return trouble == nullptr ? "" : trouble->reason;
 }
 
+MeasuredRun small_run(std::map<std::string, std::string> cells) {
+  cells.insert({{"id", "a"},
+                {"source_key", "g"},
+                {"gpu", "H100"},
+                {"n_gpus", "8"},
+                {"framework", "Megatron-Core"},
+                {"layers", "4"},
+                {"hidden", "1024"},
+                {"heads", "16"},
+                {"ffn", "4096"},
+                {"vocab", "50257"},
+                {"seq", "1024"},
+                {"gbs", "8"},
+                {"tp", "1"},
+                {"pp", "1"}});
+  std::erase_if(cells, [](const auto& cell) { return cell.second.empty(); });
+  return MeasuredRun(std::move(cells));
+}
+
 SoftwareStack stack_of(std::map<std::string, std::string> cells) {
   std::vector<std::string> assumptions;
   const auto stack = stack_of_run(MeasuredRun(std::move(cells)), assumptions);

@@ -13,6 +13,8 @@ namespace orrery::test {
 std::vector<MeasuredRun> runs_of(const std::string& rows, const std::string& columns = "");
 // Two nodes; `layout` is microbatch to replicas, `end` what follows.
 std::string gpt(const std::string& id, const std::string& layout, const std::string& end);
+// Of four layers of 1024 on eight H100, with these cells beside or in place of its own.
+MeasuredRun small_run(std::map<std::string, std::string> cells);
 MeasuredPlan mapped(const MeasuredRun&);   // fails the test where a row is no plan
 std::string unmapped(const MeasuredRun&);  // why; empty where it is one
 // Of the program that a row with these cells names.

@@ -145,10 +145,11 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
   return found;
 }
 
-// The built-in model with what the row prints otherwise of equal dense layers.
+// The built-in model, or what `cut` says is left of it ("layers 16, not 61"), with what the row prints
+// otherwise of equal dense layers.
 ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelSpec model,
-                           std::vector<std::string>& assumptions) {
-  const std::string shape_of = "shape of the built-in model " + model.name;
+                           const std::string& cut, std::vector<std::string>& assumptions) {
+  const std::string shape_of = "shape of the built-in model " + model.name + (cut.empty() ? "" : ", " + cut);
   if (!has_equal_dense_layers(model)) {
     const bool replaced = said.vocabulary && *said.vocabulary != model.vocabulary;
     assumptions.push_back(shape_of + (replaced ? ", but vocab " + std::to_string(*said.vocabulary) +
@@ -181,10 +182,29 @@ ModelSpec with_said_widths(const MeasuredRun& run, const SaidShape& said, ModelS
 
 std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
   const auto name = name_of_builtin(run);
-  if (!name) return std::nullopt;
-  ModelSpec model = read_model(*name);
-  return differs_in_size(model, billions_said(run.text("model"))) ? std::nullopt
-                                                                  : std::optional(std::move(model));
+  return name ? std::optional(read_model(*name)) : std::nullopt;
+}
+
+// The built-in model with fewer layers, or another number of experts, as those run it who have not the GPUs
+// of all of it: its first layers, of which dense ones ahead of experts are a quarter at most, and one at
+// least.
+ModelSpec cut_model(ModelSpec model, const SaidShape& said) {
+  for (LayerShape& shape : model.shapes)
+    if (said.experts && *said.experts > shape.experts_per_token && shape.experts > 1)
+      shape.experts = *said.experts;
+  if (!said.layers || *said.layers >= model.layer_count()) return model;
+  const auto left = static_cast<std::ptrdiff_t>(*said.layers);
+  if (model.has_experts()) {
+    const auto first_with_experts = std::find_if(model.layers.begin(), model.layers.end(), [&](int shape) {
+      return model.shapes[static_cast<std::size_t>(shape)].experts > 1;
+    });
+    const auto dense = first_with_experts - model.layers.begin();
+    const auto most_dense = std::max<std::ptrdiff_t>(1, left / 4);
+    if (dense > most_dense)
+      model.layers.erase(model.layers.begin(), model.layers.begin() + (dense - most_dense));
+  }
+  model.layers.erase(model.layers.begin() + std::min(left, std::ssize(model.layers)), model.layers.end());
+  return model;
 }
 
 // As printed, or, where neither layers nor width are, of the published model of that name and size.
@@ -323,11 +343,17 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   const std::string name = run.text("model");
   const SaidShape printed = printed_shape(run);
   std::string other;  // why the named model is not the row's
-  const auto known = builtin_of_run(run);
+  const double billions = billions_said(name);
+  auto known = builtin_of_run(run);
   if (known) {
+    // The name's size is that of all of it, or of what is left.
+    const ModelSpec cut = cut_model(*known, printed);
+    const bool whole = !differs_in_size(*known, billions);
     other = contradiction(printed, *known);
-    if (other.empty()) return with_said_widths(run, printed, *known, assumptions);
-    other += " as in the built-in model " + known->name;
+    if ((whole || !differs_in_size(cut, billions)) && contradiction(printed, cut).empty())
+      return with_said_widths(run, printed, cut, other, assumptions);
+    other = whole ? other + " as in the built-in model " + known->name : "";
+    if (!whole) known.reset();
   }
   if (const char* kind = other_kind(name)) return Unmapped{std::string("a model of another kind: ") + kind};
   const SaidShape said = said_shape(run, printed, assumptions);

@@ -233,6 +233,9 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   if (!found) found = first([&](const GpuSpec& gpu) { return fits(gpu) && has_memory(gpu); });
   if (!found) found = first(is_alias);
   if (!found) found = first(fits);
+  // "GB10 (DGX Spark)", a card and its machine.
+  if (const std::size_t machine = name.find(" ("); !found && machine != std::string::npos)
+    return gpu_called(name.substr(0, machine), gigabytes);
   return found;
 }
 

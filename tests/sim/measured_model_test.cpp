@@ -169,7 +169,7 @@ TEST_CASE("what a row prints against the built-in model it names is its model's,
   CHECK(mapped(row("mixtral-8x7b", none, "8,128,14336,8")).model ==
         mapped(row("mixtral-8x7b", none, ",,,")).model);
   using Row = std::pair<const char*, const char*>;
-  for (const auto& [cells, reason] : {Row{",,,16", "n_experts 16, not 8"}, Row{",,,1", "n_experts 1, not 8"},
+  for (const auto& [cells, reason] : {Row{",,,1", "n_experts 1, not 8"}, Row{",,,2", "n_experts 2, not 8"},
                                       Row{"4,,,", "kv_heads 4, not 8"}, Row{",64,,", "head_dim 64, not 128"},
                                       Row{",,4096,", "ffn 4096, not 14336"}}) {
     CHECK(unmapped(row("mixtral-8x7b", none, cells)) ==
@@ -180,8 +180,8 @@ TEST_CASE("what a row prints against the built-in model it names is its model's,
                  "n_experts 8, not 1 as in the built-in model llama2-7b"));
   CHECK(contains(unmapped(row("mixtral-8x7b", ",,16,", ",,,")), "heads 16, not 32"));
   // With a shape of its own it is that model; of equal dense layers widths alone are the row's.
-  const MeasuredPlan own = mapped(row("mixtral-8x7b", "32,4096,32,32000", "8,,14336,16"));
-  CHECK(own.model.layer(0).experts == 16);
+  const MeasuredPlan own = mapped(row("mixtral-8x7b", "32,4096,32,32000", "8,,7168,16"));
+  CHECK(own.model.layer(0).ffn == 7168);
   CHECK(std::count(own.assumptions.begin(), own.assumptions.end(),
                    "a model of its own: n_experts 16, not 8 as in the built-in model mixtral-8x7b") == 1);
   CHECK(mapped(row("llama2-7b", none, ",64,,")).model.layer(0).head_dim == 64);
@@ -246,6 +246,42 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
   // 4 layers of 4 h^2 and 8 experts of 8 h^2: 0.29 billion, and an embedding of 0.05.
   CHECK_NOTHROW(mapped(row("4096", "0.3")));
   CHECK(contains(unmapped(row("4096", "1.2")), "billion parameters, the row says 1.2"));
+}
+
+TEST_CASE("a built-in model with fewer layers or experts keeps the shapes of those that are left") {
+  const auto cut = [](const char* model, const char* layers, const char* experts, const char* hidden) {
+    return mapped(small_run({{"model", model},
+                             {"layers", layers},
+                             {"hidden", hidden},
+                             {"heads", ""},
+                             {"ffn", ""},
+                             {"vocab", ""},
+                             {"n_experts", experts}}));
+  };
+  const auto dense_of = [](const ModelSpec& model) {
+    return std::count_if(model.layers.begin(), model.layers.end(), [&](int shape) {
+      return model.shapes[static_cast<std::size_t>(shape)].experts <= 1;
+    });
+  };
+  const ModelSpec whole = read_model("deepseek-v3");  // three dense layers, then experts
+  const MeasuredPlan sixteen = cut("DeepSeek-V3 (16 layers)", "16", "", "7168");
+  CHECK(sixteen.model.layer_count() == 16);
+  CHECK(dense_of(sixteen.model) == 3);
+  CHECK(sixteen.model.layer(15) == whole.layer(60));
+  CHECK(sixteen.assumptions.front() == "shape of the built-in model deepseek-v3, layers 16, not 61");
+  const ModelSpec four = cut("DeepSeek-V3", "4", "64", "7168").model;
+  CHECK(dense_of(four) == 1);
+  CHECK(four.layer(3).experts == 64);
+  CHECK(four.layer(3).shared_ffn == whole.layer(60).shared_ffn);
+  CHECK(cut("DeepSeek-V3", "1", "", "7168").model.layer(0) == whole.layer(0));
+  // Experts in every second layer; queries and keys that are normalised.
+  const ModelSpec maverick = cut("Llama-4-Maverick", "6", "", "").model;
+  CHECK(dense_of(maverick) == 3);
+  CHECK(cut("Qwen3-8B", "4", "", "").model.layer(0).qk_norm);
+  // Another width is another model, and so are more layers.
+  CHECK(cut("DeepSeek-V3", "16", "", "4096").model.layer(0).latent.kv_rank == 0);
+  CHECK(cut("Mixtral-8x7B", "40", "8", "4096").assumptions.front() ==
+        "a model of its own: layers 40, not 32 as in the built-in model mixtral-8x7b");
 }
 
 TEST_CASE("every so manyth layer has experts where a row says so, the others an MLP as wide") {
@@ -343,11 +379,11 @@ TEST_CASE(
   }
   CHECK(chosen("MoE") == 2);
   // Qwen3-30B-A3B has 48 layers, and 8 of 128 experts for a token.
-  const MeasuredPlan fewer = mapped(row("Qwen3-30B-A3B", "64", ""));
-  CHECK(fewer.model.layer(0).experts == 64);
-  CHECK(fewer.model.layer(0).experts_per_token == 8);
+  const MeasuredPlan more = mapped(row("Qwen3-30B-A3B", "64", "", "60"));
+  CHECK(more.model.layer(0).experts == 64);
+  CHECK(more.model.layer(0).experts_per_token == 8);
   CHECK(
-      std::count(fewer.assumptions.begin(), fewer.assumptions.end(),
+      std::count(more.assumptions.begin(), more.assumptions.end(),
                  "8 experts a token as in the built-in model qwen3-30b-a3b, each as wide as the MLP that is "
                  "printed, in every layer") == 1);
   CHECK(mapped(row("Qwen3-30B-A3B", "128", "4", "48")).model.layer(0).experts_per_token == 4);

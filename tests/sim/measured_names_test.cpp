@@ -53,6 +53,7 @@ TEST_CASE("cards are found under the names that tables give them") {
   CHECK(card("H100", 64) == "H100-SXM5-64GB");
   CHECK(card("NVIDIA A100-SXM-64GB") == "A100-SXM-64GB");
   CHECK(card("MI250X (one GCD)") == "MI250X-GCD");
+  CHECK(card("NVIDIA GB10 (DGX Spark)") == "GB10");
   CHECK(card("V100-SXM3-32GB") == "V100-SXM2-32GB");
   CHECK(card("Tesla V100", 16) == "V100-SXM2-16GB");
   CHECK(card("GeForce RTX 3090", 24) == "RTX 3090");

@@ -89,6 +89,12 @@ double layer_flops(const LayerShape& shape, std::int64_t sequences, std::int64_t
 
 }  // namespace
 
+int ModelSpec::main_layers() const {
+  int count = layer_count();
+  while (count > 0 && layer(count - 1).predicts_more()) --count;
+  return count;
+}
+
 bool ModelSpec::has_experts() const {
   return std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.experts > 1; });
 }

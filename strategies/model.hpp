@@ -121,6 +121,7 @@ struct ModelSpec {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
+  [[nodiscard]] int main_layers() const;  // less those of multi-token prediction, which come last
   [[nodiscard]] bool has_experts() const;  // in some layer, and so the next two
   [[nodiscard]] bool has_latent_attention() const;
   [[nodiscard]] bool is_hybrid() const;  // a state space

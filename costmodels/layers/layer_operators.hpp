@@ -33,6 +33,7 @@ struct Sharding {
   ExpertRouter router = {};      // of the model
   bool scaled_rotation = false;  // of the model (scales_rotation)
   bool power_limited = false;    // of the GPU (at_power_limit)
+  bool lone_experts = false;     // of stack and GPU: LoneGathers
   int sharded = 0;               // copies that share the weights of a layer (FSDP); 0: nothing is sharded
   int instances = 1;             // sets of so many copies (HYBRID_SHARD)
   bool operator==(const Sharding&) const = default;

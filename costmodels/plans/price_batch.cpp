@@ -20,7 +20,7 @@ BlockCost AskedBlock::cost() const {
     cost.unrepeated =
         cost.forward - cost_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
   }
-  const bool alone = sharding.stack.experts.gathers_alone && operators.forward.experts.count > 0;
+  const bool alone = sharding.lone_experts && operators.forward.experts.count > 0;
   const auto on_their_way = [&](PassCost& pass) -> Seconds& {
     return alone ? pass.lone_weights : pass.weights;
   };

@@ -23,6 +23,14 @@ double switched_overlap(bool on, const SoftwareStack& stack) {
 }
 
 // The shard whose times a table has: another microbatch, maybe.
+// Of experts that are spread over ranks PyTorch's programs ask for the next layer's ahead.
+bool gathers_experts_alone(const SoftwareStack& stack, const GpuSpec& gpu, const ShardKey& key) {
+  const LoneGathers where = stack.experts.gathers_alone;
+  if (stack.whole_weights) return false;  // no pass gathers any
+  const bool blackwell = gpu.architecture == "Blackwell" || gpu.architecture == "Blackwell Ultra";
+  return where == LoneGathers::always || (where == LoneGathers::on_blackwell && blackwell && key.expert == 1);
+}
+
 ShardKey as_timed(ShardKey key, const LayerTable& table) {
   key.micro_batch = table.micro_batch;
   return key;
@@ -112,6 +120,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   sharding.instances = key.instances;
   sharding.type = precision_.type;
   sharding.power_limited = at_power_limit(group.gpu);
+  sharding.lone_experts = gathers_experts_alone(precision_.stack, group.gpu, key);
   sharding.gpus_per_node = group.gpus_per_node;
   sharding.gpu_links = NodeLinks(group);
   sharding.network = nic_share(group);

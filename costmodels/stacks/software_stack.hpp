@@ -102,6 +102,10 @@ struct OneHotBytes {
   bool operator==(const OneHotBytes&) const = default;
 };
 
+// On which GPUs nothing runs beside the gathers and reductions of a layer whose experts all ranks have, where
+// weights are sharded.
+enum class LoneGathers { never, on_blackwell, always };
+
 // What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
 // experts' kernels, a few for each expert: where these are short the GPU waits for them.
 struct ExpertCost {
@@ -117,8 +121,7 @@ struct ExpertCost {
   Seconds forward, backward, forward_casts, backward_casts;
   // The same once a layer, however many experts a GPU has.
   Seconds layer_forward, layer_backward, layer_forward_casts, layer_backward_casts;
-  // Where weights are sharded, nothing runs beside the gathers and reductions of a layer with experts.
-  bool gathers_alone = false;
+  LoneGathers gathers_alone = LoneGathers::never;
   bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
   // Probabilities weigh what experts give, which stays for their gradient; else what they activate
   // (Megatron-LM since 26596307 of April 2025: permute and unpermute keep maps alone).

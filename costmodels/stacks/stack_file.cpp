@@ -101,7 +101,11 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_time(map, "layer_backward", experts.layer_backward);
   read_time(map, "layer_forward_casts", experts.layer_forward_casts);
   read_time(map, "layer_backward_casts", experts.layer_backward_casts);
-  read_switch(map, "gathers_alone", experts.gathers_alone);
+  read_word<LoneGathers>(map, "gathers_alone",
+                         {{"never", LoneGathers::never},
+                          {"on_blackwell", LoneGathers::on_blackwell},
+                          {"always", LoneGathers::always}},
+                         experts.gathers_alone);
   read_switch(map, "fused", experts.fused);
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
   read_switch(map, "in_turn", experts.in_turn);

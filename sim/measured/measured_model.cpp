@@ -59,8 +59,11 @@ std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
   auto builtin = builtin_model_called(name);
   const std::string framework = run.text("framework");
   const bool by_recipe = is_bridge(run) || framework.starts_with("NeMo/") || framework.starts_with("NeMo 2");
-  if (builtin == "deepseek-v3" && by_recipe && run.text("layers").empty()) builtin = "deepseek-v3-mtp";
-  return builtin;
+  const bool recipe = builtin == "deepseek-v3" && by_recipe && run.text("layers").empty();
+  const bool said = builtin && affirms(clauses_of(name), {"mtp", "multitokenprediction"});
+  const std::vector<std::string> known = builtin_model_names();
+  const bool predicts = (recipe || said) && std::count(known.begin(), known.end(), *builtin + "-mtp") > 0;
+  return predicts ? *builtin + "-mtp" : builtin;
 }
 
 // Not stacks of equal layers that attend to themselves.
@@ -84,6 +87,7 @@ struct SaidShape {
   std::optional<std::int64_t> layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, experts,
       experts_per_token;
   std::int64_t expert_interval = 1;  // layers between layers with experts, and one
+  bool all_experts = false;          // of which it says that it is one
   bool latent = false;               // attention
 };
 
@@ -103,6 +107,7 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .experts = run.integer("n_experts", kMostExperts),
           .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model")),
           .expert_interval = interval.value_or(1),
+          .all_experts = interval == 1,
           .latent = affirms(clauses_of(run.text("model")), {"mla", "latentattention"})};
 }
 
@@ -131,7 +136,7 @@ std::string contradiction(const SaidShape& said, const ModelSpec& model) {
     }
     check(column, printed, {own});
   };
-  check("layers", said.layers, {model.layer_count()});
+  check("layers", said.layers, {model.main_layers(), model.layer_count()});
   check("hidden", said.hidden, {model.hidden});
   check_layers("heads", said.heads, {&LayerShape::heads});
   std::int64_t experts = 1;
@@ -187,23 +192,26 @@ std::optional<ModelSpec> builtin_of_run(const MeasuredRun& run) {
 
 // The built-in model with fewer layers, or another number of experts, as those run it who have not the GPUs
 // of all of it: its first layers, of which dense ones ahead of experts are a quarter at most, and one at
-// least.
+// least, or none where every layer is said to have experts.
 ModelSpec cut_model(ModelSpec model, const SaidShape& said) {
+  const auto has_experts = [&](int shape) {
+    return model.shapes[static_cast<std::size_t>(shape)].experts > 1;
+  };
   for (LayerShape& shape : model.shapes)
     if (said.experts && *said.experts > shape.experts_per_token && shape.experts > 1)
       shape.experts = *said.experts;
-  if (!said.layers || *said.layers >= model.layer_count()) return model;
+  if (!said.layers || *said.layers >= model.main_layers()) return model;
   const auto left = static_cast<std::ptrdiff_t>(*said.layers);
+  std::vector<int>& layers = model.layers;
+  const std::vector<int> predicting(layers.begin() + model.main_layers(), layers.end());
+  layers.resize(layers.size() - predicting.size());
   if (model.has_experts()) {
-    const auto first_with_experts = std::find_if(model.layers.begin(), model.layers.end(), [&](int shape) {
-      return model.shapes[static_cast<std::size_t>(shape)].experts > 1;
-    });
-    const auto dense = first_with_experts - model.layers.begin();
-    const auto most_dense = std::max<std::ptrdiff_t>(1, left / 4);
-    if (dense > most_dense)
-      model.layers.erase(model.layers.begin(), model.layers.begin() + (dense - most_dense));
+    const auto dense = std::find_if(layers.begin(), layers.end(), has_experts) - layers.begin();
+    const std::ptrdiff_t most = said.all_experts ? 0 : std::max<std::ptrdiff_t>(1, left / 4);
+    layers.erase(layers.begin(), layers.begin() + std::max<std::ptrdiff_t>(0, dense - most));
   }
-  model.layers.erase(model.layers.begin() + std::min(left, std::ssize(model.layers)), model.layers.end());
+  layers.erase(layers.begin() + std::min(left, std::ssize(layers)), layers.end());
+  layers.insert(layers.end(), predicting.begin(), predicting.end());
   return model;
 }
 

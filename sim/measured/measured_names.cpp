@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <regex>
 
 #include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/bridge_recipes.hpp"
@@ -116,6 +117,14 @@ bool multiplies_in_fp8(const MeasuredRun& run) {
   return gpu && gpu->fp8.has_value();
 }
 
+// The loss of Megatron-Core works in the place of its fp32 logits since 9634c0e4a3 of 13 June 2024: of a run
+// that says its year alone that is not known.
+void use_loss_of_then(const MeasuredRun& run, SoftwareStack& stack) {
+  constexpr double kMiddle = 2024.5;
+  if (stack.name == "megatron-core-2024" && date_of_program(run) > kMiddle)
+    stack.logit_peak = read_stack("megatron-core-defaults").logit_peak;
+}
+
 constexpr double kOverlapsByArgument =
     2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
 
@@ -180,11 +189,26 @@ Likeness likeness_of(const MeasuredRun& run) {
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
 }
 
+bool is_mixture(const MeasuredRun& run) {
+  if (run.integer("n_experts").value_or(1) > 1) return true;
+  const auto builtin = builtin_model_called(run.text("model"));
+  return builtin && read_model(*builtin).has_experts();
+}
+
+// "torchtitan with torch.compile", "compile of model and loss", "the model compiled too".
+bool says_compiled_model(const MeasuredRun& run) {
+  static const std::regex kModel(R"(compil[a-z]*( [a-z]+){0,2} model|model( [a-z]+){0,2} compiled)");
+  constexpr std::size_t kLongest = 400;  // std::regex goes as deep as its text is long
+  return is_compiled(lower_case(run.text("framework"))) ||
+         std::regex_search(lower_case(run.text("note")).substr(0, kLongest), kModel);
+}
+
 // A row that says its year alone is taken for the middle of it. Eager: neither layers nor loss are compiled,
-// whatever the year.
-const char* torchtitan_of(const std::string& framework, double date) {
+// whatever the year. Recipes of mixtures of experts compile nothing, or the loss alone (compile.components of
+// torchtitan's deepseek_v3_16b.toml, 08b8b244f of August 2025, and of its config_registry.py).
+const char* torchtitan_of(const MeasuredRun& run, double date) {
   constexpr double kCompiledLoss = 2025.25, kCudnnOnBlackwell = 2025.37, kEmbeddingAlone = 2025.58;
-  if (runs_eager(lower_case(framework)))
+  if (runs_eager(lower_case(run.text("framework"))) || (is_mixture(run) && !says_compiled_model(run)))
     return date >= kCudnnOnBlackwell ? "torchtitan-eager-2025" : "torchtitan-eager";
   if (date >= kEmbeddingAlone) return "torchtitan-2025-08";
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
@@ -198,6 +222,12 @@ const char* torchtitan_of(const std::string& framework, double date) {
 void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
   if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();
+  // DeepEP and HybridEP bring tokens by kernels of their own; since 5242bdf71 of 14 April 2026 layers with
+  // experts are compiled whole.
+  constexpr double kCompilesExperts = 2026.28;
+  const bool own = says_any(lower_case(run.text("framework")), {"deepep", "hybridep"});
+  if (own || (date >= kCompilesExperts && says_compiled_model(run)))
+    stack.experts.eager_forward = stack.experts.eager_backward = 0;
   if (date >= kGroupedHeads) {
     stack.attention = AttentionKernel::flash2;
     stack.repeated_keys = false;
@@ -277,14 +307,15 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
     return read_stack("deepspeed-moe");
   const double date = date_of_program(run);
   if (framework.starts_with("torchtitan")) {
-    SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(framework, date)));
+    SoftwareStack stack = in_said_bits(run, read_stack(torchtitan_of(run, date)));
     use_titan_of_then(run, date, stack);
     return stack;
   }
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (low.starts_with("nanotron") && date > 0 && date < kGathersAgain) return read_stack("nanotron-2024");
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
-  if (framework.starts_with("Megatron") && says(low, "local layers")) return read_stack("megatron-lm-2023");
+  if (framework.starts_with("Megatron") && says_any(low, {"local layers", "transformer-impl local"}))
+    return read_stack("megatron-lm-2023");
   if (says(low, "primus") && !says(low, "jax")) return read_stack("primus");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
@@ -322,8 +353,10 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   auto stack = given.empty() ? stack_of_program(run, assumptions)
                              : std::optional(read_stack(given, "run " + run.id() + ", column stack"));
   if (!stack) return stack;
+  if (given.empty()) use_loss_of_then(run, *stack);
   use_said_sharding(run, *stack);
   use_said_permutation(run, *stack);
+  use_said_experts(run, *stack);
   use_said_exchange(run, *stack);
   if (given.empty()) {
     use_said_kernels(run, *stack);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "costmodels/memory/memory.hpp"
 #include "platforms/errors.hpp"
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
@@ -212,7 +213,12 @@ std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& wor
   std::string cuts = strategy.part_count() > 1 ? run.text("layer_partition") : "";
   if (starts_with_any(lower_case(cuts), {"even", "uniform", "equal", "balanced"})) cuts.clear();
   if (cuts.empty()) cuts = bridge_cuts(run, plan.model, strategy.part_count());
-  const auto parts = said_partition(cuts, layers);
+  auto parts = said_partition(cuts, layers);
+  if (!parts && plan.model.main_layers() < layers) {
+    // What predicts more tokens stands after the last.
+    parts = said_partition(cuts, plan.model.main_layers());
+    if (parts) parts->back().count += layers - plan.model.main_layers();
+  }
   if (!cuts.empty() && !parts)
     return Unmapped{"layer_partition " + quote_for_message(cuts) +
                     ", neither the layers of each part ('20,12') nor those before each and all ('0;20;32')"};
@@ -362,6 +368,29 @@ std::variant<std::vector<ParallelStrategy>, Unmapped> all_strategies(const Measu
   return all;
 }
 
+// Whether weights, gradients and states of some plan leave anything of the fullest card.
+bool states_fit(const MeasuredPlan& plan, const SoftwareStack& stack) {
+  return std::any_of(plan.strategies.begin(), plan.strategies.end(), [&](const ParallelStrategy& strategy) {
+    const std::vector<int> none_alive(static_cast<std::size_t>(strategy.chunks), 0);
+    for (int stage = 0; stage < strategy.pipeline; ++stage) {
+      const StageMemory kept = stage_memory(plan.model, strategy, stage, none_alive, stack);
+      const auto group = static_cast<std::size_t>(strategy.stages[static_cast<std::size_t>(stage)].group);
+      if (kept.weights + kept.gradients + kept.optimizer > plan.cluster.groups[group].gpu.memory)
+        return false;
+    }
+    return true;
+  });
+}
+
+// A run that ran had room for its states: of programs that train in fp32 or in 16 bits, in these.
+void keep_what_fits(const MeasuredRun& run, MeasuredPlan& plan) {
+  if (run.has_failed() || !may_be_in_16_bits(run, plan.stack) || states_fit(plan, plan.stack)) return;
+  SoftwareStack smaller = in_16_bits(run, plan.stack);
+  if (!states_fit(plan, smaller)) return;
+  plan.stack = std::move(smaller);
+  plan.assumptions.emplace_back("weights, gradients and moments in bf16: in fp32 they would not fit");
+}
+
 std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
                                                const std::optional<SoftwareStack>& stack_override) {
   if (const auto obstacle = status_obstacle(run)) return *obstacle;
@@ -373,6 +402,7 @@ std::variant<MeasuredPlan, Unmapped> expressed(const MeasuredRun& run,
   auto strategies = all_strategies(run, std::get<SaidWords>(words), plan);
   if (const auto* trouble = std::get_if<Unmapped>(&strategies)) return *trouble;
   plan.strategies = std::get<std::vector<ParallelStrategy>>(std::move(strategies));
+  if (!stack_override && run.text("stack").empty()) keep_what_fits(run, plan);
   if (const auto trouble = beyond_data_sheet(run, plan)) return Unmapped{*trouble};
   if (const auto trouble = far_below_data_sheet(run, plan)) return Unmapped{*trouble};
   if (measured_gibibytes(run, plan) != run.number("peak_mem_gb"))

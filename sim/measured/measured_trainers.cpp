@@ -1,6 +1,9 @@
 #include "sim/measured/measured_trainers.hpp"
 
+#include <regex>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/cell_text.hpp"
@@ -33,9 +36,21 @@ bool is_autocast(const MeasuredRun& run) {
   return half || says_any(precision, {"mixed", "autocast", "amp"});
 }
 
-// "bf16-true" of Lightning, "pure bf16", "pure fp16".
+// "bf16-true" of Lightning, "pure bf16", "pure fp16"; elsewhere "parameters, gradients and AdamW states all
+// bf16".
 bool is_all_16_bits(const MeasuredRun& run) {
-  return says_any(lower_case(run.text("precision")), {"true", "pure"});
+  if (says_any(lower_case(run.text("precision")), {"true", "pure"})) return true;
+  static const std::regex kAll(
+      R"((?:weights|parameters|params)\b.{0,40}\b(?:states|moments)(?: (?:are|is|all|also|both|in|kept))* (?:bf16|bfloat16)\b)"
+      R"(|\bpure (?:bf16|bfloat16)\b|\bbf16-true\b)");
+  constexpr std::size_t kLongest = 150;  // std::regex goes as deep as its text is long
+  for (const char* cell : {"framework", "note"}) {
+    std::istringstream text(lower_case(run.text(cell)));
+    for (std::string part; std::getline(text, part, ';');)
+      for (std::size_t at = 0; at < part.size(); at += kLongest / 2)
+        if (std::regex_search(part.substr(at, kLongest), kAll)) return true;
+  }
+  return false;
 }
 
 // How a row says that its weights, gradients and optimizer are kept. The column goes before the name.
@@ -158,8 +173,7 @@ void keep_weights_whole(SoftwareStack& stack) {
   if (is_of_pytorch(stack) || stack.gathers_in_forward) stack.overlap_grad_reduce = true;  // as FSDP reduces
 }
 
-SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
-  if (!is_of_pytorch(stack) || !is_all_16_bits(run)) return stack;
+SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
   stack.states = {.weight = 2, .optimizer = 4};
   stack.fp16_as_bf16 = true;
   stack.gradient = 2;
@@ -168,6 +182,15 @@ SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
     stack.reduced_gradient = 2;
   fuse_optimizer(stack, 2);
   return stack;
+}
+
+SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  return is_of_pytorch(stack) && is_all_16_bits(run) ? in_16_bits(run, std::move(stack)) : stack;
+}
+
+bool may_be_in_16_bits(const MeasuredRun& run, const SoftwareStack& stack) {
+  return is_of_pytorch(read_stack(stack.preset)) && said_type(run.text("precision")) == DataType::bf16 &&
+         !is_autocast(run);
 }
 
 }  // namespace orrery

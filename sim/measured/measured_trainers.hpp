@@ -29,8 +29,11 @@ bool is_compiled(std::string_view framework);
 // where no date is known.
 bool is_before_flash_attention(double date);
 
-// Where the row says that all is in bf16 and the program is PyTorch's: weights, gradients and Adam's moments
-// in 16 bits, without fp32 masters. Else as it is.
+// A program of PyTorch's with weights, gradients and Adam's moments in 16 bits, without fp32 masters.
+SoftwareStack in_16_bits(const MeasuredRun&, SoftwareStack);
+// The same where the row says so and the program is PyTorch's. Else as it is.
 SoftwareStack in_said_bits(const MeasuredRun&, SoftwareStack);
+// Whether the row leaves that open: PyTorch's, in bf16, and no autocast.
+bool may_be_in_16_bits(const MeasuredRun&, const SoftwareStack&);
 
 }  // namespace orrery

@@ -119,6 +119,16 @@ std::optional<double> said_expert_capacity(const std::string& text) {
   return std::nullopt;
 }
 
+namespace {
+
+// "no (SDPA's memory-efficient kernel)" has a kernel that stores no scores.
+std::optional<bool> said_flash_attention(const std::string& text) {
+  if (affirms(clauses_of(text), {"*memoryefficient*", "xformers"})) return true;
+  return said_switch(text);
+}
+
+}  // namespace
+
 std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
   SaidWords words;
   const auto unread = [&](const char* column, const std::string& expected) {
@@ -130,7 +140,7 @@ std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
     return "optimizer_sharding " + quote_for_message(run.text("optimizer_sharding")) + ": " + kOffloaded;
   if (!take(run.text("sequence_parallel"), said_switch, words.sequence_parallel))
     return unread("sequence_parallel", "yes or no");
-  if (!take(run.text("flash_attn"), said_switch, words.flash_attention))
+  if (!take(run.text("flash_attn"), said_flash_attention, words.flash_attention))
     return unread("flash_attn", "yes or no");
   if (!take(run.text("recompute"), said_recompute, words.recompute))
     return unread("recompute",

@@ -50,6 +50,13 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
   if (says_any(low, {"fp32 gradient", "gradients in fp32", "fp32 reduc", "reduced in fp32"}))
     stack.gradient = stack.reduced_gradient = 4;
   if (moments) stack.states.optimizer = 8;
+  // PyTorch's ZeroRedundancyOptimizer has shares of moments; weights in fp32 stay whole.
+  const std::string program = lower_case(run.text("framework"));
+  const bool of_pytorch = says(program, "pytorch") && !says_any(program, {"deepspeed", "megatron"});
+  const std::string sharding = run.text("optimizer_sharding");
+  if (of_pytorch && !stack.fully_sharded && stack.states == KeptStates{} &&
+      said_sharding(sharding) == Sharding::optimizer && says(lower_case(sharding), "zero"))
+    stack.states = {.weight = 6, .optimizer = 8};
 }
 
 std::vector<Clause> framework_and_note(const MeasuredRun& run) {
@@ -57,6 +64,16 @@ std::vector<Clause> framework_and_note(const MeasuredRun& run) {
 }
 
 }  // namespace
+
+void use_said_experts(const MeasuredRun& run, SoftwareStack& stack) {
+  const auto words = framework_and_note(run);
+  const bool apart = said(words, {"*groupedgemm*"}) == Said::no || affirms(words, {"sequentialmlp"});
+  if (!apart || !says(lower_case(run.text("framework")), "megatron")) return;
+  // SequentialMLP (Megatron-LM core/transformer/moe/experts.py): six kernels of each expert forward, twice as
+  // many backward, at 40 us each (stacks.yaml, megatron-core).
+  stack.experts.forward = Seconds(240e-6);
+  stack.experts.backward = Seconds(480e-6);
+}
 
 void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {
   const auto clauses = clauses_of(run.text("framework"));

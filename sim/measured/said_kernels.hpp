@@ -11,6 +11,7 @@ namespace orrery {
 void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 
 // Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
+void use_said_experts(const MeasuredRun&, SoftwareStack&);
 void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 
 // Context ranks that exchange heads: "Ulysses", and XTuner's (xtuner/parallel/sequence/attention.py).

@@ -244,17 +244,18 @@ TEST_CASE("nothing runs beside gathers that come alone") {
 
 TEST_CASE("gathers and reductions of layers with experts come alone where a stack says so, of others never") {
   SoftwareStack stack;
-  const auto layers = [&](std::int64_t experts) {
+  ClusterSpec cluster = test::two_priced_kinds();
+  const auto layers = [&](std::int64_t experts, int ways = 1) {
     ModelSpec model = llama_7b();
     for (LayerShape& shape : model.shapes) shape.experts = experts;
-    PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
-    const ShardKey key{.sharded = 16};
+    PriceBook book(model, cluster, {DataType::bf16, true, 4096, stack});
+    const ShardKey key{.expert = ways, .sharded = 16};
     book.need(key);
     book.predict(test::cost_models());
     return book.shard(key).before.back();
   };
   const BlockCost hidden = layers(2), dense = layers(1);
-  stack.experts.gathers_alone = true;
+  stack.experts.gathers_alone = LoneGathers::always;
   const BlockCost alone = layers(2);
   for (const auto pass : {&BlockCost::forward, &BlockCost::backward}) {
     CHECK((hidden.*pass).lone_weights == Seconds(0));
@@ -263,6 +264,15 @@ TEST_CASE("gathers and reductions of layers with experts come alone where a stac
     CHECK((alone.*pass).weights == Seconds(0));
   }
   CHECK(layers(1) == dense);
+  CHECK(layers(2, 2).forward.lone_weights > Seconds(0));
+  // Of Blackwell alone, and there of experts that all ranks have.
+  stack.experts.gathers_alone = LoneGathers::on_blackwell;
+  CHECK(layers(2) == hidden);
+  cluster.groups.front().gpu.architecture = "Blackwell Ultra";
+  CHECK(layers(2).forward.lone_weights.value() == Approx(alone.forward.lone_weights.value()));
+  CHECK(layers(2, 2).forward.lone_weights == Seconds(0));
+  stack.whole_weights = true;
+  CHECK(layers(2).forward.lone_weights == Seconds(0));
 }
 
 // Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.

@@ -269,6 +269,13 @@ TEST_CASE("a built-in model with fewer layers or experts keeps the shapes of tho
   CHECK(dense_of(sixteen.model) == 3);
   CHECK(sixteen.model.layer(15) == whole.layer(60));
   CHECK(sixteen.assumptions.front() == "shape of the built-in model deepseek-v3, layers 16, not 61");
+  // Multi-token prediction, which a name may say, comes after the layers that are counted.
+  const ModelSpec predicting = cut("DeepSeek-V3 (14 layers, with MTP)", "14", "", "7168").model;
+  CHECK(predicting.layer_count() == 15);
+  CHECK(predicting.layer(14).predicts_more());
+  CHECK_FALSE(predicting.layer(13).predicts_more());
+  CHECK_FALSE(cut("DeepSeek-V3 (without MTP)", "14", "", "7168").model.layer(13).predicts_more());
+  CHECK(dense_of(cut("DeepSeek-V3, moe_layer_freq 1", "4", "", "7168").model) == 0);
   const ModelSpec four = cut("DeepSeek-V3", "4", "64", "7168").model;
   CHECK(dense_of(four) == 1);
   CHECK(four.layer(3).experts == 64);

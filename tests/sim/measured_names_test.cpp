@@ -163,6 +163,94 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
   CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
 }
 
+TEST_CASE("that all is in 16 bits may stand in the note, or follow from a run that fitted its card") {
+  const auto noted = [](const char* note) {
+    return test::stack_of({{"framework", "PyTorch DDP (2025)"}, {"gpu", "GH200"}, {"note", note}}).states;
+  };
+  const KeptStates all{.weight = 2, .optimizer = 4};
+  for (const char* note : {"Parameters, gradients and AdamW states all bf16 (--model-dtype bf16)",
+                           "no clipping; weights, gradients and moments in bf16", "8B in pure bf16"})
+    CHECK(noted(note) == all);
+  for (const char* note :
+       {"weights bf16; AdamW with fp32 moments", "parameters in bf16", "bf16 autocast", ""})
+    CHECK(noted(note) == KeptStates{});
+  // 8 billion parameters on one card of 80 GB: 128 GB of states in fp32, 64 in bf16.
+  const auto fitted = [](const char* status, const char* precision, const char* framework) {
+    return test::mapped(test::small_run({{"framework", framework},
+                                         {"model", "Llama 3 8B"},
+                                         {"layers", ""},
+                                         {"hidden", ""},
+                                         {"heads", ""},
+                                         {"ffn", ""},
+                                         {"vocab", ""},
+                                         {"n_gpus", "1"},
+                                         {"dp", "1"},
+                                         {"gbs", "1"},
+                                         {"mbs", "1"},
+                                         {"recompute", "none"},
+                                         {"precision", precision},
+                                         {"status", status}}))
+        .stack.states;
+  };
+  CHECK(fitted("ok", "bf16", "PyTorch (2025)") == all);
+  CHECK(fitted("OOM", "bf16", "PyTorch (2025)") == KeptStates{});
+  CHECK(fitted("ok", "bf16 mixed", "PyTorch (2025)") == KeptStates{});
+  CHECK(fitted("ok", "bf16", "Megatron-Core (2025)") == KeptStates{});
+}
+
+TEST_CASE("PyTorch's ZeroRedundancyOptimizer leaves fp32 weights whole") {
+  const auto states = [](const char* framework, const char* sharding) {
+    return test::stack_of({{"framework", framework}, {"gpu", "A100"}, {"optimizer_sharding", sharding}})
+        .states;
+  };
+  CHECK(states("PyTorch with torch.compile (2024)", "ZeRO-1") == KeptStates{.weight = 6, .optimizer = 8});
+  CHECK(states("PyTorch with torch.compile (2024)", "DDP") == KeptStates{});
+  CHECK(states("Fork of Megatron (PyTorch, 2024)", "ZeRO-1") == KeptStates{});
+}
+
+TEST_CASE(
+    "torchtitan compiles of mixtures of experts the loss alone unless told, their dispatch since 2026") {
+  const auto of = [](const char* framework, const char* note = "") {
+    return test::stack_of(
+        {{"framework", framework}, {"model", "DeepSeek-V3 16B"}, {"note", note}, {"gpu", "H100"}});
+  };
+  CHECK(of("torchtitan (October 2025)").name == "torchtitan-eager-2025");
+  CHECK(of("torchtitan (October 2025)", "compile of loss only").name == "torchtitan-eager-2025");
+  for (const char* note : {"torch.compile of model and loss", "the model compiled too"})
+    CHECK(of("torchtitan (October 2025)", note).name == "torchtitan-2025-08");
+  CHECK(of("torchtitan with torch.compile (October 2025)").name == "torchtitan-2025-08");
+  CHECK(test::stack_of({{"framework", "torchtitan (October 2025)"}, {"model", "Llama 3 8B"}, {"gpu", "H100"}})
+            .name == "torchtitan-2025-08");
+  const auto moved = [&](const char* framework) { return of(framework).experts.eager_forward; };
+  CHECK(moved("torchtitan (October 2025)") > 0);
+  CHECK(moved("torchtitan with torch.compile (October 2025)") > 0);
+  CHECK(moved("torchtitan with torch.compile (May 2026)") == 0);
+  CHECK(moved("torchtitan (May 2026)") > 0);
+  CHECK(moved("torchtitan with DeepEP (October 2025)") == 0);
+}
+
+TEST_CASE("Megatron-Core's experts one after another are launched one by one") {
+  const auto host = [](const char* framework, const char* note) {
+    return test::stack_of({{"framework", framework}, {"note", note}, {"gpu", "A100"}})
+        .experts.forward.value();
+  };
+  const double grouped = host("Megatron-Core (October 2024)", "grouped GEMM");
+  CHECK(host("Megatron-Core (October 2024)", "") == grouped);
+  for (const char* note : {"alltoall; no grouped GEMM", "SequentialMLP"})
+    CHECK(host("Megatron-Core (October 2024)", note) == Approx(240e-6));
+  CHECK(host("NeMo Automodel (2026)", "no grouped GEMM") != Approx(240e-6));
+}
+
+TEST_CASE("Megatron-Core's loss is in place where it is known to be of after June 2024") {
+  const auto peak = [](const char* framework) {
+    return test::stack_of({{"framework", framework}, {"gpu", "A100"}}).logit_peak;
+  };
+  CHECK(peak("Megatron-Core (May 2024)") == read_stack("megatron-core-2024").logit_peak);
+  CHECK(peak("Megatron-Core (2024)") == read_stack("megatron-core-2024").logit_peak);
+  CHECK(peak("Megatron-Core (October 2024)") == read_stack("megatron-core-defaults").logit_peak);
+  CHECK(read_stack("megatron-core-defaults").logit_peak < read_stack("megatron-core-2024").logit_peak);
+}
+
 TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say so") {
   const auto flash = [](const char* framework) {
     return test::stack_of({{"framework", framework}, {"gpu", "A100"}}).flash_attention;
@@ -218,6 +306,8 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "nanotron (July 2024)"}, {"gpu", "H100"}}) == "nanotron-2024");
   CHECK(stack({{"framework", "nanotron v0.5 (2025)"}, {"gpu", "H100"}}) == "nanotron");
   CHECK(stack({{"framework", "Megatron-Core (2026), local layers"}, {"gpu", "H100"}}) == "megatron-lm-2023");
+  CHECK(stack({{"framework", "Megatron-LM (March 2024, --transformer-impl local)"}, {"gpu", "H100"}}) ==
+        "megatron-lm-2023");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
   CHECK(stack({{"framework", "torchtune (2025)"}, {"gpu", "A100"}}) == "torchtune");
   CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "H100"}}) ==

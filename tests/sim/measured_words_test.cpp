@@ -215,6 +215,8 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
   CHECK(strategy("none,1.5,,ok,zero3,,").fully_sharded);
   CHECK(strategy("none,1.5,,ok,,True,").sequence_parallel);
   CHECK(strategy("none,1.5,,ok,,,FA2").flash_attention);
+  CHECK(strategy("none,1.5,,ok,,,no (SDPA memory-efficient kernel)").flash_attention);
+  CHECK_FALSE(strategy("none,1.5,,ok,,,no (SDPA math backend)").flash_attention);
   CHECK(strategy("activation checkpointing,1.5,,ok,,,").recompute.granularity == RecomputeGranularity::full);
   CHECK(
       contains(unmapped(runs("2,1,1,8", "sometimes,1.5,,ok,,,").front()),

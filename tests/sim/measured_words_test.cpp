@@ -84,6 +84,7 @@ TEST_CASE("every word of the classics has its meaning") {
                          "yes (FlashAttention-3)",
                          "yes (FlashAttention-4)",
                          "yes (FlexAttention)",
+                         "yes (SDPA memory-efficient kernel)",
                          "yes (SDPA with a padding mask)",
                          "yes (SDPA)",
                          "yes (Triton)",

@@ -178,9 +178,13 @@ SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
   stack.fp16_as_bf16 = true;
   stack.gradient = 2;
   const std::string framework = lower_case(run.text("framework"));
-  if (!framework.starts_with("torchtitan") && !framework.starts_with("kempnerforge"))
-    stack.reduced_gradient = 2;
+  const bool library = framework.starts_with("torchtitan") || framework.starts_with("kempnerforge");
+  if (!library) stack.reduced_gradient = 2;
   fuse_optimizer(stack, 2);
+  // PyTorch's AdamW is not fused unless told: kernels over lists of tensors need room for one more of each.
+  const std::string words = framework + "; " + lower_case(run.text("note"));
+  const bool lists = !library && !says_any(words, {"fused adam", "jax", "maxtext"});
+  if (lists) stack.optimizer_copy = 2;
   return stack;
 }
 

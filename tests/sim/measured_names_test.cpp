@@ -161,6 +161,10 @@ TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
     CHECK(of(framework, "bf16").states == KeptStates{});
   }
   CHECK(of("Fork of Megatron (2025)", "bf16-true").states == KeptStates{});
+  // Room for a list of tensors beside Adam's, where nobody fuses it.
+  CHECK(of("PyTorch FSDP2", "bf16-true").optimizer_copy == 2);
+  CHECK(of("PyTorch FSDP2 with fused AdamW", "bf16-true").optimizer_copy == 0);
+  CHECK(of("torchtitan (2025)", "bf16-true").optimizer_copy == 0);
 }
 
 TEST_CASE("that all is in 16 bits may stand in the note, or follow from a run that fitted its card") {

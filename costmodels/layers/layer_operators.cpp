@@ -92,6 +92,16 @@ void add_joined_embedding(BlockBuilder& block, const Layer& layer) {
   block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
 }
 
+// Those with gated MLPs have queries, keys, values, gate and up each by themselves (transformers'
+// modeling_llama.py), others one matrix for the first three (modeling_gpt2.py).
+double matrices_of_modules(const LayerShape& shape) {
+  const bool gated = shape.mlp == MlpKind::gated;
+  double matrices = 0;
+  if (shape.has_attention()) matrices += shape.latent.kv_rank > 0 ? 5 : gated ? 4 : 2;
+  if (shape.has_mlp() && shape.experts <= 1) matrices += gated ? 3 : 2;
+  return matrices;
+}
+
 Layer layer_of(const LayerShape& shape, const Sharding& sharding) {
   return {.shape = shape, .sharding = sharding, .local = local_layer(shape, split_of(sharding))};
 }
@@ -156,8 +166,10 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   const double head = predicts ? count(head_rows(shape.predicted_vocabulary, sharding), shape.hidden) : 0.0;
   block.accumulate_gradients(parameters.dense + parameters.expert + head);
   BlockOperators operators = block.take();
-  for (PassOperators* pass : {&operators.forward, &operators.backward})
+  for (PassOperators* pass : {&operators.forward, &operators.backward}) {
     pass->launched_layers = (mixes ? 0.5 : 0.0) + (shape.has_mlp() ? 0.5 : 0.0);
+    pass->launched_matrices = matrices_of_modules(shape);
+  }
   return operators;
 }
 

@@ -59,8 +59,10 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
   Seconds layer = forward ? host.forward : host.backward;
   if (is_cast_from_16_bits(sharding.type)) layer += forward ? host.forward_casts : host.backward_casts;
   const Seconds step = forward ? host.ring_forward : host.ring_backward;
-  return layer * operators.launched_layers + step * operators.ring_steps +
-         host.collective * static_cast<double>(operators.communication.size());
+  Seconds matrix = forward ? host.matrix_forward : host.matrix_backward;
+  if (sharding.sharded > 1) matrix += forward ? host.gather_forward : host.gather_backward;
+  return layer * operators.launched_layers + matrix * operators.launched_matrices +
+         step * operators.ring_steps + host.collective * static_cast<double>(operators.communication.size());
 }
 
 // Of the host for the experts of a GPU.

@@ -17,7 +17,8 @@ void stretch(std::initializer_list<Seconds*> times, double by) {
 
 HostCost at_pace(HostCost host, double pace) {
   stretch({&host.forward, &host.backward, &host.collective, &host.forward_casts, &host.backward_casts,
-           &host.ring_forward, &host.ring_backward},
+           &host.ring_forward, &host.ring_backward, &host.matrix_forward, &host.matrix_backward,
+           &host.gather_forward, &host.gather_backward},
           pace);
   return host;
 }

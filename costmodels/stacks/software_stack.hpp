@@ -38,6 +38,8 @@ struct HostCost {
   Seconds forward;         // of one layer
   Seconds backward;        // of one layer, without what recomputation repeats
   Seconds collective;      // added for each collective of the layer
+  // Added for each matrix of the layer, and where other ranks have shares of it: hooks of sharded weights.
+  Seconds matrix_forward, matrix_backward, gather_forward, gather_backward;
   Seconds forward_casts;   // added in 8 or 4 bits
   Seconds backward_casts;  // the same
   Seconds ring_forward;    // added for each step of a context ring after the first: attention, sends, sums

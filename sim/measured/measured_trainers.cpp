@@ -142,6 +142,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   constexpr double kTransformers5 = 2026;
   stack.stops_recomputation = date >= kTransformers5;
   const bool fetches_each = keeping.weights && keeping.deepspeeds();
+  constexpr double kGuardedHooks = 2024.3;
+  if (fetches_each && date > 0 && date < kGuardedHooks) stack.host = read_stack("hf-zero3-2023").host;
   if (date > 0 && date < kTransformers5)
     stack.experts = read_stack(fetches_each ? "hf-zero3-expert-loop" : "hf-expert-loop").experts;
   const bool shards = keeping.gradients || keeping.weights;

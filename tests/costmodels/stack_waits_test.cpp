@@ -275,6 +275,29 @@ TEST_CASE("gathers and reductions of layers with experts come alone where a stac
   CHECK(layers(2).forward.lone_weights == Seconds(0));
 }
 
+TEST_CASE("hooks of sharded weights take the host for each matrix, longer where other ranks have shares") {
+  SoftwareStack stack;
+  stack.host = {};
+  stack.host.matrix_forward = milliseconds(1);
+  stack.host.matrix_backward = milliseconds(2);
+  stack.host.gather_forward = milliseconds(10);
+  stack.host.gather_backward = milliseconds(20);
+  const auto host = [&](const ModelSpec& model, int sharded) {
+    PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 1024, stack});
+    const ShardKey key{.sharded = sharded};
+    book.need(key);
+    book.predict(test::cost_models());
+    const BlockCost& layers = book.shard(key).before.back();
+    return std::pair(layers.forward.host.value() * 1000, layers.backward.host.value() * 1000);
+  };
+  const double gated = 32 * 7;  // queries, keys, values, output, gate, up and down in each of 32 layers
+  CHECK(host(llama_7b(), 1).first == Approx(gated * 1));
+  CHECK(host(llama_7b(), 8).first == Approx(gated * 11));
+  CHECK(host(llama_7b(), 8).second == Approx(gated * 22));
+  const double plain = 24 * 4;  // GPT-2's
+  CHECK(host(read_model("gpt2-345m"), 8).second == Approx(plain * 22));
+}
+
 // Two nodes of 8 GPUs: weights are gathered within each, and of the gradients each GPU has an eighth to sum.
 TEST_CASE("weights sharded within a node stay off the network, but for a share of the gradients") {
   Sharding sharding;

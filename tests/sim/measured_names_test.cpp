@@ -354,6 +354,15 @@ TEST_CASE("Hugging Face's Trainer has a preset for each way to shard what it tra
   CHECK(stack({{"framework", "PyTorch FSDP2 (KempnerForge, 2026)"}, {"gpu", "H200"}}) == "kempnerforge");
 }
 
+TEST_CASE("hooks of DeepSpeed's ZeRO-3 take longer since April 2024") {
+  const auto host = [](const char* framework) {
+    return test::stack_of({{"framework", framework}, {"optimizer_sharding", "ZeRO-3"}, {"gpu", "H100"}}).host;
+  };
+  CHECK(host("HF Trainer, DeepSpeed (2023)") == read_stack("hf-zero3-2023").host);
+  CHECK(host("HF Trainer, DeepSpeed (2025)") == read_stack("hf-zero3").host);
+  CHECK(read_stack("hf-zero3").host.gather_backward > read_stack("hf-zero3-2023").host.gather_backward);
+}
+
 TEST_CASE("transformers call experts one by one until their fifth version") {
   const auto host_of_expert = [](const char* framework, const char* sharding) {
     return test::stack_of({{"framework", framework}, {"optimizer_sharding", sharding}, {"gpu", "A100"}})

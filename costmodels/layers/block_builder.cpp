@@ -22,6 +22,8 @@ double cast_bytes(DataType type, InputCast cast, Fp8Recipe recipe) {
       return normed ? 0.0 : 2.0 + 2.0;
     case Fp8Recipe::tensorwise:
       return normed ? 2.0 + 2.0 : 2.0 + 2.0 + 2.0;
+    case Fp8Recipe::rowwise:  // each way read twice and written
+      return 2 * (2.0 + 2.0 + 1.0) - (normed ? 2.0 : 0.0);
     case Fp8Recipe::mxfp8:
       return 2.0 + 2 * (1.0 + 1.0 / 32);
   }

@@ -310,7 +310,10 @@ double KernelFactors::of(const Operator& op) const {
 }
 
 double KernelFactors::of_kernel(const Operator& op) const {
-  if (const auto* matrices = std::get_if<Gemm>(&op)) return matrices->scan_gradient ? scan_gradient : gemm;
+  if (const auto* matrices = std::get_if<Gemm>(&op)) {
+    if (matrices->scan_gradient) return scan_gradient;
+    return matrices->type == DataType::fp8 ? gemm * narrow : gemm;
+  }
   if (const auto* core = std::get_if<Attention>(&op)) {
     return core->kernel == AttentionKernel::unfused ? 1.0 : attention;
   }

@@ -27,6 +27,7 @@ OfModules<PassCost> module_costs(const BlockOperators&, const PassTimes& forward
 // expected.
 struct KernelFactors {
   double gemm = 1.0, scan_gradient = 1.0, attention = 1.0, elementwise = 1.0, norm = 1.0;
+  double narrow = 1.0;   // matrices in 8 bits, besides `gemm`
   double compute = 1.0;  // all of these and every other kernel
   NetworkShare network = {};
   [[nodiscard]] double of(const Operator&) const;

@@ -22,9 +22,10 @@ enum class CrossEntropyKernel { fused, online, separate };
 
 // How 8-bit matrices are scaled (Megatron-LM --fp8-recipe), which decides what casting to 8 bits moves.
 // Delayed: by earlier steps, so that the kernel before a matrix writes 8 bits. Tensorwise: by the largest
-// element of the tensor itself, which that kernel can find but not scale by. Mxfp8: by blocks of 32, of rows
-// and of columns, from 16 bits.
-enum class Fp8Recipe { delayed, tensorwise, mxfp8 };
+// element of the tensor itself, which that kernel can find but not scale by. Rowwise: by that of each row, and
+// for the weight gradient of each column (torchao). Mxfp8: by blocks of 32, of rows and of columns, from 16
+// bits.
+enum class Fp8Recipe { delayed, tensorwise, rowwise, mxfp8 };
 // Bytes of an element in 8 or 4 bits with its share of the scales: of NVFP4 a byte for 16 elements, of MXFP8
 // for 32.
 double narrow_bytes(DataType, Fp8Recipe);

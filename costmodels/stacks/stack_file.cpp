@@ -229,10 +229,12 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
                             {"triangular", SoftmaxKernel::triangular}},
                            stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
-  read_word<Fp8Recipe>(
-      map, "fp8_recipe",
-      {{"delayed", Fp8Recipe::delayed}, {"tensorwise", Fp8Recipe::tensorwise}, {"mxfp8", Fp8Recipe::mxfp8}},
-      stack.fp8_recipe);
+  read_word<Fp8Recipe>(map, "fp8_recipe",
+                       {{"delayed", Fp8Recipe::delayed},
+                        {"tensorwise", Fp8Recipe::tensorwise},
+                        {"rowwise", Fp8Recipe::rowwise},
+                        {"mxfp8", Fp8Recipe::mxfp8}},
+                       stack.fp8_recipe);
   read_switch(map, "casts_weights_once", stack.casts_weights_once);
   read_switch(map, "rotation_scales", stack.rotation_scales);
   read_switch(map, "repeated_keys", stack.repeated_keys);

@@ -355,6 +355,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (!stack) return stack;
   if (given.empty()) use_loss_of_then(run, *stack);
   use_said_sharding(run, *stack);
+  use_said_scales(run, *stack);
   use_said_permutation(run, *stack);
   use_said_experts(run, *stack);
   use_said_exchange(run, *stack);

@@ -288,11 +288,11 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
     return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
   }
   plan.stack = *stack;
-  use_said_loads(run, plan.stack.experts.load);
   use_said_optimizer(run, plan.stack, plan.assumptions);
   auto model = model_of_run(run, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&model)) return *trouble;
   plan.model = std::get<ModelSpec>(std::move(model));
+  use_said_loads(run, plan.model, plan.stack.experts.load);
   keep_sixteen_bits(run, plan.model);
   if (const auto sequence = run.integer("seq")) plan.model.default_sequence = *sequence;
   auto cluster = cluster_of_run(run, plan.assumptions);

@@ -90,12 +90,14 @@ void take_kernels(SoftwareStack& stack, const SoftwareStack& from) {
 // foundation-model-stack has too, leaves its gradient in the place of fp32 logits, which were shifted into a
 // copy (fast_cross_entropy_loss).
 void set_kernels(SoftwareStack& stack, const std::string& framework) {
+  const std::vector<Clause> clauses = clauses_of(framework);
+  const bool liger = affirms(clauses, {"*liger*"});
   if (says_any(framework, {"unsloth", "fused kernels"})) {
     take_kernels(stack, read_stack("hf-liger"));
     stack.logit_peak = 8;
   }
   const bool matrices_alone = says_any(framework, {"te linear", "transformer engine linear"});
-  if (says_any(framework, {"liger", "transformer engine"}) && !matrices_alone) {
+  if ((liger || says(framework, "transformer engine")) && !matrices_alone) {
     const SoftwareStack fused = read_stack("hf-liger");
     take_kernels(stack, fused);
     stack.cross_entropy = fused.cross_entropy;
@@ -107,7 +109,7 @@ void set_kernels(SoftwareStack& stack, const std::string& framework) {
     stack.elementwise = compiled.elementwise;
     stack.pads_vocabulary = compiled.pads_vocabulary;
   }
-  stack.chunked_loss = says_any(framework, {"liger", "chunked loss", "loss in chunks", "chunked nll"});
+  stack.chunked_loss = liger || says_any(framework, {"chunked loss", "loss in chunks", "chunked nll"});
 }
 
 // One kernel reads weight, gradient and two moments and writes all but the gradient.

@@ -1,5 +1,7 @@
 #include "sim/measured/said_kernels.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +24,8 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.dispatch = library.dispatch;
 }
 
-// How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
-// 32 (an assumption).
-void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
-  const std::vector<Clause> clauses = clauses_of(run.text("precision"));
-  if (affirms(clauses, {"*delayed*"})) stack.fp8_recipe = Fp8Recipe::delayed;
-  if (affirms(clauses, {"*tensorwise*", "*currentscaling*"})) stack.fp8_recipe = Fp8Recipe::tensorwise;
-  if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
+std::vector<Clause> framework_and_note(const MeasuredRun& run) {
+  return clauses_of(run.text("framework") + "; " + run.text("note"));
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
@@ -59,11 +56,33 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.states = {.weight = 6, .optimizer = 8};
 }
 
-std::vector<Clause> framework_and_note(const MeasuredRun& run) {
-  return clauses_of(run.text("framework") + "; " + run.text("note"));
+// As the cell has it; else as words have it. Of few experts, as Mixtral's, each gets nearly its share.
+std::optional<double> said_load(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr std::int64_t kMany = 32;
+  if (run.text("expert_load_cv") == "0") return 0.0;
+  if (const auto cv = run.number("expert_load_cv")) return cv;
+  const auto words = framework_and_note(run);
+  if (affirms(words, {"*forcedbalance*", "balanceforced", "*roundrobinrouting*"})) return 0.0;
+  const bool many = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                [](const LayerShape& shape) { return shape.experts >= kMany; });
+  if (many && affirms(words, {"naturalrouting", "routednaturally"}))
+    return read_stack("torchtitan").experts.load.cv;
+  return std::nullopt;
 }
 
 }  // namespace
+
+// How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
+// 32 (an assumption).
+void use_said_scales(const MeasuredRun& run, SoftwareStack& stack) {
+  if (is_bridge(run)) return;
+  const std::vector<Clause> clauses = clauses_of(run.text("precision"));
+  if (affirms(clauses, {"*delayed*"})) stack.fp8_recipe = Fp8Recipe::delayed;
+  if (affirms(clauses, {"*tensorwise*", "*currentscaling*"})) stack.fp8_recipe = Fp8Recipe::tensorwise;
+  if (affirms(clauses, {"*mxfp8*", "*blockwise*"})) stack.fp8_recipe = Fp8Recipe::mxfp8;
+  if (affirms(clauses, {"*rowwise*"}) || affirms(framework_and_note(run), {"*rowwise*"}))
+    stack.fp8_recipe = Fp8Recipe::rowwise;
+}
 
 void use_said_experts(const MeasuredRun& run, SoftwareStack& stack) {
   const auto words = framework_and_note(run);
@@ -102,11 +121,8 @@ void use_said_optimizer(const MeasuredRun& run, SoftwareStack& stack, std::vecto
     take(4, "Muon: Adam's step with one moment, its iterations not counted");
 }
 
-void use_said_loads(const MeasuredRun& run, ExpertLoad& load) {
-  if (run.text("expert_load_cv") == "0")
-    load.cv = 0;
-  else if (const auto cv = run.number("expert_load_cv"))
-    load.cv = *cv;
+void use_said_loads(const MeasuredRun& run, const ModelSpec& model, ExpertLoad& load) {
+  load.cv = said_load(run, model).value_or(load.cv);
   if (const std::string cell = run.text("expert_capacity"); !cell.empty()) {
     load.capacity = cell == "-1" ? std::nullopt : run.number("expert_capacity");  // MaxText's: none
     return;
@@ -136,7 +152,6 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
   use_said_dispatch(run.text("framework"), stack);
-  if (!is_bridge(run)) use_said_scales(run, stack);
 }
 
 }  // namespace orrery

@@ -3,12 +3,16 @@
 
 #include "costmodels/stacks/software_stack.hpp"
 #include "sim/measured/measured_run.hpp"
+#include "strategies/model.hpp"
 
 namespace orrery {
 
 // Which of PyTorch's FSDPs it had: the second shards each matrix by itself and copies; the first shards a
 // layer as one tensor, which is gathered in place. A run on one GPU that says neither shards nothing.
 void use_said_sharding(const MeasuredRun&, SoftwareStack&);
+
+// How 8-bit matrices are scaled (precision; "rowwise" also of framework and note).
+void use_said_scales(const MeasuredRun&, SoftwareStack&);
 
 // Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
 void use_said_experts(const MeasuredRun&, SoftwareStack&);
@@ -17,15 +21,15 @@ void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 // Context ranks that exchange heads: "Ulysses", and XTuner's (xtuner/parallel/sequence/attention.py).
 void use_said_exchange(const MeasuredRun&, SoftwareStack&);
 
-// How evenly experts are loaded (`expert_load_cv`), and the rows each of them has whatever the routing
+// How evenly experts are loaded (`expert_load_cv`, else "forced balance", or "natural routing" of many), and
+// the rows each of them has whatever the routing
 // (`expert_capacity`; of programs that fill such rows, else as a "capacity factor" of its words).
-void use_said_loads(const MeasuredRun&, ExpertLoad&);
+void use_said_loads(const MeasuredRun&, const ModelSpec&, ExpertLoad&);
 
 // Other optimizers than Adam (framework, note): SGD, Adafactor and Muon by the moments that they keep.
 void use_said_optimizer(const MeasuredRun&, SoftwareStack&, std::vector<std::string>& assumptions);
 
-// Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts, scales
-// of 8-bit matrices.
+// Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts.
 void use_said_kernels(const MeasuredRun&, SoftwareStack&);
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 // What the words of a published run change of its program's stack.
 #include "sim/measured/said_kernels.hpp"
 
+#include "costmodels/layers/stack_effects.hpp"
 #include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
@@ -120,11 +121,45 @@ TEST_CASE("context ranks that exchange heads are read where a row names Ulysses,
   CHECK(exchange("Megatron-Core (2024)") == ContextExchange::ring);
 }
 
+TEST_CASE("how evenly tokens are routed is read where a row says it") {
+  const auto cv = [](const char* framework, const char* note, const char* model, const char* cell = "") {
+    std::map<std::string, std::string> cells{{"framework", framework}, {"note", note}};
+    if (*cell != 0) cells["expert_load_cv"] = cell;
+    ExpertLoad load = stack_of({{"framework", framework}, {"gpu", "H100"}}).experts.load;
+    use_said_loads(MeasuredRun(cells), read_model(model), load);
+    return load.cv;
+  };
+  const double drawn = read_stack("torchtitan").experts.load.cv;
+  CHECK(cv("Megatron-Core (2025)", "natural routing", "gpt-oss-20b") == drawn);
+  CHECK(cv("Megatron-Core (2025)", "trained, routed naturally", "qwen3-30b-a3b") == drawn);
+  CHECK(cv("Megatron-Core (2025)", "natural routing", "mixtral-8x7b") == 0);  // eight
+  CHECK(cv("Megatron-Core (2025)", "natural routing", "gpt-oss-20b", "0.5") == 0.5);
+  CHECK(cv("Megatron-Core (2025)", "", "gpt-oss-20b") == 0);
+  CHECK(cv("torchtitan (2025)", "", "gpt-oss-20b") == drawn);
+  for (const char* note : {"forced balance, mock data", "balance forced", "round-robin routing"})
+    CHECK(cv("torchtitan (2025)", note, "gpt-oss-20b") == 0);
+  CHECK(cv("torchtitan (2025)", "no forced balance", "gpt-oss-20b") == drawn);
+}
+
+TEST_CASE("8-bit matrices scaled by rows take longer than with one scale") {
+  const auto recipe = [](const char* note) {
+    return stack_of(
+               {{"framework", "torchtitan (2025)"}, {"gpu", "H100"}, {"precision", "fp8"}, {"note", note}})
+        .fp8_recipe;
+  };
+  CHECK(recipe("rowwise") == Fp8Recipe::rowwise);
+  CHECK(recipe("") == Fp8Recipe::tensorwise);
+  KernelFactors factors;
+  factors.narrow = 1.3;
+  CHECK(factors.of(Gemm{.type = DataType::fp8}) == 1.3);
+  CHECK(factors.of(Gemm{.type = DataType::bf16}) == 1.0);
+}
+
 TEST_CASE("how experts are filled is read where a row says it, of programs that fill rows of a capacity") {
   const auto capacity = [](const char* framework, const char* note, const char* cell = "") {
     const MeasuredRun run({{"framework", framework}, {"note", note}, {"expert_capacity", cell}});
     ExpertLoad load = stack_of({{"framework", framework}, {"gpu", "H100"}, {"n_experts", "8"}}).experts.load;
-    use_said_loads(run, load);
+    use_said_loads(run, {}, load);
     return load.capacity;
   };
   CHECK(capacity("MaxText (2025)", "capacity factor 1.25, full remat") == 1.25);

@@ -29,8 +29,10 @@ std::vector<Clause> framework_and_note(const MeasuredRun& run) {
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
-// autocast keeps its powers in fp32.
+// autocast keeps its powers in fp32. "Fused GELU" is one kernel.
 void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
+  if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}))
+    stack.kernels.gelu = read_stack("pytorch").kernels.gelu;
   if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
   const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;

@@ -106,7 +106,7 @@ TEST_CASE("every word of the classics has its meaning") {
               "fp8 (TE delayed scaling, hybrid), bf16-true weights, gradients and moments",
               "fp8 delayed scaling (hybrid)", "fp8 blockwise", "fp8 hybrid", "fp8 tensorwise",
               "fp8, bf16-true", "mxfp8"}},
-            {DataType::fp4, {"NVFP4", "fp4", "mxfp4"}}});
+            {DataType::fp4, {"NVFP4", "fp4", "mxfp4", "nvfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);
     const auto said = said_recompute(cell);

@@ -121,6 +121,16 @@ TEST_CASE("context ranks that exchange heads are read where a row names Ulysses,
   CHECK(exchange("Megatron-Core (2024)") == ContextExchange::ring);
 }
 
+TEST_CASE("GELU is one kernel of Hugging Face's GPT-2 where a row says that it is fused") {
+  const auto gelu = [](const char* note) {
+    return stack_of({{"framework", "Hugging Face Trainer (2026)"}, {"gpu", "H200"}, {"note", note}})
+        .kernels.gelu;
+  };
+  CHECK(gelu("Fused tanh GELU, dropout 0.1") == read_stack("pytorch").kernels.gelu);
+  CHECK(gelu("") == read_stack("hf-trainer").kernels.gelu);
+  CHECK_FALSE(gelu("") == gelu("fused GELU"));
+}
+
 TEST_CASE("how evenly tokens are routed is read where a row says it") {
   const auto cv = [](const char* framework, const char* note, const char* model, const char* cell = "") {
     std::map<std::string, std::string> cells{{"framework", framework}, {"note", note}};

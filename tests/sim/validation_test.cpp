@@ -251,8 +251,9 @@ TEST_CASE(
     // Polaris, whose scripts of then name no plugin for its network; minGPT under Lightning of 2022 and 2,048
     // tokens on eight tensor ways, which wait for the host; PyTorch's FSDP of 2021 over TCP of a cloud;
     // Qwen3-30B on A800, one by a loop over experts; two layers of Llama 4's experts, routed as they like;
-    // 300M on 32 GPUs; Qwen3-30B on H20 of which neither microbatch nor recomputation is said; cards
-    // in PCIe slots whose network nobody tells; an optimizer that its users found slow.
+    // 300M on 32 GPUs; Qwen3-30B on H20 of which neither microbatch nor recomputation is said; cards in PCIe
+    // slots whose network nobody tells; an optimizer that its users found slow; scores that PyTorch's math
+    // kernel multiplies in fp32; attention in blocks of JAX's own; gradients between sockets.
     const std::set<std::string> slow{"nanotron-bench",
                                      "chunked-ep",
                                      "gipfel-gh200",
@@ -278,7 +279,10 @@ TEST_CASE(
                                      "swiss-300m",
                                      "moegambit-megatron",
                                      "llmc-prs",
-                                     "mllama-i16"};
+                                     "mllama-i16",
+                                     "agi-4090-ladder",
+                                     "marinfold-6b",
+                                     "nanotitan"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

@@ -73,9 +73,8 @@ struct PassOperators {
   std::vector<CallPlace> places;  // of each of `communication`
   ExpertSection experts = {};     // empty in a dense layer
   double launched_layers = 0;     // as HostCost counts them: a mixer or an MLP alone is half of one
-  double launched_matrices =
-      0;                  // of modules of their own, as Hugging Face's models have them, without experts'
-  double ring_steps = 0;  // of the context group, after the first
+  double launched_matrices = 0;   // as Hugging Face's models have them, each a module; not of experts
+  double ring_steps = 0;          // of the context group, after the first
 };
 // Compute operators of a forward, from `first` to before `end`, and the collectives among them, that belong
 // to a module of selective recomputation.

@@ -22,7 +22,6 @@ double switched_overlap(bool on, const SoftwareStack& stack) {
   return stack.tensor_overlap > 0 ? stack.tensor_overlap : 1.0;
 }
 
-// The shard whose times a table has: another microbatch, maybe.
 // Of experts that are spread over ranks PyTorch's programs ask for the next layer's ahead.
 bool gathers_experts_alone(const SoftwareStack& stack, const GpuSpec& gpu, const ShardKey& key) {
   const LoneGathers where = stack.experts.gathers_alone;
@@ -31,6 +30,7 @@ bool gathers_experts_alone(const SoftwareStack& stack, const GpuSpec& gpu, const
   return where == LoneGathers::always || (where == LoneGathers::on_blackwell && blackwell && key.expert == 1);
 }
 
+// The shard whose times a table has: another microbatch, maybe.
 ShardKey as_timed(ShardKey key, const LayerTable& table) {
   key.micro_batch = table.micro_batch;
   return key;

@@ -22,9 +22,9 @@ enum class CrossEntropyKernel { fused, online, separate };
 
 // How 8-bit matrices are scaled (Megatron-LM --fp8-recipe), which decides what casting to 8 bits moves.
 // Delayed: by earlier steps, so that the kernel before a matrix writes 8 bits. Tensorwise: by the largest
-// element of the tensor itself, which that kernel can find but not scale by. Rowwise: by that of each row, and
-// for the weight gradient of each column (torchao). Mxfp8: by blocks of 32, of rows and of columns, from 16
-// bits.
+// element of the tensor itself, which that kernel can find but not scale by. Rowwise: by that of each row,
+// and for the weight gradient of each column (torchao). Mxfp8: by blocks of 32, of rows and of columns, from
+// 16 bits.
 enum class Fp8Recipe { delayed, tensorwise, rowwise, mxfp8 };
 // Bytes of an element in 8 or 4 bits with its share of the scales: of NVFP4 a byte for 16 elements, of MXFP8
 // for 32.
@@ -39,13 +39,31 @@ struct HostCost {
   Seconds forward;         // of one layer
   Seconds backward;        // of one layer, without what recomputation repeats
   Seconds collective;      // added for each collective of the layer
-  // Added for each matrix of the layer, and where other ranks have shares of it: hooks of sharded weights.
-  Seconds matrix_forward, matrix_backward, gather_forward, gather_backward;
   Seconds forward_casts;   // added in 8 or 4 bits
   Seconds backward_casts;  // the same
   Seconds ring_forward;    // added for each step of a context ring after the first: attention, sends, sums
   Seconds ring_backward;   // the same
+  // Added for each matrix of the layer, and where other ranks have shares of it: hooks of sharded weights.
+  Seconds matrix_forward, matrix_backward, gather_forward, gather_backward;
   bool operator==(const HostCost&) const = default;
+};
+// Its times as stack files name them.
+struct HostTime {
+  const char* name;
+  Seconds HostCost::*time;
+};
+inline constexpr std::array kHostTimes{
+    HostTime{"forward", &HostCost::forward},
+    HostTime{"backward", &HostCost::backward},
+    HostTime{"collective", &HostCost::collective},
+    HostTime{"matrix_forward", &HostCost::matrix_forward},
+    HostTime{"matrix_backward", &HostCost::matrix_backward},
+    HostTime{"gather_forward", &HostCost::gather_forward},
+    HostTime{"gather_backward", &HostCost::gather_backward},
+    HostTime{"forward_casts", &HostCost::forward_casts},
+    HostTime{"backward_casts", &HostCost::backward_casts},
+    HostTime{"ring_forward", &HostCost::ring_forward},
+    HostTime{"ring_backward", &HostCost::ring_backward},
 };
 HostCost at_pace(HostCost, double pace);  // all of it so many times as long
 

@@ -57,17 +57,7 @@ void read_time(KeyedMap& map, const std::string& key, Seconds& value) {
 
 void read_host(const YamlValue& given, HostCost& host) {
   KeyedMap map(given);
-  read_time(map, "forward", host.forward);
-  read_time(map, "backward", host.backward);
-  read_time(map, "collective", host.collective);
-  read_time(map, "matrix_forward", host.matrix_forward);
-  read_time(map, "matrix_backward", host.matrix_backward);
-  read_time(map, "gather_forward", host.gather_forward);
-  read_time(map, "gather_backward", host.gather_backward);
-  read_time(map, "forward_casts", host.forward_casts);
-  read_time(map, "backward_casts", host.backward_casts);
-  read_time(map, "ring_forward", host.ring_forward);
-  read_time(map, "ring_backward", host.ring_backward);
+  for (const HostTime& one : kHostTimes) read_time(map, one.name, host.*one.time);
   map.refuse_others();
 }
 

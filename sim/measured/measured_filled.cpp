@@ -4,6 +4,7 @@
 
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/measured_plan.hpp"
+#include "sim/measured/said_kernels.hpp"
 
 namespace orrery {
 namespace {
@@ -78,7 +79,9 @@ std::vector<FilledCell> filled_cells(const MeasuredRun& run, const MeasuredPlan&
   const std::string stack = "stack " + plan.stack.name;
   if (!stack_override) filled.add("stack", plan.stack.name, run.text("framework"));
   filled.add("seq", std::to_string(plan.model.default_sequence), "model " + plan.model.name);
-  if (plan.model.has_experts()) filled.add("expert_load_cv", short_text(plan.stack.experts.load.cv), stack);
+  if (plan.model.has_experts())
+    filled.add("expert_load_cv", short_text(plan.stack.experts.load.cv),
+               said_load(run, plan.model) ? "its words" : stack);
   const NodeGroup& group = plan.cluster.groups.front();
   if (filled.is_blank("cluster"))
     filled.add("gpus_per_node", std::to_string(group.gpus_per_node),

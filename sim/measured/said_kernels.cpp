@@ -58,20 +58,6 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.states = {.weight = 6, .optimizer = 8};
 }
 
-// As the cell has it; else as words have it. Of few experts, as Mixtral's, each gets nearly its share.
-std::optional<double> said_load(const MeasuredRun& run, const ModelSpec& model) {
-  constexpr std::int64_t kMany = 32;
-  if (run.text("expert_load_cv") == "0") return 0.0;
-  if (const auto cv = run.number("expert_load_cv")) return cv;
-  const auto words = framework_and_note(run);
-  if (affirms(words, {"*forcedbalance*", "balanceforced", "*roundrobinrouting*"})) return 0.0;
-  const bool many = std::any_of(model.shapes.begin(), model.shapes.end(),
-                                [](const LayerShape& shape) { return shape.experts >= kMany; });
-  if (many && affirms(words, {"naturalrouting", "routednaturally"}))
-    return read_stack("torchtitan").experts.load.cv;
-  return std::nullopt;
-}
-
 }  // namespace
 
 // How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
@@ -121,6 +107,19 @@ void use_said_optimizer(const MeasuredRun& run, SoftwareStack& stack, std::vecto
     take(0, "SGD: Adam's step without moments");
   else if (affirms(words, {"muon*"}))
     take(4, "Muon: Adam's step with one moment, its iterations not counted");
+}
+
+std::optional<double> said_load(const MeasuredRun& run, const ModelSpec& model) {
+  constexpr std::int64_t kMany = 32;
+  if (run.text("expert_load_cv") == "0") return 0.0;
+  if (const auto cv = run.number("expert_load_cv")) return cv;
+  const auto words = framework_and_note(run);
+  if (affirms(words, {"*forcedbalance*", "balanceforced", "*roundrobinrouting*"})) return 0.0;
+  const bool many = std::any_of(model.shapes.begin(), model.shapes.end(),
+                                [](const LayerShape& shape) { return shape.experts >= kMany; });
+  if (many && affirms(words, {"naturalrouting", "routednaturally"}))
+    return read_stack("torchtitan").experts.load.cv;
+  return std::nullopt;
 }
 
 void use_said_loads(const MeasuredRun& run, const ModelSpec& model, ExpertLoad& load) {

@@ -1,6 +1,10 @@
 // What a published run's words change of its program's stack.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "costmodels/stacks/software_stack.hpp"
 #include "sim/measured/measured_run.hpp"
 #include "strategies/model.hpp"
@@ -14,16 +18,20 @@ void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 // How 8-bit matrices are scaled (precision; "rowwise" also of framework and note).
 void use_said_scales(const MeasuredRun&, SoftwareStack&);
 
-// Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
+// Experts of Megatron one after another: "no grouped GEMM", SequentialMLP.
 void use_said_experts(const MeasuredRun&, SoftwareStack&);
+
+// Kernels that move tokens to experts and back (Megatron-LM's --moe-permute-fusion) in place of PyTorch's.
 void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 
 // Context ranks that exchange heads: "Ulysses", and XTuner's (xtuner/parallel/sequence/attention.py).
 void use_said_exchange(const MeasuredRun&, SoftwareStack&);
 
-// How evenly experts are loaded (`expert_load_cv`, else "forced balance", or "natural routing" of many), and
-// the rows each of them has whatever the routing
-// (`expert_capacity`; of programs that fill such rows, else as a "capacity factor" of its words).
+// How evenly experts are loaded: `expert_load_cv`, else "forced balance", or "natural routing" of 32 and more
+// (of few, as Mixtral's, each gets nearly its share). Absent: the row does not say.
+std::optional<double> said_load(const MeasuredRun&, const ModelSpec&);
+// That, and the rows that each of them has whatever the routing (`expert_capacity`; of programs that fill
+// such rows, else as a "capacity factor" of its words).
 void use_said_loads(const MeasuredRun&, const ModelSpec&, ExpertLoad&);
 
 // Other optimizers than Adam (framework, note): SGD, Adafactor and Muon by the moments that they keep.

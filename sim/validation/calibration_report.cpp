@@ -128,15 +128,11 @@ std::string calibration_json(const Calibration& calibration, const std::vector<L
 std::string calibrated_yaml(const Calibration& calibration, const std::string& like) {
   const SoftwareStack& stack = calibration.stack;
   const auto seconds = [](Seconds time) { return text_of("%.6gs", time.value()); };
+  std::string host;
+  for (const HostTime& one : kHostTimes)
+    host += std::string(host.empty() ? "" : ", ") + one.name + ": " + seconds(stack.host.*one.time);
   std::string text = "# Written by `orrery calibrate` for --stack.\nlike: " + like +
-                     "\ncompute_time: " + text_of("%.6g", stack.compute_time) +
-                     "\nhost: {forward: " + seconds(stack.host.forward) +
-                     ", backward: " + seconds(stack.host.backward) +
-                     ", collective: " + seconds(stack.host.collective) +
-                     ", forward_casts: " + seconds(stack.host.forward_casts) +
-                     ", backward_casts: " + seconds(stack.host.backward_casts) +
-                     ", ring_forward: " + seconds(stack.host.ring_forward) +
-                     ", ring_backward: " + seconds(stack.host.ring_backward) +
+                     "\ncompute_time: " + text_of("%.6g", stack.compute_time) + "\nhost: {" + host +
                      "}\nnetwork: {inside: " + text_of("%.6g", stack.network.inside) +
                      ", between: " + text_of("%.6g", stack.network.between) + "}\n" +
                      yaml_of("calibrated", *stack.calibrated);

@@ -120,13 +120,20 @@ void recompute_what_must_have_been(const MeasuredRun& run, const PriceBook& book
   plan.assumptions.emplace_back("recomputation: as little as makes it fit");
 }
 
+// With all recomputed that its source may have left unsaid.
+ParallelStrategy leanest(const MeasuredRun& run, const MeasuredPlan& plan, ParallelStrategy strategy) {
+  if (plan.stack.may_drop_activations && run.text("recompute").empty())
+    strategy.recompute.granularity = RecomputeGranularity::full;
+  return strategy;
+}
+
 // Of what a row leaves open a run that ran had something that fits.
 void drop_what_cannot_have_run(const MeasuredRun& run, const PriceBook& book, MeasuredPlan& plan) {
   if (run.has_failed() || plan.strategies.size() == 1) return;
   StageFitter fitter(book);
   std::vector<ParallelStrategy> fitting;
   for (const ParallelStrategy& strategy : plan.strategies) {
-    if (!is_too_big(fitter, strategy)) fitting.push_back(strategy);
+    if (!is_too_big(fitter, leanest(run, plan, strategy))) fitting.push_back(strategy);
   }
   if (!fitting.empty()) plan.strategies = std::move(fitting);
 }
@@ -190,11 +197,9 @@ void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, Val
   result.memory_figure = measured_figure(*mapped.run, mapped.plan.stack);
   StageFitter fitter(mapped.book());
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
-  // Too much is what does not fit even if all that the source may have left unsaid was recomputed.
-  ParallelStrategy least = strategy;
-  const bool unsaid = mapped.plan.stack.may_drop_activations && mapped.run->text("recompute").empty();
-  if (unsaid) least.recompute.granularity = RecomputeGranularity::full;
-  const std::vector<StageMemory> least_memory = unsaid ? fitter.memory_of(least) : memory;
+  // Too much is what does not fit even so.
+  const ParallelStrategy least = leanest(*mapped.run, mapped.plan, strategy);
+  const std::vector<StageMemory> least_memory = fitter.memory_of(least);
   for (const StageMemory& stage : memory) {
     result.predicted_memory =
         std::max(result.predicted_memory, to_gibibytes(counted(stage, result.memory_figure)));

@@ -73,6 +73,24 @@ TEST_CASE("a run on a network that nobody tells takes between what it takes on e
   CHECK(open.predicted * open.band.high >= open.high * (1 - 1e-12));
 }
 
+TEST_CASE("what a row leaves open is not ruled out by activations that its recipe may drop") {
+  const auto of = [](const char* chunks, const char* recompute) {
+    return validate(
+               runs_of(std::string("a,g,H100,80,8,32,,Megatron-Bridge 26.02,GPT,8,8192,64,51200,8192,bf16,"
+                                   "256,4,1,4,") +
+                       chunks + ",8," + recompute + ",5,,ok\n"),
+               costs(), {})
+        .runs.front();
+  };
+  // Only one virtual stage fits as it stands, and two are faster.
+  CHECK(of("1", "none").verdict != MemoryVerdict::too_big);
+  CHECK(of("2", "none").verdict == MemoryVerdict::too_big);
+  const double one = of("1", "").predicted, two = of("2", "").predicted;
+  CHECK(1.1 * two < one);
+  CHECK(of("", "none").predicted == one);
+  CHECK(of("", "").predicted == two);
+}
+
 TEST_CASE("NVFP4 runs are plans in 4 bits, and a row of their own") {
   const auto runs = runs_of(
       "a,g,GB200,,4,8,,Megatron-Bridge 26.06,Nemotron_3_Nano,,,,,8192,NVFP4,64,1,1,1,1,8,none,1,,ok\n");

@@ -65,6 +65,7 @@ inline constexpr std::array kHostTimes{
     HostTime{"ring_forward", &HostCost::ring_forward},
     HostTime{"ring_backward", &HostCost::ring_backward},
 };
+static_assert(sizeof(HostCost) == kHostTimes.size() * sizeof(Seconds), "one of its times has no name");
 HostCost at_pace(HostCost, double pace);  // all of it so many times as long
 
 // Whose layers the host launches as one, at no cost beside the GPU's (Megatron-LM --cuda-graph-impl): of

@@ -24,10 +24,16 @@ double switched_overlap(bool on, const SoftwareStack& stack) {
 
 // Of experts that are spread over ranks PyTorch's programs ask for the next layer's ahead.
 bool gathers_experts_alone(const SoftwareStack& stack, const GpuSpec& gpu, const ShardKey& key) {
-  const LoneGathers where = stack.experts.gathers_alone;
   if (stack.whole_weights) return false;  // no pass gathers any
-  const bool blackwell = gpu.architecture == "Blackwell" || gpu.architecture == "Blackwell Ultra";
-  return where == LoneGathers::always || (where == LoneGathers::on_blackwell && blackwell && key.expert == 1);
+  switch (stack.experts.gathers_alone) {
+    case LoneGathers::never:
+      return false;
+    case LoneGathers::on_blackwell:
+      return key.expert == 1 && (gpu.architecture == "Blackwell" || gpu.architecture == "Blackwell Ultra");
+    case LoneGathers::always:
+      return true;
+  }
+  ORRERY_ENSURE(false);
 }
 
 // The shard whose times a table has: another microbatch, maybe.

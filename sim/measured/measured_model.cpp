@@ -210,7 +210,7 @@ ModelSpec cut_model(ModelSpec model, const SaidShape& said) {
     const std::ptrdiff_t most = said.all_experts ? 0 : std::max<std::ptrdiff_t>(1, left / 4);
     layers.erase(layers.begin(), layers.begin() + std::max<std::ptrdiff_t>(0, dense - most));
   }
-  layers.erase(layers.begin() + std::min(left, std::ssize(layers)), layers.end());
+  if (left < std::ssize(layers)) layers.resize(static_cast<std::size_t>(left));
   layers.insert(layers.end(), predicting.begin(), predicting.end());
   return model;
 }

@@ -82,7 +82,6 @@ TEST_CASE(
   CHECK(states() == Approx(fixed + sharded / 2));
 }
 
-// hf-trainer has gradients of 2 B in bf16; they are sent in the bytes they have.
 TEST_CASE("moments that an optimizer does not have are not kept, whatever the type") {
   const auto type = GENERATE(DataType::bf16, DataType::fp16, DataType::fp32);
   const ModelSpec model = gpt_layers(2);
@@ -106,6 +105,7 @@ TEST_CASE("moments that an optimizer does not have are not kept, whatever the ty
   if (type == DataType::bf16) CHECK(states() == Approx(2));
 }
 
+// hf-trainer has gradients of 2 B in bf16; they are sent in the bytes they have.
 TEST_CASE("buckets hold copies of gradients where there are replicas to send them to") {
   const ModelSpec model = gpt_layers(2);
   const SoftwareStack stack = read_stack("hf-trainer");

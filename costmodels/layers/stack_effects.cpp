@@ -237,25 +237,32 @@ namespace {
 // Of each matrix of a forward, what torchtitan's policy repeats: every second one, where queries, keys,
 // values, gate and up count for themselves. Joined, of the two or three of an MLP, projection and keys, the
 // second. Of the products of experts, which its list of kept results does not have, all (torchtitan/
-// distributed/activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm).
+// distributed/activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm). Where
+// elementwise kernels alone are repeated, these too and nothing else.
 std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms, const SoftwareStack& stack) {
   std::vector<double> shares;
+  const bool none = stack.selective == SelectiveRecompute::elementwise;
   bool second = false;
   for (const Gemm* gemm : gemms) {
     const bool of_experts = gemm->batch > 1;
+    if (none) {
+      shares.push_back(of_experts ? 1.0 : 0.0);
+      continue;
+    }
     shares.push_back(of_experts ? 1.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0);
     if (!of_experts) second = !second;
   }
   const bool dense = gemms.size() == 4;  // neither experts nor latent attention
-  if (stack.separate_inputs || !dense) return shares;
+  if (none || stack.separate_inputs || !dense) return shares;
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;
   return {keys_and_values / 2 / static_cast<double>(gemms[0]->n), 1.0, gated ? 0.5 : 0.0, gated ? 0.0 : 1.0};
 }
 
-// torchtitan's policy: half of the matrices, every kernel between and what is gathered for them; the
-// attention's output and reduced sums are kept (distributed/activation_checkpoint.py).
-PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward, const Sharding& sharding) {
+// torchtitan's policies: of the matrices what they repeat, every kernel between and what is gathered for
+// them; the attention's output and reduced sums are kept (distributed/activation_checkpoint.py).
+PassCost repeated_by_operators(const BlockOperators& block, const PassTimes& forward,
+                               const Sharding& sharding) {
   std::vector<const Gemm*> gemms;
   for (const Operator& op : block.forward.compute)
     if (const auto* gemm = std::get_if<Gemm>(&op)) gemms.push_back(gemm);
@@ -288,10 +295,10 @@ PassCost every_second_gemm(const BlockOperators& block, const PassTimes& forward
 OfModules<PassCost> module_costs(const BlockOperators& block, const PassTimes& forward,
                                  const Sharding& sharding) {
   OfModules<PassCost> costs;
-  const bool own = sharding.stack.selective == SelectiveRecompute::every_second_gemm;
+  const bool own = sharding.stack.selective != SelectiveRecompute::attention;
   for (const RecomputeModule module : kRecomputeModules) {
     if (own && module == RecomputeModule::core_attn) {
-      costs[index_of(module)] = every_second_gemm(block, forward, sharding);
+      costs[index_of(module)] = repeated_by_operators(block, forward, sharding);
       continue;
     }
     const Pass pass = module_pass(block, forward, module);

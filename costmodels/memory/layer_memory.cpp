@@ -56,7 +56,7 @@ std::int64_t kept_up_width(const LayerShape& shape, const LocalLayer& local) {
 double mlp_activations(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
                        const SoftwareStack& stack) {
   if (shape.experts == 1) {
-    const bool eager = stack.kernels.eager_kernels || stack.kernels.eager_activation;
+    const bool eager = stack.kernels.keeps_activated || stack.kernels.eager_activation;
     const std::int64_t any = kept_up_width(shape, local) + kept_half(shape, eager, local.ffn);
     const double gelu = has_eager_gelu(shape, stack) ? stack.kernels.gelu->kept / 2 * kept.any : 0.0;
     return static_cast<double>(local.tokens) *
@@ -76,7 +76,7 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, const K
 // Where kernels rotate queries and keys one by one: the matrix they came from, which the values are a view
 // of.
 double rotated(const LayerShape& shape, const LocalLayer& local, const SoftwareStack& stack) {
-  if (!stack.kernels.eager_kernels || !shape.rotary) return 0.0;
+  if (!stack.kernels.keeps_unrotated || !shape.rotary) return 0.0;
   return static_cast<double>(local.tokens * (local.query_width + local.key_width));
 }
 
@@ -119,7 +119,9 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
     mixer = std::max(mixer, (stack.softmax == SoftmaxKernel::eager ? 2 : 1) * element * scores);
   }
   const double output = element * static_cast<double>(local.owned_tokens * shape.hidden);
-  return output + std::max(mlp, mixer - kept_by_mlp);
+  const double eager = shape.experts > 1 && !has_mlp_bias(shape) ? stack.experts.eager_memory : 0.0;
+  return output + std::max(mlp, mixer - kept_by_mlp) +
+         eager * inner * static_cast<double>(shape.routed_hidden());
 }
 
 // What the norms of a layer norm, those of queries and keys among them.
@@ -213,6 +215,8 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
       element * tokens *
           static_cast<double>(local.output_width + local.qkv_width() - key_width + local.up_width / 2) +
       element * hidden;
+  bytes.outputs =
+      bytes.second_outputs + element * tokens * static_cast<double>(key_width + local.up_width / 2);
   bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy, stack);
   set_modules(bytes, shape, local, kept, stack);

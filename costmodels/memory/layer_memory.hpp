@@ -19,6 +19,7 @@ struct LayerActivations {
   double scores = 0.0;          // softmax and dropout of unfused attention
   double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
                                 // second GEMM's output
+  double outputs = 0.0;         // the same, and every GEMM's that a gradient or a recomputation reads
   double gradients = 0.0;       // beside these in its backward, where they are most; not in `all`
   // What selective recomputation of each module drops: the scores, or of `rest`.
   OfModules<double> modules = {};

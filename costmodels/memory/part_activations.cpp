@@ -72,9 +72,10 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
   for_each_run(model, range, [&](const LayerShape& shape, int layers) {
     const LayerActivations one = layer_activations(shape, local_layer(shape, split), strategy, stack);
     double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
-    const bool own = stack.selective == SelectiveRecompute::every_second_gemm;
+    const bool own = stack.selective != SelectiveRecompute::attention;
     if (selective && own && strategy.recompute.modules.has(RecomputeModule::core_attn)) {
-      dropped = one.all() - one.input - std::min(one.second_outputs, one.rest);
+      const bool second = stack.selective == SelectiveRecompute::every_second_gemm;
+      dropped = one.all() - one.input - std::min(second ? one.second_outputs : one.outputs, one.rest);
     }
     bytes.kept += layers * (one.all() - dropped);
     bytes.recomputed = std::max(bytes.recomputed, dropped);
@@ -138,6 +139,12 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
   const double peak = logit_peak(strategy.type, tensor, stack);
+  // Pieces of the hidden states are copies; the matrix's gradient adds up in fp32.
+  if (stack.loss_pieces > 1) {
+    const double hidden = static_cast<double>(model.hidden), element = stored_bytes(strategy.type);
+    return {0.0, logits / stack.loss_pieces * peak + (element + 4) * tokens * hidden +
+                     4 * hidden * static_cast<double>(vocabulary / tensor)};
+  }
   // From its backward to its weight gradient its gradient stays, in its own type.
   const double waiting =
       std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * stored_bytes(strategy.type);

@@ -73,8 +73,8 @@ HostCost at_pace(HostCost, double pace);  // all of it so many times as long
 enum class CudaGraphs { none, experts, all };
 
 // What selective recomputation repeats: Megatron's the attention core; torchtitan's every second GEMM and all
-// elementwise kernels (its per-operator policy).
-enum class SelectiveRecompute { attention, every_second_gemm };
+// elementwise kernels (its per-operator policy); that of its traced graphs elementwise kernels alone.
+enum class SelectiveRecompute { attention, every_second_gemm, elementwise };
 
 // What of sharded weights belongs to no layer's unit and stays whole from the forward to the end of the
 // backward. PyTorch's FSDP does not free its root after the forward (_fsdp_state.py, _lazy_init), which holds
@@ -154,6 +154,8 @@ struct ExpertCost {
   // Bytes of an element of each row that eager kernels around the matrices move, beside what Megatron-LM's
   // permutations do: gathers, masks, sums over a token's experts.
   double eager_forward = 0, eager_backward = 0;
+  // And that they hold at once in the backward of a layer, beside what is kept; of experts without biases.
+  double eager_memory = 0;
   bool operator==(const ExpertCost&) const = default;
 };
 ExpertCost at_pace(ExpertCost, double pace);  // what it takes of the host so many times as long
@@ -212,9 +214,9 @@ struct LayerKernels {
   std::optional<Fusion> norm;       // absent: as `elementwise`
   double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
   std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
-  // A kernel for each operation, as PyTorch has them: a gated MLP keeps its activated half besides, rotated
-  // queries and keys the matrix they came from.
-  bool eager_kernels = false;
+  // A kernel for each operation, as PyTorch has them (`eager_kernels` says both): a gated MLP keeps its
+  // activated half besides, rotated queries and keys the matrix they came from.
+  bool keeps_activated = false, keeps_unrotated = false;
   // A gated MLP's gate is split off, activated and multiplied by kernels of their own, those of experts then
   // weighed by another (Megatron-Core without bias_activation_fusion: glu of core/transformer/mlp.py, and of
   // moe/experts.py).
@@ -246,6 +248,9 @@ struct SoftwareStack {
   // The head works on pieces of as many logits as the hidden states have elements, forward and backward
   // at once (Liger-Kernel, fused_linear_cross_entropy.py).
   bool chunked_loss = false;
+  // Or on so many pieces of each sequence, forward and backward at once, whose gradients it gathers in fp32
+  // (torchtitan, ChunkedCELoss of components/loss.py).
+  int loss_pieces = 1;
   // The head has a multiple of 128 rows on each tensor rank (padded_vocabulary); else as many as there are,
   // so that its GEMMs may be unaligned (unaligned_gemm.hpp).
   bool pads_vocabulary = true;

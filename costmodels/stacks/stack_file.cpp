@@ -106,6 +106,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_switch(map, "pads_rows", experts.pads_rows);
   read_number(map, "eager_forward", 0, 10000, experts.eager_forward);
   read_number(map, "eager_backward", 0, 10000, experts.eager_backward);
+  read_number(map, "eager_memory", 0, 1000, experts.eager_memory);
   map.refuse_others();
 }
 
@@ -184,7 +185,9 @@ void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_word(map, "norm", kFusions, kernels.norm);
   read_number(map, "elementwise_time", 0.1, 10, kernels.elementwise_time);
   read_number(map, "norm_time", 0.1, 100, kernels.norm_time);
-  read_switch(map, "eager_kernels", kernels.eager_kernels);
+  read_switch(map, "eager_kernels", kernels.keeps_unrotated);
+  read_switch(map, "eager_kernels", kernels.keeps_activated);
+  read_switch(map, "keeps_activated", kernels.keeps_activated);
   read_switch(map, "eager_activation", kernels.eager_activation);
   read_number(map, "kept_by_norm", 0, 100, kernels.kept_by_norm);
   if (const auto gelu = map.find("gelu")) kernels.gelu = read_gelu(*gelu);
@@ -302,7 +305,8 @@ void read_optimizer_step(KeyedMap& map, SoftwareStack& stack) {
 void read_memory(KeyedMap& map, SoftwareStack& stack) {
   read_word<SelectiveRecompute>(map, "selective",
                                 {{"attention", SelectiveRecompute::attention},
-                                 {"every_second_gemm", SelectiveRecompute::every_second_gemm}},
+                                 {"every_second_gemm", SelectiveRecompute::every_second_gemm},
+                                 {"elementwise", SelectiveRecompute::elementwise}},
                                 stack.selective);
   read_switch(map, "stops_recomputation", stack.stops_recomputation);
   read_word<SavedInputs>(
@@ -316,6 +320,8 @@ void read_memory(KeyedMap& map, SoftwareStack& stack) {
   if (const auto reserve = map.find("memory_reserve")) stack.memory_reserve = reserve->quantity<Bytes>();
   read_number(map, "cached_share", 0, 10, stack.cached_share);
   read_switch(map, "records_streams", stack.records_streams);
+  if (const auto pieces = map.find("loss_pieces"))
+    stack.loss_pieces = static_cast<int>(pieces->integer(1, 1024));
   if (const auto logits = map.find("stale_logits"))
     stack.stale_logits = static_cast<int>(logits->integer(0, 8));
   if (const auto connections = map.find("channel_connections"))

@@ -214,26 +214,55 @@ const char* torchtitan_of(const MeasuredRun& run, double date) {
   return date >= kCompiledLoss ? "torchtitan-2025" : "torchtitan";
 }
 
-// From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);
-// read after errors of runs of that time had been seen. Since ff0829c10 of 27 January 2026 it copies no keys
-// and values for query heads (enable_gqa), and PyTorch's cuDNN then refuses what its FlashAttention-2 takes
-// ("no available kernel"; trace of titan-autoresearch, May 2026). FlexAttention, its default since June 2026,
-// is taken for as fast (assumption). From April 2026 on its loss takes logits in pieces (pull request 2937).
-void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
-  constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12, kChunkedLoss = 2026.25;
-  if (date >= kChunkedLoss) stack.sharded_logit_peak.reset();
-  // DeepEP and HybridEP bring tokens by kernels of their own; since 5242bdf71 of 14 April 2026 layers with
-  // experts are compiled whole.
+// That its recipes of mixtures compile alone. From 786e26f8e of 27 April 2026 on all of them take the loss in
+// ChunkedCELoss's eight pieces (components/loss.py).
+void use_titan_loss_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
+  constexpr double kCompiledRecipe = 2025.58, kInPieces = 2026.32;
+  const std::string framework = lower_case(run.text("framework"));
+  if (date >= kCompiledRecipe && !runs_eager(framework) && stack.preset == "torchtitan-eager-2025") {
+    const SoftwareStack compiled = read_stack("torchtitan-2025");
+    stack.cross_entropy = compiled.cross_entropy;
+    stack.logit_peak = compiled.logit_peak;
+    stack.sharded_logit_peak = compiled.sharded_logit_peak;
+  }
+  if (date < kInPieces && !says(framework, "chunked")) return;
+  stack.sharded_logit_peak.reset();
+  stack.loss_pieces = 8;
+}
+
+// DeepEP and HybridEP bring tokens by kernels of their own; since 5242bdf71 of 14 April 2026 layers with
+// experts are compiled whole.
+void use_titan_dispatch_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCompilesExperts = 2026.28;
   const bool own = says_any(lower_case(run.text("framework")), {"deepep", "hybridep"});
   if (own || (date >= kCompilesExperts && says_compiled_model(run)))
     stack.experts.eager_forward = stack.experts.eager_backward = 0;
+}
+
+// From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);
+// read after errors of runs of that time had been seen. Since ff0829c10 of 27 January 2026 it copies no keys
+// and values for query heads (enable_gqa), and PyTorch's cuDNN then refuses what its FlashAttention-2 takes
+// ("no available kernel"; trace of titan-autoresearch, May 2026). FlexAttention, its default since June 2026,
+// is taken for as fast (assumption).
+void use_titan_attention_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
+  constexpr double kCudnnOnAll = 2025.77, kGroupedHeads = 2026 + 0.9 / 12;
   if (date >= kGroupedHeads) {
     stack.attention = AttentionKernel::flash2;
     stack.repeated_keys = false;
   } else if (date >= kCudnnOnAll && architecture_of(run) == "Hopper") {
     stack.attention = AttentionKernel::flash;
   }
+}
+
+// GraphTrainer's default policy keeps every product (experiments/graph_trainer/passes.py, f213796fd of 22
+// April 2026).
+void use_titan_of_then(const MeasuredRun& run, double date, SoftwareStack& stack) {
+  constexpr double kGraphPolicy = 2026.25;
+  if (date >= kGraphPolicy && says_any(lower_case(run.text("framework")), {"graph_trainer", "graphtrainer"}))
+    stack.selective = SelectiveRecompute::elementwise;
+  use_titan_loss_of(run, date, stack);
+  use_titan_dispatch_of(run, date, stack);
+  use_titan_attention_of(run, date, stack);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodels/memory/card_memory.hpp"
+#include "costmodels/memory/memory_parts.hpp"
 #include "platforms/errors.hpp"
 #include "strategies/megatron.hpp"
 #include "strategies/placement.hpp"
@@ -29,13 +30,14 @@ Json strategy_json(const ModelSpec& model, const ParallelStrategy& strategy) {
   return json;
 }
 
-// Of one GPU of a stage: on the card in all, of that what its tensors take and what PyTorch reserves; and
-// what the card must have usable, which decides the verdict.
+// Of one GPU of a stage: on the card in all, of that what its tensors take and what PyTorch reserves; what
+// the card must have usable, which decides the verdict; and what all of it is made of.
 void add_memory(Json& row, const StageMemory& memory) {
   row["memory_gib"] = to_gibibytes(memory.total());
   row["memory_allocated_gib"] = to_gibibytes(memory.allocated());
   row["memory_reserved_gib"] = to_gibibytes(memory.reserved());
   row["memory_needed_gib"] = to_gibibytes(memory.needed());
+  for (const auto& [name, bytes] : memory_parts(memory)) row["memory_parts_gib"][name] = to_gibibytes(bytes);
   if (memory.host > Bytes(0)) row["host_memory_gib"] = to_gibibytes(memory.host);
 }
 

@@ -200,10 +200,10 @@ void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, Val
   // Too much is what does not fit even so.
   const ParallelStrategy least = leanest(*mapped.run, mapped.plan, strategy);
   const std::vector<StageMemory> least_memory = fitter.memory_of(least);
-  for (const StageMemory& stage : memory) {
-    result.predicted_memory =
-        std::max(result.predicted_memory, to_gibibytes(counted(stage, result.memory_figure)));
-  }
+  result.memory = *std::max_element(memory.begin(), memory.end(), [&](const auto& a, const auto& b) {
+    return counted(a, result.memory_figure) < counted(b, result.memory_figure);
+  });
+  result.predicted_memory = to_gibibytes(counted(result.memory, result.memory_figure));
   result.verdict = fitter.worst_verdict(least, least_memory);
   result.fullness = fullness(mapped.book().cluster(), least, least_memory);
 }

@@ -45,6 +45,7 @@ struct ValidatedRun {
   std::optional<double> measured_memory;            // GiB, of the fullest GPU
   MemoryFigure memory_figure = MemoryFigure::card;  // which one its source reports
   double predicted_memory = 0;                      // GiB, of that figure
+  StageMemory memory;                               // of the stage that has the most in that figure
   bool failed = false;                          // out of memory, or stopped for a reason nobody wrote down
   bool out_of_memory = false;                   // of those, the ones of which the source says so
   MemoryVerdict verdict = MemoryVerdict::fits;  // of the fullest stage

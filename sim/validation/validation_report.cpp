@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/table.hpp"
+#include "costmodels/memory/memory_parts.hpp"
 #include "platforms/errors.hpp"
 #include "traces/json_text.hpp"
 
@@ -338,6 +339,12 @@ Json filled_json(const std::vector<FilledCell>& filled) {
   return cells;
 }
 
+Json parts_json(const StageMemory& memory) {
+  Json parts;
+  for (const auto& [name, bytes] : memory_parts(memory)) parts[name] = to_gibibytes(bytes);
+  return parts;
+}
+
 Json run_json(const ValidatedRun& run) {
   return {{"id", run.id},
           {"group", run.group},
@@ -350,6 +357,7 @@ Json run_json(const ValidatedRun& run) {
           {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
           {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
           {"predicted_gib", run.predicted_memory},
+          {"memory_parts_gib", parts_json(run.memory)},
           {"memory_figure", to_text(run.memory_figure)},
           {"memory", to_text(run.verdict)},
           {"fullness", run.fullness},

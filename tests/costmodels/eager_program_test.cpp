@@ -131,6 +131,22 @@ TEST_CASE("torchtitan's policy repeats the same of a layer whether its matrices 
   CHECK(repeated(true) == Approx(repeated(false)));
 }
 
+TEST_CASE("a policy of elementwise kernels repeats no matrix but those of experts") {
+  Sharding sharding = four_ways(true);
+  sharding.stack.selective = SelectiveRecompute::elementwise;
+  LayerShape shape = test::llama70b_layer();
+  const auto repeated = [&] {
+    const BlockOperators layer = layer_operators(shape, true, sharding);
+    const PassTimes times{std::vector<Seconds>(layer.forward.compute.size()),
+                          std::vector<Seconds>(layer.forward.communication.size())};
+    return module_costs(layer, times, sharding)[index_of(RecomputeModule::core_attn)].flops.value();
+  };
+  CHECK(repeated() == 0);
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  CHECK(repeated() > 0);
+}
+
 TEST_CASE("each matrix that gathers for itself keeps what it gathered") {
   ParallelStrategy strategy;
   strategy.flash_attention = true;
@@ -221,7 +237,7 @@ TEST_CASE("kernels for each operation keep the activated half of a gated MLP and
     return layer_activations(of, local, strategy, stack).all();
   };
   SoftwareStack eager;
-  eager.kernels.eager_kernels = true;
+  eager.kernels.keeps_activated = eager.kernels.keeps_unrotated = true;
   const double tokens = 2 * 4096;
   // 16 bits of 28,672 columns, 64 query and 8 key heads of 128, over the tensor ranks.
   CHECK(bytes(shape, eager) - bytes(shape, {}) == Approx(2 * tokens * (28672 + (64 + 8) * 128) / tensor));

@@ -122,6 +122,19 @@ TEST_CASE("a program's own policy of recomputation drops nothing where modules a
   CHECK(kept() < of_mlp);
 }
 
+TEST_CASE("a policy that repeats elementwise kernels alone keeps what every matrix gives") {
+  const ModelSpec model = gpt_layers(3);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.flash_attention = true;
+  strategy.recompute.granularity = RecomputeGranularity::selective;
+  SoftwareStack stack;
+  stack.selective = SelectiveRecompute::elementwise;
+  // Of each layer its input, queries, keys and values, the attention's output, its projection, and four times
+  // that width: 16 bits. The second matrix of the MLP gives the next layer's input.
+  CHECK(activation_bytes(model, strategy, 0, 0, stack).value() ==
+        Approx(3 * 2.0 * kSequence * kMicroBatch * kHidden * (1 + 3 + 1 + 1 + 4)));
+}
+
 // Four gathered tensors without, ten with (Transformer Engine's initialize_ub); in 8 bits six of these are
 // half as big.
 TEST_CASE("user buffers of overlapped tensor collectives take the place of gathered tensors") {

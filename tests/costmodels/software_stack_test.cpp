@@ -44,7 +44,7 @@ TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and 
   CHECK(llama.kernels.elementwise_time == stack.llama_layers->elementwise_time);
   CHECK(llama.kernels.norm_time == stack.llama_layers->norm_time);
   CHECK(llama.kernels.kept_by_norm == stack.llama_layers->kept_by_norm);
-  CHECK(llama.kernels.eager_kernels);
+  CHECK((llama.kernels.keeps_activated && llama.kernels.keeps_unrotated));
   CHECK(stack_for(llama_7b(), llama) == llama);
   CHECK(times_under(stack).forward == times_under(llama).forward);
   // Transformer Engine has kernels for them.

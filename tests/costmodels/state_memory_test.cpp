@@ -1,8 +1,10 @@
 // Parameters, and what is kept of each: weights, gradients, optimizer states.
+#include "costmodels/memory/layer_memory.hpp"
 #include "costmodels/memory/memory.hpp"
 #include "costmodels/stacks/stack_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/gpt_plans.hpp"
+#include "tests/costmodels/layer_fixture.hpp"
 
 namespace orrery {
 namespace {
@@ -318,6 +320,39 @@ TEST_CASE("a head that works in pieces keeps as much of its logits as of the hid
                hidden = static_cast<double>(model.hidden);
   // A piece of hidden's size, hidden's gradient, and the matrix's, which is there before its layers' are.
   CHECK(logits == Approx(2 * (2 * tokens * hidden + 128000 * hidden)).epsilon(0.001));
+}
+
+TEST_CASE("a loss in pieces of the sequence holds one piece's logits and the whole of its gradient in fp32") {
+  ModelSpec model = gpt_layers(2);
+  model.vocabulary = 128000;
+  const ParallelStrategy strategy = spread(model, {});
+  SoftwareStack stack;
+  stack.logit_peak = 6;
+  const double tokens = static_cast<double>(strategy.micro_batch * strategy.sequence),
+               hidden = static_cast<double>(model.hidden);
+  const auto logits = [&] { return stage_memory(model, strategy, 0, {1}, stack).logits.value(); };
+  CHECK(logits() == Approx(6 * tokens * 128000));
+  stack.loss_pieces = 8;
+  // Copies of the pieces in 16 bits, their gradients and the matrix's in fp32.
+  CHECK(logits() == Approx(6 * tokens * 128000 / 8 + (2 + 4) * tokens * hidden + 4 * 128000 * hidden));
+}
+
+TEST_CASE("what eager kernels around experts hold is there in the backward of one layer") {
+  LayerShape shape = test::llama70b_layer();
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  const LocalLayer local = local_layer(shape, {.micro_batch = 1, .sequence = 4096});
+  SoftwareStack stack;
+  const LayerActivations without = layer_activations(shape, local, strategy, stack);
+  stack.experts.eager_memory = 50;
+  const LayerActivations with = layer_activations(shape, local, strategy, stack);
+  CHECK(with.all() == without.all());
+  CHECK(with.gradients - without.gradients == Approx(50.0 * 2 * 4096 * 8192));
+  shape.experts = shape.experts_per_token = 1;
+  CHECK(layer_activations(shape, local_layer(shape, {.micro_batch = 1, .sequence = 4096}), strategy, stack)
+            .gradients < without.gradients);
 }
 
 TEST_CASE("a copy of all gradients to reduce is held beside what activations leave in the cache") {

@@ -231,6 +231,23 @@ TEST_CASE(
   CHECK(moved("torchtitan with torch.compile (May 2026)") == 0);
   CHECK(moved("torchtitan (May 2026)") > 0);
   CHECK(moved("torchtitan with DeepEP (October 2025)") == 0);
+  const auto peak = [&](const char* framework) { return of(framework).logit_peak; };
+  CHECK(peak("torchtitan (October 2025)") == read_stack("torchtitan-2025").logit_peak);
+  CHECK(peak("torchtitan, eager (October 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
+  CHECK(peak("torchtitan (July 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
+}
+
+TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, GraphTrainer keeps products") {
+  const auto of = [](const char* framework) {
+    return test::stack_of({{"framework", framework}, {"model", "Llama 3 8B"}, {"gpu", "B200"}});
+  };
+  CHECK(of("torchtitan (April 2026)").loss_pieces == 1);
+  CHECK(of("torchtitan (May 2026)").loss_pieces == 8);
+  CHECK(of("torchtitan, eager (May 2026)").loss_pieces == 8);
+  CHECK(of("torchtitan with chunked cross-entropy (March 2026)").loss_pieces == 8);
+  CHECK(of("torchtitan (May 2026)").selective == SelectiveRecompute::every_second_gemm);
+  CHECK(of("torchtitan GraphTrainer (May 2026)").selective == SelectiveRecompute::elementwise);
+  CHECK(of("torchtitan graph_trainer (March 2026)").selective == SelectiveRecompute::every_second_gemm);
 }
 
 TEST_CASE("Megatron-Core's experts one after another are launched one by one") {

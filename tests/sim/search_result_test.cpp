@@ -110,6 +110,9 @@ TEST_CASE(
             (stage.at("gpu") == "V100-SXM2-16GB" ? 0.90 * 16 : 0.9226 * 40));
       CHECK(stage.at("memory_allocated_gib") <= stage.at("memory_reserved_gib"));
       CHECK(stage.at("memory_reserved_gib") < stage.at("memory_gib"));
+      double all = 0;
+      for (const Json& part : stage.at("memory_parts_gib")) all += part.get<double>();
+      CHECK(all == Approx(stage.at("memory_gib").get<double>()).epsilon(1e-9));
     }
     methods.insert(plan.at("strategy").at("recompute_method").dump());
   }

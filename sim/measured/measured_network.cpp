@@ -47,10 +47,11 @@ double number_said(const std::string& word) {
 std::optional<double> cards_said(const std::string& before, const std::string& after) {
   static const std::string kCards("(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?)");
   static const std::string kNumber(R"(\b(\d+|one|two|four|eight|ten|sixteen))");
+  static const std::string kKinds(
+      "[EHNX]DR|InfiniBand|IB|Ethernet|RoCE|Mellanox|NVIDIA|Broadcom|Intel|AMD|Pensando|HPE");
   static const std::regex kTimes(R"((\d+) *[xX*] *(?:[A-Za-z][\w/-]* +)*$)"),
       kOf(kNumber + " +" + kCards + " +(?:of|at) +$", std::regex::icase),
-      kAlone(kNumber + R"( +(?:(?:[EHNX]DR|InfiniBand|IB|Ethernet|RoCE|Mellanox|NVIDIA) +)*$)",
-             std::regex::icase),
+      kAlone(kNumber + " +(?:(?:" + kKinds + ") +)*$", std::regex::icase),
       kFollowing(R"(^ *(?:[A-Za-z][\w/-]* +)*)" + kCards + R"(\b)", std::regex::icase),
       kAfter(R"(^ *[xX*] *(\d+)\b(?! *(?:nodes?|servers?|hosts?|machines?)\b))", std::regex::icase);
   static const std::regex kEach(R"(^ *each\b)", std::regex::icase),

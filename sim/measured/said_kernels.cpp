@@ -48,6 +48,12 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.gradient = stack.reduced_gradient = 2;
   if (says_any(low, {"fp32 gradient", "gradients in fp32", "fp32 reduc", "reduced in fp32"}))
     stack.gradient = stack.reduced_gradient = 4;
+  const std::vector<Clause> clauses = framework_and_note(run);
+  if (affirms(clauses, {"*bf16maingrad*", "*maingradsdtypebf16*", "*gradreduceinbf16*", "*gradreduceinfp16*",
+                        "*gradientsreducedinbf16*", "*gradientsreducedinfp16*"}))
+    stack.gradient = stack.reduced_gradient = 2;
+  if (affirms(clauses, {"*fp32maingrad*", "*gradreduceinfp32*", "*gradreducefp32*"}))
+    stack.gradient = stack.reduced_gradient = 4;
   if (moments) stack.states.optimizer = 8;
   // PyTorch's ZeroRedundancyOptimizer has shares of moments; weights in fp32 stay whole.
   const std::string program = lower_case(run.text("framework"));

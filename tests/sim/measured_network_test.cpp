@@ -79,6 +79,7 @@ TEST_CASE("a network is read however people write it") {
                             "8 \u00d7 400 Gbps per node",
                             "8x ConnectX-7 400Gb/s",
                             "8 NICs of 400 Gbit/s",
+                            "8 Broadcom 400 Gbps RoCE NICs a node (RDMA)",
                             "400 Gb/s per GPU",
                             "400 Gb/s/GPU",
                             "400Gb/s RoCE per card",

@@ -27,6 +27,13 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
   CHECK(sent("bf16") == 2);
   CHECK(sent("bf16 mixed, fp32 gradient reduction") == 4);
   CHECK(of("bf16 mixed").gradient == 4);
+  const auto noted = [](const char* framework, const char* note) {
+    return stack_of({{"framework", framework}, {"note", note}, {"gpu", "H100"}}).gradient;
+  };
+  CHECK(noted("Megatron-LM (2025), precision-aware optimizer with bf16 main gradients", "") == 2);
+  CHECK(noted("Megatron-Core (2025)", "mock data; grad reduce in bf16") == 2);
+  CHECK(noted("Megatron-Core (2025)", "no grad reduce in bf16") == 4);
+  CHECK(noted("Megatron-Core (2025)", "grad reduce fp32, mock data") == 4);
 }
 
 TEST_CASE("minGPT has GELU by its formula") {

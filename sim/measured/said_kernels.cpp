@@ -22,6 +22,10 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   const ExpertCost library = read_stack("megatron-bridge").experts;
   stack.experts.deduplicated = library.deduplicated;
   stack.experts.dispatch = library.dispatch;
+  // They sort and bring rows in one kernel.
+  const ExpertCost eager = read_stack("megatron-bridge-eager").experts;
+  stack.experts.layer_forward = std::min(stack.experts.layer_forward, eager.layer_forward);
+  stack.experts.layer_backward = std::min(stack.experts.layer_backward, eager.layer_backward);
 }
 
 std::vector<Clause> framework_and_note(const MeasuredRun& run) {

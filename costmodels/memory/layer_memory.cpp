@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "platforms/errors.hpp"
+
 namespace orrery {
 namespace {
 
@@ -9,9 +11,27 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
                         const SoftwareStack& stack) {
   if (strategy.flash_attention) return 0.0;
   const double element = stored_bytes(strategy.type);
-  // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits.
-  const double each = drops_out(shape, stack) ? 2 * element + 1 : element;
+  // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits. Under
+  // autocast softmax keeps what it gave in 32 bits.
+  double each = drops_out(shape, stack) ? 2 * element + 1 : element;
+  if (stack.softmax == SoftmaxKernel::stepwise_wide) each += drops_out(shape, stack) ? 4 - element : 4;
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
+}
+
+// Scores that are there in their backward beside what is kept, in elements: as SoftmaxKernel leaves them.
+double scores_in_backward(SoftmaxKernel softmax) {
+  switch (softmax) {
+    case SoftmaxKernel::fused:
+    case SoftmaxKernel::wide:
+    case SoftmaxKernel::triangular:
+      return 1;
+    case SoftmaxKernel::eager:
+    case SoftmaxKernel::stepwise:
+      return 2;
+    case SoftmaxKernel::stepwise_wide:
+      return 3;
+  }
+  ORRERY_ENSURE(false);
 }
 
 // Bytes of an element that is kept; of a matrix's input, which Transformer Engine keeps in 8 or 4 bits where
@@ -116,7 +136,7 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
   double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);
   if (!strategy.flash_attention) {
     const double scores = static_cast<double>(local.tokens * local.attended_tokens * local.heads);
-    mixer = std::max(mixer, (stack.softmax == SoftmaxKernel::eager ? 2 : 1) * element * scores);
+    mixer = std::max(mixer, scores_in_backward(stack.softmax) * element * scores);
   }
   const double output = element * static_cast<double>(local.owned_tokens * shape.hidden);
   const double eager = shape.experts > 1 && !has_mlp_bias(shape) ? stack.experts.eager_memory : 0.0;

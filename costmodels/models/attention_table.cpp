@@ -52,6 +52,10 @@ double score_traffic(const Attention& op) {
   if (op.softmax == SoftmaxKernel::fused) return dropout + (forward ? 4.0 : 5.4);
   // Half of 2 + 2; backward half of 2 + 2, and a gradient that is written whole.
   if (op.softmax == SoftmaxKernel::triangular) return dropout + (forward ? 2.0 : 4.0) / kReached;
+  // Scaled (4), chosen (4), added to (4), softmax (4); backward of softmax 6, of choice and scaling 4 each.
+  if (op.softmax == SoftmaxKernel::stepwise) return dropout + (forward ? 16.0 : 14.0) / kReached;
+  // Softmax 2 + 4 and a cast of 4 + 2; backward the cast 2 + 4, softmax 4 + 4 + 2.
+  if (op.softmax == SoftmaxKernel::stepwise_wide) return dropout + 24.0 / kReached;
   // masked_fill_ and softmax; backward the mask is filled into a copy of the gradient, and softmax reads two.
   return dropout + (forward ? 4 + 4 : 4 + 4 + 6) / kReached;
 }

@@ -219,7 +219,9 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
                            {{"fused", SoftmaxKernel::fused},
                             {"eager", SoftmaxKernel::eager},
                             {"wide", SoftmaxKernel::wide},
-                            {"triangular", SoftmaxKernel::triangular}},
+                            {"triangular", SoftmaxKernel::triangular},
+                            {"stepwise", SoftmaxKernel::stepwise},
+                            {"stepwise_wide", SoftmaxKernel::stepwise_wide}},
                            stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(map, "fp8_recipe",

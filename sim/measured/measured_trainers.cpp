@@ -135,10 +135,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   set_kernels(stack, framework);
   if (says(framework, "deepep"))
     stack.experts.eager_forward = stack.experts.eager_backward = 0;  // own kernels
-  if (is_before_flash_attention(date)) {
-    stack.flash_attention = false;
-    stack.softmax = SoftmaxKernel::eager;
-  }
+  if (is_before_flash_attention(date)) stack.flash_attention = false;
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
   // Its checkpoints are not reentrant, and one kernel multiplies for all experts.
   constexpr double kTransformers5 = 2026;
@@ -193,6 +190,8 @@ SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  if (is_of_pytorch(stack) && is_autocast(run) && stack.softmax == SoftmaxKernel::eager)
+    stack.softmax = SoftmaxKernel::stepwise_wide;
   return is_of_pytorch(stack) && is_all_16_bits(run) ? in_16_bits(run, std::move(stack)) : stack;
 }
 

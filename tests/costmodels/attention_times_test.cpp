@@ -166,6 +166,32 @@ TEST_CASE("without Megatron's fused softmax scores in 16 bits go through 32 bits
           Approx(more + 12 / 0.85));
 }
 
+TEST_CASE(
+    "scaling, choosing, adding and softmax in kernels of their own read and write the scores each time") {
+  Attention op{.heads = 16,
+               .kv_heads = 16,
+               .query_tokens = 1024,
+               .kv_tokens = 1024,
+               .head_dim = 64,
+               .kernel = AttentionKernel::unfused,
+               .dropout = GENERATE(false, true),
+               .direction = GENERATE(Direction::forward, Direction::backward)};
+  const GpuSpec& gpu = find_gpu("A100", "test");
+  const auto bytes_of_score = [&](SoftmaxKernel softmax) {
+    op.softmax = softmax;
+    return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / (16.0 * 1024 * 1024);
+  };
+  const double eager = bytes_of_score(SoftmaxKernel::eager);
+  // Two kernels more forward; backward as many, but what was filled in place is read and written too.
+  const bool forward = op.direction == Direction::forward;
+  CHECK(bytes_of_score(SoftmaxKernel::stepwise) - eager ==
+        Approx((forward ? 2 * (2 + 2) : (2 + 2) + (2 + 2) - 8) / 0.85).margin(1e-9));
+  // In 32 bits softmax writes, or reads two of, 4 B for 2, and a kernel casts.
+  const double wider = forward ? 2 + (4 + 2) : 2 * 2 + (2 + 4);
+  CHECK(bytes_of_score(SoftmaxKernel::stepwise_wide) - bytes_of_score(SoftmaxKernel::stepwise) ==
+        Approx(wider / 0.85));
+}
+
 TEST_CASE("a softmax that skips what the mask hides moves half, and writes a whole gradient") {
   Attention op{.heads = 25,
                .kv_heads = 25,

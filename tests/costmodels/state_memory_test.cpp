@@ -337,6 +337,24 @@ TEST_CASE("a loss in pieces of the sequence holds one piece's logits and the who
   CHECK(logits() == Approx(6 * tokens * 128000 / 8 + (2 + 4) * tokens * hidden + 4 * 128000 * hidden));
 }
 
+TEST_CASE("a softmax in 32 bits keeps what it gave beside what is multiplied") {
+  const ModelSpec model = gpt_layers(1);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.flash_attention = false;
+  const LocalLayer local = local_layer(model.shapes.front(), {.micro_batch = 1, .sequence = 2048});
+  SoftwareStack stack;
+  const auto kept = [&](SoftmaxKernel softmax) {
+    stack.softmax = softmax;
+    return layer_activations(model.shapes.front(), local, strategy, stack).scores / (48.0 * 2048 * 2048);
+  };
+  // With dropout: what softmax gave, a mask of one byte and what is multiplied.
+  CHECK(kept(SoftmaxKernel::stepwise) == 2 + 1 + 2);
+  CHECK(kept(SoftmaxKernel::stepwise_wide) == 4 + 1 + 2);
+  stack.dropout = Dropout::off;
+  CHECK(kept(SoftmaxKernel::stepwise) == 2);
+  CHECK(kept(SoftmaxKernel::stepwise_wide) == 4 + 2);
+}
+
 TEST_CASE("what eager kernels around experts hold is there in the backward of one layer") {
   LayerShape shape = test::llama70b_layer();
   shape.experts = 8;

@@ -237,6 +237,16 @@ TEST_CASE(
   CHECK(peak("torchtitan (July 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
 }
 
+TEST_CASE("softmax gives 32 bits under autocast, in programs of one's own as in Hugging Face's") {
+  const auto softmax = [](const char* framework, const char* precision) {
+    return test::stack_of({{"framework", framework}, {"precision", precision}, {"gpu", "A100"}}).softmax;
+  };
+  CHECK(softmax("PyTorch (own program, 2023)", "bf16 mixed") == SoftmaxKernel::stepwise_wide);
+  CHECK(softmax("PyTorch (own program, 2023)", "bf16-true") == SoftmaxKernel::eager);
+  CHECK(softmax("HF Trainer (2022)", "fp16 mixed") == SoftmaxKernel::stepwise_wide);
+  CHECK(softmax("HF Trainer (2022)", "bf16-true") == SoftmaxKernel::stepwise);
+}
+
 TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, GraphTrainer keeps products") {
   const auto of = [](const char* framework) {
     return test::stack_of({{"framework", framework}, {"model", "Llama 3 8B"}, {"gpu", "B200"}});

@@ -237,22 +237,24 @@ namespace {
 // Of each matrix of a forward, what torchtitan's policy repeats: every second one, where queries, keys,
 // values, gate and up count for themselves. Joined, of the two or three of an MLP, projection and keys, the
 // second. Of the products of experts, which its list of kept results does not have, all (torchtitan/
-// distributed/activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm). Where
-// elementwise kernels alone are repeated, these too and nothing else.
+// distributed/activation_checkpoint.py and models/deepseek_v3/infra/parallelize.py: no _grouped_mm), and of
+// those in 4 bits (components/quantization/nvfp4.py: an operator of torchao's own). Where elementwise kernels
+// alone are repeated, these too and nothing else.
 std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms, const SoftwareStack& stack) {
   std::vector<double> shares;
   const bool none = stack.selective == SelectiveRecompute::elementwise;
   bool second = false;
   for (const Gemm* gemm : gemms) {
-    const bool of_experts = gemm->batch > 1;
+    const bool unknown = gemm->batch > 1 || gemm->type == DataType::fp4;
     if (none) {
-      shares.push_back(of_experts ? 1.0 : 0.0);
+      shares.push_back(unknown ? 1.0 : 0.0);
       continue;
     }
-    shares.push_back(of_experts ? 1.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0);
-    if (!of_experts) second = !second;
+    shares.push_back(unknown ? 1.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0);
+    if (!unknown) second = !second;
   }
-  const bool dense = gemms.size() == 4;  // neither experts nor latent attention
+  // Neither experts nor latent attention.
+  const bool dense = gemms.size() == 4 && gemms.front()->type != DataType::fp4;
   if (none || stack.separate_inputs || !dense) return shares;
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;

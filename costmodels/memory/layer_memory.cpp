@@ -237,6 +237,9 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
       element * hidden;
   bytes.outputs =
       bytes.second_outputs + element * tokens * static_cast<double>(key_width + local.up_width / 2);
+  // These policies do not know the products in 4 bits.
+  if (type == DataType::fp4)
+    bytes.outputs = bytes.second_outputs = element * tokens * static_cast<double>(local.output_width);
   bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy, stack);
   set_modules(bytes, shape, local, kept, stack);

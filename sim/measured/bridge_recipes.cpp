@@ -219,27 +219,4 @@ std::string bridge_cuts(const MeasuredRun& run, const ModelSpec& model, int part
   return cuts + ";" + std::to_string(model.layer_count());
 }
 
-// Nemotron 3 Super in NVFP4 (nemotron_3_super_bf16_with_nvfp4_mixed, configs/nemotronh/te_quant.cfg): the
-// first and the last 14 layers, attention, and what predicts further tokens. Its projections to the narrower
-// state of experts, in 16 bits too, and the state space's last matrix, in 8, are not told apart.
-void keep_sixteen_bits(const MeasuredRun& run, ModelSpec& model) {
-  if (!is_bridge(run) || run.text("precision") != "NVFP4") return;
-  if (!letters_and_digits(run.text("model")).starts_with("nemotron3super")) return;
-  constexpr int kAtEnd = 14;
-  const auto predicts = [&](int shape) {
-    return model.shapes[static_cast<std::size_t>(shape)].predicts_more();
-  };
-  const auto first_prediction = std::find_if(model.layers.begin(), model.layers.end(), predicts);
-  const auto count = first_prediction - model.layers.begin();
-  for (std::ptrdiff_t i = 0; i < std::ssize(model.layers); ++i) {
-    int& layer = model.layers[static_cast<std::size_t>(i)];
-    LayerShape shape = model.shapes[static_cast<std::size_t>(layer)];
-    if (i > 0 && i < count - kAtEnd && !shape.has_attention()) continue;
-    shape.sixteen_bit = true;
-    const auto known = std::find(model.shapes.begin(), model.shapes.end(), shape);
-    layer = static_cast<int>(known - model.shapes.begin());
-    if (known == model.shapes.end()) model.shapes.push_back(shape);
-  }
-}
-
 }  // namespace orrery

@@ -20,9 +20,7 @@ bool is_bridge(const MeasuredRun&);
 bool bridge_shards_weights(const MeasuredRun&);
 // what it recomputes (recompute_modules); absent: nothing;
 std::optional<RecomputeModules> bridge_recomputes(const MeasuredRun&);
-// the layers of each of `parts` pipeline parts, as a row would say them; empty: as its stack deals them;
+// the layers of each of `parts` pipeline parts, as a row would say them; empty: as its stack deals them.
 std::string bridge_cuts(const MeasuredRun&, const ModelSpec&, int parts);
-// and which layers it keeps in 16 bits.
-void keep_sixteen_bits(const MeasuredRun&, ModelSpec&);
 
 }  // namespace orrery

@@ -18,6 +18,7 @@
 #include "sim/measured/measured_ways.hpp"
 #include "sim/measured/measured_words.hpp"
 #include "sim/measured/said_kernels.hpp"
+#include "sim/measured/sixteen_bit_layers.hpp"
 #include "strategies/placement.hpp"
 #include "strategies/plan.hpp"
 #include "strategies/schedule.hpp"

@@ -131,6 +131,24 @@ TEST_CASE("torchtitan's policy repeats the same of a layer whether its matrices 
   CHECK(repeated(true) == Approx(repeated(false)));
 }
 
+TEST_CASE("torchtitan's policy repeats every product in 4 bits, and keeps the attention's output alone") {
+  Sharding sharding = four_ways(true);
+  sharding.stack.selective = SelectiveRecompute::every_second_gemm;
+  sharding.type = DataType::fp4;
+  const BlockOperators layer = layer_operators(test::llama70b_layer(), true, sharding);
+  const PassTimes times{std::vector<Seconds>(layer.forward.compute.size()),
+                        std::vector<Seconds>(layer.forward.communication.size())};
+  // Keys, queries and values, the projection, gate and up, and the MLP's second matrix.
+  CHECK(module_costs(layer, times, sharding)[index_of(RecomputeModule::core_attn)].flops.value() ==
+        Approx(2.0 * 2 * 4096 * 8192 * (8192 + 2 * 1024 + 8192 + 3 * 28672) / 4));
+  const LayerShape shape = test::llama70b_layer();
+  ParallelStrategy strategy;
+  strategy.flash_attention = true;
+  strategy.type = DataType::fp4;
+  const LocalLayer local = local_layer(shape, {.micro_batch = 1, .sequence = 4096});
+  CHECK(layer_activations(shape, local, strategy, sharding.stack).second_outputs == 2.0 * 4096 * 64 * 128);
+}
+
 TEST_CASE("a policy of elementwise kernels repeats no matrix but those of experts") {
   Sharding sharding = four_ways(true);
   sharding.stack.selective = SelectiveRecompute::elementwise;

@@ -45,6 +45,27 @@ TEST_CASE("recipes of Megatron-Bridge say what is recomputed, sharded and kept i
   CHECK_FALSE(super.model.layer(1).sixteen_bit);
 }
 
+TEST_CASE("a note's last layers in 16 bits stay there where the others multiply in 4") {
+  const auto wide = [](const std::string& precision, const std::string& note) {
+    const std::string row =
+        "r,g,GB200,4,torchtitan (August 2026),Llama 3 8B,2048," + precision + ",128,32," + note;
+    const MeasuredPlan plan =
+        mapped(parse_measured_runs(
+                   "id,source_key,gpu,n_gpus,framework,model,seq,precision,gbs,mbs,note\n" + row + "\n",
+                   "made-up.csv")
+                   .front());
+    std::vector<int> layers;
+    for (int layer = 0; layer < plan.model.layer_count(); ++layer)
+      if (plan.model.layer(layer).sixteen_bit) layers.push_back(layer);
+    return layers;
+  };
+  CHECK(wide("NVFP4", "compiled; 5 of 32 layers bf16") == std::vector{27, 28, 29, 30, 31});
+  CHECK(wide("NVFP4", "last 2 layers in bf16 with NVFP4") == std::vector{30, 31});
+  CHECK(wide("NVFP4", "last 99 layers in bf16").size() == 32);
+  CHECK(wide("NVFP4", "").empty());
+  CHECK(wide("MXFP8", "5 of 32 layers bf16").empty());
+}
+
 TEST_CASE("DeepSeek-V3 under Megatron-Bridge has the stages of its recipe, unless its row says them") {
   const auto parts = [](const std::string& framework, const std::string& ways) {
     const MeasuredPlan plan = mapped(

@@ -183,7 +183,8 @@ Likeness likeness_of(const MeasuredRun& run) {
   constexpr double kOwnPrograms = 2023;
   const bool recent = date >= kOwnPrograms || multiplies_in_fp8(run) || says(low, "pytorch") ||
                       (date <= 0 && !says(low, "deepspeed"));
-  if (!says(low, "megatron") && recent) return {"pytorch", framework};
+  const bool own = !says(low, "megatron") || low.starts_with("pytorch");  // "PyTorch eager (mini-megatron)"
+  if (own && recent) return {"pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};

@@ -28,6 +28,31 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.layer_backward = std::min(stack.experts.layer_backward, eager.layer_backward);
 }
 
+// What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
+// of an iteration; attention, routing and what prepares the dispatch (cuda_graph_scope); or nothing.
+void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
+  if (!says(lower_case(framework), "megatron")) return;
+  const std::vector<Clause> clauses = clauses_of(framework);
+  const bool whole = affirms(clauses, {"*fulliterationcudagraph*", "*fulliterationgraph*"});
+  const bool part = affirms(clauses, {"*partialcudagraph*", "cudagraphsofrouter"});
+  const bool none = said(clauses, {"*cudagraphs*"}) == Said::no;
+  if (!whole && !part && !none) return;
+  const SoftwareStack known = read_stack(whole  ? "megatron-bridge-26.06"
+                                         : part ? "megatron-bridge"
+                                                : "megatron-bridge-eager");
+  stack.cuda_graphs = known.cuda_graphs;
+  stack.experts.forward = known.experts.forward;
+  stack.experts.backward = known.experts.backward;
+  stack.experts.forward_casts = known.experts.forward_casts;
+  stack.experts.backward_casts = known.experts.backward_casts;
+  // Whose recipes are not NVIDIA's wait longer than its own without graphs.
+  if (none) return;
+  stack.experts.layer_forward = known.experts.layer_forward;
+  stack.experts.layer_backward = known.experts.layer_backward;
+  stack.experts.layer_forward_casts = known.experts.layer_forward_casts;
+  stack.experts.layer_backward_casts = known.experts.layer_backward_casts;
+}
+
 std::vector<Clause> framework_and_note(const MeasuredRun& run) {
   return clauses_of(run.text("framework") + "; " + run.text("note"));
 }
@@ -59,6 +84,12 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
   if (affirms(clauses, {"*fp32maingrad*", "*gradreduceinfp32*", "*gradreducefp32*"}))
     stack.gradient = stack.reduced_gradient = 4;
   if (moments) stack.states.optimizer = 8;
+  // apex's O2 makes the model itself fp16, softmax too, beside fp32 weights of the optimizer's.
+  if (affirms(clauses, {"*ampo2*", "*apexo2*"})) {
+    stack.gradient = stack.reduced_gradient = 2;
+    stack.states = {.weight = 2, .optimizer = 12};
+    if (stack.softmax == SoftmaxKernel::stepwise_wide) stack.softmax = SoftmaxKernel::stepwise;
+  }
   // PyTorch's ZeroRedundancyOptimizer has shares of moments; weights in fp32 stay whole.
   const std::string program = lower_case(run.text("framework"));
   const bool of_pytorch = says(program, "pytorch") && !says_any(program, {"deepspeed", "megatron"});
@@ -163,6 +194,7 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
   use_said_dispatch(run.text("framework"), stack);
+  use_said_graphs(run.text("framework"), stack);
 }
 
 }  // namespace orrery

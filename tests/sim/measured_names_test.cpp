@@ -237,6 +237,11 @@ TEST_CASE(
   CHECK(peak("torchtitan (July 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
 }
 
+TEST_CASE("a program of PyTorch's that bears Megatron's name is PyTorch's") {
+  CHECK(stack({{"framework", "PyTorch 2.10 eager (mini-megatron, 2026)"}, {"gpu", "L20"}}) == "pytorch");
+  CHECK(stack({{"framework", "mini-megatron (2026)"}, {"gpu", "L20"}}) == "megatron-core-defaults");
+}
+
 TEST_CASE("softmax gives 32 bits under autocast, in programs of one's own as in Hugging Face's") {
   const auto softmax = [](const char* framework, const char* precision) {
     return test::stack_of({{"framework", framework}, {"precision", precision}, {"gpu", "A100"}}).softmax;

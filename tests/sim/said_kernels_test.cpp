@@ -36,6 +36,34 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
   CHECK(noted("Megatron-Core (2025)", "grad reduce fp32, mock data") == 4);
 }
 
+TEST_CASE("apex's O2 keeps model, gradients and softmax in fp16") {
+  const auto of = [](const char* framework) {
+    return stack_of({{"framework", framework}, {"precision", "fp16"}, {"gpu", "V100-32GB"}});
+  };
+  const SoftwareStack autocast = of("PyTorch 1.9 eager"), apex = of("PyTorch 1.9 eager, apex amp O2");
+  CHECK(autocast.reduced_gradient == 4);
+  CHECK(autocast.softmax == SoftmaxKernel::stepwise_wide);
+  CHECK(apex.reduced_gradient == 2);
+  CHECK(apex.states == KeptStates{.weight = 2, .optimizer = 12});
+  CHECK(apex.softmax == SoftmaxKernel::stepwise);
+}
+
+TEST_CASE("CUDA graphs that a row says hold what Megatron-Bridge's recipes with such graphs hold") {
+  const auto of = [](const std::string& graphs) {
+    return stack_of({{"framework", "Megatron-LM (2026), HybridEP" + graphs}, {"gpu", "GB200"}});
+  };
+  const SoftwareStack plain = of("");
+  CHECK(of(", full-iteration CUDA graph").cuda_graphs == CudaGraphs::all);
+  CHECK(of(", full-iteration CUDA graph").experts.layer_forward == Seconds(0));
+  const ExpertCost part = read_stack("megatron-bridge").experts;
+  CHECK(of(", partial CUDA graphs (attention, router)").cuda_graphs == CudaGraphs::experts);
+  CHECK(of(", partial CUDA graphs (attention, router)").experts.layer_backward == part.layer_backward);
+  CHECK(of(", no CUDA graphs").cuda_graphs == CudaGraphs::none);
+  CHECK(of(", no CUDA graphs").experts.layer_forward == plain.experts.layer_forward);
+  CHECK(stack_of({{"framework", "torchtitan (2026), full-iteration CUDA graph"}, {"gpu", "GB200"}})
+            .cuda_graphs == CudaGraphs::none);
+}
+
 TEST_CASE("minGPT has GELU by its formula") {
   const auto gelu = [](const char* framework, const char* precision) {
     return stack_of({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}).kernels.gelu;

@@ -36,6 +36,16 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
   CHECK(noted("Megatron-Core (2025)", "grad reduce fp32, mock data") == 4);
 }
 
+TEST_CASE("a flex dispatcher spares the host of programs of one's own what its kernels do at once") {
+  const auto host = [](const char* framework) {
+    return stack_of({{"framework", framework}, {"gpu", "H100"}, {"model", "OLMoE 1B-7B"}})
+        .experts.layer_forward;
+  };
+  CHECK(host("Megatron-LM (2026), HybridEP") == read_stack("megatron-bridge-eager").experts.layer_forward);
+  CHECK(host("Megatron-LM (2026), all-to-all") > host("Megatron-LM (2026), HybridEP"));
+  CHECK(host("Megatron-Bridge (2026), DeepEP, eager") == host("Megatron-Bridge (2026), eager"));
+}
+
 TEST_CASE("apex's O2 keeps model, gradients and softmax in fp16") {
   const auto of = [](const char* framework) {
     return stack_of({{"framework", framework}, {"precision", "fp16"}, {"gpu", "V100-32GB"}});

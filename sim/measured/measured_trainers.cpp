@@ -32,6 +32,7 @@ bool is_trainer(const std::string& framework, double date) {
 // would be lost (DeepSpeed has masters of its own).
 bool is_autocast(const MeasuredRun& run) {
   const std::string precision = lower_case(run.text("precision"));
+  if (says(lower_case(run.text("framework")), "nanogpt")) return true;  // karpathy/nanoGPT, train.py
   const bool half = precision == "fp16" && !says(lower_case(run.text("framework")), "deepspeed");
   return half || says_any(precision, {"mixed", "autocast", "amp"});
 }

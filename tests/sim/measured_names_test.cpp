@@ -248,6 +248,7 @@ TEST_CASE("softmax gives 32 bits under autocast, in programs of one's own as in 
   };
   CHECK(softmax("PyTorch (own program, 2023)", "bf16 mixed") == SoftmaxKernel::stepwise_wide);
   CHECK(softmax("PyTorch (own program, 2023)", "bf16-true") == SoftmaxKernel::eager);
+  CHECK(softmax("nanoGPT (PyTorch 2.0)", "bf16") == SoftmaxKernel::stepwise_wide);
   CHECK(softmax("HF Trainer (2022)", "fp16 mixed") == SoftmaxKernel::stepwise_wide);
   CHECK(softmax("HF Trainer (2022)", "bf16-true") == SoftmaxKernel::stepwise);
 }

@@ -242,20 +242,17 @@ namespace {
 // alone are repeated, these too and nothing else.
 std::vector<double> repeated_shares(const std::vector<const Gemm*>& gemms, const SoftwareStack& stack) {
   std::vector<double> shares;
-  const bool none = stack.selective == SelectiveRecompute::elementwise;
+  const bool keeps_known = stack.selective == SelectiveRecompute::elementwise;
   bool second = false;
   for (const Gemm* gemm : gemms) {
     const bool unknown = gemm->batch > 1 || gemm->type == DataType::fp4;
-    if (none) {
-      shares.push_back(unknown ? 1.0 : 0.0);
-      continue;
-    }
-    shares.push_back(unknown ? 1.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0);
+    const double known = keeps_known ? 0.0 : !stack.separate_inputs ? 0.5 : second ? 1.0 : 0.0;
+    shares.push_back(unknown ? 1.0 : known);
     if (!unknown) second = !second;
   }
   // Neither experts nor latent attention.
   const bool dense = gemms.size() == 4 && gemms.front()->type != DataType::fp4;
-  if (none || stack.separate_inputs || !dense) return shares;
+  if (keeps_known || stack.separate_inputs || !dense) return shares;
   const double keys_and_values = static_cast<double>(gemms[0]->n - gemms[1]->k);
   const bool gated = gemms[2]->n == 2 * gemms[3]->k;
   return {keys_and_values / 2 / static_cast<double>(gemms[0]->n), 1.0, gated ? 0.5 : 0.0, gated ? 0.0 : 1.0};

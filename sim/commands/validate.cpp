@@ -153,12 +153,7 @@ const std::vector<Switch>& switches() {
        }},
       {"no exchange with experts under compute", [](MeasuredPlan& plan) { plan.stack.experts.overlap = 0; }},
       {"no host cost of experts",
-       [](MeasuredPlan& plan) {
-         ExpertCost& experts = plan.stack.experts;
-         experts.forward = experts.backward = experts.forward_casts = experts.backward_casts = Seconds(0);
-         experts.layer_forward = experts.layer_backward = Seconds(0);
-         experts.layer_forward_casts = experts.layer_backward_casts = Seconds(0);
-       }},
+       [](MeasuredPlan& plan) { plan.stack.experts = at_pace(plan.stack.experts, 0); }},
       {"experts loaded evenly", [](MeasuredPlan& plan) { plan.stack.experts.load.cv = 0; }},
       {"scans of Mamba-2 as GEMMs", [](MeasuredPlan& plan) { plan.stack.scan_backward = 1; }},
       {"no fused kernels of experts", [](MeasuredPlan& plan) { plan.stack.experts.fused = false; }},

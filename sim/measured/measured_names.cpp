@@ -264,9 +264,9 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   constexpr double kGathersAgain = 2024.545;  // 17 July: nanotron's tp_recompute_allgather
   if (low.starts_with("nanotron") && date > 0 && date < kGathersAgain) return read_stack("nanotron-2024");
   // Its layers of before Transformer Engine (core/models/gpt/gpt_layer_specs.py, get_gpt_layer_local_spec).
-  constexpr double kTransformerEngine = 2023;
+  constexpr double kChoosesLayers = 2023;
   if (framework.starts_with("Megatron") && says_any(low, {"local layers", "transformer-impl local"}) &&
-      !(date > 0 && date < kTransformerEngine))
+      !(date > 0 && date < kChoosesLayers))
     return read_stack("megatron-lm-2023");
   if (says(low, "primus") && !says(low, "jax")) return read_stack("primus");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)

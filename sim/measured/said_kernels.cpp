@@ -1,6 +1,7 @@
 #include "sim/measured/said_kernels.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,16 +43,15 @@ void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
                                          : part ? "megatron-bridge"
                                                 : "megatron-bridge-eager");
   stack.cuda_graphs = known.cuda_graphs;
-  stack.experts.forward = known.experts.forward;
-  stack.experts.backward = known.experts.backward;
-  stack.experts.forward_casts = known.experts.forward_casts;
-  stack.experts.backward_casts = known.experts.backward_casts;
+  const auto take = [&](std::initializer_list<Seconds ExpertCost::*> times) {
+    for (const auto time : times) stack.experts.*time = known.experts.*time;
+  };
+  take(
+      {&ExpertCost::forward, &ExpertCost::backward, &ExpertCost::forward_casts, &ExpertCost::backward_casts});
   // Whose recipes are not NVIDIA's wait longer than its own without graphs.
   if (none) return;
-  stack.experts.layer_forward = known.experts.layer_forward;
-  stack.experts.layer_backward = known.experts.layer_backward;
-  stack.experts.layer_forward_casts = known.experts.layer_forward_casts;
-  stack.experts.layer_backward_casts = known.experts.layer_backward_casts;
+  take({&ExpertCost::layer_forward, &ExpertCost::layer_backward, &ExpertCost::layer_forward_casts,
+        &ExpertCost::layer_backward_casts});
 }
 
 std::vector<Clause> framework_and_note(const MeasuredRun& run) {

@@ -9,6 +9,18 @@ using namespace orrery;
 using test::microseconds_of;
 using test::predict;
 
+namespace {
+
+// Bytes of an A100's memory bandwidth that unfused attention takes for each score.
+double bytes_of_score(Attention op, SoftmaxKernel softmax) {
+  op.softmax = softmax;
+  const GpuSpec& gpu = find_gpu("A100", "test");
+  const auto scores = static_cast<double>(op.batch * op.heads * op.query_tokens * op.kv_tokens);
+  return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / scores;
+}
+
+}  // namespace
+
 TEST_CASE("attention whose values are narrower than its keys takes the time of its FLOPs, and is flagged") {
   const Attention equal{
       .batch = 4, .heads = 32, .kv_heads = 32, .query_tokens = 4096, .kv_tokens = 4096, .head_dim = 192};
@@ -146,24 +158,20 @@ TEST_CASE(
 
 TEST_CASE("without Megatron's fused softmax scores in 16 bits go through 32 bits") {
   const auto direction = GENERATE(Direction::forward, Direction::backward);
-  const auto bytes_of_score = [&](SoftmaxKernel softmax, bool dropout) {
-    const Attention op{.heads = 10,
-                       .kv_heads = 10,
-                       .query_tokens = 4096,
-                       .kv_tokens = 4096,
-                       .head_dim = 128,
-                       .kernel = AttentionKernel::unfused,
-                       .softmax = softmax,
-                       .dropout = dropout,
-                       .direction = direction};
-    const GpuSpec& gpu = find_gpu("A100", "test");
-    return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / (10.0 * 4096 * 4096);
-  };
+  Attention op{.heads = 10,
+               .kv_heads = 10,
+               .query_tokens = 4096,
+               .kv_tokens = 4096,
+               .head_dim = 128,
+               .kernel = AttentionKernel::unfused,
+               .direction = direction};
   // The fp32 kernels and two casts of 6 B for 4 and 5.4 B; what drops out stays in 16 bits.
   const double more = direction == Direction::forward ? 34 - 4.0 : 56.8 - 5.4;
-  for (const bool dropout : {false, true})
-    CHECK(bytes_of_score(SoftmaxKernel::wide, dropout) - bytes_of_score(SoftmaxKernel::fused, dropout) ==
+  for (const bool dropout : {false, true}) {
+    op.dropout = dropout;
+    CHECK(bytes_of_score(op, SoftmaxKernel::wide) - bytes_of_score(op, SoftmaxKernel::fused) ==
           Approx(more + 12 / 0.85));
+  }
 }
 
 TEST_CASE(
@@ -176,19 +184,14 @@ TEST_CASE(
                .kernel = AttentionKernel::unfused,
                .dropout = GENERATE(false, true),
                .direction = GENERATE(Direction::forward, Direction::backward)};
-  const GpuSpec& gpu = find_gpu("A100", "test");
-  const auto bytes_of_score = [&](SoftmaxKernel softmax) {
-    op.softmax = softmax;
-    return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / (16.0 * 1024 * 1024);
-  };
-  const double eager = bytes_of_score(SoftmaxKernel::eager);
+  const double eager = bytes_of_score(op, SoftmaxKernel::eager);
   // Two kernels more forward; backward as many, but what was filled in place is read and written too.
   const bool forward = op.direction == Direction::forward;
-  CHECK(bytes_of_score(SoftmaxKernel::stepwise) - eager ==
+  CHECK(bytes_of_score(op, SoftmaxKernel::stepwise) - eager ==
         Approx((forward ? 2 * (2 + 2) : (2 + 2) + (2 + 2) - 8) / 0.85).margin(1e-9));
   // In 32 bits softmax writes, or reads two of, 4 B for 2, and a kernel casts.
   const double wider = forward ? 2 + (4 + 2) : 2 * 2 + (2 + 4);
-  CHECK(bytes_of_score(SoftmaxKernel::stepwise_wide) - bytes_of_score(SoftmaxKernel::stepwise) ==
+  CHECK(bytes_of_score(op, SoftmaxKernel::stepwise_wide) - bytes_of_score(op, SoftmaxKernel::stepwise) ==
         Approx(wider / 0.85));
 }
 
@@ -200,15 +203,10 @@ TEST_CASE("a softmax that skips what the mask hides moves half, and writes a who
                .head_dim = 64,
                .kernel = AttentionKernel::unfused,
                .direction = GENERATE(Direction::forward, Direction::backward)};
-  const GpuSpec& gpu = find_gpu("A100", "test");
-  const auto seconds = [&](SoftmaxKernel softmax) {
-    op.softmax = softmax;
-    return unfused_attention_time(op, gpu).time.value();
-  };
   // Beside PyTorch's two kernels, forward 4 + 4 B of a score; backward 4 + 4 + 6.
   const double fewer = op.direction == Direction::forward ? 8 - (2 + 2) / 2.0 : 14 - ((2 + 2) / 2.0 + 2);
-  CHECK(seconds(SoftmaxKernel::eager) - seconds(SoftmaxKernel::triangular) ==
-        Approx(fewer / 0.85 * 25 * 1024 * 1024 / gpu.memory_bandwidth.value()));
+  CHECK(bytes_of_score(op, SoftmaxKernel::eager) - bytes_of_score(op, SoftmaxKernel::triangular) ==
+        Approx(fewer / 0.85));
 }
 
 TEST_CASE("scores in 32 bits take what Megatron's kernels took, whose fused one takes 16 bits only") {

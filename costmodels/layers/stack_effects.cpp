@@ -69,13 +69,12 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
 Seconds expert_launch(int experts, PassOrder order, const Sharding& sharding) {
   const ExpertCost& cost = sharding.stack.experts;
   const bool forward = order == PassOrder::forward;
-  Seconds each = forward ? cost.forward : cost.backward;
-  Seconds layer = forward ? cost.layer_forward : cost.layer_backward;
-  if (is_cast_from_16_bits(sharding.type)) {
-    each += forward ? cost.forward_casts : cost.backward_casts;
-    layer += forward ? cost.layer_forward_casts : cost.layer_backward_casts;
-  }
-  return layer + each * experts;
+  const bool casts = is_cast_from_16_bits(sharding.type);
+  const auto of = [&](const ExpertHost& host) {
+    const Seconds pass = forward ? host.forward : host.backward;
+    return casts ? pass + (forward ? host.forward_casts : host.backward_casts) : pass;
+  };
+  return of(cost.layer) + of(cost.each) * experts;
 }
 
 // What the GPU waits for the host between the kernels of experts.

@@ -241,16 +241,15 @@ LayerActivations layer_activations(const LayerShape& shape, const LocalLayer& lo
   // set_save_original_input).
   if (type == DataType::fp8 && stack.fp8_recipe == Fp8Recipe::delayed)
     bytes.rest += kept.of_matrix * tokens * static_cast<double>(local.output_width);
-  // Of one matrix for queries, keys and values, and of one for gate and up, those of the first and third.
-  const std::int64_t key_width = std::min(local.key_width, local.qkv_width() / 2);
-  bytes.second_outputs =
-      element * tokens *
-          static_cast<double>(local.output_width + local.qkv_width() - key_width + local.up_width / 2) +
-      element * hidden;
-  bytes.outputs =
-      bytes.second_outputs + element * tokens * static_cast<double>(key_width + local.up_width / 2);
-  if (type == DataType::fp4)
-    bytes.outputs = bytes.second_outputs = kept_of_narrow_products(shape, local, element);
+  if (type == DataType::fp4) {
+    bytes.outputs = kept_of_narrow_products(shape, local, element);
+  } else {
+    // Of one matrix for queries, keys and values, and of one for gate and up, half repeat the second.
+    const std::int64_t repeated = std::min(local.key_width, local.qkv_width() / 2) + local.up_width / 2;
+    const std::int64_t width = local.output_width + local.qkv_width() + local.up_width -
+                               (stack.selective == SelectiveRecompute::every_second_gemm ? repeated : 0);
+    bytes.outputs = element * tokens * static_cast<double>(width) + element * hidden;
+  }
   bytes.scores = attention_scores(shape, local, strategy, stack);
   bytes.gradients = backward_gradients(shape, local, strategy, stack);
   set_modules(bytes, shape, local, kept, stack);

@@ -16,11 +16,11 @@ inline constexpr double kLogitKept = 4.0;
 struct LayerActivations {
   double input = 0.0;  // of the layer, all that full recomputation keeps
   double rest = 0.0;
-  double scores = 0.0;          // softmax and dropout of unfused attention
-  double second_outputs = 0.0;  // of `rest`, what torchtitan's policy keeps: the attention output, every
-                                // second GEMM's output
-  double outputs = 0.0;         // the same, and every GEMM's that a gradient or a recomputation reads
-  double gradients = 0.0;       // beside these in its backward, where they are most; not in `all`
+  double scores = 0.0;  // softmax and dropout of unfused attention
+  // Of `rest`, what torchtitan's policies keep (SelectiveRecompute): the attention output, and every second
+  // GEMM's or every one's that a gradient or a recomputation reads.
+  double outputs = 0.0;
+  double gradients = 0.0;  // beside these in its backward, where they are most; not in `all`
   // What selective recomputation of each module drops: the scores, or of `rest`.
   OfModules<double> modules = {};
   [[nodiscard]] double all() const { return input + rest + scores; }

@@ -74,8 +74,7 @@ PartActivations layers_of_part(const ModelSpec& model, const ParallelStrategy& s
     double dropped = selective ? dropped_by(one, strategy.recompute.modules) : 0.0;
     const bool own = stack.selective != SelectiveRecompute::attention;
     if (selective && own && strategy.recompute.modules.has(RecomputeModule::core_attn)) {
-      const bool second = stack.selective == SelectiveRecompute::every_second_gemm;
-      dropped = one.all() - one.input - std::min(second ? one.second_outputs : one.outputs, one.rest);
+      dropped = one.all() - one.input - std::min(one.outputs, one.rest);
     }
     bytes.kept += layers * (one.all() - dropped);
     bytes.recomputed = std::max(bytes.recomputed, dropped);

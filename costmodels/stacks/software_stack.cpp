@@ -1,30 +1,21 @@
 #include "costmodels/stacks/software_stack.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "costmodels/operators/local_layer.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
-namespace {
-
-void stretch(std::initializer_list<Seconds*> times, double by) {
-  for (Seconds* time : times) *time = *time * by;
-}
-
-}  // namespace
-
 HostCost at_pace(HostCost host, double pace) {
   for (const HostTime& one : kHostTimes) host.*one.time = host.*one.time * pace;
   return host;
 }
 
 ExpertCost at_pace(ExpertCost experts, double pace) {
-  stretch({&experts.forward, &experts.backward, &experts.forward_casts, &experts.backward_casts,
-           &experts.layer_forward, &experts.layer_backward, &experts.layer_forward_casts,
-           &experts.layer_backward_casts},
-          pace);
+  for (ExpertHost* host : {&experts.each, &experts.layer}) {
+    for (Seconds* time : {&host->forward, &host->backward, &host->forward_casts, &host->backward_casts})
+      *time = *time * pace;
+  }
   return experts;
 }
 

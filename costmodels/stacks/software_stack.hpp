@@ -128,6 +128,13 @@ struct OneHotBytes {
 // weights are sharded.
 enum class LoneGathers { never, on_blackwell, always };
 
+// What the host needs to launch the matrices of experts, and in 8 or 4 bits also the casts of what they
+// multiply.
+struct ExpertHost {
+  Seconds forward, backward, forward_casts, backward_casts;
+  bool operator==(const ExpertHost&) const = default;
+};
+
 // What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
 // experts' kernels, a few for each expert: where these are short the GPU waits for them.
 struct ExpertCost {
@@ -139,10 +146,8 @@ struct ExpertCost {
   OneHotBytes one_hot_bytes;
   // A token's experts stand side by side, token after token (places_reached_in_turn); else they are drawn.
   bool in_turn = false;
-  // Of the host for each expert of a GPU: its matrices, and in 8 bits also the casts of what they multiply.
-  Seconds forward, backward, forward_casts, backward_casts;
-  // The same once a layer, however many experts a GPU has.
-  Seconds layer_forward, layer_backward, layer_forward_casts, layer_backward_casts;
+  ExpertHost each;   // of the host for each expert of a GPU
+  ExpertHost layer;  // and once a layer, however many a GPU has
   LoneGathers gathers_alone = LoneGathers::never;
   bool fused = false;  // one kernel multiplies for all experts, adds biases, activates and casts the result
   // Probabilities weigh what experts give, which stays for their gradient; else what they activate

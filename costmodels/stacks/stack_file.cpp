@@ -73,6 +73,13 @@ OneHotBytes read_one_hot(const YamlValue& map) {
           map.at("kept").number(0, 1000)};
 }
 
+void read_expert_host(KeyedMap& map, const std::string& prefix, ExpertHost& host) {
+  read_time(map, prefix + "forward", host.forward);
+  read_time(map, prefix + "backward", host.backward);
+  read_time(map, prefix + "forward_casts", host.forward_casts);
+  read_time(map, prefix + "backward_casts", host.backward_casts);
+}
+
 void read_experts(const YamlValue& given, ExpertCost& experts) {
   KeyedMap map(given);
   read_switch(map, "deduplicated", experts.deduplicated);
@@ -87,14 +94,8 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
                          experts.load.one_hot);
   read_switch(map, "one_length", experts.load.one_length);
   if (const auto bytes = map.find("one_hot_bytes")) experts.one_hot_bytes = read_one_hot(*bytes);
-  read_time(map, "forward", experts.forward);
-  read_time(map, "backward", experts.backward);
-  read_time(map, "forward_casts", experts.forward_casts);
-  read_time(map, "backward_casts", experts.backward_casts);
-  read_time(map, "layer_forward", experts.layer_forward);
-  read_time(map, "layer_backward", experts.layer_backward);
-  read_time(map, "layer_forward_casts", experts.layer_forward_casts);
-  read_time(map, "layer_backward_casts", experts.layer_backward_casts);
+  read_expert_host(map, "", experts.each);
+  read_expert_host(map, "layer_", experts.layer);
   read_word<LoneGathers>(map, "gathers_alone",
                          {{"never", LoneGathers::never},
                           {"on_blackwell", LoneGathers::on_blackwell},

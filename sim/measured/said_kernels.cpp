@@ -1,7 +1,6 @@
 #include "sim/measured/said_kernels.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +25,8 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   // They sort and bring rows in one kernel. What a library's recipes take with them was fitted for itself.
   if (says(low, "bridge")) return;
   const ExpertCost eager = read_stack("megatron-bridge-eager").experts;
-  stack.experts.layer_forward = std::min(stack.experts.layer_forward, eager.layer_forward);
-  stack.experts.layer_backward = std::min(stack.experts.layer_backward, eager.layer_backward);
+  stack.experts.layer.forward = std::min(stack.experts.layer.forward, eager.layer.forward);
+  stack.experts.layer.backward = std::min(stack.experts.layer.backward, eager.layer.backward);
 }
 
 // What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
@@ -43,15 +42,9 @@ void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
                                          : part ? "megatron-bridge"
                                                 : "megatron-bridge-eager");
   stack.cuda_graphs = known.cuda_graphs;
-  const auto take = [&](std::initializer_list<Seconds ExpertCost::*> times) {
-    for (const auto time : times) stack.experts.*time = known.experts.*time;
-  };
-  take(
-      {&ExpertCost::forward, &ExpertCost::backward, &ExpertCost::forward_casts, &ExpertCost::backward_casts});
+  stack.experts.each = known.experts.each;
   // Whose recipes are not NVIDIA's wait longer than its own without graphs.
-  if (none) return;
-  take({&ExpertCost::layer_forward, &ExpertCost::layer_backward, &ExpertCost::layer_forward_casts,
-        &ExpertCost::layer_backward_casts});
+  if (!none) stack.experts.layer = known.experts.layer;
 }
 
 std::vector<Clause> framework_and_note(const MeasuredRun& run) {
@@ -120,8 +113,8 @@ void use_said_experts(const MeasuredRun& run, SoftwareStack& stack) {
   if (!apart || !says(lower_case(run.text("framework")), "megatron")) return;
   // SequentialMLP (Megatron-LM core/transformer/moe/experts.py): six kernels of each expert forward, twice as
   // many backward, at 40 us each (stacks.yaml, megatron-core).
-  stack.experts.forward = Seconds(240e-6);
-  stack.experts.backward = Seconds(480e-6);
+  stack.experts.each.forward = Seconds(240e-6);
+  stack.experts.each.backward = Seconds(480e-6);
 }
 
 void use_said_permutation(const MeasuredRun& run, SoftwareStack& stack) {

@@ -147,7 +147,7 @@ TEST_CASE("torchtitan's policy repeats every product in 4 bits, and keeps narrow
   strategy.type = DataType::fp4;
   const LocalLayer local = local_layer(shape, {.micro_batch = 1, .sequence = 4096});
   // In 4 bits, with scales, what both norms, attention and the activation leave.
-  CHECK(layer_activations(shape, local, strategy, sharding.stack).second_outputs ==
+  CHECK(layer_activations(shape, local, strategy, sharding.stack).outputs ==
         Approx(2.0 * 4096 * 8192 + 4096 * (3 * 8192 + 28672) * (0.5 + 1 / 16.0)));
 }
 

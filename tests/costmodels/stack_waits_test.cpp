@@ -50,19 +50,22 @@ TEST_CASE("the GPU waits for the host between the kernels of experts where these
   const auto compute = [&](PassOrder order) {
     return cost_under(pass, times, order, sharding).compute.value();
   };
-  experts.forward = Seconds(1);  // 4 for all, beside 2 + 3
-  experts.backward = Seconds(2);
+  experts.each.forward = Seconds(1);  // 4 for all, beside 2 + 3
+  experts.each.backward = Seconds(2);
   CHECK(compute(PassOrder::forward) == Approx(6));
   CHECK(compute(PassOrder::backward) == Approx(1 + 8));
-  experts.forward_casts = Seconds(0.5);
+  experts.each.forward_casts = Seconds(0.5);
   CHECK(compute(PassOrder::forward) == Approx(6));
   sharding.type = DataType::fp8;
   CHECK(compute(PassOrder::forward) == Approx(1 + 6));
-  experts.layer_forward = Seconds(2);  // once, however many experts
-  experts.layer_forward_casts = Seconds(1);
-  experts.layer_backward = Seconds(3);
+  experts.layer.forward = Seconds(2);  // once, however many experts
+  experts.layer.forward_casts = Seconds(1);
+  experts.layer.backward = Seconds(3);
   CHECK(compute(PassOrder::forward) == Approx(1 + 6 + 3));
   CHECK(compute(PassOrder::backward) == Approx(1 + 8 + 3));
+  experts = at_pace(experts, 2);
+  CHECK(compute(PassOrder::forward) == Approx(1 + 2 * (6 + 3)));
+  CHECK(compute(PassOrder::backward) == Approx(1 + 2 * (8 + 3)));
   pass.experts = {};
   CHECK(compute(PassOrder::forward) == Approx(1 + 2 + 3));
 }
@@ -89,7 +92,7 @@ TEST_CASE("a share of the exchange with experts hides under another microbatch, 
   // Four seconds of waiting for the host, of the two that the experts' kernels take and the six of their
   // launch.
   pass.experts = {.first = 0, .end = 1, .count = 1};
-  sharding.stack.experts.layer_forward = Seconds(6);
+  sharding.stack.experts.layer.forward = Seconds(6);
   const PassTimes times{{Seconds(2)}, {Seconds(8)}};
   const PassCost cost = cost_under(pass, times, PassOrder::forward, sharding);
   CHECK(cost.compute.value() == Approx(2 + 4));

@@ -130,26 +130,6 @@ TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "KempnerForge, eager (2026)"}, {"gpu", "H200"}}) == "kempnerforge-eager");
 }
 
-TEST_CASE("torchtitan compiles its loss from April 2025 on; a month may follow the year") {
-  const auto of = [](const char* source) {
-    return stack({{"framework", "torchtitan"}, {"gpu", "H100"}, {"source", source}});
-  };
-  CHECK(of("benchmarks/llama3_h100_202412_torchtitan.md") == "torchtitan");
-  CHECK(of("benchmarks/llama3_8b_h200_2025-06_torchtitan.md") == "torchtitan-2025");
-  CHECK(of("issue 1000 (March 2025)") == "torchtitan");
-  CHECK(of("pull 1884 (October 2025)") == "torchtitan-2025-08");
-  CHECK(of("arXiv 2410.06511") == "torchtitan");
-  CHECK(of("report 120259") == "torchtitan");  // no year
-}
-
-TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
-  CHECK(stack({{"framework", "torchtitan, eager (March 2025)"}, {"gpu", "H100"}}) == "torchtitan-eager");
-  CHECK(stack({{"framework", "torchtitan, eager (2025)"}, {"gpu", "H100"}}) == "torchtitan-eager-2025");
-  CHECK(stack({{"framework", "torchtitan without torch.compile (2025)"}, {"gpu", "H100"}}) ==
-        "torchtitan-eager-2025");
-  CHECK(stack({{"framework", "torchtitan (2025)"}, {"gpu", "H100"}}) == "torchtitan-2025");
-}
-
 TEST_CASE("programs of PyTorch that are all in bf16 keep no fp32 masters") {
   const auto of = [](const char* framework, const char* precision) {
     return test::stack_of({{"framework", framework}, {"gpu", "H100"}, {"precision", precision}});
@@ -212,31 +192,6 @@ TEST_CASE("PyTorch's ZeroRedundancyOptimizer leaves fp32 weights whole") {
   CHECK(states("Fork of Megatron (PyTorch, 2024)", "ZeRO-1") == KeptStates{});
 }
 
-TEST_CASE(
-    "torchtitan compiles of mixtures of experts the loss alone unless told, their dispatch since 2026") {
-  const auto of = [](const char* framework, const char* note = "") {
-    return test::stack_of(
-        {{"framework", framework}, {"model", "DeepSeek-V3 16B"}, {"note", note}, {"gpu", "H100"}});
-  };
-  CHECK(of("torchtitan (October 2025)").name == "torchtitan-eager-2025");
-  CHECK(of("torchtitan (October 2025)", "compile of loss only").name == "torchtitan-eager-2025");
-  for (const char* note : {"torch.compile of model and loss", "the model compiled too"})
-    CHECK(of("torchtitan (October 2025)", note).name == "torchtitan-2025-08");
-  CHECK(of("torchtitan with torch.compile (October 2025)").name == "torchtitan-2025-08");
-  CHECK(test::stack_of({{"framework", "torchtitan (October 2025)"}, {"model", "Llama 3 8B"}, {"gpu", "H100"}})
-            .name == "torchtitan-2025-08");
-  const auto moved = [&](const char* framework) { return of(framework).experts.eager_forward; };
-  CHECK(moved("torchtitan (October 2025)") > 0);
-  CHECK(moved("torchtitan with torch.compile (October 2025)") > 0);
-  CHECK(moved("torchtitan with torch.compile (May 2026)") == 0);
-  CHECK(moved("torchtitan (May 2026)") > 0);
-  CHECK(moved("torchtitan with DeepEP (October 2025)") == 0);
-  const auto peak = [&](const char* framework) { return of(framework).logit_peak; };
-  CHECK(peak("torchtitan (October 2025)") == read_stack("torchtitan-2025").logit_peak);
-  CHECK(peak("torchtitan, eager (October 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
-  CHECK(peak("torchtitan (July 2025)") == read_stack("torchtitan-eager-2025").logit_peak);
-}
-
 TEST_CASE("a program of PyTorch's that bears Megatron's name is PyTorch's") {
   CHECK(stack({{"framework", "PyTorch 2.10 eager (mini-megatron, 2026)"}, {"gpu", "L20"}}) == "pytorch");
   CHECK(stack({{"framework", "mini-megatron (2026)"}, {"gpu", "L20"}}) == "megatron-core-defaults");
@@ -253,23 +208,10 @@ TEST_CASE("softmax gives 32 bits under autocast, in programs of one's own as in 
   CHECK(softmax("HF Trainer (2022)", "bf16-true") == SoftmaxKernel::stepwise);
 }
 
-TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, GraphTrainer keeps products") {
-  const auto of = [](const char* framework) {
-    return test::stack_of({{"framework", framework}, {"model", "Llama 3 8B"}, {"gpu", "B200"}});
-  };
-  CHECK(of("torchtitan (April 2026)").loss_pieces == 1);
-  CHECK(of("torchtitan (May 2026)").loss_pieces == 8);
-  CHECK(of("torchtitan, eager (May 2026)").loss_pieces == 8);
-  CHECK(of("torchtitan with chunked cross-entropy (March 2026)").loss_pieces == 8);
-  CHECK(of("torchtitan (May 2026)").selective == SelectiveRecompute::every_second_gemm);
-  CHECK(of("torchtitan GraphTrainer (May 2026)").selective == SelectiveRecompute::elementwise);
-  CHECK(of("torchtitan graph_trainer (March 2026)").selective == SelectiveRecompute::every_second_gemm);
-}
-
 TEST_CASE("Megatron-Core's experts one after another are launched one by one") {
   const auto host = [](const char* framework, const char* note) {
     return test::stack_of({{"framework", framework}, {"note", note}, {"gpu", "A100"}})
-        .experts.forward.value();
+        .experts.each.forward.value();
   };
   const double grouped = host("Megatron-Core (October 2024)", "grouped GEMM");
   CHECK(host("Megatron-Core (October 2024)", "") == grouped);
@@ -399,9 +341,9 @@ TEST_CASE("hooks of DeepSpeed's ZeRO-3 take longer since April 2024") {
 TEST_CASE("transformers call experts one by one until their fifth version") {
   const auto host_of_expert = [](const char* framework, const char* sharding) {
     return test::stack_of({{"framework", framework}, {"optimizer_sharding", sharding}, {"gpu", "A100"}})
-        .experts.forward;
+        .experts.each.forward;
   };
-  const Seconds looped = read_stack("hf-expert-loop").experts.forward;
+  const Seconds looped = read_stack("hf-expert-loop").experts.each.forward;
   CHECK(looped > Seconds(0));
   CHECK(host_of_expert("TRL (2025)", "FSDP2") == looped);
   CHECK(host_of_expert("ms-swift, DeepSpeed (2025)", "ZeRO-2") == looped);

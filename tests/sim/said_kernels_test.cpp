@@ -39,9 +39,9 @@ TEST_CASE("gradients and moments in 16 bits are read where a row says them besid
 TEST_CASE("a flex dispatcher spares the host of programs of one's own what its kernels do at once") {
   const auto host = [](const char* framework) {
     return stack_of({{"framework", framework}, {"gpu", "H100"}, {"model", "OLMoE 1B-7B"}})
-        .experts.layer_forward;
+        .experts.layer.forward;
   };
-  CHECK(host("Megatron-LM (2026), HybridEP") == read_stack("megatron-bridge-eager").experts.layer_forward);
+  CHECK(host("Megatron-LM (2026), HybridEP") == read_stack("megatron-bridge-eager").experts.layer.forward);
   CHECK(host("Megatron-LM (2026), all-to-all") > host("Megatron-LM (2026), HybridEP"));
   CHECK(host("Megatron-Bridge (2026), DeepEP, eager") == host("Megatron-Bridge (2026), eager"));
 }
@@ -64,12 +64,12 @@ TEST_CASE("CUDA graphs that a row says hold what Megatron-Bridge's recipes with 
   };
   const SoftwareStack plain = of("");
   CHECK(of(", full-iteration CUDA graph").cuda_graphs == CudaGraphs::all);
-  CHECK(of(", full-iteration CUDA graph").experts.layer_forward == Seconds(0));
+  CHECK(of(", full-iteration CUDA graph").experts.layer.forward == Seconds(0));
   const ExpertCost part = read_stack("megatron-bridge").experts;
   CHECK(of(", partial CUDA graphs (attention, router)").cuda_graphs == CudaGraphs::experts);
-  CHECK(of(", partial CUDA graphs (attention, router)").experts.layer_backward == part.layer_backward);
+  CHECK(of(", partial CUDA graphs (attention, router)").experts.layer.backward == part.layer.backward);
   CHECK(of(", no CUDA graphs").cuda_graphs == CudaGraphs::none);
-  CHECK(of(", no CUDA graphs").experts.layer_forward == plain.experts.layer_forward);
+  CHECK(of(", no CUDA graphs").experts.layer.forward == plain.experts.layer.forward);
   CHECK(stack_of({{"framework", "torchtitan (2026), full-iteration CUDA graph"}, {"gpu", "GB200"}})
             .cuda_graphs == CudaGraphs::none);
 }
@@ -103,7 +103,7 @@ TEST_CASE("libraries that exchange tokens with experts are read in the names of 
   for (const char* framework : {"Megatron-Core (2026), DeepEP", "Megatron-LM dev with HybridEP (2026)"}) {
     CHECK(experts(framework).deduplicated);
     CHECK(experts(framework).dispatch == read_stack("megatron-bridge").experts.dispatch);
-    CHECK(experts(framework).layer_forward == read_stack("megatron-core").experts.layer_forward);
+    CHECK(experts(framework).layer.forward == read_stack("megatron-core").experts.layer.forward);
   }
   CHECK_FALSE(experts("torchtitan with DeepEP (2025)").deduplicated);
 }

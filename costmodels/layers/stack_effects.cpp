@@ -56,7 +56,7 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
   const CudaGraphs graphs = sharding.stack.cuda_graphs;
   if (graphs == CudaGraphs::all || (graphs == CudaGraphs::experts && operators.experts.count > 0)) return {};
   const bool forward = order == PassOrder::forward;
-  Seconds layer = forward ? host.forward : host.backward;
+  Seconds layer = (forward ? host.forward : host.backward) * sharding.stack.kernels.host_time;
   if (is_cast_from_16_bits(sharding.type)) layer += forward ? host.forward_casts : host.backward_casts;
   const Seconds step = forward ? host.ring_forward : host.ring_backward;
   Seconds matrix = forward ? host.matrix_forward : host.matrix_backward;

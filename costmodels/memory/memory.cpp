@@ -105,10 +105,16 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
     memory.weights += Bytes(stored_bytes(strategy.type) * count);
     memory.gradients += Bytes(4 * count);
   } else if (sharded) {
-    const double layer = largest_layer_parameters(model, strategy, stage);
     const double root = root_parameters(model, strategy, stage, stack.root_unit);
-    memory.weights += Bytes(stored_bytes(strategy.type) * (2 * layer + root));
-    memory.gradients += Bytes((stored_bytes(strategy.type) + stack.reduced_gradient.value_or(2.0)) * layer);
+    const double stored = stored_bytes(strategy.type);
+    if (stack.root_unit == RootUnit::all) {  // reduced when the activations are gone
+      memory.weights += Bytes(stored * root);
+      memory.gradients += Bytes(stored * root);
+    } else {
+      const double layer = largest_layer_parameters(model, strategy, stage);
+      memory.weights += Bytes(stored * (2 * layer + root));
+      memory.gradients += Bytes((stored + stack.reduced_gradient.value_or(2.0)) * layer);
+    }
     if (stack.adds_up_whole && strategy.microbatches() > 1)
       memory.gradients += Bytes(gradient_sent(stack, strategy.type) * count);
   }

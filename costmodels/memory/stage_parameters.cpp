@@ -87,6 +87,10 @@ double root_parameters(const ModelSpec& model, const ParallelStrategy& strategy,
       return holds_head(model, strategy, stage) ? word_table(model, strategy.tensor(stage)) : 0.0;
     case RootUnit::none:
       return 0.0;
+    case RootUnit::all: {
+      const LocalParameters all = stage_split_parameters(model, strategy, stage);
+      return all.dense + all.expert;
+    }
   }
   ORRERY_ENSURE(false);
 }

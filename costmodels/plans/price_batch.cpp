@@ -20,7 +20,8 @@ BlockCost AskedBlock::cost() const {
     cost.unrepeated =
         cost.forward - cost_under(repeated.operators, repeated.times, PassOrder::forward, sharding);
   }
-  const bool alone = sharding.lone_experts && operators.forward.experts.count > 0;
+  const bool alone = (sharding.lone_experts && operators.forward.experts.count > 0) ||
+                     sharding.stack.root_unit == RootUnit::all;
   const auto on_their_way = [&](PassCost& pass) -> Seconds& {
     return alone ? pass.lone_weights : pass.weights;
   };

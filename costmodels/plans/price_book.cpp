@@ -147,13 +147,15 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
                         in_root || split.stack.whole_weights};
     };
     const RootUnit root = split.stack.root_unit;
-    asked.push_back({{},
-                     block(embedding_operators(model_, split), table, root == RootUnit::embedding_and_head),
-                     block(head_operators(model_, split), table, root != RootUnit::none)});
+    const bool one_unit = root == RootUnit::all;
+    asked.push_back(
+        {{},
+         block(embedding_operators(model_, split), table, one_unit || root == RootUnit::embedding_and_head),
+         block(head_operators(model_, split), table, root != RootUnit::none)});
     for (const LayerShape& shape : model_.shapes) {
       asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
                                           local_parameters(shape, local_layer(shape, split_of(split))),
-                                          false));
+                                          one_unit));
       if (shape.sixteen_bit) asked.back().shapes.back().sharding.type = outside_fp8(split.type);
     }
     for (AskedBlock& shape : asked.back().shapes) batch.add_block(key.group, &shape, &cost.extrapolated);

@@ -79,8 +79,9 @@ enum class SelectiveRecompute { attention, every_second_gemm, elementwise };
 // What of sharded weights belongs to no layer's unit and stays whole from the forward to the end of the
 // backward. PyTorch's FSDP does not free its root after the forward (_fsdp_state.py, _lazy_init), which holds
 // what a program wraps in no unit; torchtitan keeps the head alone since July 2025 (83e694105). `none`:
-// modules are fetched and let go one by one (DeepSpeed's hooks).
-enum class RootUnit { embedding_and_head, head, none };
+// modules are fetched and let go one by one (DeepSpeed's hooks). `all`: a program that wraps no layer has the
+// model as one unit, gathered before the forward and reduced after the backward, beside nothing.
+enum class RootUnit { embedding_and_head, head, none, all };
 
 // How the ranks of a context group see each other's keys and values. `ring`: block by block, each under the
 // attention to the one before (Transformer Engine). `gathered`: PyTorch's context parallelism, which gathers
@@ -226,6 +227,7 @@ struct LayerKernels {
   // weighed by another (Megatron-Core without bias_activation_fusion: glu of core/transformer/mlp.py, and of
   // moe/experts.py).
   bool eager_activation = false;
+  double host_time = 1.0;   // to launch a layer's kernels, over HostCost's forward and backward
   double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
   std::optional<EagerGelu> gelu;  // absent: one kernel
   bool operator==(const LayerKernels&) const = default;

@@ -190,6 +190,7 @@ void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_switch(map, "eager_kernels", kernels.keeps_activated);
   read_switch(map, "keeps_activated", kernels.keeps_activated);
   read_switch(map, "eager_activation", kernels.eager_activation);
+  read_number(map, "host_time", 0.1, 10, kernels.host_time);
   read_number(map, "kept_by_norm", 0, 100, kernels.kept_by_norm);
   if (const auto gelu = map.find("gelu")) kernels.gelu = read_gelu(*gelu);
 }
@@ -273,7 +274,8 @@ void read_weights_and_gradients(KeyedMap& map, SoftwareStack& stack) {
   read_word<RootUnit>(map, "root_unit",
                       {{"embedding_and_head", RootUnit::embedding_and_head},
                        {"head", RootUnit::head},
-                       {"none", RootUnit::none}},
+                       {"none", RootUnit::none},
+                       {"all", RootUnit::all}},
                       stack.root_unit);
   if (const auto copies = map.find("shard_copies")) stack.shard_copies = read_shard_copies(*copies);
   if (const auto gathers = map.find("matrix_gathers")) stack.matrix_gathers = read_gathers(*gathers);

@@ -161,10 +161,11 @@ std::string release_of(const MeasuredRun& run) {
 template <class Row, std::size_t Count>
 const Row* row_of(const std::array<Row, Count>& rows, const MeasuredRun& run) {
   const std::string release = release_of(run), model = letters_and_digits(run.text("model")),
-                    gpu = run.text("gpu"), precision = run.text("precision");
+                    gpu = run.text("gpu"), precision = lower_case(run.text("precision"));
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
     return release.starts_with(row.release) && model.starts_with(letters_and_digits(row.model)) &&
-           precision.starts_with(row.precision) && (row.gpus.empty() || is_word_in(row.gpus, gpu));
+           precision.starts_with(lower_case(std::string(row.precision))) &&
+           (row.gpus.empty() || is_word_in(row.gpus, gpu));
   });
   return found == rows.end() ? nullptr : &*found;
 }
@@ -184,10 +185,14 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const char* other = has_performance_recipe(model, gpu_called(run.text("gpu"), 0)) ? kFlex : library;
   const char* own = recipe == nullptr ? other : recipe->stack;
   // A run that left its recipe's flex dispatcher, without the overlap and the graphs that need it.
-  const bool exchanges = affirms(clauses_of(run.text("framework")), {"*alltoall*"});
-  SoftwareStack stack = read_stack(exchanges && own != library ? kAllToAll : own);
-  const std::string precision = run.text("precision");
-  const bool blocks = precision.starts_with("MXFP8") || precision.starts_with("FP8-MX");
+  const std::vector<Clause> clauses = clauses_of(run.text("framework"));
+  const bool exchanges = affirms(clauses, {"*alltoall*"}) && !affirms(clauses, {"*alltoalloverlap*"});
+  // Or whose graphs are not whole iterations', without the kernels that need that.
+  const bool parts = own == kGraphs && (affirms(clauses, {"*partialcudagraph*"}) ||
+                                        said(clauses, {"*cudagraphs*"}) == Said::no);
+  SoftwareStack stack = read_stack(exchanges && own != library ? kAllToAll : parts ? kFlex : own);
+  const std::string precision = lower_case(run.text("precision"));
+  const bool blocks = precision.starts_with("mxfp8") || precision.starts_with("fp8-mx");
   stack.fp8_recipe = blocks ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;
   return stack;
 }

@@ -8,6 +8,7 @@
 #include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/bridge_recipes.hpp"
 #include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_attention.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_trainers.hpp"
@@ -97,6 +98,7 @@ constexpr std::array kOtherRuntimes{"OneFlow"};
 constexpr std::array kLikenesses{
     FrameworkStack{"nemo", "nemo-24.12"},
     FrameworkStack{"torch.compile", "torchtitan"},
+    FrameworkStack{"maxtext", "maxtext"},
     FrameworkStack{"transformer engine", "transformer-engine"},
     FrameworkStack{"kempnerforge", "kempnerforge"},
     FrameworkStack{"modalities", "modalities"},
@@ -105,7 +107,6 @@ constexpr std::array kLikenesses{
     FrameworkStack{"mosaic", "llm-foundry"},
     FrameworkStack{"neox", "megatron-deepspeed"},
     FrameworkStack{"nanotron", "nanotron"},
-    FrameworkStack{"maxtext", "maxtext"},
     FrameworkStack{"alpa", "alpa"},
     FrameworkStack{"jax", "jax"},
     FrameworkStack{"levanter", "jax"},
@@ -170,9 +171,11 @@ Likeness likeness_of(const MeasuredRun& run) {
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
   if (says(low, "nemo") && early) return {megatron_of(run), framework};
-  constexpr std::string_view kCompiler = "torch.compile";
+  constexpr std::string_view kCompiler = "torch.compile", kTransformer = "transformer engine";
   if (is_compiled(low) && !says(low, "fsdp")) return {"compiled-program", std::string(kCompiler)};
+  const std::vector<Clause> clauses = clauses_of(framework);
   const auto like = std::find_if(kLikenesses.begin(), kLikenesses.end(), [&](const FrameworkStack& one) {
+    if (one.start == kTransformer) return affirms(clauses, {"*transformerengine*"});
     return one.start == kCompiler ? is_compiled(low) : says(low, one.start);
   });
   if (like != kLikenesses.end()) {
@@ -184,7 +187,8 @@ Likeness likeness_of(const MeasuredRun& run) {
   const bool recent = date >= kOwnPrograms || multiplies_in_fp8(run) || says(low, "pytorch") ||
                       (date <= 0 && !says(low, "deepspeed"));
   const bool own = !says(low, "megatron") || low.starts_with("pytorch");  // "PyTorch eager (mini-megatron)"
-  if (own && recent) return {"pytorch", framework};
+  const bool written = says_any(low, {"pytorch", "eager", "own script", "own program"});
+  if (own && recent) return {written ? "pytorch-eager" : "pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};
   return {date >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3", framework};
@@ -271,9 +275,10 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (says(low, "primus") && !says(low, "jax")) return read_stack("primus");
   if (framework.starts_with("Megatron-Core") && date > 0 && date < kOverlapsByArgument)
     return read_stack("megatron-core-2024");
-  if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead)
+  const bool hugging_face = says_any(low, {"hugging face", "huggingface"});
+  if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead && !hugging_face)
     return read_stack("deepspeed-zero3-2022");
-  if (const FrameworkStack* known = row_starting(kFrameworks, framework))
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework); known && !hugging_face)
     return in_said_bits(run, read_stack(known->stack));
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))

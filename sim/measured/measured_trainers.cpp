@@ -191,6 +191,15 @@ SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  if (stack.name == "pytorch-eager") {
+    if (is_autocast(run)) stack = read_stack("pytorch-autocast");
+    // torch.nn.RMSNorm is one kernel since PyTorch 2.9 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+    constexpr double kPyTorch29 = 2025.8;
+    if (date_of_program(run) >= kPyTorch29 && affirms(clauses_of(run.text("framework")), {"*nnrmsnorm*"})) {
+      stack.llama_layers->norm_time = stack.kernels.norm_time;
+      stack.llama_layers->kept_by_norm = 0;
+    }
+  }
   if (is_of_pytorch(stack) && is_autocast(run) && stack.softmax == SoftmaxKernel::eager)
     stack.softmax = SoftmaxKernel::stepwise_wide;
   return is_of_pytorch(stack) && is_all_16_bits(run) ? in_16_bits(run, std::move(stack)) : stack;

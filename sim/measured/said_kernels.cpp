@@ -29,6 +29,20 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   stack.experts.layer.backward = std::min(stack.experts.layer.backward, eager.layer.backward);
 }
 
+// Whether the exchange with experts runs under another microbatch of Megatron-Core
+// (overlap_moe_expert_parallel_comm), which keeps the host longer.
+void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
+  if (!says(lower_case(framework), "megatron")) return;
+  const Said overlap = said(clauses_of(framework), {"*expertcommunicationoverlap*",
+                                                    "*epcommunicationoverlap*", "*alltoalloverlap*"});
+  if (overlap == Said::nothing) return;
+  const ExpertCost known = read_stack("megatron-bridge-overlap").experts;
+  stack.experts.overlap = overlap == Said::yes ? known.overlap : 0;
+  if (overlap == Said::no) return;
+  stack.experts.layer.forward = std::max(stack.experts.layer.forward, known.layer.forward);
+  stack.experts.layer.backward = std::max(stack.experts.layer.backward, known.layer.backward);
+}
+
 // What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
 // of an iteration; attention, routing and what prepares the dispatch (cuda_graph_scope); or nothing.
 void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
@@ -52,10 +66,13 @@ std::vector<Clause> framework_and_note(const MeasuredRun& run) {
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
-// autocast keeps its powers in fp32. "Fused GELU" is one kernel.
+// autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is what BERT, GPTBigCode, GPT-NeoX and
+// Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of activations.py).
 void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
-  if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}))
-    stack.kernels.gelu = read_stack("pytorch").kernels.gelu;
+  if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}) ||
+      says_any(lower_case(run.text("model")),
+               {"bert", "santacoder", "starcoder", "bigcode", "neox", "pythia", "falcon"}))
+    stack.kernels.gelu.reset();
   if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
   const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
@@ -175,6 +192,9 @@ void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {
   const bool second = !says(low, "fsdp1") && says_any(low, {"fsdp2", "fully_shard", "torchtitan", "olmo-core",
                                                             "kempnerforge", "automodel"});
   if (fsdp) stack.gathers_in_forward = true;
+  const std::vector<Clause> clauses = framework_and_note(run);
+  if (fsdp && (affirms(clauses, {"*oneunit*", "*onefsdpunit*"}) || said(clauses, {"*autowrap*"}) == Said::no))
+    stack.root_unit = RootUnit::all;
   if (says_any(low, {"yafsdp", "jax", "xla"}) || (run.text("n_gpus") == "1" && !fsdp)) {
     stack.shard_copies = {};
   } else if (second) {
@@ -188,6 +208,7 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
   use_said_dispatch(run.text("framework"), stack);
+  use_said_overlap(run.text("framework"), stack);
   use_said_graphs(run.text("framework"), stack);
 }
 

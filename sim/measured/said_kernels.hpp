@@ -12,7 +12,8 @@
 namespace orrery {
 
 // Which of PyTorch's FSDPs it had: the second shards each matrix by itself and copies; the first shards a
-// layer as one tensor, which is gathered in place. A run on one GPU that says neither shards nothing.
+// layer as one tensor, which is gathered in place; "one FSDP unit" and "without auto-wrap" the whole model. A
+// run on one GPU that says neither shards nothing.
 void use_said_sharding(const MeasuredRun&, SoftwareStack&);
 
 // How 8-bit matrices are scaled (precision; "rowwise" also of framework and note).

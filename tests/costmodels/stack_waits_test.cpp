@@ -323,6 +323,17 @@ TEST_CASE("weights sharded within a node stay off the network, but for a share o
   CHECK(times_under({}, {.sharded = 8}).backward <= within_nodes.backward);
 }
 
+TEST_CASE("a model that is one unit is gathered before the forward and reduced after the backward, alone") {
+  SoftwareStack one_unit;
+  one_unit.root_unit = RootUnit::all;
+  one_unit.reduced_gradient = 2;  // as many bytes as are gathered
+  const PartTimes whole = times_under({}, {.sharded = 1}), hidden = times_under({}, {.sharded = 16}),
+                  alone = times_under(one_unit, {.sharded = 16});
+  CHECK(alone.forward > hidden.forward);
+  const double gathered = (alone.forward - whole.forward).value();
+  CHECK((alone.backward - whole.backward).value() == Approx(gathered).epsilon(0.1));
+}
+
 TEST_CASE("sharded weights are copied out of what was gathered, gradients into what is scattered") {
   Sharding sharding;
   sharding.type = DataType::bf16;

@@ -278,6 +278,9 @@ TEST_CASE("of sharded weights embedding and head stay whole, as their program's 
   const double none = weights("none");
   CHECK(weights("head") - none == Approx(2 * table));
   CHECK(weights("embedding_and_head") - none == Approx(2 * 2 * table).epsilon(0.001));  // and the final norm
+  // A model that nobody wraps is whole with all gradients; of layers two and the gradient of one are.
+  const double all = stage_parameters(model, strategy, 0), layer = (all - 2 * table) / 2;
+  CHECK(weights("all") - none == Approx(2 * (all - 2 * layer)).epsilon(0.001));
   model.tied_embeddings = true;
   const double tied = weights("none");
   CHECK(weights("head") - tied == Approx(2 * table));

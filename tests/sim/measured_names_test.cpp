@@ -193,8 +193,36 @@ TEST_CASE("PyTorch's ZeroRedundancyOptimizer leaves fp32 weights whole") {
 }
 
 TEST_CASE("a program of PyTorch's that bears Megatron's name is PyTorch's") {
-  CHECK(stack({{"framework", "PyTorch 2.10 eager (mini-megatron, 2026)"}, {"gpu", "L20"}}) == "pytorch");
+  CHECK(stack({{"framework", "PyTorch 2.10 eager (mini-megatron, 2026)"}, {"gpu", "L20"}}) ==
+        "pytorch-eager");
   CHECK(stack({{"framework", "mini-megatron (2026)"}, {"gpu", "L20"}}) == "megatron-core-defaults");
+}
+
+TEST_CASE("what people write in PyTorch has a kernel for each operation, wider ones under autocast") {
+  const auto of = [](const char* framework, const char* precision) {
+    return test::stack_of({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}});
+  };
+  const SoftwareStack pure = of("own script, PyTorch 2.6", "pure bf16");
+  CHECK(pure.name == "pytorch-eager");
+  CHECK(pure.states == KeptStates{.weight = 2, .optimizer = 4});
+  const SoftwareStack autocast = of("own script, PyTorch 2.6", "bf16 mixed");
+  CHECK(autocast.name == "pytorch-autocast");
+  CHECK(autocast.llama_layers->norm_time == read_stack("hf-autocast").llama_layers->norm_time);
+  CHECK(of("Unheard of (2025)", "bf16").name == "pytorch");
+  // nn.RMSNorm is one kernel from PyTorch 2.9 on.
+  const auto norm = [&](const char* framework) {
+    return of(framework, "bf16 mixed").llama_layers->norm_time;
+  };
+  CHECK(norm("PyTorch 2.11 (nn.RMSNorm, 2026)") == autocast.kernels.norm_time);
+  CHECK(norm("PyTorch 2.6 (nn.RMSNorm, 2025)") == autocast.llama_layers->norm_time);
+}
+
+TEST_CASE("a program's layers are Transformer Engine's however that is spelled, unless it has none of them") {
+  const auto name = [](const char* framework) { return stack({{"framework", framework}, {"gpu", "H100"}}); };
+  CHECK(name("PyTorch 2.11, TransformerEngine 2.13 layers, eager (2026)") == "transformer-engine");
+  CHECK(name("own program with Transformer Engine (2026)") == "transformer-engine");
+  CHECK(name("PyTorch 2.11, eager without TransformerEngine (2026)") == "pytorch-eager");
+  CHECK(name("MaxText (2026), Transformer Engine attention") == "maxtext");
 }
 
 TEST_CASE("softmax gives 32 bits under autocast, in programs of one's own as in Hugging Face's") {
@@ -271,11 +299,14 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "Unheard of"}, {"gpu", "A100"}, {"source", "arXiv 2104.00001"}}) ==
         "megatron-lm-2021");
   CHECK(stack({{"framework", "Unheard of (PyTorch)"}, {"gpu", "A100"}, {"source", "README (2022)"}}) ==
-        "pytorch");
+        "pytorch-eager");
   CHECK(stack({{"framework", "Fork of Megatron"}, {"gpu", "H100"}}) == "megatron-core-defaults");
   CHECK(stack({{"framework", "NeMo Automodel (2026)"}, {"gpu", "B200"}}) == "nemo-automodel");
   CHECK(stack({{"framework", "ATorch DeepSpeed 3D (2023)"}, {"gpu", "A100"}}) == "atorch-3d");
   CHECK(stack({{"framework", "HF Trainer + DeepSpeed ZeRO"}, {"gpu", "V100"}}) == "deepspeed-zero3");
+  CHECK(stack({{"framework", "DeepSpeed ZeRO-3 (2024), Hugging Face models"},
+               {"gpu", "A100"},
+               {"optimizer_sharding", "ZeRO-3"}}) == "hf-zero3");
   CHECK(stack({{"framework", "Hugging Face Trainer, transformers 4.12 (2021)"}, {"gpu", "V100"}}) ==
         "hf-trainer");
   // Overlaps of late 2023 are in a program of January 2024, not in what papers of that month ran.

@@ -74,6 +74,47 @@ TEST_CASE("CUDA graphs that a row says hold what Megatron-Bridge's recipes with 
             .cuda_graphs == CudaGraphs::none);
 }
 
+TEST_CASE("an exchange with experts runs under another microbatch where a row says so, and keeps the host") {
+  const auto experts = [](const std::string& overlap) {
+    return stack_of({{"framework", "Megatron-LM (2026), HybridEP" + overlap}, {"gpu", "GB200"}}).experts;
+  };
+  const ExpertCost known = read_stack("megatron-bridge-overlap").experts;
+  CHECK(experts("").overlap == 0);
+  CHECK(experts(", expert-communication overlap").overlap == known.overlap);
+  CHECK(experts(", all-to-all overlap with 1F1B").layer.backward == known.layer.backward);
+  CHECK(experts(", all-to-all overlap, full-iteration CUDA graph").layer.backward == Seconds(0));
+  const auto bridge = [](const char* overlap) {
+    return stack_of({{"framework", std::string("Megatron-Bridge (March 2026)") + overlap},
+                     {"model", "GPT OSS 120B"},
+                     {"precision", "bf16"},
+                     {"gpu", "GB200"}})
+        .experts.overlap;
+  };
+  CHECK(bridge("") == 0);
+  CHECK(bridge(", EP communication overlap on") == known.overlap);
+  CHECK(bridge(", no expert-communication overlap") == 0);
+}
+
+TEST_CASE("GELU of BERT and of GPTBigCode is one kernel of PyTorch's, GPT-2's is not") {
+  const auto gelu = [](const char* model) {
+    return stack_of({{"framework", "Hugging Face Trainer (2023)"}, {"model", model}, {"gpu", "A100"}})
+        .kernels.gelu;
+  };
+  CHECK(gelu("GPT-2 124M") == read_stack("hf-trainer").kernels.gelu);
+  for (const char* model : {"BERT-Large", "StarCoderBase 3B", "Pythia 1B"})
+    CHECK_FALSE(gelu(model).has_value());
+}
+
+TEST_CASE("FSDP that wraps no layer has the model as one unit") {
+  const auto unit = [](const char* framework, const char* note = "") {
+    return stack_of({{"framework", framework}, {"note", note}, {"gpu", "A100"}}).root_unit;
+  };
+  CHECK(unit("PyTorch FSDP (2024)", "wrapping null: whole model in one FSDP unit") == RootUnit::all);
+  CHECK(unit("PyTorch FSDP without auto-wrap (2024)") == RootUnit::all);
+  CHECK(unit("PyTorch FSDP with auto-wrap (2024)") == RootUnit::embedding_and_head);
+  CHECK(unit("PyTorch DDP (2024)", "in one unit") == RootUnit::embedding_and_head);
+}
+
 TEST_CASE("minGPT has GELU by its formula") {
   const auto gelu = [](const char* framework, const char* precision) {
     return stack_of({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}).kernels.gelu;

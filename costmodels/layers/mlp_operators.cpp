@@ -71,8 +71,11 @@ void add_expert_mlp(BlockBuilder& block, const Layer& layer) {
                fused ? InputCast::none : InputCast::separate);
   if (!fused && has_mlp_bias(shape))
     add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()), kExpertBias);
-  block.end_experts();
   const ExpertCost& experts = layer.sharding.stack.experts;
+  if (experts.indexed_biases > 0 && has_mlp_bias(shape))
+    add(block, MemoryKernel::copy, count(rows, local.up_width + shape.routed_hidden()),
+        {0, experts.indexed_biases});
+  block.end_experts();
   if (experts.eager_forward + experts.eager_backward > 0)
     add(block, MemoryKernel::copy, count(rows, shape.routed_hidden()),
         {experts.eager_forward, experts.eager_backward});

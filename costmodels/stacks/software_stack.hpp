@@ -160,6 +160,9 @@ struct ExpertCost {
   // Bytes of an element of each row that eager kernels around the matrices move, beside what Megatron-LM's
   // permutations do: gathers, masks, sums over a token's experts.
   double eager_forward = 0, eager_backward = 0;
+  // Of an element of each row's biases, where experts have any: what adding up their gradients by
+  // PyTorch's index_put takes of the backward, as bytes that a copy moves in that time.
+  double indexed_biases = 0;
   // And that they hold at once in the backward of a layer, beside what is kept; of experts without biases.
   double eager_memory = 0;
   bool operator==(const ExpertCost&) const = default;

@@ -107,6 +107,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
   read_switch(map, "pads_rows", experts.pads_rows);
   read_number(map, "eager_forward", 0, 10000, experts.eager_forward);
   read_number(map, "eager_backward", 0, 10000, experts.eager_backward);
+  read_number(map, "indexed_biases", 0, 10000, experts.indexed_biases);
   read_number(map, "eager_memory", 0, 1000, experts.eager_memory);
   map.refuse_others();
 }

@@ -135,7 +135,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   }
   set_kernels(stack, framework);
   if (says(framework, "deepep"))
-    stack.experts.eager_forward = stack.experts.eager_backward = 0;  // own kernels
+    stack.experts.eager_forward = stack.experts.eager_backward = stack.experts.indexed_biases = 0;
   if (is_before_flash_attention(date)) stack.flash_attention = false;
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
   // Its checkpoints are not reentrant, and one kernel multiplies for all experts.

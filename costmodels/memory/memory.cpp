@@ -115,8 +115,10 @@ StageMemory model_states(const ModelSpec& model, const ParallelStrategy& strateg
       memory.weights += Bytes(stored * (2 * layer + root));
       memory.gradients += Bytes((stored + stack.reduced_gradient.value_or(2.0)) * layer);
     }
+    const bool experts_sharded = strategy.copies_of_instance() > strategy.copies_sharing_experts();
     if (stack.adds_up_whole && strategy.microbatches() > 1)
-      memory.gradients += Bytes(gradient_sent(stack, strategy.type) * count);
+      memory.gradients += Bytes(gradient_sent(stack, strategy.type) *
+                                (parameters.dense + (experts_sharded ? parameters.expert : 0)));
   }
   return memory;
 }

@@ -295,6 +295,9 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
     stack.cross_entropy = compiled.cross_entropy;
     stack.logit_peak = compiled.logit_peak;
   }
+  // F.cross_entropy of 16-bit logits: they, their softmax, and the gradients of both (litgpt/utils.py).
+  constexpr double kIn16Bits = 8;
+  if (says_any(low, {"litgpt", "lit-gpt"})) stack.logit_peak = kIn16Bits;
   if (!low.starts_with(stack.name))
     assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;

@@ -191,6 +191,8 @@ void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {
   const bool fsdp = says(low, "fsdp") || says(low, "hsdp");
   const bool second = !says(low, "fsdp1") && says_any(low, {"fsdp2", "fully_shard", "torchtitan", "olmo-core",
                                                             "kempnerforge", "automodel"});
+  // enable_fsdp_optimizations of AutoModel's benchmarks with experts (components/moe/fsdp_mixin.py).
+  if (stack.name == "nemo-automodel" && run.integer("ep").value_or(1) > 1) stack.adds_up_whole = true;
   if (fsdp) stack.gathers_in_forward = true;
   const std::vector<Clause> clauses = framework_and_note(run);
   if (fsdp && (affirms(clauses, {"*oneunit*", "*onefsdpunit*"}) || said(clauses, {"*autowrap*"}) == Said::no))

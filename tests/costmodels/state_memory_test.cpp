@@ -213,7 +213,7 @@ TEST_CASE("fully sharded weights are whole for two layers, gradients for one") {
 }
 
 TEST_CASE("without gradient sync but for the last microbatch those of the others are added up whole") {
-  const ModelSpec model = gpt_layers(8);
+  ModelSpec model = gpt_layers(8);
   ParallelStrategy strategy = spread(model, {.data = 16});
   strategy.fully_sharded = strategy.distributed_optimizer = true;
   SoftwareStack stack;
@@ -227,6 +227,13 @@ TEST_CASE("without gradient sync but for the last microbatch those of the others
   };
   CHECK(gradients(2, true) - gradients(2, false) == Approx(4 * all));
   CHECK(gradients(1, true) == gradients(1, false));
+  // Of experts that one GPU alone has nothing is sharded.
+  model.shapes[0].experts = 16;
+  const double one_way = stage_parameters(model, strategy, 0);  // dense and experts
+  CHECK(gradients(2, true) - gradients(2, false) == Approx(4 * one_way));
+  strategy.expert = 16;
+  const double all_ways = stage_parameters(model, strategy, 0);  // dense and a 16th of the experts
+  CHECK(gradients(2, true) - gradients(2, false) == Approx(4 * (16 * all_ways - one_way) / 15));
 }
 
 TEST_CASE("ZeRO-2 shards gradients and states and keeps weights whole, beside buffers to reduce by") {

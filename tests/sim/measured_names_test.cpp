@@ -217,6 +217,14 @@ TEST_CASE("what people write in PyTorch has a kernel for each operation, wider o
   CHECK(norm("PyTorch 2.6 (nn.RMSNorm, 2025)") == autocast.llama_layers->norm_time);
 }
 
+TEST_CASE("LitGPT takes its loss of logits in 16 bits") {
+  const auto peak = [](const char* framework) {
+    return test::stack_of({{"framework", framework}, {"gpu", "H100"}}).logit_peak;
+  };
+  CHECK(peak("LitGPT benchmark script, PyTorch FSDP, torch.compile (2024)") == 8);
+  CHECK(peak("benchmark script, PyTorch FSDP, torch.compile (2024)") == read_stack("torchtitan").logit_peak);
+}
+
 TEST_CASE("a program's layers are Transformer Engine's however that is spelled, unless it has none of them") {
   const auto name = [](const char* framework) { return stack({{"framework", framework}, {"gpu", "H100"}}); };
   CHECK(name("PyTorch 2.11, TransformerEngine 2.13 layers, eager (2026)") == "transformer-engine");

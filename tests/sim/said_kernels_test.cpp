@@ -105,6 +105,15 @@ TEST_CASE("GELU of BERT and of GPTBigCode is one kernel of PyTorch's, GPT-2's is
     CHECK_FALSE(gelu(model).has_value());
 }
 
+TEST_CASE("AutoModel reduces gradients of models with expert ways once a step") {
+  const auto once = [](const char* ways) {
+    return stack_of({{"framework", "NeMo AutoModel (2026), FSDP2"}, {"ep", ways}, {"gpu", "GB200"}})
+        .adds_up_whole;
+  };
+  CHECK(once("16"));
+  CHECK_FALSE(once("1"));
+}
+
 TEST_CASE("FSDP that wraps no layer has the model as one unit") {
   const auto unit = [](const char* framework, const char* note = "") {
     return stack_of({{"framework", framework}, {"note", note}, {"gpu", "A100"}}).root_unit;

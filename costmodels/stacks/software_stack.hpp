@@ -247,7 +247,7 @@ struct SoftwareStack {
   AttentionKernel attention = AttentionKernel::flash;  // where the plan has flash attention
   Fusion elementwise = Fusion::separate;
   LayerKernels kernels;
-  std::optional<LayerKernels> llama_layers;  // in place of those in layers with RMSNorm and gated MLPs
+  std::optional<LayerKernels> llama_layers;  // in place of those in layers with RMSNorm
   CrossEntropyKernel cross_entropy = CrossEntropyKernel::fused;
   SoftmaxKernel softmax = SoftmaxKernel::fused;
   Dropout dropout = Dropout::of_model;

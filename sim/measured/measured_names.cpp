@@ -188,6 +188,8 @@ Likeness likeness_of(const MeasuredRun& run) {
                       (date <= 0 && !says(low, "deepspeed"));
   const bool own = !says(low, "megatron") || low.starts_with("pytorch");  // "PyTorch eager (mini-megatron)"
   const bool written = says_any(low, {"pytorch", "eager", "own script", "own program"});
+  const bool course = says(lower_case(framework + "; " + run.text("model")), "cs336");
+  if (own && recent && course) return {"cs336", "cs336"};
   if (own && recent) return {written ? "pytorch-eager" : "pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_of(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};

@@ -76,6 +76,7 @@ constexpr std::array kSchedules{
     NamedSchedule{"zbh1", ScheduleKind::zb_h1},
     NamedSchedule{"zbh2", ScheduleKind::zb_h2},
     NamedSchedule{"zbv", ScheduleKind::zb_v},
+    NamedSchedule{"dualpipev", ScheduleKind::zb_v},
     NamedSchedule{"zb1p", ScheduleKind::zb_h1},
     NamedSchedule{"zb2p", ScheduleKind::zb_h2},
 };
@@ -93,6 +94,8 @@ std::variant<std::optional<ScheduleKind>, Unmapped> said_schedule(const Measured
   // arXiv 2401.10241, sections 2 and 3.
   if (found->start == "zb1p" || found->start == "zb2p")
     assumptions.push_back(text + ", made for measured times, as the schedule by hand of as much memory");
+  // V-shaped too, of as many chunks (deepseek-ai/DualPipe, README); its pairs of passes are not overlapped.
+  if (found->start == "dualpipev") assumptions.push_back(text + " as zb-v");
   return found->kind;
 }
 

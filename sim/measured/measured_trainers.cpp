@@ -147,7 +147,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (date > 0 && date < kTransformers5)
     stack.experts = read_stack(fetches_each ? "hf-zero3-expert-loop" : "hf-expert-loop").experts;
   const bool shards = keeping.gradients || keeping.weights;
-  if (says(framework, "fused adam") && !keeping.deepspeeds())
+  const std::vector<Clause> words = clauses_of(framework + "; " + lower_case(run.text("note")));
+  if (affirms(words, {"*fusedadam*"}) && !keeping.deepspeeds())
     fuse_optimizer(stack, (shards && !keeping.all_16_bits) || keeping.autocast ? 4 : 2);
   return stack;
 }
@@ -191,6 +192,7 @@ SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
+  if (stack.name == "cs336" && is_autocast(run)) stack = read_stack("cs336-autocast");
   if (stack.name == "pytorch-eager") {
     if (is_autocast(run)) stack = read_stack("pytorch-autocast");
     // torch.nn.RMSNorm is one kernel since PyTorch 2.9 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).

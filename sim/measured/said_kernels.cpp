@@ -14,6 +14,10 @@
 namespace orrery {
 namespace {
 
+std::vector<Clause> framework_and_note(const MeasuredRun& run) {
+  return clauses_of(run.text("framework") + "; " + run.text("note"));
+}
+
 // Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
 // programs nobody measured what they leave of that.
 void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
@@ -59,10 +63,6 @@ void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
   stack.experts.each = known.experts.each;
   // Whose recipes are not NVIDIA's wait longer than its own without graphs.
   if (!none) stack.experts.layer = known.experts.layer;
-}
-
-std::vector<Clause> framework_and_note(const MeasuredRun& run) {
-  return clauses_of(run.text("framework") + "; " + run.text("note"));
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);

@@ -5,6 +5,7 @@
 
 #include "costmodels/stacks/stack_file.hpp"
 #include "sim/measured/cell_text.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_trainers.hpp"
 #include "strategies/model.hpp"
@@ -48,7 +49,8 @@ void use_loss_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
     stack.logit_peak = compiled.logit_peak;
     stack.sharded_logit_peak = compiled.sharded_logit_peak;
   }
-  if (date < kInPieces && !says(framework, "chunked")) return;
+  const Said chunked = said(clauses_of(framework + "; " + lower_case(run.text("note"))), {"*chunked*"});
+  if (chunked == Said::no || (date < kInPieces && !says(framework, "chunked"))) return;
   stack.sharded_logit_peak.reset();
   stack.loss_pieces = 8;
 }

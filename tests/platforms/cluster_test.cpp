@@ -204,7 +204,7 @@ TEST_CASE("cards without peer access have a link through their host, whatever PC
   CHECK(link("Titan RTX", 8) == BytesPerSecond(16e9));  // PCIe 3.0
   CHECK(link("RTX 3090", 8) == BytesPerSecond(16e9));
   CHECK(link("RTX 5090", 8) == BytesPerSecond(16e9));
-  CHECK(link("RTX 5090", 2) == BytesPerSecond(20e9));
+  CHECK(link("RTX 5090", 2) == BytesPerSecond(22e9));
   CHECK(link("RTX 3090", 2) == find_gpu("RTX 3090", "test").link_bandwidth);  // their bridge
   CHECK(link("RTX A6000", 8) == BytesPerSecond(32e9));
   const std::string own =

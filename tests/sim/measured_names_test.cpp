@@ -225,6 +225,32 @@ TEST_CASE("LitGPT takes its loss of logits in 16 bits") {
   CHECK(peak("benchmark script, PyTorch FSDP, torch.compile (2024)") == read_stack("torchtitan").logit_peak);
 }
 
+TEST_CASE("models of the course CS336 wait longer for their host, under autocast most") {
+  const auto of = [](const char* framework, const char* precision) {
+    return test::stack_of(
+        {{"framework", framework}, {"model", "CS336 small"}, {"gpu", "A100"}, {"precision", precision}});
+  };
+  const SoftwareStack wide = of("plain PyTorch, own model (2026), eager", "fp32");
+  const SoftwareStack autocast = of("plain PyTorch, own model (2026), eager", "bf16 mixed");
+  CHECK(wide.name == "cs336");
+  CHECK(autocast.name == "cs336-autocast");
+  CHECK(wide.llama_layers->host_time > read_stack("pytorch-eager").llama_layers->host_time);
+  CHECK(autocast.llama_layers->host_time > wide.llama_layers->host_time);
+  CHECK(of("PyTorch, torch.compile (2026)", "fp32").name == "compiled-program");
+}
+
+TEST_CASE("a fused AdamW may stand in the note") {
+  const auto bytes = [](const char* note) {
+    return test::stack_of({{"framework", "Hugging Face transformers, own loop (2026)"},
+                           {"gpu", "H100"},
+                           {"precision", "pure bf16"},
+                           {"note", note}})
+        .optimizer->bytes_per_parameter;
+  };
+  CHECK(bytes("SDPA, fused AdamW") == 7 * 2);
+  CHECK(bytes("AdamW not fused") == read_stack("hf-trainer").optimizer->bytes_per_parameter);
+}
+
 TEST_CASE("a program's layers are Transformer Engine's however that is spelled, unless it has none of them") {
   const auto name = [](const char* framework) { return stack({{"framework", framework}, {"gpu", "H100"}}); };
   CHECK(name("PyTorch 2.11, TransformerEngine 2.13 layers, eager (2026)") == "transformer-engine");

@@ -62,6 +62,7 @@ TEST_CASE("a run has the schedule that its row names") {
   CHECK(kind("1", "ZB-H1") == ScheduleKind::zb_h1);
   CHECK(kind("", "ZB-2p") == ScheduleKind::zb_h2);
   CHECK(kind("", "zbv") == ScheduleKind::zb_v);
+  CHECK(kind("", "DualPipeV") == ScheduleKind::zb_v);
   CHECK(unmapped(run("", "chimera")) == "schedule chimera");
   CHECK(mapped(run("", "none", "1,1,", ",4,")).strategies.front().schedule == ScheduleKind::one_f_one_b);
 }

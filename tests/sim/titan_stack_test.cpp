@@ -40,6 +40,7 @@ TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, Gr
   CHECK(of("torchtitan (May 2026)").loss_pieces == 8);
   CHECK(of("torchtitan, eager (May 2026)").loss_pieces == 8);
   CHECK(of("torchtitan with chunked cross-entropy (March 2026)").loss_pieces == 8);
+  CHECK(of("torchtitan (May 2026), loss not chunked").loss_pieces == 1);
   CHECK(of("torchtitan (May 2026)").selective == SelectiveRecompute::every_second_gemm);
   CHECK(of("torchtitan GraphTrainer (May 2026)").selective == SelectiveRecompute::elementwise);
   CHECK(of("torchtitan graph_trainer (March 2026)").selective == SelectiveRecompute::every_second_gemm);

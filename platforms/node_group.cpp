@@ -247,7 +247,8 @@ LinkSpec usual_gpu_link(const NodeGroup& group) {
   // Planner/baselines/Aceso/profiler/*/profiled-data-fp32/prim_OPT-350_all_reduce_4gpus.csv).
   // Two in a host are faster (15.3 GB/s, day09-2x4090): pairs of eight sources, ferrogrid to that, ask for 16
   // to 26 GB/s, of which this is the middle.
-  const BytesPerSecond through_host{group.gpus_per_node <= 2 ? 22e9 : 16e9};
+  constexpr BytesPerSecond kOfTwo{22e9}, kOfMany{16e9};
+  const BytesPerSecond through_host = group.gpus_per_node <= 2 ? kOfTwo : kOfMany;
   if (has_nvlink(group)) return {group.gpu.link_bandwidth, kNvlinkLatency};
   const BytesPerSecond link =
       bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link : group.gpu.link_bandwidth;

@@ -6,6 +6,7 @@
 #include "platforms/errors.hpp"
 
 namespace orrery {
+
 HostCost at_pace(HostCost host, double pace) {
   for (const HostTime& one : kHostTimes) host.*one.time = host.*one.time * pace;
   return host;

@@ -59,9 +59,13 @@ void use_loss_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
 // experts are compiled whole.
 void use_dispatch_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCompilesExperts = 2026.28;
-  const bool own = says_any(lower_case(run.text("framework")), {"deepep", "hybridep"});
+  const std::string framework = lower_case(run.text("framework"));
+  const bool own = says_any(framework, {"deepep", "hybridep"});
   if (own || (date >= kCompilesExperts && says_compiled_model(run)))
     stack.experts.eager_forward = stack.experts.eager_backward = 0;
+  // Rows go straight to their place in the symmetric memory of the rank they belong to (pull request 3640).
+  if (says(framework, "minimalasyncep"))
+    stack.experts.eager_forward = stack.experts.eager_backward = stack.experts.eager_memory = 0;
 }
 
 // From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);

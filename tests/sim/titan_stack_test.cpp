@@ -65,6 +65,10 @@ TEST_CASE(
   CHECK(moved("torchtitan with torch.compile (May 2026)") == 0);
   CHECK(moved("torchtitan (May 2026)") > 0);
   CHECK(moved("torchtitan with DeepEP (October 2025)") == 0);
+  CHECK(moved("torchtitan, experts by MinimalAsyncEP (June 2026)") == 0);
+  const auto held = [&](const char* framework) { return of(framework).experts.eager_memory; };
+  CHECK(held("torchtitan, experts by MinimalAsyncEP (June 2026)") == 0);
+  CHECK(held("torchtitan with DeepEP (October 2025)") > 0);
   const auto peak = [&](const char* framework) { return of(framework).logit_peak; };
   CHECK(peak("torchtitan (October 2025)") == read_stack("torchtitan-2025").logit_peak);
   CHECK(peak("torchtitan, eager (October 2025)") == read_stack("torchtitan-eager-2025").logit_peak);

@@ -102,7 +102,7 @@ constexpr std::array kLikenesses{
     FrameworkStack{"transformer engine", "transformer-engine"},
     FrameworkStack{"kempnerforge", "kempnerforge"},
     FrameworkStack{"modalities", "modalities"},
-    FrameworkStack{"fsdp", "torchtitan-eager"},
+    FrameworkStack{"fsdp", "pytorch-fsdp"},
     FrameworkStack{"llm foundry", "llm-foundry"},
     FrameworkStack{"mosaic", "llm-foundry"},
     FrameworkStack{"neox", "megatron-deepspeed"},

@@ -192,15 +192,14 @@ SoftwareStack in_16_bits(const MeasuredRun& run, SoftwareStack stack) {
 }
 
 SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
-  if (stack.name == "cs336" && is_autocast(run)) stack = read_stack("cs336-autocast");
-  if (stack.name == "pytorch-eager") {
-    if (is_autocast(run)) stack = read_stack("pytorch-autocast");
-    // torch.nn.RMSNorm is one kernel since PyTorch 2.9 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
-    constexpr double kPyTorch29 = 2025.8;
-    if (date_of_program(run) >= kPyTorch29 && affirms(clauses_of(run.text("framework")), {"*nnrmsnorm*"})) {
-      stack.llama_layers->norm_time = stack.kernels.norm_time;
-      stack.llama_layers->kept_by_norm = 0;
-    }
+  if (is_autocast(run) && (stack.name == "cs336" || stack.name == "pytorch-eager"))
+    stack = read_stack(stack.name == "cs336" ? "cs336-autocast" : "pytorch-autocast");
+  // torch.nn.RMSNorm is one kernel since PyTorch 2.9 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
+  constexpr double kPyTorch29 = 2025.8;
+  if (stack.name.starts_with("pytorch-") && date_of_program(run) >= kPyTorch29 &&
+      affirms(clauses_of(run.text("framework")), {"*nnrmsnorm*"})) {
+    stack.llama_layers->norm_time = stack.kernels.norm_time.value_or(1.0);
+    stack.llama_layers->kept_by_norm = 0;
   }
   if (is_of_pytorch(stack) && is_autocast(run) && stack.softmax == SoftmaxKernel::eager)
     stack.softmax = SoftmaxKernel::stepwise_wide;

@@ -215,6 +215,9 @@ TEST_CASE("what people write in PyTorch has a kernel for each operation, wider o
   };
   CHECK(norm("PyTorch 2.11 (nn.RMSNorm, 2026)") == autocast.kernels.norm_time);
   CHECK(norm("PyTorch 2.6 (nn.RMSNorm, 2025)") == autocast.llama_layers->norm_time);
+  CHECK(norm("PyTorch 2.11 FSDP2 eager (nn.RMSNorm, 2026)") == 1);
+  CHECK(norm("PyTorch 2.6 FSDP2 eager (nn.RMSNorm, 2025)") ==
+        read_stack("pytorch-fsdp").llama_layers->norm_time);
 }
 
 TEST_CASE("LitGPT takes its loss of logits in 16 bits") {
@@ -325,7 +328,7 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "NeMo 23.08"}, {"gpu", "H100"}}) == "nemo-24.07");
   CHECK(stack({{"framework", "NeMo"}, {"gpu", "A100"}, {"source", "README (2022)"}}) == "megatron-lm-2022");
   CHECK(stack({{"framework", "NeMo"}, {"gpu", "H100"}, {"source", "README (2023)"}}) == "nemo-24.07");
-  CHECK(stack({{"framework", "PyTorch FSDP"}, {"gpu", "A100"}}, &family) == "torchtitan-eager");
+  CHECK(stack({{"framework", "PyTorch FSDP"}, {"gpu", "A100"}}, &family) == "pytorch-fsdp");
   CHECK(stack({{"framework", "PyTorch FSDP, torch.compile"}, {"gpu", "A100"}}, &family) == "torchtitan");
   CHECK(stack({{"framework", "Unheard of"}, {"gpu", "H100"}}, &family) == "pytorch");
   CHECK(family == "Unheard of");

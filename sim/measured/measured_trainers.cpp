@@ -196,7 +196,7 @@ SoftwareStack in_said_bits(const MeasuredRun& run, SoftwareStack stack) {
     stack = read_stack(stack.name == "cs336" ? "cs336-autocast" : "pytorch-autocast");
   // torch.nn.RMSNorm is one kernel since PyTorch 2.9 (aten/src/ATen/native/cuda/layer_norm_kernel.cu).
   constexpr double kPyTorch29 = 2025.8;
-  if (stack.name.starts_with("pytorch-") && date_of_program(run) >= kPyTorch29 &&
+  if (stack.name.starts_with("pytorch-") && stack.llama_layers && date_of_program(run) >= kPyTorch29 &&
       affirms(clauses_of(run.text("framework")), {"*nnrmsnorm*"})) {
     stack.llama_layers->norm_time = stack.kernels.norm_time.value_or(1.0);
     stack.llama_layers->kept_by_norm = 0;

@@ -13,9 +13,9 @@ HostCost at_pace(HostCost host, double pace) {
 }
 
 ExpertCost at_pace(ExpertCost experts, double pace) {
-  for (ExpertHost* host : {&experts.each, &experts.layer}) {
-    for (Seconds* time : {&host->forward, &host->backward, &host->forward_casts, &host->backward_casts})
-      *time = *time * pace;
+  for (const ExpertHostTime& one : kExpertHostTimes) {
+    experts.each.*one.time = experts.each.*one.time * pace;
+    experts.layer.*one.time = experts.layer.*one.time * pace;
   }
   return experts;
 }

@@ -48,10 +48,12 @@ struct HostCost {
   bool operator==(const HostCost&) const = default;
 };
 // Its times as stack files name them.
-struct HostTime {
+template <class Cost>
+struct NamedTime {
   const char* name;
-  Seconds HostCost::*time;
+  Seconds Cost::*time;
 };
+using HostTime = NamedTime<HostCost>;
 inline constexpr std::array kHostTimes{
     HostTime{"forward", &HostCost::forward},
     HostTime{"backward", &HostCost::backward},
@@ -135,6 +137,15 @@ struct ExpertHost {
   Seconds forward, backward, forward_casts, backward_casts;
   bool operator==(const ExpertHost&) const = default;
 };
+using ExpertHostTime = NamedTime<ExpertHost>;
+inline constexpr std::array kExpertHostTimes{
+    ExpertHostTime{"forward", &ExpertHost::forward},
+    ExpertHostTime{"backward", &ExpertHost::backward},
+    ExpertHostTime{"forward_casts", &ExpertHost::forward_casts},
+    ExpertHostTime{"backward_casts", &ExpertHost::backward_casts},
+};
+static_assert(sizeof(ExpertHost) == kExpertHostTimes.size() * sizeof(Seconds),
+              "one of its times has no name");
 
 // What a mixture of experts adds. Routing that drops no token is read by the host before it can launch the
 // experts' kernels, a few for each expert: where these are short the GPU waits for them.

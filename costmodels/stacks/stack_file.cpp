@@ -74,10 +74,7 @@ OneHotBytes read_one_hot(const YamlValue& map) {
 }
 
 void read_expert_host(KeyedMap& map, const std::string& prefix, ExpertHost& host) {
-  read_time(map, prefix + "forward", host.forward);
-  read_time(map, prefix + "backward", host.backward);
-  read_time(map, prefix + "forward_casts", host.forward_casts);
-  read_time(map, prefix + "backward_casts", host.backward_casts);
+  for (const ExpertHostTime& one : kExpertHostTimes) read_time(map, prefix + one.name, host.*one.time);
 }
 
 void read_experts(const YamlValue& given, ExpertCost& experts) {

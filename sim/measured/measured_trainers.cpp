@@ -147,8 +147,7 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   if (date > 0 && date < kTransformers5)
     stack.experts = read_stack(fetches_each ? "hf-zero3-expert-loop" : "hf-expert-loop").experts;
   const bool shards = keeping.gradients || keeping.weights;
-  const std::vector<Clause> words = clauses_of(framework + "; " + lower_case(run.text("note")));
-  if (affirms(words, {"*fusedadam*"}) && !keeping.deepspeeds())
+  if (affirms(framework_and_note(run), {"*fusedadam*"}) && !keeping.deepspeeds())
     fuse_optimizer(stack, (shards && !keeping.all_16_bits) || keeping.autocast ? 4 : 2);
   return stack;
 }

@@ -19,6 +19,10 @@ bool take(const std::string& text, Read read, std::optional<Value>& said) {
 
 }  // namespace
 
+std::vector<Clause> framework_and_note(const MeasuredRun& run) {
+  return clauses_of(run.text("framework") + "; " + run.text("note"));
+}
+
 std::optional<Sharding> said_sharding(const std::string& text) {
   const auto clauses = clauses_of(text);
   if (clauses.empty()) return std::nullopt;

@@ -5,13 +5,18 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "platforms/gpu.hpp"
+#include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_recompute.hpp"
 #include "sim/measured/measured_run.hpp"
 #include "strategies/strategy.hpp"
 
 namespace orrery {
+
+// Of its program, in the row's cells framework and note.
+std::vector<Clause> framework_and_note(const MeasuredRun&);
 
 // What replicas keep a share of: ZeRO-1, ZeRO-2, ZeRO-3 and FSDP, or HSDP, whose shares are of a node's.
 enum class Sharding { none, optimizer, gradients, weights, weights_in_node };

@@ -14,10 +14,6 @@
 namespace orrery {
 namespace {
 
-std::vector<Clause> framework_and_note(const MeasuredRun& run) {
-  return clauses_of(run.text("framework") + "; " + run.text("note"));
-}
-
 // Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
 // programs nobody measured what they leave of that.
 void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {

@@ -8,6 +8,7 @@
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_trainers.hpp"
+#include "sim/measured/measured_words.hpp"
 #include "strategies/model.hpp"
 
 namespace orrery {
@@ -49,7 +50,7 @@ void use_loss_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
     stack.logit_peak = compiled.logit_peak;
     stack.sharded_logit_peak = compiled.sharded_logit_peak;
   }
-  const Said chunked = said(clauses_of(framework + "; " + lower_case(run.text("note"))), {"*chunked*"});
+  const Said chunked = said(framework_and_note(run), {"*chunked*"});
   if (chunked == Said::no || (date < kInPieces && !says(framework, "chunked"))) return;
   stack.sharded_logit_peak.reset();
   stack.loss_pieces = 8;
@@ -61,11 +62,11 @@ void use_dispatch_of(const MeasuredRun& run, double date, SoftwareStack& stack) 
   constexpr double kCompilesExperts = 2026.28;
   const std::string framework = lower_case(run.text("framework"));
   const bool own = says_any(framework, {"deepep", "hybridep"});
-  if (own || (date >= kCompilesExperts && says_compiled_model(run)))
-    stack.experts.eager_forward = stack.experts.eager_backward = 0;
   // Rows go straight to their place in the symmetric memory of the rank they belong to (pull request 3640).
-  if (says(framework, "minimalasyncep"))
-    stack.experts.eager_forward = stack.experts.eager_backward = stack.experts.eager_memory = 0;
+  const bool in_place = says(framework, "minimalasyncep");
+  if (own || in_place || (date >= kCompilesExperts && says_compiled_model(run)))
+    stack.experts.eager_forward = stack.experts.eager_backward = 0;
+  if (in_place) stack.experts.eager_memory = 0;
 }
 
 // From 6a3a9da95 of 9 October 2025 on torchtitan takes cuDNN's attention on any card (models/attention.py);

@@ -19,6 +19,15 @@ void read_heads(const JsonConfig& config, LayerShape& shape) {
   shape.head_dim = head_dim.value_or(shape.hidden / shape.heads);
 }
 
+// Gemma 2's, unless its file has null in their place (configuration_gemma2.py).
+bool caps(const JsonConfig& config, const std::string& key) {
+  constexpr std::int64_t kHighestCap = 1'000'000;
+  if (config.text("model_type") != "gemma2") return false;
+  const std::vector<std::string> keys = config.keys();
+  const bool said = std::find(keys.begin(), keys.end(), key) != keys.end();
+  return !said || config.find_number(key, {1, kHighestCap}).has_value();
+}
+
 // Which biases and norms a family has besides its matrices, from the modelling files of Hugging Face
 // transformers.
 void read_family_details(const JsonConfig& config, LayerShape& shape) {
@@ -35,6 +44,7 @@ void read_family_details(const JsonConfig& config, LayerShape& shape) {
   shape.qk_norm = type == "qwen3" || type == "qwen3_moe" || type == "dots1" ||
                   config.find_boolean("use_qk_norm").value_or(false);
   shape.norms = type == "glm4" || type == "gemma2" ? 4 : 2;
+  shape.capped_scores = caps(config, "attn_logit_softcapping");
 }
 
 ModelSpec llama_frame(const JsonConfig& config) {
@@ -42,6 +52,7 @@ ModelSpec llama_frame(const JsonConfig& config) {
   ModelSpec model = modern_frame(config);
   model.tied_embeddings =
       config.find_boolean("tie_word_embeddings").value_or(type == "gemma" || type == "gemma2");
+  model.capped_logits = caps(config, "final_logit_softcapping");
   return model;
 }
 

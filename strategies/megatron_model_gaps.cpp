@@ -59,6 +59,8 @@ Gaps layer_gaps(const ModelSpec& model) {
   if (first.position_bias)
     gaps.emplace_back(
         "scores have learned biases of their positions; Megatron-LM's models of one decoder do not");
+  if (first.capped_scores || model.capped_logits)
+    gaps.emplace_back("scores or logits are capped by tanh; Megatron-LM's arguments have no such caps");
   if (first.attention_window > 0)
     gaps.emplace_back("attention stays within blocks; Megatron-LM has no such windows");
   return gaps;

@@ -62,6 +62,9 @@ struct LayerShape {
   // A kernel adds to every score a number that its head has learned for the relative position (Swin, arXiv
   // 2103.14030, equation 4). Only unfused attention takes time for it; these few parameters are not counted.
   bool position_bias = false;
+  // Scores are cap x tanh(score / cap) (Gemma 2). Only unfused attention takes time and memory for it: fused
+  // kernels that can do it (FlashAttention since 2.6, FlexAttention) do it as they go.
+  bool capped_scores = false;
   int norms = 2;  // of width `hidden`: 1 (Falcon-7B: attention and MLP share it), 2, or 4 (GLM-4-0414)
   bool parallel_residual = false;  // attention and MLP both read the layer's input (GPT-NeoX, Falcon)
   bool rotary = false;
@@ -108,6 +111,7 @@ struct ModelSpec {
   bool tied_embeddings = false;
   bool embedding_norm = false;  // a norm between embedding and first layer (BLOOM)
   bool head_bias = false;       // of the logits (GPT-J)
+  bool capped_logits = false;   // cap x tanh(logit / cap) before the loss (Gemma 2)
   bool causal = true;
   // What neither count nor time show, and launch files do not say to Megatron-LM ("ALiBi"); empty: nothing.
   std::string beyond_megatron;
@@ -121,7 +125,7 @@ struct ModelSpec {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
-  [[nodiscard]] int main_layers() const;  // less those of multi-token prediction, which come last
+  [[nodiscard]] int main_layers() const;   // less those of multi-token prediction, which come last
   [[nodiscard]] bool has_experts() const;  // in some layer, and so the next two
   [[nodiscard]] bool has_latent_attention() const;
   [[nodiscard]] bool is_hybrid() const;  // a state space

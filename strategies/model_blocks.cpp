@@ -104,7 +104,8 @@ LayerShape read_block(const YamlValue& block) {
                     "router_bias",   "value_dim",
                     "latent",        "state_space",
                     "sequence",      "attention_window",
-                    "position_bias", "splits_head_width"});
+                    "position_bias", "splits_head_width",
+                    "capped_scores"});
   LayerShape shape;
   shape.hidden = block.at("hidden").integer(1, kMostHidden);
   const auto space = block.find("state_space");
@@ -129,6 +130,7 @@ LayerShape read_block(const YamlValue& block) {
   shape.sequence = integer_or(block, "sequence", 0, kMostSequence);
   shape.attention_window = integer_or(block, "attention_window", 0, kMostSequence);
   shape.position_bias = boolean_or(block, "position_bias", false);
+  shape.capped_scores = boolean_or(block, "capped_scores", false);
   read_experts(block, shape);
   return shape;
 }
@@ -156,7 +158,7 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
   top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters",
                   "tied_embeddings", "causal", "final_norm", "alibi", "rotary_base", "rotary_share",
-                  "blocks"});
+                  "capped_logits", "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
   model.default_sequence = top.at("sequence").integer(1, kMostSequence);
@@ -167,6 +169,7 @@ ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
   model.causal = boolean_or(top, "causal", true);
   model.alibi = boolean_or(top, "alibi", false);
+  model.capped_logits = boolean_or(top, "capped_logits", false);
   model.rotary_positions = read_rotary(top);
   read_blocks(top.at("blocks"), model);
   const bool turns = std::any_of(model.shapes.begin(), model.shapes.end(),

@@ -119,7 +119,11 @@ void add_attention(BlockBuilder& block, const Layer& layer, bool causal) {
     add(block, MemoryKernel::copy, count(local.tokens, local.query_width + local.key_width), kEagerRope);
   block.enter(RecomputeModule::core_attn);
   if (exchanges_heads(layer)) exchange_heads(block, layer, head_elements(layer));
-  block.attention(attention_core(layer, causal));
+  const Attention core = attention_core(layer, causal);
+  if (shape.capped_scores && core.kernel == AttentionKernel::unfused)
+    add(block, MemoryKernel::activation, count(core.batch * core.heads, core.query_tokens * core.kv_tokens),
+        kCap);
+  block.attention(core);
   block.context_exchange(local);
   if (exchanges_heads(layer)) exchange_heads(block, layer, count(local.tokens, local.output_width));
   block.enter(std::nullopt);

@@ -16,6 +16,9 @@ struct Traffic {
 inline constexpr Traffic kNorm{4.0, 8.0};
 // Backward sums the gradient of the output over the tokens.
 inline constexpr Traffic kBias{0.0, 2.0};
+// cap x tanh(x / cap) by three kernels, of which the middle one keeps its output: backward that one reads it
+// beside the gradient (transformers, modeling_gemma2.py).
+inline constexpr Traffic kCap{12.0, 14.0};
 
 inline double count(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) * static_cast<double>(b);

@@ -14,6 +14,7 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
   // Softmax output; with dropout its mask of one byte and its output too: 5 a s^2 b in 16 bits. Under
   // autocast softmax keeps what it gave in 32 bits.
   double each = drops_out(shape, stack) ? 2 * element + 1 : element;
+  if (shape.capped_scores) each += element;  // what tanh gave
   if (stack.softmax == SoftmaxKernel::stepwise_wide && element < 4)
     each += drops_out(shape, stack) ? 4 - element : 4;
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);

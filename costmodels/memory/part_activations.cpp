@@ -137,7 +137,10 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   }
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
-  const double peak = logit_peak(strategy.type, tensor, stack);
+  // What tanh gave stays for its gradient, but where the kernel of the loss works it out again.
+  const bool keeps_cap = model.capped_logits && stack.cross_entropy != CrossEntropyKernel::online;
+  const double capped = keeps_cap ? stored_bytes(strategy.type) : 0.0;
+  const double peak = logit_peak(strategy.type, tensor, stack) + capped;
   // Pieces of the hidden states are copies; the matrix's gradient adds up in fp32.
   if (stack.loss_pieces > 1) {
     const double hidden = static_cast<double>(model.hidden), element = stored_bytes(strategy.type);
@@ -145,8 +148,8 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
                      4 * hidden * static_cast<double>(vocabulary / tensor)};
   }
   // From its backward to its weight gradient its gradient stays, in its own type.
-  const double waiting =
-      std::max(0, alive - 1) * std::min(kLogitKept, peak) + for_weights * stored_bytes(strategy.type);
+  const double waiting = std::max(0, alive - 1) * std::min(kLogitKept + capped, peak) +
+                         for_weights * stored_bytes(strategy.type);
   const double stale = stack.stale_logits * stored_bytes(strategy.type);
   return {logits * (waiting + stale), alive > 0 ? logits * peak : 0.0};
 }

@@ -19,6 +19,32 @@ constexpr LayerFamily kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .
 constexpr LayerFamily kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
 constexpr std::array kFamilies{
     kLlama,
+    LayerFamily{.words = "gemma-2- gemma2",
+                .name = "Gemma 2",
+                .mlp = kGated,
+                .norm = kRms,
+                .rotary = true,
+                .tied = true,
+                .capped_scores = true,
+                .capped_logits = true,
+                .norms = 4},
+    LayerFamily{.words = "gemma-3- gemma3",
+                .name = "Gemma 3",
+                .mlp = kGated,
+                .norm = kRms,
+                .rotary = true,
+                .tied = true,
+                .qk_norm = true,
+                .norms = 4},
+    LayerFamily{.words = "gemma-4- gemma4",
+                .name = "Gemma 4",
+                .mlp = kGated,
+                .norm = kRms,
+                .rotary = true,
+                .tied = true,
+                .qk_norm = true,
+                .capped_logits = true,
+                .norms = 4},
     LayerFamily{.words = "gemma smollm minicpm",
                 .name = "Llama, tied",
                 .mlp = kGated,
@@ -82,11 +108,16 @@ std::string to_text(const LayerFamily& family) {
   text += family.bias ? ", biases" : ", no biases";
   if (family.both_ways) text += ", attention both ways";
   if (family.parallel_residual) text += ", attention and MLP in parallel";
+  if (family.norms != 2) text += ", " + std::to_string(family.norms) + " norms a layer";
+  if (family.qk_norm) text += ", normalised queries and keys";
+  if (family.capped_scores) text += ", capped scores";
+  if (family.capped_logits) text += ", capped logits";
   return text;
 }
 
 const LayerFamily& family_of(const MeasuredRun& run, std::int64_t hidden) {
-  const std::string name = lower_case(run.text("model"));
+  std::string name = lower_case(run.text("model"));
+  std::replace(name.begin(), name.end(), ' ', '-');
   const auto* known = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const LayerFamily& family) {
     return says_one_of(name, family.words);
   });

@@ -17,7 +17,9 @@ struct LayerFamily {
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;
   bool bias = false, rotary = false, learned_positions = false, tied = false;
-  bool both_ways = false, parallel_residual = false;
+  bool both_ways = false, parallel_residual = false, qk_norm = false;
+  bool capped_scores = false, capped_logits = false;
+  int norms = 2;
 };
 
 std::string to_text(const LayerFamily&);  // "Llama: gated MLP, RMSNorm, rotary, untied, no biases"

@@ -302,6 +302,9 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
   shape.linear_bias = family.bias;
   shape.rotary = family.rotary;
   shape.parallel_residual = family.parallel_residual;
+  shape.norms = family.norms;
+  shape.qk_norm = family.qk_norm;
+  shape.capped_scores = family.capped_scores;
   const bool gated = family.mlp == MlpKind::gated;
   if (!said.ffn)
     assumptions.emplace_back(gated ? "gated MLPs as wide as Llama's of that size"
@@ -399,6 +402,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   model.learned_positions = family.learned_positions ? model.default_sequence : 0;
   model.tied_embeddings = family.tied;
   model.causal = !family.both_ways;
+  model.capped_logits = family.capped_logits;
   model.final_norm = family.norm;
   return model;
 }

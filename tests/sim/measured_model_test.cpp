@@ -85,6 +85,29 @@ TEST_CASE("a model has the layers of its family, of the built-in one it names, o
   CHECK(model("GPT-NeoX 1B", "16,2048,16,50257").layer_count() == 16);
 }
 
+TEST_CASE("each Gemma has its own norms and caps, and the first the size in its name") {
+  const auto gemma = [](const std::string& name) {
+    return mapped(runs_of("a,g,H100,80,8,8,,Hugging Face Trainer (2024)," + name +
+                          ",26,2304,8,256000,2048,bf16,8,1,1,1,,8,none,1,,ok\n")
+                      .front())
+        .model;
+  };
+  for (const char* second : {"Gemma 2 2B", "gemma-2-27b", "gemma2-9b"}) {
+    CHECK(gemma(second).layer(0).capped_scores);
+    CHECK(gemma(second).capped_logits);
+    CHECK(gemma(second).layer(0).norms == 4);
+  }
+  CHECK_FALSE(gemma("Gemma 4 31B").layer(0).capped_scores);
+  CHECK(gemma("Gemma 4 31B").capped_logits);
+  CHECK(gemma("Gemma 3 1B").layer(0).qk_norm);
+  CHECK_FALSE(gemma("Gemma 3 1B").capped_logits);
+  for (const char* first : {"Gemma 2B", "gemma-7b"}) {
+    CHECK_FALSE(gemma(first).capped_logits);
+    CHECK(gemma(first).layer(0).norms == 2);
+    CHECK(gemma(first).tied_embeddings);
+  }
+}
+
 TEST_CASE(
     "a published model that a row only names has its published shape, and as many parameters as its name "
     "says") {

@@ -291,6 +291,12 @@ TEST_CASE("what Megatron-LM cannot run is named") {
   ModelSpec biased = llama;
   biased.shapes[0].position_bias = true;
   CHECK(contains(first_gap(biased, llama70b_on_two_kinds()), "biases of their positions"));
+  for (const bool scores : {true, false}) {
+    ModelSpec capped = llama;
+    capped.shapes[0].capped_scores = scores;
+    capped.capped_logits = !scores;
+    CHECK(contains(first_gap(capped, llama70b_on_two_kinds()), "capped by tanh"));
+  }
   // Stages 0 and 2 would share a node of `fast`, with stage 1 between them.
   ParallelStrategy crossing = llama70b_on_two_kinds();
   crossing.data = 1;

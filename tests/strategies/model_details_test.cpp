@@ -64,6 +64,29 @@ TEST_CASE("details are those of the text model, whatever the file around it says
   CHECK(nemotron.beyond_megatron.empty());
 }
 
+TEST_CASE("Gemma 2 caps scores and logits unless its file says that it does not; a list of blocks may") {
+  const std::string gemma = replaced(kTinyLlama, "\"llama\"", "\"gemma2\"");
+  const auto with = [&](const char* more) {
+    return parse_huggingface_config(replaced(gemma, "\"vocab_size\"", more + std::string("\"vocab_size\"")),
+                                    "c.json");
+  };
+  for (const char* capped : {"", R"("attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, )"}) {
+    CHECK(with(capped).layer(0).capped_scores);
+    CHECK(with(capped).capped_logits);
+  }
+  CHECK_FALSE(with(R"("attn_logit_softcapping": null, )").layer(0).capped_scores);
+  CHECK(with(R"("attn_logit_softcapping": null, )").capped_logits);
+  CHECK_FALSE(with(R"("final_logit_softcapping": null, )").capped_logits);
+  CHECK_THROWS_AS(with(R"("final_logit_softcapping": "30", )"), InputError);
+  CHECK_FALSE(parse_huggingface_config(kTinyLlama, "c.json").capped_logits);
+  const ModelSpec blocks = parse_model_blocks(
+      "name: x\nsequence: 64\nvocabulary: 100\nhidden: 64\ncapped_logits: true\n"
+      "blocks: [{hidden: 64, heads: 4, ffn: 256, mlp: geglu, norm: rms_norm, capped_scores: true}]\n",
+      "x.yaml");
+  CHECK(blocks.capped_logits);
+  CHECK(blocks.layer(0).capped_scores);
+}
+
 TEST_CASE("activations are read by their names, or as their family has them") {
   CHECK(activation_of(kTinyLlama) == Activation::silu);
   CHECK(activation_of(replaced(kTinyLlama, "\"llama\"", "\"gemma\"")) == Activation::gelu);

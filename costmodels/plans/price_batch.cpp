@@ -152,11 +152,15 @@ std::size_t PriceBatch::predict(const CostModels& models, const ClusterSpec& clu
     const Sink& sink = sinks_[i];
     const OperatorQuery& query = queries_[i];
     const auto group = static_cast<std::size_t>(query.gpu);
-    const Seconds aligned = under_power(query.op, gpus[group], answers[i].time);
-    const Seconds predicted = std::max(aligned, unaligned[i]), scaled = predicted * sink.factor;
-    // A stack may say kernels and links are faster than expected, not that they are faster than can be.
-    *sink.seconds +=
-        sink.factor < 1 ? std::max(scaled, std::min(predicted, least_time(query.op, gpus[group]))) : scaled;
+    // A card and a stack may say that kernels and links are faster than expected, not that they are faster
+    // than can be.
+    const auto no_faster_than_can_be = [&](Seconds said, Seconds expected) {
+      return said < expected ? std::max(said, std::min(expected, least_time(query.op, gpus[group]))) : said;
+    };
+    const Seconds alone = answers[i].time;
+    const Seconds aligned = no_faster_than_can_be(under_power(query.op, gpus[group], alone), alone);
+    const Seconds predicted = std::max(aligned, unaligned[i]);
+    *sink.seconds += no_faster_than_can_be(predicted * sink.factor, predicted);
     own_answers_.add(models.own(), query.op, answers[i]);
     if (sink.extrapolated != nullptr) *sink.extrapolated |= answers[i].extrapolated;
   }

@@ -7,6 +7,8 @@
 #include "costmodels/fit/pass_factors.hpp"
 #include "costmodels/models/features.hpp"
 #include "costmodels/models/kernel_pace.hpp"
+#include "costmodels/models/physical_bound.hpp"
+#include "costmodels/plans/price_batch.hpp"
 #include "tests/catch.hpp"
 #include "tests/costmodels/built_in_costs.hpp"
 
@@ -53,6 +55,35 @@ TEST_CASE(
       const auto& kernel = std::get<MemoryBound>(queries[i].op);
       CHECK(answers[i].time >= least_kernel_time(kernel.bytes, gpu));
     }
+  }
+}
+
+TEST_CASE(
+    "a card that multiplies faster than the models think is no faster than its memory and clock allow") {
+  // bf16 squares, TFLOP/s: zzc0721/torch-performance-test-data, issues 77, 107, 114, 131 and 145.
+  const auto [name, extent, measured] =
+      GENERATE(table<const char*, std::int64_t, double>({{"H20", 4096, 133},
+                                                         {"H20", 8192, 139},
+                                                         {"L20", 8192, 114},
+                                                         {"RTX 3080", 8192, 64},
+                                                         {"RTX 3060", 4096, 24},
+                                                         {"RTX 4060 Ti", 8192, 47}}));
+  ClusterSpec cluster;
+  cluster.groups = {NodeGroup{.name = "g", .gpu = find_gpu(name, "test")}};
+  const auto priced = [&](const Gemm& gemm) {
+    Seconds time;
+    PriceBatch batch;
+    batch.add(0, gemm, &time);
+    batch.predict(test::cost_models(), cluster);
+    return time;
+  };
+  const Gemm square{.m = extent, .n = extent, .k = extent};
+  CHECK(flops_of(square) / priced(square) / FlopsPerSecond(1e12) == Approx(measured).epsilon(0.06));
+  for (const std::int64_t rows : {1, 16, 128, 1024, 16384}) {
+    const Gemm thin{.m = rows, .n = 8192, .k = 8192};
+    const Seconds alone = test::predict(name, thin).time;
+    CHECK(priced(thin) <= alone);
+    CHECK(priced(thin) >= std::min(alone, least_time(thin, cluster.groups.front().gpu)));
   }
 }
 

@@ -307,6 +307,17 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
   return plan;
 }
 
+// Of a row that says its microbatch and has no pipeline to fill: one microbatch a replica. A rate or a peak
+// hardly tell one from many; a time would.
+std::optional<std::int64_t> global_batch(const MeasuredRun& run, const Degrees& degrees,
+                                         std::vector<std::string>& assumptions) {
+  if (const auto said = run.integer("gbs")) return said;
+  const auto micro_batch = run.integer("mbs");
+  if (!micro_batch || degrees.pipeline != 1 || run.number("iter_time_s")) return std::nullopt;
+  assumptions.emplace_back("one microbatch a replica, as no global batch is said");
+  return *micro_batch * degrees.data;
+}
+
 // What the row says, but for the microbatch, the schedule and where stages and layers are.
 std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, const SaidWords& words,
                                                        const Degrees& degrees, MeasuredPlan& plan) {
@@ -315,7 +326,7 @@ std::variant<ParallelStrategy, Unmapped> said_strategy(const MeasuredRun& run, c
   const NodeGroup& nodes = plan.cluster.groups.front();
   const auto type = data_type(run, nodes.gpu, plan.assumptions);
   if (const auto* trouble = std::get_if<Unmapped>(&type)) return *trouble;
-  const auto batch = run.integer("gbs");
+  const auto batch = global_batch(run, degrees, plan.assumptions);
   if (!batch) return Unmapped{"no global batch"};
   ParallelStrategy strategy = strategy_of(plan, degrees, std::get<DataType>(type));
   strategy.global_batch = *batch;

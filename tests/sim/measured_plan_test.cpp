@@ -14,6 +14,7 @@ namespace orrery {
 using test::gpt;
 using test::mapped;
 using test::runs_of;
+using test::small_run;
 using test::unmapped;
 
 TEST_CASE("a row becomes the plan it describes") {
@@ -36,6 +37,22 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.nics_per_node == 8);
   CHECK(group.nic.bandwidth == gigabits_per_second(200));
   CHECK(group.count.maximum == 2);
+}
+
+TEST_CASE("a row without a global batch has one microbatch a replica, where it tells a rate") {
+  const auto run = [](std::map<std::string, std::string> cells) {
+    cells.insert({{"gbs", ""}, {"mbs", "2"}, {"iter_time_s", ""}, {"tokens_per_s_per_gpu", "10000"}});
+    return small_run(cells);
+  };
+  const MeasuredPlan plan = mapped(run({}));
+  CHECK(plan.strategies.front().global_batch == 2 * plan.strategies.front().data);
+  CHECK(plan.strategies.front().microbatches() == 1);
+  CHECK(std::count(plan.assumptions.begin(), plan.assumptions.end(),
+                   "one microbatch a replica, as no global batch is said") == 1);
+  CHECK(mapped(run({{"gbs", "64"}})).strategies.front().global_batch == 64);
+  CHECK(unmapped(run({{"mbs", ""}})) == "no global batch");
+  CHECK(unmapped(run({{"iter_time_s", "1"}})) == "no global batch");
+  CHECK(unmapped(run({{"pp", "2"}, {"dp", ""}})) == "no global batch");
 }
 
 TEST_CASE("a run has the schedule that its row names") {

@@ -300,6 +300,8 @@ Gaps strategy_gaps(const ModelSpec& model, const ParallelStrategy& strategy) {
     gaps.emplace_back(
         "zb-h2 and zb-v take the optimizer step before the gradient norm of all ranks is known; "
         "Megatron-LM waits for it");
+  if (strategy.reduce_each_microbatch)
+    gaps.emplace_back("gradients are reduced after every microbatch; Megatron-LM reduces them once a step");
   if (strategy.fully_sharded && strategy.pipeline > 1)
     gaps.emplace_back(
         "fully sharded weights are gathered once a step in this pipeline, as torchtitan does; Megatron-FSDP "

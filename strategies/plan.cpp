@@ -49,6 +49,7 @@ const std::vector<std::string> kKeys{"model",
                                      "distributed_optimizer",
                                      "optimizer_instances",
                                      "overlap_grad_reduce",
+                                     "reduce_each_microbatch",
                                      "overlap_param_gather",
                                      "recompute",
                                      "flash_attention",
@@ -244,6 +245,7 @@ Plan parse_plan(std::string_view yaml, const std::string& file) {
   read_boolean(top, "distributed_optimizer", strategy.distributed_optimizer);
   read_integer(top, "optimizer_instances", kMostWays, strategy.optimizer_instances);
   read_boolean(top, "overlap_grad_reduce", strategy.overlap_grad_reduce);
+  read_boolean(top, "reduce_each_microbatch", strategy.reduce_each_microbatch);
   read_boolean(top, "overlap_param_gather", strategy.overlap_param_gather);
   read_boolean(top, "flash_attention", strategy.flash_attention);
   if (const auto overlap = top.find("tensor_overlap")) strategy.tensor_overlap = overlap->boolean();
@@ -270,6 +272,7 @@ std::string to_yaml(const Plan& plan) {
          (strategy.optimizer_instances > 1 ? line("optimizer_instances", strategy.optimizer_instances)
                                            : std::string()) +
          yes_or_no("overlap_grad_reduce", strategy.overlap_grad_reduce) +
+         (strategy.reduce_each_microbatch ? yes_or_no("reduce_each_microbatch", true) : std::string()) +
          yes_or_no("overlap_param_gather", strategy.overlap_param_gather) +
          yes_or_no("flash_attention", strategy.flash_attention) +
          (strategy.tensor_overlap ? yes_or_no("tensor_overlap", *strategy.tensor_overlap) : std::string()) +

@@ -107,6 +107,9 @@ struct ParallelStrategy {
   // --num-distributed-optimizer-instances; PyTorch's HYBRID_SHARD). Above 1 needs the distributed optimizer.
   int optimizer_instances = 1;
   bool overlap_grad_reduce = false;
+  // Replicas sum the gradients of every microbatch under its backward, not those of all microbatches once
+  // (DistributedDataParallel without no_sync). Without a pipeline, and with nothing sharded, only.
+  bool reduce_each_microbatch = false;
   bool overlap_param_gather =
       false;  // needs the distributed optimizer and overlap_grad_reduce, as in Megatron-LM
   bool flash_attention = true;

@@ -76,9 +76,9 @@ GradientBytes gradient_bytes_of(const ParallelStrategy& strategy, const LocalPar
   const bool sharded = shards_weights(strategy, stack);
   const double gradient = state_bytes(strategy.type, sharded, stack).gradient;
   // In a pipeline they are reduced once, after the last microbatch.
-  const bool reduced_in_passes = sharded || gathered_in_passes(strategy);
+  const bool keeps_shard = sharded || gathered_in_passes(strategy);
   GradientBytes bytes;
-  bytes.kept = Bytes(gradient * (reduced_in_passes ? optimizer_shard(strategy, parameters) : count));
+  bytes.kept = Bytes(gradient * (keeps_shard ? optimizer_shard(strategy, parameters) : count));
   if (stack.frees_gradients && strategy.pipeline == 1 && strategy.microbatches() == 1)
     bytes.late = bytes.kept;
   bytes.kept += gradient_buckets(strategy, count, stack);
@@ -200,6 +200,10 @@ Bytes gradient_buckets(const ParallelStrategy& strategy, double parameters, cons
 
 bool gathered_in_passes(const ParallelStrategy& strategy) {
   return strategy.fully_sharded && strategy.pipeline == 1;
+}
+
+bool reduced_in_passes(const ParallelStrategy& strategy) {
+  return gathered_in_passes(strategy) || strategy.reduce_each_microbatch;
 }
 
 Bytes counted(const StageMemory& memory, MemoryFigure figure) {

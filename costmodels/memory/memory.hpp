@@ -85,6 +85,8 @@ Bytes gradient_buckets(const ParallelStrategy&, double parameters, const Softwar
 // Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
 // reshard_after_forward off there).
 bool gathered_in_passes(const ParallelStrategy&);
+// Whether every backward reduces the gradients of its layers: so, or as replicas of whole weights may.
+bool reduced_in_passes(const ParallelStrategy&);
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits

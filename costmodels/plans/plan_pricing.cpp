@@ -91,7 +91,7 @@ void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strateg
 // By the largest tensors that are gathered: a layer's weights.
 double PriceBook::delay_of_weights(const PricedPlan& plan, const ParallelStrategy& strategy,
                                    const Topology& topology) const {
-  if (!gathered_in_passes(strategy) || cut_route(plan, topology)) return 1.0;
+  if (!reduced_in_passes(strategy) || cut_route(plan, topology)) return 1.0;
   const double layer = stage_parameters(model_, strategy, 0) / std::max(1, model_.layer_count());
   return fabric_delay(plan, strategy, topology, Bytes(layer * stored_bytes(strategy.type)));
 }
@@ -106,7 +106,9 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert_context = strategy.contexts_sharing_experts();
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
   const bool in_passes = gathered_in_passes(strategy), reduced_once = precision_.stack.adds_up_whole;
-  if (!in_passes || precision_.stack.whole_weights || reduced_once) add_reductions(plan, strategy);
+  const bool gathers_once = in_passes && precision_.stack.whole_weights;
+  if (!reduced_in_passes(strategy) || gathers_once || (in_passes && reduced_once))
+    add_reductions(plan, strategy);
   plan.gpus = place(strategy, topology);
   price_kinds(strategy, plan, delay_of_weights(plan, strategy, topology));
   plan.gradient_norm = !validates_later(strategy.schedule);

@@ -124,6 +124,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;
   sharding.sharded = key.sharded;
   sharding.instances = key.instances;
+  sharding.whole = key.whole;
   sharding.type = precision_.type;
   sharding.power_limited = at_power_limit(group.gpu);
   sharding.lone_experts = gathers_experts_alone(precision_.stack, group.gpu, key);
@@ -144,7 +145,7 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     const auto block = [&](BlockOperators operators, const LocalParameters& parameters, bool in_root) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
       return AskedBlock{std::move(operators), split, std::move(weights),
-                        in_root || split.stack.whole_weights};
+                        in_root || split.whole || split.stack.whole_weights};
     };
     const RootUnit root = split.stack.root_unit;
     const bool one_unit = root == RootUnit::all;
@@ -355,8 +356,9 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert_tensor,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          gathered_in_passes(strategy) ? strategy.copies_of_instance() : 0,
+          reduced_in_passes(strategy) ? strategy.copies_of_instance() : 0,
           gathered_in_passes(strategy) ? strategy.optimizer_instances : 1,
+          reduced_in_passes(strategy) && !gathered_in_passes(strategy),
           strategy.flash_attention,
           strategy.tensor_overlap};
 }

@@ -30,8 +30,9 @@ struct ShardKey {
   std::optional<int> expert_tensor = {};  // as in ParallelStrategy
   std::int64_t micro_batch = 1;
   bool sequence_parallel = false;
-  int sharded = 0;    // copies over which weights are sharded and gathered in every pass; 0: they are not
-  int instances = 1;  // sets of so many copies, over which gradients are summed in every backward
+  int sharded = 0;     // copies over which weights are sharded and gathered in every pass; 0: they are not
+  int instances = 1;   // sets of so many copies, over which gradients are summed in every backward
+  bool whole = false;  // the copies have all weights, and sum the gradients of every backward
   bool flash_attention = true;
   std::optional<bool> tensor_overlap = {};  // as in ParallelStrategy
   auto operator<=>(const ShardKey&) const = default;

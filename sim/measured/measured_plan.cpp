@@ -191,6 +191,9 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const Said
   strategy.distributed_optimizer =
       sharded || (words.sharding ? *words.sharding != Sharding::none : stack.distributed_optimizer);
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
+  // DistributedDataParallel without its no_sync.
+  strategy.reduce_each_microbatch = strategy.pipeline == 1 && !strategy.distributed_optimizer &&
+                                    said(framework_and_note(run), {"nosync"}) == Said::no;
   strategy.overlap_param_gather =
       stack.overlap_param_gather && strategy.overlap_grad_reduce && strategy.distributed_optimizer;
   const bool fuses = stack.flash_attention && !is_before_fused_sinks(run, model);

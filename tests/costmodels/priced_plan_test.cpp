@@ -240,6 +240,31 @@ TEST_CASE("ZeRO-2 reduces what ZeRO-1 does, but once for every microbatch; both 
   CHECK(more < 7 * reduced * 1.5);
 }
 
+// As DistributedDataParallel does without no_sync. 16 replicas on two nodes.
+TEST_CASE(
+    "replicas that reduce every microbatch do once what others do, and for each microbatch more again") {
+  const ClusterSpec cluster = with_network(10);  // slow enough to hide little
+  const auto plan_of = [&](bool each, int microbatches) {
+    ParallelStrategy strategy = strategy_of({0}, 1, 16, 1);
+    strategy.reduce_each_microbatch = each;
+    strategy.global_batch = 16 * microbatches;
+    const PricedPlan priced = priced_under({}, strategy, cluster);
+    CHECK(priced.reductions.size() == (each ? 0 : 1));
+    return iteration(priced, strategy, cluster);
+  };
+  const double once = plan_of(false, 1), pass = plan_of(false, 2) - once;
+  // All of a backward may hide: two thirds of a pass; kernels beside collectives may be slower.
+  CHECK(plan_of(true, 1) < once * 1.05);
+  CHECK(plan_of(true, 1) > once - pass * 2 / 3);
+  const double again = plan_of(true, 8) - plan_of(true, 7);
+  // Gradients in fp32 of 15 of 16 replicas leave each node twice, over its eight NICs.
+  const double reduced = 2 * 4 * static_cast<double>(total_parameters(llama())) * 15 / 16 /
+                         (8 * cluster.groups[0].nic.bandwidth.value());
+  CHECK(again > reduced);
+  CHECK(again < reduced * 1.5 + pass);
+  CHECK(plan_of(false, 8) - plan_of(false, 7) == Approx(pass).epsilon(0.01));
+}
+
 TEST_CASE(
     "FSDP that keeps what it gathered gathers in every forward, and nothing after the step or backward") {
   const ClusterSpec cluster = with_network(2);  // slow enough to hide little

@@ -39,6 +39,26 @@ TEST_CASE("a row becomes the plan it describes") {
   CHECK(group.count.maximum == 2);
 }
 
+TEST_CASE("replicas reduce every microbatch where a row says that they go without no_sync") {
+  const auto reduces = [](const std::string& framework, const std::string& note,
+                          const std::string& sharding = "DDP") {
+    return mapped(small_run({{"framework", framework},
+                             {"note", note},
+                             {"gbs", "64"},
+                             {"mbs", "2"},
+                             {"optimizer_sharding", sharding},
+                             {"iter_time_s", "1"}}))
+        .strategies.front()
+        .reduce_each_microbatch;
+  };
+  CHECK(reduces("own script (PyTorch DDP without no_sync, eager, 2026)", ""));
+  CHECK(reduces("plain PyTorch DDP", "gradient accumulation without no_sync: reduced every time"));
+  CHECK_FALSE(reduces("plain PyTorch DDP", "64 accumulation steps, no_sync except the last"));
+  CHECK_FALSE(reduces("plain PyTorch DDP", "6 accumulation steps of 5 (no_sync: whole gradients are kept)"));
+  CHECK_FALSE(reduces("plain PyTorch DDP", ""));
+  CHECK_FALSE(reduces("PyTorch FSDP2", "without no_sync", "FSDP"));
+}
+
 TEST_CASE("a row without a global batch has one microbatch a replica, where it tells a rate") {
   const auto run = [](std::map<std::string, std::string> cells) {
     cells.insert({{"gbs", ""}, {"mbs", "2"}, {"iter_time_s", ""}, {"tokens_per_s_per_gpu", "10000"}});

@@ -234,6 +234,9 @@ TEST_CASE("fully sharded weights are launched as Megatron-FSDP") {
   for (const char* part : {"fsdp", "sharding", "meta", "accumulation"})
     CHECK_FALSE(contains(files_of(model, strategy).arguments, part));
   CHECK(contains(files_of(model, strategy).script, "export CUDA_DEVICE_MAX_CONNECTIONS"));
+  strategy.distributed_optimizer = false;
+  strategy.reduce_each_microbatch = true;
+  CHECK(contains(first_gap(model, strategy), "reduced after every microbatch"));
 }
 
 TEST_CASE("stages smaller than a node share it") {

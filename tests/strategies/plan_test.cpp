@@ -51,6 +51,7 @@ ParallelStrategy random_strategy(Dice& dice) {
   strategy.sequence_parallel = dice.coin();
   strategy.distributed_optimizer = dice.coin();
   strategy.optimizer_instances = dice.roll(1, 8);
+  strategy.reduce_each_microbatch = dice.coin();
   strategy.flash_attention = dice.coin();
   if (dice.coin()) strategy.tensor_overlap = dice.coin();
   strategy.optimizer_offload = dice.roll(0, 7) / 7.0;
@@ -190,7 +191,9 @@ TEST_CASE("a plan that cannot run says why, with the numbers") {
        }},
       {"experts to spread over 2", [](auto& s) { s.expert = 2; }},
       {"recompute has 1000 layers; the largest part has",
-       [](auto& s) { s.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 1000}; }},
+       [](auto& s) {
+         s.recompute = {RecomputeGranularity::full, RecomputeMethod::block, 1000};
+       }},
       {"3 expert-parallel ways do not divide the 2 context ranks and replicas",
        [](auto& s) { s.expert = 3; }},
       {"schedule: 1f1b", [](auto& s) { s.chunks = 2, s.parts = equal_parts(8, 80); }},
@@ -304,6 +307,14 @@ TEST_CASE(
   CHECK(reason_of(model, strategy) == "feasible");
   strategy.distributed_optimizer = false;
   CHECK(contains(reason_of(model, strategy), "overlap_param_gather is true without"));
+}
+
+TEST_CASE("gradients are reduced every microbatch by one stage alone, and nothing is sharded") {
+  ParallelStrategy strategy = llama70b_on_two_kinds();
+  const ModelSpec model = read_model("llama2-70b");
+  REQUIRE(strategy.pipeline > 1);
+  strategy.reduce_each_microbatch = true;
+  CHECK(contains(reason_of(model, strategy), "reduce_each_microbatch is true of 4 pipeline ranks"));
 }
 
 TEST_CASE("fully sharded weights have a sharded optimizer") {

@@ -295,6 +295,7 @@ TEST_CASE(
                                      "qwen3moe-3090",
                                      "llmaction-a800",
                                      "titan-pr2570",
+                                     "titan-pr2564",
                                      "nemo-2308-bert",
                                      "ezpz-polaris",
                                      "ds-pr1453"};

@@ -44,6 +44,7 @@ std::string gpu_map(const GpuSpec& gpu) {
          ", l2_cache: " + to_exact_text(gpu.l2_cache);
   if (gpu.sustained != 1.0) out += ", sustained: " + shortest_text(gpu.sustained);
   if (gpu.sustained_long) out += ", sustained_long: " + shortest_text(*gpu.sustained_long);
+  if (gpu.sustained_fp32) out += ", sustained_fp32: " + shortest_text(*gpu.sustained_fp32);
   if (gpu.fp8_share != GpuSpec().fp8_share) out += ", fp8_share: " + shortest_text(gpu.fp8_share);
   if (gpu.fp4_share != GpuSpec().fp4_share) out += ", fp4_share: " + shortest_text(gpu.fp4_share);
   if (gpu.power_limit) out += ", power_limit: " + to_exact_text(*gpu.power_limit);

@@ -149,9 +149,9 @@ std::optional<FlopsPerSecond> peak(const GpuSpec& gpu, DataType type) {
 GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
-                  "sustained", "sustained_long", "fp8_share", "fp4_share", "power_limit", "idle_power",
-                  "source", "pcie", "peer_access", "inline_ecc", "host_memory", "host_memory_bandwidth",
-                  "host_link_bandwidth", "host_pace", "host_python_pace",
+                  "sustained", "sustained_long", "sustained_fp32", "fp8_share", "fp4_share", "power_limit",
+                  "idle_power", "source", "pcie", "peer_access", "inline_ecc", "host_memory",
+                  "host_memory_bandwidth", "host_link_bandwidth", "host_pace", "host_python_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
   GpuSpec gpu;
@@ -172,6 +172,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
   if (const auto power = map.find("power")) gpu.power = power->quantity<Watts>();
   if (const auto sustained = map.find("sustained")) gpu.sustained = sustained->number(0.1, 1.5);
   if (const auto sustained = map.find("sustained_long")) gpu.sustained_long = sustained->number(0.1, 1.5);
+  if (const auto sustained = map.find("sustained_fp32")) gpu.sustained_fp32 = sustained->number(0.1, 3);
   if (const auto share = map.find("fp8_share")) gpu.fp8_share = share->number(0.1, 1.0);
   if (const auto share = map.find("fp4_share")) gpu.fp4_share = share->number(0.1, 1.0);
   if (const auto idle = map.find("idle_power"))

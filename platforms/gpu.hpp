@@ -48,6 +48,9 @@ struct GpuSpec {
   // The same of kernels that run for over 4 ms: 1 where its own were measured, which throttles them; absent:
   // over H100's, where the models learned of such kernels (costmodels/stacks/sustained_power.hpp).
   std::optional<double> sustained_long;
+  // Of matrices in fp32, which no matrix unit multiplies: over what is predicted of them from other GPUs';
+  // absent: as `sustained`, but not above 1.
+  std::optional<double> sustained_fp32;
   // Share of the peak that 8-bit GEMMs reach over the share that 16-bit ones reach: H100's (MAMF tables of
   // stas00/ml-engineering: 0.709 / 0.803) where nothing else is known.
   double fp8_share = 0.883;

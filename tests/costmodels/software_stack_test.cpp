@@ -173,6 +173,23 @@ TEST_CASE("a run waits for its slowest GPU where kernels reach the power limit, 
   CHECK(on_slowest(on_slowest(pass, 1.25), 2).compute == on_slowest(pass, 2.5).compute);
 }
 
+TEST_CASE("matrices in fp32 have a share of their own where a GPU gains on predictions learned from others") {
+  GpuSpec gpu = find_gpu("H20", "test");
+  REQUIRE((gpu.sustained > 1 && gpu.sustained_fp32));
+  const auto times_as_long = [&](DataType type) {
+    return under_power(Gemm{.m = 1, .n = 1, .k = 1, .type = type}, gpu, Seconds(1)).value();
+  };
+  CHECK(times_as_long(DataType::bf16) == Approx(1 / gpu.sustained));
+  CHECK(times_as_long(DataType::tf32) == Approx(1 / gpu.sustained));
+  CHECK(times_as_long(DataType::fp32) == Approx(1 / *gpu.sustained_fp32));
+  gpu.tf32.reset();  // then tf32 is multiplied as fp32 is
+  CHECK(times_as_long(DataType::tf32) == Approx(1 / *gpu.sustained_fp32));
+  gpu.sustained_fp32.reset();
+  CHECK(times_as_long(DataType::fp32) == 1);
+  gpu.sustained = 0.8;
+  CHECK(times_as_long(DataType::fp32) > 1);
+}
+
 TEST_CASE("clocks of a faster GPU fade by how long H100, whose kernels were measured, would run") {
   GpuSpec gpu = find_gpu("H100", "test");
   const double h100 = gpu.sustained;

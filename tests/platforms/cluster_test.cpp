@@ -210,7 +210,7 @@ TEST_CASE("cards without peer access have a link through their host, whatever PC
   const std::string own =
       "groups: [{name: g, gpu: {name: mine, memory: 24GiB, memory_bandwidth: 1TBps, fp16: 100TFLOPS, "
       "link: PCIe 5.0 x16, link_bandwidth: 64GBps, multiprocessors: 80, l2_cache: 6MiB, peer_access: false, "
-      "inline_ecc: true, sustained: 0.7, sustained_long: 0.9}, "
+      "inline_ecc: true, sustained: 0.7, sustained_long: 0.9, sustained_fp32: 1.9}, "
       "gpus_per_node: 4, count: 1, nic_bandwidth: 100Gbps}]";
   const ClusterSpec cluster = parse_cluster(own, "c.yaml");
   CHECK(cluster.groups.front().gpu_link.bandwidth == BytesPerSecond(16e9));

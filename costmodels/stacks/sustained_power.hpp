@@ -19,9 +19,8 @@ double slowest_of(std::int64_t gpus);
 // holds for GEMMs whose measured kernels took up to 1 ms and fades out until 4 ms to its ratio to H100's,
 // because a benchmark of longer kernels is throttled already, on H100, where it was made (FIDELITY B 3: over
 // 2 ms; the width is an assumption); GpuSpec::sustained_long says otherwise of a GPU whose own were measured.
-// From 1 on it holds for GEMMs of any length, and
-// GpuSpec::sustained_fp32 for those in fp32. A power limit below the data sheet's scales clocks of GEMMs and
-// attention by (limit / power)^0.74.
+// From 1 on it holds for GEMMs of any length, and GpuSpec::sustained_fp32 for those in fp32. A power limit
+// below the data sheet's scales clocks of GEMMs and attention by (limit / power)^0.74.
 Seconds under_power(const Operator&, const GpuSpec&, Seconds alone);
 
 // Whether the GPU holds its clock down in training runs, and whether the operator is of those that make it:

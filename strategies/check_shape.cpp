@@ -248,10 +248,10 @@ Answer check_switches(const Case& c) {
   if (Answer answer =
           in_words(gather_overlap_misfit(gathers, s.overlap_grad_reduce, s.distributed_optimizer)))
     return answer;
-  if (s.reduce_each_microbatch && (s.pipeline > 1 || s.distributed_optimizer))
-    return reason("reduce_each_microbatch is true of", s.pipeline, "pipeline ranks",
-                  s.distributed_optimizer ? "and a sharded optimizer;" : "; ",
-                  "it needs one, and whole weights and optimizer");
+  if (s.reduce_each_microbatch && s.pipeline > 1)
+    return reason("reduce_each_microbatch is true of", s.pipeline, "pipeline ranks; it needs one alone");
+  if (s.reduce_each_microbatch && s.distributed_optimizer)
+    return reason("reduce_each_microbatch is true with a distributed optimizer; it needs a whole one");
   if (s.optimizer_offload < 0 || s.optimizer_offload > 1)
     return reason("optimizer_offload is", s.optimizer_offload, "and must be from 0 to 1");
   if (Answer answer = in_words(offload_misfit(switches))) return answer;

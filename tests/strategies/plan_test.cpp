@@ -314,7 +314,13 @@ TEST_CASE("gradients are reduced every microbatch by one stage alone, and nothin
   const ModelSpec model = read_model("llama2-70b");
   REQUIRE(strategy.pipeline > 1);
   strategy.reduce_each_microbatch = true;
-  CHECK(contains(reason_of(model, strategy), "reduce_each_microbatch is true of 4 pipeline ranks"));
+  CHECK(contains(reason_of(model, strategy), "reduce_each_microbatch is true of 4 pipeline ranks; it needs"));
+  strategy.pipeline = 1;
+  strategy.stages = {{0, 8}};
+  strategy.parts = {{0, 80}};
+  CHECK(reason_of(model, strategy) == "feasible");
+  strategy.distributed_optimizer = true;
+  CHECK(contains(reason_of(model, strategy), "reduce_each_microbatch is true with a distributed optimizer"));
 }
 
 TEST_CASE("fully sharded weights have a sharded optimizer") {

@@ -109,6 +109,26 @@ TEST_CASE("two plan files stand side by side, and what differs is marked") {
   CHECK_THAT(text, contains_text("     model"));
 }
 
+TEST_CASE("when gradients are reduced stands beside plans that reduce them every microbatch") {
+  const Workplace place;
+  const std::string plan =
+      "model: gpt2-345m\ncluster: two.yaml\ndata: 4\nmicro_batch: 1\nglobal_batch: 16\nsequence: 1024\n"
+      "nodes: [2]\nstages: [{group: 0, tensor: 1}]\nparts: [[0, 24]]\n";
+  place.write("once.yaml", plan);
+  place.write("each.yaml", plan + "reduce_each_microbatch: true\n");
+  place.write("sharded.yaml", plan + "distributed_optimizer: true\nfully_sharded: true\n");
+  const auto reduced = [&](const std::string& path) {
+    const ProgramResult result = place.run({"compare", "once.yaml", path, "--json", "--quiet"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    const Json plans = Json::parse(result.out).at("plans");
+    CHECK(plans[0].at("plan").at("gradients reduced") == "once a step");
+    return plans[1].at("plan").at("gradients reduced").get<std::string>();
+  };
+  CHECK(reduced("each.yaml") == "each microbatch");
+  CHECK(reduced("sharded.yaml") == "each microbatch");
+}
+
 TEST_CASE("facts of plans with different stages meet by group and name") {
   const std::vector<PlanFact> first{{"run", "s", "1", 1.0}, {"stage 0", "layers", "4", 4.0}};
   const std::vector<PlanFact> second{{"run", "s", "1", 1.0},

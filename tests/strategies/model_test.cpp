@@ -85,6 +85,8 @@ TEST_CASE("built-in models have their published number of parameters") {
       {"olmo3-32b", 32'233'522'176, "model card: 32B"},
       {"olmoe-1b-7b", 6'919'161'856, "safetensors index; 64 experts"},
       {"gemma3-27b", 27'009'346'304, "safetensors index, of text"},
+      {"gemma2-9b", 9'241'705'984, "safetensors index: 36,966,823,936 B of fp32"},
+      {"gemma2-27b", 27'227'128'320, "safetensors index: 54,454,256,640 B of bf16"},
       {"nemotron-3-nano", 31'577'940'288, "model card: 31.6B"},
       {"gpt2-345m", 354'823'168, "openai-community/gpt2-medium"},
       {"gpt2-1.5b", 1'557'611'200, "openai-community/gpt2-xl"},

@@ -36,7 +36,7 @@ void add_norms(BlockBuilder& block, const Layer& layer, int norms) {
   for (int norm = 0; norm < norms; ++norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
 }
 
-enum class LogitCap { absent, present };
+enum class LogitCap { none, apart };  // from the kernels of the loss
 enum class Bias { absent, present };
 Bias bias_if(bool present) {
   return present ? Bias::present : Bias::absent;
@@ -58,11 +58,9 @@ std::int64_t head_rows(std::int64_t vocabulary, const Sharding& sharding) {
   return padded_vocabulary(vocabulary, sharding.tensor) / sharding.tensor;
 }
 
-// The loss of logits, and their caps, which compiled kernels have in that of the loss.
-void add_loss(BlockBuilder& block, double logits, CrossEntropyKernel kernel, LogitCap cap) {
-  if (cap == LogitCap::present && kernel != CrossEntropyKernel::online)
-    add(block, MemoryKernel::cross_entropy, logits, kCap);
-  add(block, MemoryKernel::cross_entropy, logits, loss_traffic(kernel));
+void add_loss(BlockBuilder& block, double logits, Traffic loss, LogitCap cap) {
+  if (cap == LogitCap::apart) add(block, MemoryKernel::cross_entropy, logits, kCap);
+  add(block, MemoryKernel::cross_entropy, logits, loss);
 }
 
 // Final norm, vocabulary-parallel logits and their loss.
@@ -74,7 +72,7 @@ void add_prediction(BlockBuilder& block, const Layer& layer, std::int64_t vocabu
   block.linear(
       {.m = layer.local.tokens, .n = logits, .k = layer.shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
-  const CrossEntropyKernel loss = sharding.stack.cross_entropy;
+  const Traffic loss = loss_traffic(sharding.stack.cross_entropy);
   if (sharding.stack.gathered_logits) {
     block.gather_outputs(count(layer.local.tokens, logits));
     add_loss(block, count(layer.local.tokens, logits * sharding.tensor), loss, cap);
@@ -168,7 +166,7 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
   if (sharding.stack.stops_recomputation && dense && shape.has_mlp() && !keeps_result)
     block.stop_repeating_before_last_matrix();
   const bool predicts = shape.predicted_vocabulary > 0;
-  if (predicts) add_prediction(block, layer, shape.predicted_vocabulary, LogitCap::absent);
+  if (predicts) add_prediction(block, layer, shape.predicted_vocabulary, LogitCap::none);
   const LocalParameters parameters = local_parameters(shape, local);
   // The head's matrix is the model's own; its gradient is added here once more.
   const double head = predicts ? count(head_rows(shape.predicted_vocabulary, sharding), shape.hidden) : 0.0;
@@ -209,7 +207,8 @@ BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) 
   const LayerShape shape{.hidden = model.hidden};
   const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
-  add_prediction(block, layer, model.vocabulary, model.capped_logits ? LogitCap::present : LogitCap::absent);
+  add_prediction(block, layer, model.vocabulary,
+                 caps_apart(model, sharding.stack) ? LogitCap::apart : LogitCap::none);
   block.accumulate_gradients(count(head_rows(model.vocabulary, sharding), model.hidden));
   return block.take();
 }

@@ -36,7 +36,6 @@ struct Sharding {
   bool lone_experts = false;     // of stack and GPU: LoneGathers
   int sharded = 0;               // copies that share the weights of a layer (FSDP); 0: nothing is sharded
   int instances = 1;             // sets of so many copies (HYBRID_SHARD)
-  bool whole = false;  // copies have all of the layer, and sum its gradients in every backward (DDP)
   bool operator==(const Sharding&) const = default;
 };
 

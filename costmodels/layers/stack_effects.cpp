@@ -60,7 +60,7 @@ Seconds launch_time(const PassOperators& operators, PassOrder order, const Shard
   if (is_cast_from_16_bits(sharding.type)) layer += forward ? host.forward_casts : host.backward_casts;
   const Seconds step = forward ? host.ring_forward : host.ring_backward;
   Seconds matrix = forward ? host.matrix_forward : host.matrix_backward;
-  if (sharding.sharded > 1 && !sharding.whole) matrix += forward ? host.gather_forward : host.gather_backward;
+  if (sharding.sharded > 1) matrix += forward ? host.gather_forward : host.gather_backward;
   return layer * operators.launched_layers + matrix * operators.launched_matrices +
          step * operators.ring_steps + host.collective * static_cast<double>(operators.communication.size());
 }
@@ -136,16 +136,16 @@ Collective gather_of(double parameters, const WeightCopies& copies, const Shardi
 
 void add_gather(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
                 const Sharding& sharding) {
-  if (parameters > 0 && copies.ranks > 1 && !sharding.whole && forwards_gather(sharding.stack))
+  if (parameters > 0 && copies.ranks > 1 && forwards_gather(sharding.stack))
     traffic.gather.emplace_back(gather_of(parameters, copies, sharding));
 }
 
 void add_reduce(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
                 const Sharding& sharding) {
   const SoftwareStack& stack = sharding.stack;
-  if (parameters <= 0 || (stack.adds_up_whole && !sharding.whole)) return;  // reduced once a step
+  if (parameters <= 0 || stack.adds_up_whole) return;  // reduced once a step
   Collective reduce = gather_of(parameters, copies, sharding);
-  const bool for_all = sharding.whole || (stack.whole_weights && stack.all_reduces_gradients);
+  const bool for_all = stack.whole_weights && stack.all_reduces_gradients;
   reduce.kind = for_all ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
   reduce.bytes = Bytes(parameters * gradient_sent(stack, sharding.type));
   if (copies.ranks > 1) traffic.reduce.emplace_back(reduce);
@@ -154,7 +154,6 @@ void add_reduce(WeightTraffic& traffic, double parameters, const WeightCopies& c
 
 void add_copies(WeightTraffic& traffic, double parameters, const WeightCopies& copies,
                 const Sharding& sharding) {
-  if (sharding.whole) return;
   const SoftwareStack& stack = sharding.stack;
   const ShardCopies& moved = stack.shard_copies;
   const auto add = [&](std::vector<Operator>& kernels, double bytes) {

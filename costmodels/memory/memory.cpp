@@ -202,8 +202,12 @@ bool gathered_in_passes(const ParallelStrategy& strategy) {
   return strategy.fully_sharded && strategy.pipeline == 1;
 }
 
-bool reduced_in_passes(const ParallelStrategy& strategy) {
+bool exchanges_in_passes(const ParallelStrategy& strategy) {
   return gathered_in_passes(strategy) || strategy.reduce_each_microbatch;
+}
+
+bool reduced_in_passes(const ParallelStrategy& strategy, const SoftwareStack& stack) {
+  return strategy.reduce_each_microbatch || (gathered_in_passes(strategy) && !stack.adds_up_whole);
 }
 
 Bytes counted(const StageMemory& memory, MemoryFigure figure) {

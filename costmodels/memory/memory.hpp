@@ -85,8 +85,10 @@ Bytes gradient_buckets(const ParallelStrategy&, double parameters, const Softwar
 // Sharded weights are gathered in every pass; under a pipeline once a step (torchtitan turns
 // reshard_after_forward off there).
 bool gathered_in_passes(const ParallelStrategy&);
-// Whether every backward reduces the gradients of its layers: so, or as replicas of whole weights may.
-bool reduced_in_passes(const ParallelStrategy&);
+// Whether passes exchange weights or gradients of their layers: so, or as replicas of whole weights may.
+bool exchanges_in_passes(const ParallelStrategy&);
+// Whether every backward reduces the gradients of its layers, and nothing of them is left to the step.
+bool reduced_in_passes(const ParallelStrategy&, const SoftwareStack&);
 
 // Memory of one GPU of `stage`; `alive[c]` microbatches of chunk c are alive at the peak. What recomputation
 // brings back for the microbatch in its backward counts as activations, as far as it is more than the logits

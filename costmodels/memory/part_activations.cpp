@@ -137,9 +137,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   }
   const double logits =
       tokens * static_cast<double>(stack.gathered_logits ? vocabulary : vocabulary / tensor);
-  // What tanh gave stays for its gradient, but where the kernel of the loss works it out again.
-  const bool keeps_cap = model.capped_logits && stack.cross_entropy != CrossEntropyKernel::online;
-  const double capped = keeps_cap ? stored_bytes(strategy.type) : 0.0;
+  const double capped = caps_apart(model, stack) ? stored_bytes(strategy.type) : 0.0;
   const double peak = logit_peak(strategy.type, tensor, stack) + capped;
   // Pieces of the hidden states are copies; the matrix's gradient adds up in fp32.
   if (stack.loss_pieces > 1) {

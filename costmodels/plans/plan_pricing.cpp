@@ -59,10 +59,8 @@ PartReduction PriceBook::part_reduction(const ParallelStrategy& strategy, int pa
   }
   // What the passes gather they need not after the step, and gradients that they reduced are; weights that
   // are whole are gathered once.
-  if (gathered_in_passes(strategy)) {
-    if (forwards_gather(precision_.stack)) reduction.gathered = Bytes(0);
-    if (!precision_.stack.adds_up_whole) reduction.gradients = Bytes(0);
-  }
+  if (gathered_in_passes(strategy) && forwards_gather(precision_.stack)) reduction.gathered = Bytes(0);
+  if (reduced_in_passes(strategy, precision_.stack)) reduction.gradients = Bytes(0);
   return reduction;
 }
 
@@ -91,7 +89,7 @@ void PriceBook::add_reductions(PricedPlan& plan, const ParallelStrategy& strateg
 // By the largest tensors that are gathered: a layer's weights.
 double PriceBook::delay_of_weights(const PricedPlan& plan, const ParallelStrategy& strategy,
                                    const Topology& topology) const {
-  if (!reduced_in_passes(strategy) || cut_route(plan, topology)) return 1.0;
+  if (!exchanges_in_passes(strategy) || cut_route(plan, topology)) return 1.0;
   const double layer = stage_parameters(model_, strategy, 0) / std::max(1, model_.layer_count());
   return fabric_delay(plan, strategy, topology, Bytes(layer * stored_bytes(strategy.type)));
 }
@@ -107,8 +105,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.expert_tensor = std::max(1, strategy.expert / strategy.copies_sharing_experts());
   const bool in_passes = gathered_in_passes(strategy), reduced_once = precision_.stack.adds_up_whole;
   const bool gathers_once = in_passes && precision_.stack.whole_weights;
-  if (!reduced_in_passes(strategy) || gathers_once || (in_passes && reduced_once))
-    add_reductions(plan, strategy);
+  if (!reduced_in_passes(strategy, precision_.stack) || gathers_once) add_reductions(plan, strategy);
   plan.gpus = place(strategy, topology);
   price_kinds(strategy, plan, delay_of_weights(plan, strategy, topology));
   plan.gradient_norm = !validates_later(strategy.schedule);

@@ -36,6 +36,15 @@ bool gathers_experts_alone(const SoftwareStack& stack, const GpuSpec& gpu, const
   ORRERY_ENSURE(false);
 }
 
+// As a program does whose replicas have all weights and sum the gradients of every backward
+// (DistributedDataParallel): nothing is gathered, nor copied for it.
+void reduce_whole(SoftwareStack& stack) {
+  stack.whole_weights = stack.all_reduces_gradients = true;
+  stack.gathers_in_forward = stack.adds_up_whole = false;
+  stack.shard_copies = {};
+  stack.host.gather_forward = stack.host.gather_backward = {};
+}
+
 // The shard whose times a table has: another microbatch, maybe.
 ShardKey as_timed(ShardKey key, const LayerTable& table) {
   key.micro_batch = table.micro_batch;
@@ -124,7 +133,7 @@ Sharding PriceBook::sharding(const ShardKey& key) const {
   if (!user_buffers_take(precision_.type)) sharding.stack.tensor_overlap = 0;
   sharding.sharded = key.sharded;
   sharding.instances = key.instances;
-  sharding.whole = key.whole;
+  if (key.whole) reduce_whole(sharding.stack);
   sharding.type = precision_.type;
   sharding.power_limited = at_power_limit(group.gpu);
   sharding.lone_experts = gathers_experts_alone(precision_.stack, group.gpu, key);
@@ -145,7 +154,7 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     const auto block = [&](BlockOperators operators, const LocalParameters& parameters, bool in_root) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
       return AskedBlock{std::move(operators), split, std::move(weights),
-                        in_root || split.whole || split.stack.whole_weights};
+                        in_root || split.stack.whole_weights};
     };
     const RootUnit root = split.stack.root_unit;
     const bool one_unit = root == RootUnit::all;
@@ -356,9 +365,9 @@ ShardKey shard_key(const ParallelStrategy& strategy, int stage) {
           strategy.expert_tensor,
           strategy.micro_batch,
           strategy.sequence_parallel,
-          reduced_in_passes(strategy) ? strategy.copies_of_instance() : 0,
+          exchanges_in_passes(strategy) ? strategy.copies_of_instance() : 0,
           gathered_in_passes(strategy) ? strategy.optimizer_instances : 1,
-          reduced_in_passes(strategy) && !gathered_in_passes(strategy),
+          strategy.reduce_each_microbatch,
           strategy.flash_attention,
           strategy.tensor_overlap};
 }

@@ -420,6 +420,12 @@ inline bool forwards_gather(const SoftwareStack& stack) {
   return !stack.whole_weights || stack.gathers_in_forward;
 }
 
+// Whether kernels of their own cap the logits, of which one keeps what it gave: a compiled loss has the caps
+// in its own kernels.
+inline bool caps_apart(const ModelSpec& model, const SoftwareStack& stack) {
+  return model.capped_logits && stack.cross_entropy != CrossEntropyKernel::online;
+}
+
 // Whether its `states` and `gradient` are of training in this type.
 bool chooses_types(const SoftwareStack&, DataType);
 

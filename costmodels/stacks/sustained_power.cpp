@@ -35,9 +35,8 @@ double sustained_clock(const Operator& op, const GpuSpec& gpu, Seconds alone) {
   }
   const auto* gemm = std::get_if<Gemm>(&op);
   if (gemm == nullptr) return 1.0;
-  if (gemm->type == DataType::fp32 || (gemm->type == DataType::tf32 && !gpu.tf32)) {
-    if (gpu.sustained_fp32 || gpu.sustained > 1) return gpu.sustained_fp32.value_or(1.0);
-  }
+  const bool in_fp32 = gemm->type == DataType::fp32 || (gemm->type == DataType::tf32 && !gpu.tf32);
+  if (in_fp32 && (gpu.sustained_fp32 || gpu.sustained > 1)) return gpu.sustained_fp32.value_or(1.0);
   // What a GPU gains on predictions learned from others is no loss under power that longer kernels have
   // taken.
   if (gpu.sustained >= 1) return gpu.sustained;

@@ -102,7 +102,7 @@ LeastTraffic least_traffic(const PriceBook& book, int group, const Ways& ways, c
 LeastTraffic least_traffic(const PriceBook& book, const ParallelStrategy& plan, int part) {
   const int count = plan.data * plan.context;
   if (!as_catalogued(book.cluster()) || count < 2 || plan.expert > 1 || splits_backward(plan.schedule) ||
-      reduced_in_passes(plan) || plan.optimizer_instances > 1) {
+      exchanges_in_passes(plan) || plan.optimizer_instances > 1) {
     return {};
   }
   const int stage = plan.rank_of_part(part);

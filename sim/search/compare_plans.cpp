@@ -59,9 +59,8 @@ void add_shape(Facts& facts, const PlanSide& side) {
   facts.count("GPUs", side.strategy.gpus());
   facts.count("microbatches", static_cast<double>(side.strategy.microbatches()));
   facts.say("schedule", std::string(to_text(side.strategy.schedule)));
-  const bool in_passes = side.strategy.reduce_each_microbatch ||
-                         (gathered_in_passes(side.strategy) && !side.book.stack().adds_up_whole);
-  facts.say("gradients reduced", in_passes ? "each microbatch" : "once a step");
+  const bool each = reduced_in_passes(side.strategy, side.book.stack());
+  facts.say("gradients reduced", each ? "each microbatch" : "once a step");
   facts.in(kArguments);
   for (const auto& [name, value] : megatron_arguments(side.book.model(), side.strategy)) {
     facts.pass(name, value);

@@ -13,9 +13,7 @@ using namespace test;
 constexpr double kForward = 3 * (2 + 2), kBackward = (2 + 2) + (2 + 2 + 2) + (2 + 2);
 
 Sharding one_sequence(AttentionKernel attention) {
-  Sharding sharding;
-  sharding.micro_batch = 1;
-  sharding.sequence = 2048;
+  Sharding sharding = plain(1, 2048);
   sharding.attention = attention;
   return sharding;
 }

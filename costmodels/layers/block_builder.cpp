@@ -238,30 +238,45 @@ double BlockBuilder::gathered_element(TensorInput input) const {
   return narrow_bytes(type, sharding_.stack.fp8_recipe);
 }
 
+void BlockBuilder::reorder(PassOperators& pass, Exchange exchange, double bytes) const {
+  const SequenceCopies copies = sharding_.stack.sequence_copies;
+  const bool in_order =
+      exchange == Exchange::gathered && sharding_.micro_batch == 1 && copies == SequenceCopies::of_several;
+  if (copies == SequenceCopies::none || in_order || sharding_.tensor == 1) return;
+  push(pass, MemoryKernel::copy, 2 * bytes);
+}
+
 // With sequence parallelism Megatron-LM gathers the input a second time in the backward pass, under the GEMM
 // of the input gradient (LinearWithGradAccumulationAndAsyncCommunication; Transformer Engine,
 // module/linear.py, waits for it before the weights' gradient).
 void BlockBuilder::enter_tensor_region(double elements, TensorInput input) {
-  const double bytes = elements * element_;
-  const bool shared = sharding_.sequence_parallel;
-  if (shared)
-    push(out_.forward, CollectiveKind::all_gather, tensor_group(), elements * gathered_element(input));
+  const double bytes = elements * element_, gathered = elements * gathered_element(input);
+  const bool shared = sharding_.sequence_parallel, of_tokens = shared && input != TensorInput::of_experts;
+  if (shared) push(out_.forward, CollectiveKind::all_gather, tensor_group(), gathered);
+  if (of_tokens) reorder(out_.forward, Exchange::gathered, gathered);
   const CollectiveKind gradient = shared ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
   if (input != TensorInput::of_experts && sharding_.stack.async_tensor_gradients) {
-    async_gradient_ = AsyncGradient{gradient, bytes, shared ? elements * gathered_element(input) : 0.0};
-  } else {
-    push(out_.backward, gradient, tensor_group(), bytes);
+    async_gradient_ = AsyncGradient{gradient, bytes, shared ? gathered : 0.0};
+    return;
   }
+  push(out_.backward, gradient, tensor_group(), bytes);
+  if (of_tokens) reorder(out_.backward, Exchange::scattered, bytes);  // a backward runs from its end
 }
 
 void BlockBuilder::leave_tensor_region(double elements, TensorInput gradient) {
   const double bytes = elements * element_;
-  if (sharding_.sequence_parallel) {
-    push(out_.forward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
-    push(out_.backward, CollectiveKind::all_gather, tensor_group(), elements * gathered_element(gradient));
-  } else {
+  if (!sharding_.sequence_parallel) {
     push(out_.forward, CollectiveKind::all_reduce, tensor_group(), bytes);
+    return;
   }
+  const double gathered = elements * gathered_element(gradient);
+  const bool of_tokens = gradient != TensorInput::of_experts;
+  if (of_tokens) {
+    reorder(out_.forward, Exchange::scattered, bytes);
+    reorder(out_.backward, Exchange::gathered, gathered);
+  }
+  push(out_.forward, CollectiveKind::reduce_scatter, tensor_group(), bytes);
+  push(out_.backward, CollectiveKind::all_gather, tensor_group(), gathered);
 }
 
 void BlockBuilder::gather_outputs(double elements) {

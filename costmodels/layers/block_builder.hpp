@@ -87,6 +87,9 @@ class BlockBuilder {
   void ring_exchange(double key_value_elements, double query_elements, double output_elements);
   void gathered_exchange(double key_value_elements, double query_elements);
   [[nodiscard]] double gathered_element(TensorInput) const;  // bytes
+  enum class Exchange { gathered, scattered };
+  // Of `bytes` that tensor ranks exchange along the sequence (SequenceCopies).
+  void reorder(PassOperators& pass, Exchange, double bytes) const;
   [[nodiscard]] Group tensor_group(double beside = 0.0) const {
     return {RankGroup::tensor, sharding_.tensor, 1, beside};
   }

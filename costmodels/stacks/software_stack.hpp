@@ -127,6 +127,11 @@ struct OneHotBytes {
   bool operator==(const OneHotBytes&) const = default;
 };
 
+// Where tensor ranks split tokens as [sequences, tokens, hidden] along their second dimension, collectives
+// work along the first: a copy puts what was gathered in order, and what is to be scattered. `of_several`:
+// what is gathered of one sequence is in order as it is.
+enum class SequenceCopies { none, of_several, all };
+
 // On which GPUs nothing runs beside the gathers and reductions of a layer whose experts all ranks have, where
 // weights are sharded.
 enum class LoneGathers { never, on_blackwell, always };
@@ -306,6 +311,7 @@ struct SoftwareStack {
   // So are queries, keys and values, and each of these matrices has what the tensor group gathers, and the
   // reduction of its input's gradient, for itself (PyTorch's ColwiseParallel without a PrepareModuleInput).
   bool separate_inputs = false;
+  SequenceCopies sequence_copies = SequenceCopies::none;
   bool keeps_gathered = false;   // what sequence-parallel ranks gathered for a matrix stays for its gradient
   bool gathered_logits = false;  // every tensor rank gathers all and has the loss of the whole vocabulary
   ContextExchange context_exchange = ContextExchange::ring;

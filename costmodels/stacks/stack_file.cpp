@@ -259,6 +259,11 @@ void read_groups(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "async_tensor_gradients", stack.async_tensor_gradients);
   read_switch(map, "separate_gate", stack.separate_gate);
   read_switch(map, "separate_inputs", stack.separate_inputs);
+  read_word<SequenceCopies>(map, "sequence_copies",
+                            {{"none", SequenceCopies::none},
+                             {"of_several", SequenceCopies::of_several},
+                             {"all", SequenceCopies::all}},
+                            stack.sequence_copies);
   read_switch(map, "keeps_gathered", stack.keeps_gathered);
   read_switch(map, "gathered_logits", stack.gathered_logits);
   read_word<ContextExchange>(map, "context_exchange",

@@ -17,34 +17,40 @@ constexpr std::string_view kLlamas =
     "granite phi-3 phi-4 vicuna exaone telechat ernie-4 hunyuan";
 constexpr LayerFamily kLlama{.words = kLlamas, .name = "Llama", .mlp = kGated, .norm = kRms, .rotary = true};
 constexpr LayerFamily kGpt{.name = "GPT", .bias = true, .learned_positions = true, .tied = true};
+// Gated, rotary and tied, with a norm before and after each half of a layer.
+constexpr LayerFamily gemma(std::string_view words, const char* name) {
+  return {
+      .words = words, .name = name, .mlp = kGated, .norm = kRms, .rotary = true, .tied = true, .norms = 4};
+}
+constexpr LayerFamily gemma_2() {
+  LayerFamily family = gemma("gemma-2- gemma2", "Gemma 2");
+  family.capped_scores = family.capped_logits = true;
+  return family;
+}
+constexpr LayerFamily gemma_3() {
+  LayerFamily family = gemma("gemma-3- gemma3", "Gemma 3");
+  family.qk_norm = true;
+  return family;
+}
+constexpr LayerFamily gemma_4() {
+  LayerFamily family = gemma("gemma-4- gemma4", "Gemma 4");
+  family.qk_norm = family.capped_logits = true;
+  return family;
+}
+constexpr LayerFamily qwen_3() {
+  LayerFamily family = kLlama;
+  family.words = "qwen3 qwen-3";
+  family.name = "Qwen3";
+  family.qk_norm = true;
+  return family;
+}
+// The first whose words a name has.
 constexpr std::array kFamilies{
+    qwen_3(),
     kLlama,
-    LayerFamily{.words = "gemma-2- gemma2",
-                .name = "Gemma 2",
-                .mlp = kGated,
-                .norm = kRms,
-                .rotary = true,
-                .tied = true,
-                .capped_scores = true,
-                .capped_logits = true,
-                .norms = 4},
-    LayerFamily{.words = "gemma-3- gemma3",
-                .name = "Gemma 3",
-                .mlp = kGated,
-                .norm = kRms,
-                .rotary = true,
-                .tied = true,
-                .qk_norm = true,
-                .norms = 4},
-    LayerFamily{.words = "gemma-4- gemma4",
-                .name = "Gemma 4",
-                .mlp = kGated,
-                .norm = kRms,
-                .rotary = true,
-                .tied = true,
-                .qk_norm = true,
-                .capped_logits = true,
-                .norms = 4},
+    gemma_2(),
+    gemma_3(),
+    gemma_4(),
     LayerFamily{.words = "gemma smollm minicpm",
                 .name = "Llama, tied",
                 .mlp = kGated,
@@ -52,7 +58,7 @@ constexpr std::array kFamilies{
                 .rotary = true,
                 .tied = true},
     LayerFamily{.words = "nemotron", .name = "Nemotron-4", .rotary = true},
-    LayerFamily{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true},
+    LayerFamily{.words = "apertus", .name = "Apertus", .norm = kRms, .rotary = true, .qk_norm = true},
     LayerFamily{.words = "neox pythia gpt-j gptj phi-1 phi-2",
                 .name = "GPT-NeoX",
                 .bias = true,
@@ -69,7 +75,9 @@ constexpr std::array kFamilies{
                 .name = "OLMo 2",
                 .mlp = kGated,
                 .norm = kRms,
-                .rotary = true},
+                .rotary = true,
+                .qk_norm = true,
+                .wide_qk_norm = true},
     LayerFamily{.words = "stablelm olmo", .name = "StableLM", .mlp = kGated, .rotary = true},
     LayerFamily{
         .words = "glm", .name = "GLM-130B", .mlp = kGated, .bias = true, .rotary = true, .tied = true},
@@ -110,6 +118,7 @@ std::string to_text(const LayerFamily& family) {
   if (family.parallel_residual) text += ", attention and MLP in parallel";
   if (family.norms != 2) text += ", " + std::to_string(family.norms) + " norms a layer";
   if (family.qk_norm) text += ", normalised queries and keys";
+  if (family.wide_qk_norm) text += " over all heads";
   if (family.capped_scores) text += ", capped scores";
   if (family.capped_logits) text += ", capped logits";
   return text;

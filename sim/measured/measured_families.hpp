@@ -17,7 +17,8 @@ struct LayerFamily {
   MlpKind mlp = MlpKind::gelu;
   NormKind norm = NormKind::layer_norm;
   bool bias = false, rotary = false, learned_positions = false, tied = false;
-  bool both_ways = false, parallel_residual = false, qk_norm = false;
+  bool both_ways = false, parallel_residual = false;
+  bool qk_norm = false, wide_qk_norm = false;  // of `LayerShape`
   bool capped_scores = false, capped_logits = false;
   int norms = 2;
 };

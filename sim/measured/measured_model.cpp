@@ -27,9 +27,10 @@ struct NamedModel {
 };
 constexpr std::array kNamed{
     // A flavour of torchtitan's (models/deepseek_v3/__init__.py), of DeepSeek-V2-Lite's widths.
-    NamedModel{"deepseek-v3 16b", "deepseek-v2-lite"}, NamedModel{"deepseek_v3 16b", "deepseek-v2-lite"},
-    NamedModel{"deepseekv3 16b", "deepseek-v2-lite"},  NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},
-    NamedModel{"deepseekv3", "deepseek-v3-mtp"},       NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
+    NamedModel{"deepseek-v3 16b", "deepseek-v2-lite"},      NamedModel{"deepseek_v3 16b", "deepseek-v2-lite"},
+    NamedModel{"deepseekv3 16b", "deepseek-v2-lite"},       NamedModel{"deepseek v3 16b", "deepseek-v2-lite"},
+    NamedModel{"deepseekv3 (w/o mtp)", "deepseek-v3"},      NamedModel{"deepseekv3", "deepseek-v3-mtp"},
+    NamedModel{"nemotron_3_super", "nemotron-3-super-mtp"},
 };
 
 // Billions of parameters that a name says: 30 of "Qwen3-30B-A3B", the most of several; 0 of "Mixtral 8x7B"
@@ -304,6 +305,7 @@ std::variant<LayerShape, Unmapped> layer_of(const SaidShape& said, const LayerFa
   shape.parallel_residual = family.parallel_residual;
   shape.norms = family.norms;
   shape.qk_norm = family.qk_norm;
+  shape.wide_qk_norm = family.wide_qk_norm;
   shape.capped_scores = family.capped_scores;
   const bool gated = family.mlp == MlpKind::gated;
   if (!said.ffn)
@@ -342,6 +344,10 @@ void take_norms(const std::vector<Clause>& words, LayerFamily& family) {
   if (affirms(words, {"rotary", "rope", "alibi"})) family.learned_positions = false;
   if (affirms(words, {"rmsnorm"})) family.norm = NormKind::rms_norm;
   if (affirms(words, {"layernorm"})) family.norm = NormKind::layer_norm;
+  if (const Said normalised = said(words, {"qknorm", "qklayernorm"}); normalised != Said::nothing) {
+    family.qk_norm = normalised == Said::yes;
+    family.wide_qk_norm = family.wide_qk_norm && family.qk_norm;
+  }
 }
 
 // "RMSNorm, no biases, squared ReLU": what the name says beside its family. A note says biases and GELU in

@@ -84,6 +84,12 @@ void use_attention_of(const MeasuredRun& run, double date, SoftwareStack& stack)
   }
 }
 
+// PyTorch's pull request 169404 of December 2025; torchtitan runs on its nightly builds.
+void use_copies_of(double date, SoftwareStack& stack) {
+  constexpr double kOneSequenceInOrder = 2025.95;
+  if (date >= kOneSequenceInOrder) stack.sequence_copies = SequenceCopies::of_several;
+}
+
 }  // namespace
 
 // GraphTrainer's default policy keeps every product (experiments/graph_trainer/passes.py, f213796fd of 22
@@ -96,6 +102,7 @@ SoftwareStack titan_stack(const MeasuredRun& run, double date) {
   use_loss_of(run, date, stack);
   use_dispatch_of(run, date, stack);
   use_attention_of(run, date, stack);
+  use_copies_of(date, stack);
   return stack;
 }
 

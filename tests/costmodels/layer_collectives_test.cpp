@@ -1,4 +1,5 @@
 // What the ranks of a layer exchange: which collectives, of how many bytes, beside which compute.
+#include <algorithm>
 #include <array>
 #include <set>
 #include <vector>
@@ -113,6 +114,59 @@ TEST_CASE("sequence-parallel ranks gather in 8 or 4 bits what matrices read in t
   CHECK(each(DataType::fp8, Fp8Recipe::tensorwise) == 1.0);
   CHECK(each(DataType::fp8, Fp8Recipe::mxfp8) == 1.0 + 1.0 / 32);
   CHECK(each(DataType::fp4, Fp8Recipe::mxfp8) == 0.5 + 1.0 / 16);
+}
+
+// [b s h] cut along s while a collective joins and cuts along b: each exchange reads and writes all of it
+// once more, beside the collective and never under it.
+TEST_CASE("tokens that are cut along their second dimension are copied after gathers and before scatters") {
+  Sharding sharding = plain(2, 2048);
+  sharding.tensor = 4;
+  sharding.sequence_parallel = true;
+  const double moved = 2 * 2.0 * 2048 * 12288 * 2;
+  const auto copies = [&](SequenceCopies kind, std::int64_t micro_batch) {
+    sharding.stack.sequence_copies = kind;
+    sharding.micro_batch = micro_batch;
+    const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+    std::array<std::vector<std::size_t>, 2> places;  // of copies of all tokens, forward and backward
+    for (const std::size_t pass : {0, 1}) {
+      const auto& compute = (pass == 0 ? layer.forward : layer.backward).compute;
+      for (std::size_t i = 0; i < compute.size(); ++i) {
+        const auto* kernel = std::get_if<MemoryBound>(&compute[i]);
+        const double all = moved / 2 * static_cast<double>(micro_batch);
+        if (kernel && kernel->kernel == MemoryKernel::copy && kernel->bytes.value() == all)
+          places.at(pass).push_back(i);
+      }
+    }
+    return places;
+  };
+  for (const std::int64_t batch : {1, 2}) CHECK(copies(SequenceCopies::none, batch)[0].empty());
+  const auto both = copies(SequenceCopies::all, 2);
+  CHECK(both[0].size() == 4);
+  CHECK(both[1].size() == 4);
+  CHECK(copies(SequenceCopies::of_several, 2) == both);
+  CHECK(copies(SequenceCopies::all, 1)[0].size() == 4);
+  // What is gathered of one sequence lies in order.
+  CHECK(copies(SequenceCopies::of_several, 1)[0].size() == 2);
+  CHECK(copies(SequenceCopies::of_several, 1)[1].size() == 2);
+
+  sharding.micro_batch = 2;
+  sharding.stack.sequence_copies = SequenceCopies::all;
+  const BlockOperators layer = layer_operators(gpt3_layer(), true, sharding);
+  const auto kind = [](const PassOperators& pass, std::size_t call) {
+    return std::get<Collective>(pass.communication[call]).kind;
+  };
+  for (std::size_t i = 0; i < 4; ++i) {
+    // Forward the copy of a gather is the next kernel, that of a scatter the one before; a backward runs
+    // from its end, so it is the other way round.
+    const bool gathers = kind(layer.forward, i) == CollectiveKind::all_gather;
+    const std::size_t after = layer.forward.places[i].after;
+    CHECK(std::count(both[0].begin(), both[0].end(), gathers ? after : after - 1) == 1);
+    const bool gathers_back = kind(layer.backward, i) == CollectiveKind::all_gather;
+    const std::size_t back = layer.backward.places[i].after;
+    CHECK(std::count(both[1].begin(), both[1].end(), gathers_back ? back - 1 : back) == 1);
+  }
+  sharding.sequence_parallel = false;
+  CHECK(copies(SequenceCopies::all, 2)[0].empty());
 }
 
 TEST_CASE(

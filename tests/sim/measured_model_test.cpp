@@ -155,7 +155,8 @@ TEST_CASE("a size in a model's name tells the built-in model from another of tha
   const auto name = [&](const std::string& model) { return mapped(row(model)).model.name; };
   CHECK(name("DeepSeek-V3") == "deepseek-v3");
   CHECK(name("DeepSeek-V3 671B") == "deepseek-v3");
-  CHECK(name("DeepSeek-V3 16B") == "deepseek-v2-lite");
+  for (const char* small : {"DeepSeek-V3 16B", "DeepSeek V3 16B (as DeepSeek-V2-Lite)"})
+    CHECK(name(small) == "deepseek-v2-lite");
   CHECK(name("Qwen3-30B-A3B") == "qwen3-30b-a3b");
   CHECK(name("Mixtral-8x7B") == "mixtral-8x7b");
   CHECK(unmapped(row("DeepSeek-V3 37B")) == "no shape of model DeepSeek-V3 37B");
@@ -178,6 +179,28 @@ TEST_CASE("a model's name may say its positions, against the rule of its family"
   }
   CHECK(model("GPT (ALiBi)").learned_positions == 0);
   CHECK_FALSE(model("GPT (ALiBi)").layer(0).rotary);
+}
+
+TEST_CASE("queries and keys are normalised in families that do, and where a row says it") {
+  const auto layer = [](const std::string& name, const std::string& note = "") {
+    return mapped(runs_of("a,g,H100,80,8,8,,torchtitan (2025)," + name +
+                              ",16,2048,32,32000,4096,bf16,8,1,1,1,,8,none,1,,ok," + note + "\n",
+                          ",note")
+                      .front())
+        .model.layer(0);
+  };
+  for (const char* name : {"Qwen3-like 1.8B", "Apertus 8B", "GPT (QK norm)", "Llama with QK-norm"}) {
+    CAPTURE(name);
+    CHECK(layer(name).qk_norm);
+    CHECK_FALSE(layer(name).wide_qk_norm);
+  }
+  CHECK(layer("Llama-like", "SwiGLU; QK norm").qk_norm);
+  CHECK(layer("OLMo 2 1B").wide_qk_norm);
+  for (const char* name :
+       {"Llama-like 1.8B", "Qwen2-like 1.8B", "Qwen3-like 47M without QK norm", "OLMo-1B"}) {
+    CAPTURE(name);
+    CHECK_FALSE(layer(name).qk_norm);
+  }
 }
 
 TEST_CASE("what a row prints against the built-in model it names is its model's, or leaves it out") {

@@ -32,7 +32,8 @@ TEST_CASE("torchtitan that says it is eager is not compiled in any year") {
   CHECK(preset("torchtitan (2025)") == "torchtitan-2025");
 }
 
-TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, GraphTrainer keeps products") {
+TEST_CASE(
+    "what torchtitan's date tells: pieces of its loss, copies of its sequences, GraphTrainer's policy") {
   const auto of = [](const char* framework) {
     return test::stack_of({{"framework", framework}, {"model", "Llama 3 8B"}, {"gpu", "B200"}});
   };
@@ -42,6 +43,8 @@ TEST_CASE("torchtitan takes its loss in pieces from the end of April 2026 on, Gr
   CHECK(of("torchtitan with chunked cross-entropy (March 2026)").loss_pieces == 8);
   CHECK(of("torchtitan (May 2026), loss not chunked").loss_pieces == 1);
   CHECK(of("torchtitan (May 2026)").selective == SelectiveRecompute::every_second_gemm);
+  CHECK(of("torchtitan (May 2026)").sequence_copies == SequenceCopies::of_several);
+  CHECK(of("torchtitan (May 2025)").sequence_copies == SequenceCopies::all);
   CHECK(of("torchtitan GraphTrainer (May 2026)").selective == SelectiveRecompute::elementwise);
   CHECK(of("torchtitan graph_trainer (March 2026)").selective == SelectiveRecompute::every_second_gemm);
 }

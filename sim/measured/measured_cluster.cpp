@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <regex>
 
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
@@ -126,6 +127,17 @@ const GpuSpec* card_of_slot(const MeasuredRun& run, const GpuSpec* gpu, double m
   return other ? other : gpu;
 }
 
+// "power cap 240 W", "power limited to 250W", "a 300 W cap": what the owner set, below the data sheet's.
+std::optional<Watts> said_power_limit(const MeasuredRun& run) {
+  static const std::regex kLimit(
+      R"(power (?:cap|limit)(?:ped|ed)?(?: of| to| at)? (\d{2,4}) ?w\b|\b(\d{2,4}) ?w (?:power )?(?:cap|limit)\b)");
+  constexpr std::size_t kLongest = 400;  // std::regex goes as deep as its text is long
+  const std::string text = lower_case(run.text("note")).substr(0, kLongest);
+  std::smatch found;
+  if (!std::regex_search(text, found, kLimit)) return std::nullopt;
+  return Watts(std::stod(found[1].matched ? found[1] : found[2]));
+}
+
 }  // namespace
 
 ClusterSpec on_network(ClusterSpec cluster, const NodeNetwork& network) {
@@ -166,6 +178,8 @@ std::variant<MeasuredCluster, Unmapped> cluster_of_run(const MeasuredRun& run,
     group.gpu.memory = gibibytes(memory);
     assumptions.push_back(group.gpu.name + " with " + run.text("gpu_mem_gb") + " GB");
   }
+  if (const auto limit = said_power_limit(run); limit && *limit < group.gpu.power)
+    group.gpu.power_limit = *limit;
   group.name = "gpus";
   const std::string text = run.text("interconnect");
   const bool one_node = *gpus <= (rack ? kDomain : group.gpus_per_node);

@@ -324,6 +324,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   if (given.empty()) {
     use_said_kernels(run, *stack);
     use_attention_of_run(run, *stack);
+    use_said_shares(run, *stack);
   }
   return stack;
 }

@@ -110,7 +110,7 @@ void set_kernels(SoftwareStack& stack, const std::string& framework) {
     stack.elementwise = compiled.elementwise;
     stack.pads_vocabulary = compiled.pads_vocabulary;
   }
-  stack.chunked_loss = liger || says_any(framework, {"chunked loss", "loss in chunks", "chunked nll"});
+  stack.chunked_loss = liger;
 }
 
 // One kernel reads weight, gradient and two moments and writes all but the gradient.
@@ -134,7 +134,8 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
       stack.states = {.weight = 2, .optimizer = 12};  // the shard's own weight is in fp32
   }
   set_kernels(stack, framework);
-  if (says(framework, "deepep"))
+  // SonicMoE's kernels gather rows themselves (arXiv 2512.14080).
+  if (says(framework, "deepep") || affirms(framework_and_note(run), {"*sonicmoe*"}))
     stack.experts.eager_forward = stack.experts.eager_backward = stack.experts.indexed_biases = 0;
   if (is_before_flash_attention(date)) stack.flash_attention = false;
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;

@@ -140,7 +140,10 @@ std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
   };
   if (!take(run.text("optimizer_sharding"), said_sharding, words.sharding))
     return unread("optimizer_sharding", "ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
-  if (affirms(clauses_of(run.text("optimizer_sharding")), {"*offload*"}))
+  const auto sharding = clauses_of(run.text("optimizer_sharding"));
+  words.offloads_optimizer = affirms(
+      sharding, {"*optimizeroffload*", "*offloadoptimizer*", "*optimizercpuoffload*", "cpuoptimizer"});
+  if (!words.offloads_optimizer && affirms(sharding, {"*offload*"}))
     return "optimizer_sharding " + quote_for_message(run.text("optimizer_sharding")) + ": " + kOffloaded;
   if (!take(run.text("sequence_parallel"), said_switch, words.sequence_parallel))
     return unread("sequence_parallel", "yes or no");

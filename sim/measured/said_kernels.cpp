@@ -106,6 +106,15 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.states = {.weight = 6, .optimizer = 8};
 }
 
+// torchtitan's own date and framework tell its pieces (titan_stack.cpp).
+void use_said_loss(const MeasuredRun& run, SoftwareStack& stack) {
+  if (run.text("framework").starts_with("torchtitan")) return;
+  if (affirms(framework_and_note(run),
+              {"*chunkedloss*", "*chunkedcrossentropy*", "*chunkedlinearcrossentropy*", "*chunkednll*",
+               "*lossinchunks", "*crossentropyinchunks", "*computedinchunks"}))
+    stack.chunked_loss = true;
+}
+
 }  // namespace
 
 // How 8-bit matrices are scaled, where a row says so; blocks of 128 (DeepSeek-V3's) are cast like blocks of
@@ -202,9 +211,21 @@ void use_said_sharding(const MeasuredRun& run, SoftwareStack& stack) {
   }
 }
 
+// Where context ranks have consecutive shares of the tokens, the last of p sees all keys but half of its own,
+// p - 1/2 shares, and the mean rank p / 2.
+void use_said_shares(const MeasuredRun& run, SoftwareStack& stack) {
+  const double ranks = static_cast<double>(run.integer("cp").value_or(1));
+  const std::vector<Clause> words = framework_and_note(run);
+  const bool consecutive = affirms(words, {"*contiguouscausalshards*", "*contiguouscontextshards*"}) ||
+                           said(words, {"*zigzag*"}) == Said::no;
+  if (ranks > 1 && consecutive) stack.attention_time *= (2 * ranks - 1) / ranks;
+}
+
 void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
+  use_said_loss(run, stack);
+  if (affirms(framework_and_note(run), {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
   use_said_dispatch(run.text("framework"), stack);
   use_said_overlap(run.text("framework"), stack);
   use_said_graphs(run.text("framework"), stack);

@@ -38,7 +38,12 @@ void use_said_loads(const MeasuredRun&, const ModelSpec&, ExpertLoad&);
 // Other optimizers than Adam (framework, note): SGD, Adafactor and Muon by the moments that they keep.
 void use_said_optimizer(const MeasuredRun&, SoftwareStack&, std::vector<std::string>& assumptions);
 
-// Gradients and moments in 16 bits, GELU by its formula, libraries that exchange tokens with experts.
+// Gradients and moments in 16 bits, GELU by its formula, losses in chunks, checkpoints in the host's memory,
+// libraries that exchange tokens with experts.
 void use_said_kernels(const MeasuredRun&, SoftwareStack&);
+
+// Context ranks with consecutive shares of the tokens ("contiguous causal shards", "no zigzag"), of which a
+// causal ring waits for the last.
+void use_said_shares(const MeasuredRun&, SoftwareStack&);
 
 }  // namespace orrery

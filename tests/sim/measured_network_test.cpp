@@ -62,6 +62,22 @@ TEST_CASE("superchips draw less where four share a node") {
   CHECK_FALSE(card("1").power_limit.has_value());
 }
 
+TEST_CASE("a row may say what limit the owner set to a card's power") {
+  const auto limit = [](const std::string& note) {
+    const auto runs = parse_measured_runs(
+        "id,source_key,gpu,gpus_per_node,n_gpus,framework,seq,gbs,tp,pp,model,iter_time_s,note\na,g,RTX "
+        "3090,2,2,"
+        "PyTorch,2048,64,1,1,llama2-7b,100," +
+            note + "\n",
+        "t.csv");
+    return mapped(runs.front()).cluster.groups.front().gpu.power_limit;
+  };
+  for (const char* note : {"power cap 240 W; eager", "Power limited to 240W", "a 240 W power cap"})
+    CHECK(limit(note) == Watts(240));
+  CHECK_FALSE(limit("power cap 400 W").has_value());  // its data sheet's 350 W are less
+  CHECK_FALSE(limit("it drew 240 W").has_value());
+}
+
 TEST_CASE("nodes of four superchips have a card of 200 Gb/s for each, as Alps, JUPITER and Isambard-AI do") {
   const SaidNetwork four = reference_network(find_gpu("GH200-quad", "test"), 4);
   CHECK(four.nics == 4);

@@ -226,6 +226,12 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
   for (const char* offloaded : {"ZeRO-3 + offload", "ZeRO-2 offload", "ZeRO-3 (CPU offload)"})
     CHECK(contains(unmapped(runs("2,1,1,8", std::string("none,1.5,,ok,") + offloaded + ",,").front()),
                    "offloaded to the host"));
+  // The optimizer alone is a switch of plans.
+  for (const char* optimizer : {"ZeRO-3 + optimizer offload", "ZeRO-2, offload_optimizer: cpu"}) {
+    CHECK(strategy(std::string("none,1.5,,ok,\"") + optimizer + "\",,").optimizer_offload == 1);
+    CHECK(strategy(std::string("none,1.5,,ok,\"") + optimizer + "\",,").distributed_optimizer);
+  }
+  CHECK(strategy("none,1.5,,ok,ZeRO-3 without optimizer offload,,").optimizer_offload == 0);
   CHECK(strategy("full (12 of 24 layers),1.5,,ok,,,").recompute ==
         Recompute{RecomputeGranularity::full, RecomputeMethod::block, 12});
   CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,halves,,").front()) ==

@@ -216,6 +216,45 @@ TEST_CASE("context ranks that exchange heads are read where a row names Ulysses,
   CHECK(exchange("Megatron-Core (2024)") == ContextExchange::ring);
 }
 
+TEST_CASE("losses in chunks and checkpoints on the host are read where a row says them") {
+  for (const char* framework : {"PyTorch DDP (2026)", "Hugging Face TRL (2026)"}) {
+    const auto of = [&](const char* note) {
+      return stack_of({{"framework", framework}, {"gpu", "H100"}, {"note", note}});
+    };
+    for (const char* note : {"chunked cross entropy", "cross entropy in chunks; one sequence a step",
+                             "linear cross entropy recomputed in chunks of 128", "loss chunked_nll"}) {
+      CAPTURE(framework, note);
+      CHECK(of(note).chunked_loss);
+    }
+    CHECK_FALSE(of("experts in chunks; loss not chunked").chunked_loss);
+    CHECK(of("activation checkpoints offloaded").saved_inputs == SavedInputs::host);
+    CHECK(of("checkpoints kept on the GPU").saved_inputs == SavedInputs::gpu);
+  }
+}
+
+// A ring of p ranks, each with 1 / p of the tokens in a row: rank r sees r shares of keys and half of its
+// own, of which p / 2 are the mean.
+TEST_CASE("a causal ring over consecutive shares waits for its last rank") {
+  const auto attention = [](int ranks, const char* note) {
+    return stack_of({{"framework", "PyTorch FSDP2 (2026)"},
+                     {"gpu", "H100"},
+                     {"cp", std::to_string(ranks)},
+                     {"note", note}})
+        .attention_time;
+  };
+  for (const int ranks : {2, 4, 8}) {
+    double most = 0, sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      most = std::max(most, rank + 0.5);
+      sum += rank + 0.5;
+    }
+    CHECK(attention(ranks, "contiguous causal shards") == Approx(most / (sum / ranks)));
+    CHECK(attention(ranks, "ring attention without zigzag") == Approx(most / (sum / ranks)));
+    CHECK(attention(ranks, "zigzag ring attention") == 1);
+  }
+  CHECK(attention(1, "contiguous causal shards") == 1);
+}
+
 TEST_CASE("GELU is one kernel of Hugging Face's GPT-2 where a row says that it is fused") {
   const auto gelu = [](const char* note) {
     return stack_of({{"framework", "Hugging Face Trainer (2026)"}, {"gpu", "H200"}, {"note", note}})

@@ -338,6 +338,13 @@ void BlockBuilder::accumulate_gradients(double parameters) {
   weight_gradient(MemoryKernel::copy, parameters * bytes);
 }
 
+void BlockBuilder::repeat_in_backward(std::size_t first) {
+  const std::vector<Operator>& forward = out_.forward.compute;
+  // A backward runs from its end.
+  out_.backward.compute.insert(out_.backward.compute.end(), forward.rbegin(),
+                               forward.rend() - static_cast<std::ptrdiff_t>(first));
+}
+
 void BlockBuilder::stop_repeating_before_last_matrix() {
   const std::vector<Operator>& compute = out_.forward.compute;
   const auto last = std::find_if(compute.rbegin(), compute.rend(),

@@ -55,6 +55,10 @@ class BlockBuilder {
   void end_experts();
   // What is added to the forward from here on belongs to this module, or to none. Returns the one before.
   std::optional<RecomputeModule> enter(std::optional<RecomputeModule>);
+  // Kernels of the forward, and to have those from the first given one on again in the backward, before it
+  // goes through what is there already.
+  [[nodiscard]] std::size_t forward_kernels() const { return out_.forward.compute.size(); }
+  void repeat_in_backward(std::size_t first);
   // Full recomputation leaves out the last matrix of the forward and all that follows it.
   void stop_repeating_before_last_matrix();
   // Adds the gradient of `parameters` local weights to the running sum of the microbatches.

@@ -153,7 +153,9 @@ BlockOperators layer_operators(const LayerShape& shape, bool causal, const Shard
     if (dense) {
       block.enter(RecomputeModule::mlp);
       if (!together) block.enter_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
+      const std::size_t first = block.forward_kernels();
       add_mlp(block, layer, {.up_width = local.up_width, .ffn = local.ffn});
+      if (sharding.stack.tiled_mlp) block.repeat_in_backward(first);
       block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_matrix);
       block.enter(std::nullopt);
     } else {

@@ -74,6 +74,11 @@ std::int64_t kept_up_width(const LayerShape& shape, const LocalLayer& local) {
   return relu && shape.experts == 1 ? 0 : local.up_width;
 }
 
+// Tokens of which the MLP of a dense layer has its inner tensors at once.
+std::int64_t mlp_tokens(const LayerShape& shape, const LocalLayer& local, const SoftwareStack& stack) {
+  return stack.tiled_mlp ? std::min(local.tokens, shape.hidden) : local.tokens;
+}
+
 // What the MLP keeps between its norm's output and its result.
 double mlp_activations(const LayerShape& shape, const LocalLayer& local, const KeptElement& kept,
                        const SoftwareStack& stack) {
@@ -81,7 +86,7 @@ double mlp_activations(const LayerShape& shape, const LocalLayer& local, const K
     const bool eager = stack.kernels.keeps_activated || stack.kernels.eager_activation;
     const std::int64_t any = kept_up_width(shape, local) + kept_half(shape, eager, local.ffn);
     const double gelu = has_eager_gelu(shape, stack) ? stack.kernels.gelu->kept / 2 * kept.any : 0.0;
-    return static_cast<double>(local.tokens) *
+    return static_cast<double>(mlp_tokens(shape, local, stack)) *
            (widths(kept, any, local.ffn) + gelu * static_cast<double>(local.ffn));
   }
   // Permuted tokens and the MLP of each routed copy, and its output; the shared expert sees every token.
@@ -132,7 +137,8 @@ double backward_gradients(const LayerShape& shape, const LocalLayer& local, cons
                           const SoftwareStack& stack) {
   const double element = stored_bytes(strategy.type);
   const auto tokens = static_cast<double>(local.tokens);
-  const double inner = shape.experts == 1 ? tokens : static_cast<double>(local.routed_tokens * local.experts);
+  const double inner = static_cast<double>(shape.experts == 1 ? mlp_tokens(shape, local, stack)
+                                                              : local.routed_tokens * local.experts);
   const double mlp = element * inner * static_cast<double>(std::max(local.up_width, local.ffn));
   const double kept_by_mlp = element * inner * static_cast<double>(kept_up_width(shape, local) + local.ffn);
   double mixer = element * tokens * static_cast<double>(local.qkv_width() + local.output_width);

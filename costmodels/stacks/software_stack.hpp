@@ -271,6 +271,10 @@ struct SoftwareStack {
   bool casts_weights_once = false;  // an iteration, to 8 or 4 bits, and keeps the copies (memory.hpp)
   bool rotation_scales = true;  // the kernel of rotary positions takes a factor; else eager ones turn them
   bool repeated_keys = false;   // keys and values are copied for every query head before attention
+  // MLPs of dense layers work on as many tokens at a time as the hidden size has elements, keep their input
+  // alone and are made again tile by tile in the backward (TiledMLP of Arctic Long Sequence Training, arXiv
+  // 2506.13996, section 3.1.1).
+  bool tiled_mlp = false;
   // The head works on pieces of as many logits as the hidden states have elements, forward and backward
   // at once (Liger-Kernel, fused_linear_cross_entropy.py).
   bool chunked_loss = false;

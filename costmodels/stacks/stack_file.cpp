@@ -233,6 +233,7 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
   read_switch(map, "casts_weights_once", stack.casts_weights_once);
   read_switch(map, "rotation_scales", stack.rotation_scales);
   read_switch(map, "repeated_keys", stack.repeated_keys);
+  read_switch(map, "tiled_mlp", stack.tiled_mlp);
   read_switch(map, "chunked_loss", stack.chunked_loss);
   read_switch(map, "pads_vocabulary", stack.pads_vocabulary);
 }

@@ -106,6 +106,17 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.states = {.weight = 6, .optimizer = 8};
 }
 
+// One kernel, which keeps no more than its input (apex, flash-attn's ops), in place of PyTorch's.
+void use_said_norm(const MeasuredRun& run, SoftwareStack& stack) {
+  if (!affirms(framework_and_note(run), {"*fusedrmsnorm*", "*fusedlayernorm*"})) return;
+  for (LayerKernels* kernels : {&stack.kernels, stack.llama_layers ? &*stack.llama_layers : nullptr}) {
+    if (kernels == nullptr) continue;
+    kernels->norm = Fusion::fused;
+    kernels->norm_time = std::min(kernels->norm_time.value_or(kernels->elementwise_time), 1.0);
+    kernels->kept_by_norm = 0;
+  }
+}
+
 // torchtitan's own date and framework tell its pieces (titan_stack.cpp).
 void use_said_loss(const MeasuredRun& run, SoftwareStack& stack) {
   if (run.text("framework").starts_with("torchtitan")) return;
@@ -224,7 +235,9 @@ void use_said_shares(const MeasuredRun& run, SoftwareStack& stack) {
 void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
+  use_said_norm(run, stack);
   use_said_loss(run, stack);
+  if (affirms(framework_and_note(run), {"*tiledmlp*", "*mlptiled*"})) stack.tiled_mlp = true;
   if (affirms(framework_and_note(run), {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
   use_said_dispatch(run.text("framework"), stack);
   use_said_overlap(run.text("framework"), stack);

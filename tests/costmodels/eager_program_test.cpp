@@ -104,6 +104,25 @@ TEST_CASE("recomputation that stops early leaves out the last matrix and what th
   }
 }
 
+TEST_CASE("an MLP in tiles is made again whole in the backward, ahead of its gradients") {
+  using test::all_of, test::bytes_of, test::gemm_flops, test::llama70b_layer;
+  Sharding sharding = test::plain(1, 4096);
+  const BlockOperators whole = layer_operators(llama70b_layer(), true, sharding);
+  sharding.stack.tiled_mlp = true;
+  const BlockOperators tiled = layer_operators(llama70b_layer(), true, sharding);
+  CHECK(tiled.forward.compute == whole.forward.compute);
+  // Gate and up, and down, of 2 x 28672 and 28672.
+  CHECK(gemm_flops(tiled.backward) - gemm_flops(whole.backward) == Approx(2.0 * 4096 * 8192 * 3 * 28672));
+  const double activation = bytes_of(whole.forward, MemoryKernel::activation);
+  CHECK(activation > 0);
+  CHECK(bytes_of(tiled.backward, MemoryKernel::activation) ==
+        Approx(bytes_of(whole.backward, MemoryKernel::activation) + activation));
+  // A backward runs from its end: the last GEMM there is the forward's first of the MLP, then its down.
+  const auto gemms = all_of<Gemm>(tiled.backward.compute), forward = all_of<Gemm>(tiled.forward.compute);
+  CHECK(gemms.back() == forward[forward.size() - 2]);
+  CHECK(gemms[gemms.size() - 2] == forward.back());
+}
+
 TEST_CASE("full recomputation takes as much less as the forward's last matrices") {
   SoftwareStack stack;
   const Recompute full{RecomputeGranularity::full, RecomputeMethod::uniform, 1};

@@ -75,6 +75,24 @@ TEST_CASE("ReLU keeps its output alone, which is the next matrix's input") {
   CHECK(gelu - kept() == Approx(2 * kSequence * kMicroBatch * 4 * kHidden));
 }
 
+// Of s b tokens, h at a time: up and down keep two tensors of 4 h, in a backward a gradient as wide beside.
+TEST_CASE("an MLP in tiles keeps of one tile what it has of all") {
+  ModelSpec model = gpt_layers(1);
+  ParallelStrategy strategy = spread(model, {});
+  strategy.sequence = 2 * kHidden;
+  const double saved = 2.0 * (strategy.sequence * kMicroBatch - kHidden) * 4 * kHidden;
+  const auto bytes = [&](bool tiled) {
+    SoftwareStack stack;
+    stack.tiled_mlp = tiled;
+    return std::pair(activation_bytes(model, strategy, 0, 0, stack).value(),
+                     stage_memory(model, strategy, 0, {1}, stack).workspace.value());
+  };
+  CHECK(bytes(false).first - bytes(true).first == Approx(2 * saved));
+  CHECK(bytes(false).second > bytes(true).second);
+  strategy.sequence = kHidden / kMicroBatch;  // all are one tile
+  CHECK(bytes(false) == bytes(true));
+}
+
 // Of two norms' outputs of 2 sbh bytes, three quarters are other ranks'.
 TEST_CASE("a program that does not gather again keeps what sequence-parallel ranks gathered") {
   const ModelSpec model = gpt_layers(1);

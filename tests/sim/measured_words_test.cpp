@@ -63,7 +63,8 @@ TEST_CASE("every word of the classics has its meaning") {
               "ZeRO-2", "ZeRO-2 (FSDP2, reshard_after_forward=False)"}},
             {Sharding::weights,
              {"FSDP", "FSDP (FULL_SHARD)", "FSDP (optim_grads_params)", "FSDP FULL_SHARD",
-              "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3", "ZeRO-3 (FSDP2 fully_shard)"}},
+              "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3", "ZeRO-3 (FSDP2 fully_shard)",
+              "ZeRO-3 + optimizer offload"}},
             {Sharding::weights_in_node, {"HSDP"}}});
   CHECK(meanings_of_classics<bool>("sequence_parallel", said_switch) ==
         Meanings<bool>{{false, {"no"}}, {true, {"yes"}}});

@@ -84,6 +84,17 @@ void use_attention_of(const MeasuredRun& run, double date, SoftwareStack& stack)
   }
 }
 
+// What DTensor's dispatch takes of the host around each exchange of tensor ways, in mixtures of experts,
+// whose attention, router and shared experts are DTensors too: fitted to five runs of four sources
+// (titan-pr2564, titan-pr2570, titan-pr3548, titan-h200-30b), traced and eager, of which one says that
+// launches bound it.
+void use_dispatch_host(const MeasuredRun& run, SoftwareStack& stack) {
+  constexpr Seconds kAroundExchange{3e-3};
+  const bool in_tensor_ways = run.integer("tp").value_or(1) > 1;
+  if (in_tensor_ways && is_mixture(run) && stack.preset == "torchtitan-eager-2025")
+    stack.host.collective = kAroundExchange;
+}
+
 // PyTorch's pull request 169404 of December 2025; torchtitan runs on its nightly builds.
 void use_copies_of(double date, SoftwareStack& stack) {
   constexpr double kOneSequenceInOrder = 2025.95;
@@ -102,6 +113,7 @@ SoftwareStack titan_stack(const MeasuredRun& run, double date) {
   use_loss_of(run, date, stack);
   use_dispatch_of(run, date, stack);
   use_attention_of(run, date, stack);
+  use_dispatch_host(run, stack);
   use_copies_of(date, stack);
   return stack;
 }

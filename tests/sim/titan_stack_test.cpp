@@ -57,6 +57,16 @@ TEST_CASE(
   };
   CHECK(of("torchtitan (October 2025)").name == "torchtitan-eager-2025");
   CHECK(of("torchtitan (October 2025)", "compile of loss only").name == "torchtitan-eager-2025");
+  const auto around_exchange = [](const char* model, const char* tensor_ways) {
+    return test::stack_of({{"framework", "torchtitan, eager (October 2025)"},
+                           {"model", model},
+                           {"tp", tensor_ways},
+                           {"gpu", "H100"}})
+        .host.collective;
+  };
+  CHECK(around_exchange("DeepSeek-V3 16B", "2") == Seconds(3e-3));
+  CHECK(around_exchange("DeepSeek-V3 16B", "1") == Seconds(1e-3));
+  CHECK(around_exchange("Llama 3 8B", "2") == Seconds(1e-3));
   for (const char* note : {"torch.compile of model and loss", "the model compiled too"})
     CHECK(of("torchtitan (October 2025)", note).name == "torchtitan-2025-08");
   CHECK(of("torchtitan with torch.compile (October 2025)").name == "torchtitan-2025-08");

@@ -232,10 +232,13 @@ void BlockBuilder::gathered_exchange(double key_value_elements, double query_ele
        ranks * (kQueryGradient * query_elements + kKeyGradient * key_value_elements));
 }
 
+// Scaled by rows, tensor ranks gather in 16 bits (parallelize_llama of torchtitan/models/llama3/infra/
+// parallelize.py, 018740b7: torchao has no such gather).
 double BlockBuilder::gathered_element(TensorInput input) const {
   const DataType type = sharding_.type;
-  if (input != TensorInput::of_matrix || outside_fp8(type) == type) return element_;
-  return narrow_bytes(type, sharding_.stack.fp8_recipe);
+  const Fp8Recipe recipe = sharding_.stack.fp8_recipe;
+  const bool wide = input != TensorInput::of_matrix || outside_fp8(type) == type;
+  return wide || recipe == Fp8Recipe::rowwise ? element_ : narrow_bytes(type, recipe);
 }
 
 void BlockBuilder::reorder(PassOperators& pass, Exchange exchange, double bytes) const {

@@ -112,6 +112,7 @@ TEST_CASE("sequence-parallel ranks gather in 8 or 4 bits what matrices read in t
   };
   CHECK(each(DataType::bf16, Fp8Recipe::delayed) == 2.0);
   CHECK(each(DataType::fp8, Fp8Recipe::tensorwise) == 1.0);
+  CHECK(each(DataType::fp8, Fp8Recipe::rowwise) == 2.0);
   CHECK(each(DataType::fp8, Fp8Recipe::mxfp8) == 1.0 + 1.0 / 32);
   CHECK(each(DataType::fp4, Fp8Recipe::mxfp8) == 0.5 + 1.0 / 16);
 }

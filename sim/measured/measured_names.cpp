@@ -321,6 +321,7 @@ std::optional<SoftwareStack> stack_of_run(const MeasuredRun& run, std::vector<st
   use_said_permutation(run, *stack);
   use_said_experts(run, *stack);
   use_said_exchange(run, *stack);
+  use_said_async_tensors(run, *stack);
   if (given.empty()) {
     use_said_kernels(run, *stack);
     use_attention_of_run(run, *stack);

@@ -232,6 +232,11 @@ void use_said_shares(const MeasuredRun& run, SoftwareStack& stack) {
   if (ranks > 1 && consecutive) stack.attention_time *= (2 * ranks - 1) / ranks;
 }
 
+void use_said_async_tensors(const MeasuredRun& run, SoftwareStack& stack) {
+  if (affirms(framework_and_note(run), {"*asynctp*", "*asynctensorparallel*"}))
+    stack.sequence_copies = SequenceCopies::none;
+}
+
 void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);

@@ -28,6 +28,10 @@ void use_said_permutation(const MeasuredRun&, SoftwareStack&);
 // Context ranks that exchange heads: "Ulysses", and XTuner's (xtuner/parallel/sequence/attention.py).
 void use_said_exchange(const MeasuredRun&, SoftwareStack&);
 
+// "Async TP": PyTorch's tensor ranks multiply pieces as they come, and put none in order
+// (_fused_all_gather_matmul, _fused_matmul_reduce_scatter of torch/distributed/_symmetric_memory).
+void use_said_async_tensors(const MeasuredRun&, SoftwareStack&);
+
 // How evenly experts are loaded: `expert_load_cv`, else "forced balance", or "natural routing" of 32 and more
 // (of few, as Mixtral's, each gets nearly its share). Absent: the row does not say.
 std::optional<double> said_load(const MeasuredRun&, const ModelSpec&);

@@ -255,6 +255,18 @@ TEST_CASE("a causal ring over consecutive shares waits for its last rank") {
   CHECK(attention(1, "contiguous causal shards") == 1);
 }
 
+TEST_CASE("tensor ranks that multiply pieces as they come put none in order") {
+  const auto copies = [](const char* note, const char* given) {
+    return stack_of({{"framework", "torchtitan (2024)"}, {"gpu", "H100"}, {"note", note}, {"stack", given}})
+        .sequence_copies;
+  };
+  for (const char* given : {"", "torchtitan"}) {
+    CHECK(copies("Float8 + Async TP", given) == SequenceCopies::none);
+    CHECK(copies("2D with AsyncTP", given) == SequenceCopies::none);
+    CHECK(copies("tensor parallelism without async TP", given) == SequenceCopies::all);
+  }
+}
+
 TEST_CASE("GELU is one kernel of Hugging Face's GPT-2 where a row says that it is fused") {
   const auto gelu = [](const char* note) {
     return stack_of({{"framework", "Hugging Face Trainer (2026)"}, {"gpu", "H200"}, {"note", note}})

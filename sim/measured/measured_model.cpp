@@ -337,6 +337,15 @@ void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model
     if ((static_cast<std::int64_t>(i) + 1) % said.expert_interval != 0) model.layers[i] = 1;
 }
 
+// As the name says, else the note ("untied head", "tied embeddings"), else as the family is.
+bool is_tied(const std::string& name, const std::string& note, bool of_family) {
+  if (says(name, "tied")) return !says(name, "untied");
+  const auto words = clauses_of(note);
+  if (affirms(words, {"untied", "untiedhead", "*untiedembedding*", "untiedlmhead"})) return false;
+  if (affirms(words, {"tied", "tiedhead", "*tiedembedding*", "tiedlmhead"})) return true;
+  return of_family;
+}
+
 // What a name or a note says of norms and positions.
 void take_norms(const std::vector<Clause>& words, LayerFamily& family) {
   if (affirms(words, {"rotary", "rope"})) family.rotary = true;
@@ -392,7 +401,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   // whose script has --disable-bias-linear.
   if (said.experts.value_or(1) > 1) family.bias = false;
   const std::string low = lower_case(name);
-  family.tied = !says(low, "untied") && (family.tied || says(low, "tied"));
+  family.tied = is_tied(low, run.text("note"), family.tied);
   take_words(name, run.text("note"), family);
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);

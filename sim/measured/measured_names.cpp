@@ -288,6 +288,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
+  constexpr double kForeachCopy = 4;  // of fp32: "about sizeof(params) more peak memory"
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   constexpr double kStopsEarly = 2023.75;  // PyTorch 2.1
   if (date > 0 && date < kStopsEarly) stack.stops_recomputation = false;
@@ -300,6 +301,9 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   // F.cross_entropy of 16-bit logits: they, their softmax, and the gradients of both (litgpt/utils.py).
   constexpr double kIn16Bits = 8;
   if (says_any(low, {"litgpt", "lit-gpt"})) stack.logit_peak = kIn16Bits;
+  const std::vector<Clause> words = framework_and_note(run);
+  if (affirms(words, {"foreach"})) stack.optimizer_copy = std::max(stack.optimizer_copy, kForeachCopy);
+  if (affirms(words, {"*ddpofitsown*"})) stack.copies_to_buckets = false;
   if (!low.starts_with(stack.name))
     assumptions.push_back("no preset for " + framework + ": as " + stack.name);
   stack.family = like.family;

@@ -134,9 +134,10 @@ TEST_CASE(
 }
 
 TEST_CASE("a model's name may say whether its embeddings are tied, against the rule of its family") {
-  const auto tied = [](const std::string& model) {
+  const auto tied = [](const std::string& model, const std::string& note = "") {
     return mapped(runs_of("a,g,H100,80,8,8,,nanotron (2024)," + model +
-                          ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok\n")
+                              ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok,\"" + note + "\"\n",
+                          ",note")
                       .front())
         .model.tied_embeddings;
   };
@@ -144,6 +145,10 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
   CHECK(tied("Llama (tied embeddings)"));
   CHECK(tied("GPT"));
   CHECK_FALSE(tied("GPT untied"));
+  // The note speaks where the name does not.
+  CHECK_FALSE(tied("GPT", "learned positions, untied head"));
+  CHECK(tied("Llama", "SwiGLU; tied embeddings"));
+  CHECK_FALSE(tied("GPT untied", "tied embeddings in the paper"));
 }
 
 TEST_CASE("a size in a model's name tells the built-in model from another of that name") {

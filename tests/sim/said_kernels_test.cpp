@@ -255,6 +255,17 @@ TEST_CASE("a causal ring over consecutive shares waits for its last rank") {
   CHECK(attention(1, "contiguous causal shards") == 1);
 }
 
+TEST_CASE("room for gradients' buckets and the optimizer's lists is what a row says of its own program") {
+  const auto of = [](const char* framework, const char* note) {
+    return stack_of({{"framework", framework}, {"gpu", "T4"}, {"note", note}});
+  };
+  const SoftwareStack plain = of("PyTorch DDP, own trainer (2026), eager", "");
+  CHECK(plain.copies_to_buckets);
+  CHECK(plain.optimizer_copy == 0);
+  CHECK(of("PyTorch DDP, own trainer (2026), eager", "torch AdamW (foreach)").optimizer_copy == 4);
+  CHECK_FALSE(of("own script (PyTorch eager, DDP of its own, 2025)", "").copies_to_buckets);
+}
+
 TEST_CASE("tensor ranks that multiply pieces as they come put none in order") {
   const auto copies = [](const char* note, const char* given) {
     return stack_of({{"framework", "torchtitan (2024)"}, {"gpu", "H100"}, {"note", note}, {"stack", given}})

@@ -92,6 +92,21 @@ std::string name_of(const JsonConfig& config) {
   return stem == "config" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
 }
 
+// Labels in the place of words, by the class in `architectures`: a span's two ends, or as many as id2label
+// names, else two (transformers' PretrainedConfig). Of a sequence as of a token every token has them.
+void take_outputs(const JsonConfig& config, ModelSpec& model) {
+  constexpr std::int64_t kUsual = 2;
+  for (const std::string& name : config.find_texts("architectures")) {
+    const auto ends = [&](std::string_view ending) { return std::string_view(name).ends_with(ending); };
+    const bool labels = ends("ForSequenceClassification") || ends("ForTokenClassification");
+    if (!labels && !ends("ForQuestionAnswering")) continue;
+    const auto named = config.find_object("id2label");
+    const std::int64_t count = named ? static_cast<std::int64_t>(named->keys().size()) : kUsual;
+    model.outputs = labels ? config.find_integer("num_labels", {1, kMostVocabulary}).value_or(count) : kUsual;
+    model.tied_embeddings = false;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> huggingface_model_types() {
@@ -105,6 +120,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
   if (const auto text = config.find_object("text_config")) {
     ModelSpec model = model_from_config(*text);
     model.name = name_of(config);
+    take_outputs(config, model);
     return model;
   }
   const std::string type = config.text("model_type");
@@ -116,6 +132,7 @@ ModelSpec model_from_config(const JsonConfig& config) {
   }
   ModelSpec model = with_details(config, family->read(config));
   model.name = name_of(config);
+  take_outputs(config, model);
   return model;
 }
 

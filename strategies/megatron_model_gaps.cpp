@@ -119,6 +119,11 @@ Gaps megatron_model_gaps(const ModelSpec& model) {
     gaps.insert(gaps.end(), more.begin(), more.end());
   if (model.vocabulary == 0)
     gaps.emplace_back("the model has no vocabulary; pretrain_gpt.py trains on tokens");
+  if (model.outputs > 0)
+    gaps.emplace_back("the model's head has " + std::to_string(model.outputs) +
+                      " outputs; pretrain_gpt.py predicts words");
+  if (model.predicted_tokens > 0)
+    gaps.emplace_back("the head sees a part of the tokens; pretrain_gpt.py predicts all");
   if (!model.causal) gaps.emplace_back("the model is not causal; pretrain_gpt.py trains causal models");
   if (!model.beyond_megatron.empty())
     gaps.push_back("the model has " + model.beyond_megatron +

@@ -131,8 +131,8 @@ std::int64_t embedding_parameters(const ModelSpec& model) {
 
 std::int64_t head_parameters(const ModelSpec& model) {
   if (model.vocabulary == 0) return 0;
-  const std::int64_t matrix = model.tied_embeddings ? 0 : model.vocabulary * model.hidden;
-  const std::int64_t bias = model.head_bias ? model.vocabulary : 0;
+  const std::int64_t matrix = model.tied_embeddings ? 0 : model.head_width() * model.hidden;
+  const std::int64_t bias = model.head_bias ? model.head_width() : 0;
   return norm_parameters(model.final_norm, model.hidden) + matrix + bias;
 }
 
@@ -155,13 +155,14 @@ double model_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t 
   for (int i = 0; i < model.layer_count(); ++i)
     flops += layer_flops(model.layer(i), sequences, sequence, causal_factor);
   // The head multiplies by the output matrix whether or not it is the embedding's.
-  const double head = static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
-  return flops + 6.0 * head * static_cast<double>(sequences) * static_cast<double>(sequence);
+  const double head = static_cast<double>(model.head_width()) * static_cast<double>(model.hidden);
+  return flops + 6.0 * head * model.head_share(sequence) * static_cast<double>(sequences) *
+                     static_cast<double>(sequence);
 }
 
 double utilisation_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t sequence,
                          AttentionCounting counting) {
-  const std::int64_t counted = model.vocabulary * model.hidden;  // as the head's
+  const std::int64_t counted = model.head_width() * model.hidden;  // as the head's
   const std::int64_t more = embedding_parameters(model) + head_parameters(model) - counted;
   return model_flops(model, sequences, sequence, counting) +
          6.0 * static_cast<double>(more) * static_cast<double>(sequences) * static_cast<double>(sequence);

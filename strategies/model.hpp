@@ -99,9 +99,13 @@ struct LayerShape {
 
 struct ModelSpec {
   std::string name;
-  std::vector<LayerShape> shapes;      // distinct shapes
-  std::vector<int> layers;             // layer i has shapes[layers[i]]
-  std::int64_t vocabulary = 0;         // 0: no embedding and no head
+  std::vector<LayerShape> shapes;  // distinct shapes
+  std::vector<int> layers;         // layer i has shapes[layers[i]]
+  std::int64_t vocabulary = 0;     // 0: no embedding and no head
+  // Of the last matrix where it is not for words: labels, spans, a reward (transformers'
+  // ...ForSequenceClassification and its like). It is not the embedding's then; 0: the vocabulary.
+  std::int64_t outputs = 0;
+  std::int64_t predicted_tokens = 0;   // of each sequence, that the head sees (BERT's masked ones); 0: all
   std::int64_t hidden = 0;             // of embedding and head
   std::int64_t learned_positions = 0;  // rows of the learned position table; 0: none
   // Ahead of the first layer and in no table (TransGAN's projection of its noise), on every tensor rank:
@@ -123,6 +127,13 @@ struct ModelSpec {
 
   [[nodiscard]] const LayerShape& layer(int index) const {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
+  }
+  [[nodiscard]] std::int64_t head_width() const { return outputs > 0 ? outputs : vocabulary; }
+  // Of the tokens of a sequence, those that the head sees.
+  [[nodiscard]] double head_share(std::int64_t sequence) const {
+    const std::int64_t all = sequence > 0 ? sequence : default_sequence;
+    if (predicted_tokens == 0 || predicted_tokens >= all) return 1;
+    return static_cast<double>(predicted_tokens) / static_cast<double>(all);
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
   [[nodiscard]] int main_layers() const;   // less those of multi-token prediction, which come last

@@ -156,17 +156,21 @@ void read_blocks(const YamlValue& blocks, ModelSpec& model) {
 
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
-  top.allow_keys({"name", "sequence", "vocabulary", "hidden", "learned_positions", "input_parameters",
-                  "tied_embeddings", "causal", "final_norm", "alibi", "rotary_base", "rotary_share",
-                  "capped_logits", "blocks"});
+  top.allow_keys({"name", "sequence", "vocabulary", "outputs", "predicted_tokens", "hidden", "learned_positions",
+                  "input_parameters", "tied_embeddings", "causal", "final_norm", "alibi", "rotary_base",
+                  "rotary_share", "capped_logits", "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
   model.default_sequence = top.at("sequence").integer(1, kMostSequence);
   model.vocabulary = integer_or(top, "vocabulary", 0, kMostVocabulary);
+  model.outputs = integer_or(top, "outputs", 0, kMostVocabulary);
+  model.predicted_tokens = integer_or(top, "predicted_tokens", 0, kMostSequence);
   model.hidden = top.at("hidden").integer(1, kMostHidden);
   model.learned_positions = integer_or(top, "learned_positions", 0, kMostSequence);
   model.input_parameters = integer_or(top, "input_parameters", 0, kMostInputParameters);
   model.tied_embeddings = boolean_or(top, "tied_embeddings", false);
+  if (model.outputs > 0 && (model.tied_embeddings || model.vocabulary == 0))
+    top.at("outputs").fail("a vocabulary beside it and embeddings that are not tied: its matrix is its own");
   model.causal = boolean_or(top, "causal", true);
   model.alibi = boolean_or(top, "alibi", false);
   model.capped_logits = boolean_or(top, "capped_logits", false);

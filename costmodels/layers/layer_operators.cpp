@@ -206,12 +206,13 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
 
 BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) {
   if (model.vocabulary == 0) return {};
-  const LayerShape shape{.hidden = model.hidden};
+  const LayerShape shape{.hidden = model.hidden,
+                         .sequence = std::min(model.predicted_tokens, sharding.sequence)};
   const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
-  add_prediction(block, layer, model.vocabulary,
+  add_prediction(block, layer, model.head_width(),
                  caps_apart(model, sharding.stack) ? LogitCap::apart : LogitCap::none);
-  block.accumulate_gradients(count(head_rows(model.vocabulary, sharding), model.hidden));
+  block.accumulate_gradients(count(head_rows(model.head_width(), sharding), model.hidden));
   return block.take();
 }
 

@@ -127,8 +127,9 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
                        int for_weights, const SoftwareStack& stack) {
   if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
   const int tensor = strategy.tensor(stage);
-  const auto tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens);
-  const std::int64_t vocabulary = padded_vocabulary(model.vocabulary, tensor);
+  const double tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens) *
+                        model.head_share(strategy.sequence);
+  const std::int64_t vocabulary = padded_vocabulary(model.head_width(), tensor);
   // A piece of logits, of which their gradient takes the place, the gradient of all hidden states and of the
   // matrix.
   if (stack.chunked_loss) {
@@ -166,7 +167,7 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   if (embedding && model.learned_positions > 0 && stack.dropout == Dropout::of_model) bytes.kept += hidden;
   if (sends) bytes.kept += stored_bytes(strategy.type) * hidden;
   // Inputs of the final norm and of the output matrix.
-  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden;
+  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden * model.head_share(strategy.sequence);
   return bytes;
 }
 

@@ -149,8 +149,10 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   asked.reserve(shards_.size());  // the batch points into it
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
-    const LocalParameters table{
-        static_cast<double>(padded_vocabulary(model_.vocabulary, key.tensor) / key.tensor * model_.hidden)};
+    const auto table = [&](std::int64_t words) {
+      const std::int64_t rows = padded_vocabulary(words, key.tensor) / key.tensor;
+      return LocalParameters{static_cast<double>(rows * model_.hidden)};
+    };
     const auto block = [&](BlockOperators operators, const LocalParameters& parameters, bool in_root) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);
       return AskedBlock{std::move(operators), split, std::move(weights),
@@ -160,8 +162,9 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
     const bool one_unit = root == RootUnit::all;
     asked.push_back(
         {{},
-         block(embedding_operators(model_, split), table, one_unit || root == RootUnit::embedding_and_head),
-         block(head_operators(model_, split), table, root != RootUnit::none)});
+         block(embedding_operators(model_, split), table(model_.vocabulary),
+               one_unit || root == RootUnit::embedding_and_head),
+         block(head_operators(model_, split), table(model_.head_width()), root != RootUnit::none)});
     for (const LayerShape& shape : model_.shapes) {
       asked.back().shapes.push_back(block(layer_operators(shape, model_.causal, split),
                                           local_parameters(shape, local_layer(shape, split_of(split))),

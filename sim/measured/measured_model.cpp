@@ -422,6 +422,31 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   return model;
 }
 
+// BERT's head on masked positions alone: "20 masked positions per sequence", "masked positions only (20 of
+// 128)"; where nobody says how many, 20 of 128 or 80 of 512 (max_predictions_per_seq of its examples).
+std::int64_t predicted_tokens(const MeasuredRun& run) {
+  static const std::regex kMasked(
+      R"((\d{1,4}|one) masked positions?\b|masked positions only(?: \((\d{1,4}))?)", std::regex::icase);
+  const std::string note = run.text("note");
+  std::smatch found;
+  if (!std::regex_search(note, found, kMasked)) return 0;
+  const std::string count = found[1].matched ? found[1] : found[2];
+  if (count.empty()) return run.integer("seq").value_or(0) * 5 / 32;
+  return lower_case(count) == "one" ? 1 : std::stoll(count);
+}
+
+// SQuAD's spans, labels of a sequence or its reward: few outputs, of a matrix of their own.
+void take_outputs(const MeasuredRun& run, ModelSpec& model, std::vector<std::string>& assumptions) {
+  constexpr std::int64_t kUsual = 2;
+  const bool few =
+      affirms(clauses_of(run.text("model") + "; " + run.text("note")),
+              {"squad", "*spanhead*", "*sequenceclassification*", "*classificationhead*", "*rewardhead*"});
+  if (!few) return;
+  model.outputs = kUsual;
+  model.tied_embeddings = false;
+  assumptions.emplace_back("a head of two outputs");
+}
+
 // Where the row says how large its model is, its shape must agree: some sources print a shape that is wrong
 // by their own words.
 std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& model) {
@@ -438,7 +463,9 @@ std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& mo
 std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   auto model = shaped_model(run, assumptions);
-  if (const auto* shaped = std::get_if<ModelSpec>(&model)) {
+  if (auto* shaped = std::get_if<ModelSpec>(&model)) {
+    take_outputs(run, *shaped, assumptions);
+    shaped->predicted_tokens = predicted_tokens(run);
     const LayerShape& first = shaped->shapes.front();
     if (first.kv_heads > 0 && first.heads % first.kv_heads != 0)
       return Unmapped{"kv_heads that do not divide the heads"};

@@ -111,6 +111,7 @@ constexpr std::array kLikenesses{
     FrameworkStack{"jax", "jax"},
     FrameworkStack{"levanter", "jax"},
     FrameworkStack{"pax", "jax"},
+    FrameworkStack{"tensorflow", "tensorflow"},
 };
 
 bool multiplies_in_fp8(const MeasuredRun& run) {
@@ -180,6 +181,8 @@ Likeness likeness_of(const MeasuredRun& run) {
   });
   if (like != kLikenesses.end()) {
     const bool nemo = std::string_view(like->stack) == "nemo-24.12";
+    if (std::string_view(like->stack) == "tensorflow" && affirms(clauses, {"xla"}))
+      return {"tensorflow-xla", like->start};
     return {nemo ? nemo_of(run) : like->stack, like->start};
   }
   // Programs of one's own were forks of Megatron-LM at first; since FSDP came with PyTorch 2 most are not.

@@ -65,6 +65,7 @@ void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
 // autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is what BERT, GPTBigCode, GPT-NeoX and
 // Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of activations.py).
 void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
+  if (says(lower_case(run.text("framework")), "tensorflow")) return;
   if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}) ||
       says_any(lower_case(run.text("model")),
                {"bert", "santacoder", "starcoder", "bigcode", "neox", "pythia", "falcon"}))
@@ -72,6 +73,21 @@ void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
   if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
   const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
+}
+
+// "dropout 0.1", "dropout on"; "no dropout", "dropout 0". BERT has it where nobody says so
+// (attention_probs_dropout_prob and hidden_dropout_prob 0.1 of its bert_config.json).
+void use_said_dropout(const MeasuredRun& run, SoftwareStack& stack) {
+  const std::vector<Clause> words = framework_and_note(run);
+  const bool denied = affirms(words, {"dropout0.0", "dropoutof0.0"}) || said(words, {"dropout"}) == Said::no;
+  const bool of_kernels =
+      said(words, {"biasdropout*", "dropoutadd*"}) != Said::nothing;  // "no bias-dropout fusion"
+  const bool affirmed = affirms(words, {"dropout0.*", "dropoutof0.*", "dropouton"});
+  if (denied && !of_kernels) {
+    stack.dropout = Dropout::off;
+  } else if (affirmed || says(lower_case(run.text("model")), "bert")) {
+    stack.dropout = Dropout::of_model;
+  }
 }
 
 // Gradients in 16 or 32 bits, and Adam's moments beside fp32 masters in 16, where a row says so
@@ -240,6 +256,7 @@ void use_said_async_tensors(const MeasuredRun& run, SoftwareStack& stack) {
 void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);
+  use_said_dropout(run, stack);
   use_said_norm(run, stack);
   use_said_loss(run, stack);
   if (affirms(framework_and_note(run), {"*tiledmlp*", "*mlptiled*"})) stack.tiled_mlp = true;

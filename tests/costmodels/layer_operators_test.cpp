@@ -277,6 +277,27 @@ TEST_CASE("a program that pads no vocabulary has as many rows on a tensor rank a
         std::vector<Gemm>{{.m = 4096, .n = rows, .k = 1024}});
 }
 
+TEST_CASE("a head of few outputs multiplies by as many rows, and words are looked up as before") {
+  ModelSpec gpt2 = gpt2_tables(50304);
+  const Sharding sharding = plain(4, 1024);
+  const BlockOperators words = embedding_operators(gpt2, sharding);
+  gpt2.outputs = 256;
+  CHECK(all_of<Gemm>(head_operators(gpt2, sharding).forward.compute) ==
+        std::vector<Gemm>{{.m = 4096, .n = 256, .k = 1024}});
+  CHECK(bytes_of(head_operators(gpt2, sharding).backward, MemoryKernel::cross_entropy) == 10 * 4096.0 * 256);
+  CHECK(embedding_operators(gpt2, sharding).forward.compute == words.forward.compute);
+}
+
+TEST_CASE("a head that sees BERT's masked tokens alone multiplies their rows") {
+  ModelSpec bert = gpt2_tables(30528);
+  bert.predicted_tokens = 20;
+  const Sharding sharding = plain(4, 128);
+  CHECK(all_of<Gemm>(head_operators(bert, sharding).forward.compute) ==
+        std::vector<Gemm>{{.m = 4 * 20, .n = 30592, .k = 1024}});
+  bert.predicted_tokens = 500;  // of 128 all
+  CHECK(all_of<Gemm>(head_operators(bert, sharding).forward.compute).at(0).m == 4 * 128);
+}
+
 TEST_CASE("the embedding's dense gradient is added to the sum each microbatch") {
   const ModelSpec gpt2 = gpt2_tables(50304);
   const BlockOperators embedding = embedding_operators(gpt2, plain(1, 1024));

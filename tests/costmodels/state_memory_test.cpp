@@ -1,4 +1,5 @@
 // Parameters, and what is kept of each: weights, gradients, optimizer states.
+#include "costmodels/layers/stage_parts.hpp"
 #include "costmodels/memory/layer_memory.hpp"
 #include "costmodels/memory/memory.hpp"
 #include "costmodels/stacks/stack_file.hpp"
@@ -49,6 +50,40 @@ TEST_CASE("norms over all heads and a bias of the logits are held, a share on ea
     CHECK(stage_parameters(more, spread(more, {.tensor = tensor}), 0) -
               stage_parameters(plain, spread(plain, {.tensor = tensor}), 0) ==
           (norms + rows) / tensor);
+}
+
+TEST_CASE("a head of few outputs has a matrix and logits of its own") {
+  const ModelSpec words = read_model("llama2-7b");
+  ModelSpec few = words;
+  few.outputs = words.vocabulary;
+  const auto logits = [](const ModelSpec& model) {
+    return logit_bytes(model, spread(model, {.tensor = 2}), 0, 1, 0, SoftwareStack{}).peak;
+  };
+  // As many as words: an untied head.
+  CHECK(logits(few) == logits(words));
+  CHECK(stage_parameters(few, spread(few, {}), 0) == stage_parameters(words, spread(words, {}), 0));
+  // Megatron-LM's rows are a multiple of 128 on every tensor rank.
+  few.outputs = 1000;
+  CHECK(logits(few) / logits(words) == Approx(1024.0 / 32'000));
+  CHECK(stage_parameters(words, spread(words, {}), 0) - stage_parameters(few, spread(few, {}), 0) ==
+        (32'000.0 - 1024) * 4096);
+}
+
+TEST_CASE("logits are of the tokens that the head sees") {
+  ModelSpec model = read_model("llama2-7b");
+  ParallelStrategy strategy = spread(model, {});
+  const auto logits = [&] { return logit_bytes(model, strategy, 0, 1, 0, SoftwareStack{}).peak; };
+  const double all = logits();
+  model.predicted_tokens = strategy.sequence / 8;
+  CHECK(logits() == all / 8);
+  strategy.sequence = 0;  // the model's own
+  CHECK(model.head_share(0) == model.head_share(model.default_sequence));
+  const double tokens = 3.0 * 2048;
+  ModelSpec whole = model;
+  whole.predicted_tokens = 0;
+  CHECK(model_flops(whole, 3, 2048, AttentionCounting::full) -
+            model_flops(model, 3, 2048, AttentionCounting::full) ==
+        Approx(6.0 * 32'000 * 4096 * tokens * 7 / 8).epsilon(1e-12));
 }
 
 TEST_CASE("tensor parallelism divides matrices and keeps norms and output biases whole") {

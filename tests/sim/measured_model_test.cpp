@@ -151,6 +151,39 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
   CHECK_FALSE(tied("GPT untied", "tied embeddings in the paper"));
 }
 
+TEST_CASE("spans and labels are two outputs of a head of its own") {
+  const auto model = [](const std::string& name, const std::string& note) {
+    return mapped(runs_of("a,g,V100,32,8,8,,PyTorch (2022)," + name +
+                              ",16,2048,32,32000,384,fp16,8,1,1,1,,8,none,1,,ok,\"" + note + "\"\n",
+                          ",note")
+                      .front())
+        .model;
+  };
+  CHECK(model("BERT", "").outputs == 0);
+  CHECK(model("BERT", "").tied_embeddings);
+  for (const ModelSpec& few : {model("BERT (SQuAD)", ""), model("BERT", "a 2-logit span head: no words"),
+                               model("BERT", "one GPU; sequence classification")}) {
+    CHECK(few.outputs == 2);
+    CHECK_FALSE(few.tied_embeddings);
+  }
+}
+
+TEST_CASE("BERT's head sees the masked positions that a row counts") {
+  const auto tokens = [](const std::string& note) {
+    return mapped(runs_of("a,g,V100,32,8,8,,PyTorch (2022),BERT,16,2048,32,32000,512,fp16,8,1,1,1,,8,none,1,,"
+                          "ok,\"" +
+                              note + "\"\n",
+                          ",note")
+                      .front())
+        .model.predicted_tokens;
+  };
+  CHECK(tokens("head only on 20 masked positions per sequence") == 20);
+  CHECK(tokens("Head on masked positions only (20 of 128)") == 20);
+  CHECK(tokens("Head on masked positions only. LAMB") == 80);  // of 512
+  CHECK(tokens("one masked position a cell") == 1);
+  CHECK(tokens("masked language modelling") == 0);
+}
+
 TEST_CASE("a size in a model's name tells the built-in model from another of that name") {
   const auto row = [](const std::string& model, const std::string& shape = ",,,") {
     return runs_of("a,g,H100,80,8,8,,torchtitan (2025)," + model + "," + shape +

@@ -124,6 +124,39 @@ TEST_CASE("FSDP that wraps no layer has the model as one unit") {
   CHECK(unit("PyTorch DDP (2024)", "in one unit") == RootUnit::embedding_and_head);
 }
 
+TEST_CASE("dropout is what a row says, and BERT's where none does") {
+  const auto of = [](const char* framework, const char* model, const char* note) {
+    return stack_of({{"framework", framework}, {"model", model}, {"gpu", "A100"}, {"note", note}}).dropout;
+  };
+  const char* own = "PyTorch (2024), eager";
+  CHECK(of(own, "GPT-2", "") == Dropout::off);
+  for (const char* on : {"AdamW; dropout 0.1 (the default)", "attention and hidden dropout 0.1",
+                         "learned positions and dropout of 0.1", "dropout on"})
+    CHECK(of(own, "GPT-2", on) == Dropout::of_model);
+  CHECK(of(own, "BERT-Large", "") == Dropout::of_model);
+  CHECK(of(own, "BERT-Large", "dropout 0.0") == Dropout::off);
+  const char* megatron = "Megatron-LM (2023)";
+  CHECK(of(megatron, "GPT", "") == Dropout::of_model);
+  for (const char* off : {"no dropout (its script)", "dropout 0", "dropout off", "dropout=0"})
+    CHECK(of(megatron, "GPT", off) == Dropout::off);
+  CHECK(of(megatron, "GPT", "no bias-dropout fusion") == Dropout::of_model);
+}
+
+TEST_CASE("graphs of TensorFlow launch each operation, XLA's join them") {
+  const auto of = [](const char* framework) {
+    return stack_of({{"framework", framework}, {"model", "BERT-Base"}, {"gpu", "V100-16GB"}});
+  };
+  const SoftwareStack plain = of("TensorFlow 1.15, Horovod (2020)");
+  CHECK(plain.name == "tensorflow");
+  CHECK(plain.kernels.gelu.has_value());
+  const SoftwareStack joined = of("TensorFlow 2.3 (2020), XLA");
+  CHECK(joined.name == "tensorflow-xla");
+  CHECK_FALSE(joined.kernels.gelu.has_value());
+  CHECK(joined.kernels.elementwise_time < plain.kernels.elementwise_time);
+  CHECK(joined.dropout == Dropout::of_model);
+  CHECK(of("TensorFlow 2.3 (2020), no XLA").name == "tensorflow");
+}
+
 TEST_CASE("minGPT has GELU by its formula") {
   const auto gelu = [](const char* framework, const char* precision) {
     return stack_of({{"framework", framework}, {"gpu", "A100"}, {"precision", precision}}).kernels.gelu;

@@ -175,6 +175,15 @@ TEST_CASE("positions that Megatron-LM's arguments cannot say are named") {
   CHECK(contains(gaps_of(model), "ALiBi"));
 }
 
+TEST_CASE("a head that predicts no words is a gap") {
+  ModelSpec model = read_model("llama3-8b");
+  model.outputs = 1;
+  CHECK(contains(gaps_of(model), "1 outputs; pretrain_gpt.py predicts words"));
+  model.outputs = 0;
+  model.predicted_tokens = 20;
+  CHECK(contains(gaps_of(model), "a part of the tokens; pretrain_gpt.py predicts all"));
+}
+
 TEST_CASE("activations are launched where Megatron-LM has an argument, and named where not") {
   struct Row {
     MlpKind mlp;

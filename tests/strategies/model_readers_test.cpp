@@ -323,6 +323,39 @@ TEST_CASE("blocks of a list may have latent attention, a state space, or one par
       contains(yaml_error_of(head + "  - {hidden: 64, norm: rms_norm}\n"), "heads, a state_space or an ffn"));
 }
 
+TEST_CASE("a class for labels or spans has as many outputs, in the place of words") {
+  const auto of = [](const std::string& architecture, const std::string& more = "") {
+    const std::string top = R"({"architectures": [")" + architecture + "\"], " + more;
+    return parse_huggingface_config(replaced(kTinyLlama, "{", top), "config.json");
+  };
+  const ModelSpec words = of("LlamaForCausalLM");
+  CHECK(words.outputs == 0);
+  const ModelSpec reward =
+      of("LlamaForSequenceClassification", R"("tie_word_embeddings": true, "id2label": {"0": "reward"}, )");
+  CHECK(reward.outputs == 1);
+  CHECK_FALSE(reward.tied_embeddings);
+  // 100 words and one output, each of 64 wide rows.
+  CHECK(total_parameters(words) - total_parameters(reward) == 99 * 64);
+  const double tokens = 3 * 32;
+  CHECK(model_flops(words, 3, 32, AttentionCounting::full) -
+            model_flops(reward, 3, 32, AttentionCounting::full) ==
+        6.0 * 99 * 64 * tokens);
+  CHECK(of("LlamaForTokenClassification", R"("num_labels": 9, )").outputs == 9);
+  CHECK(of("LlamaForTokenClassification").outputs == 2);
+  CHECK(of("LlamaForQuestionAnswering", R"("id2label": {"0": "a"}, )").outputs == 2);
+}
+
+TEST_CASE("a list of blocks may end in few outputs, which are no words") {
+  const std::string blocks =
+      "hidden: 64\noutputs: 3\nblocks:\n  - {hidden: 64, heads: 4, ffn: 64, mlp: gelu, norm: rms_norm}\n";
+  const ModelSpec model = parse_model_blocks("name: x\nsequence: 8\nvocabulary: 16\n" + blocks, "model.yaml");
+  CHECK(head_parameters(model) == 64 * 3 + 64);
+  CHECK(embedding_parameters(model) == 16 * 64);
+  CHECK(contains(yaml_error_of("name: x\nsequence: 8\n" + blocks), "a vocabulary beside it"));
+  CHECK(contains(yaml_error_of("name: x\nsequence: 8\nvocabulary: 16\ntied_embeddings: true\n" + blocks),
+                 "not tied"));
+}
+
 TEST_CASE("broken JSON is placed by line and column") {
   CHECK(contains(error_of("{\n  \"a\": 1,\n  oops\n}"), "config.json:3:3"));
   CHECK(contains(error_of(""), "broken JSON"));

@@ -101,7 +101,8 @@ void take_outputs(const JsonConfig& config, ModelSpec& model) {
     const bool labels = ends("ForSequenceClassification") || ends("ForTokenClassification");
     if (!labels && !ends("ForQuestionAnswering")) continue;
     const auto named = config.find_object("id2label");
-    const std::int64_t count = named ? static_cast<std::int64_t>(named->keys().size()) : kUsual;
+    const std::int64_t count =
+        named && !named->keys().empty() ? static_cast<std::int64_t>(named->keys().size()) : kUsual;
     model.outputs = labels ? config.find_integer("num_labels", {1, kMostVocabulary}).value_or(count) : kUsual;
     model.tied_embeddings = false;
   }

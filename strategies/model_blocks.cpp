@@ -156,9 +156,9 @@ void read_blocks(const YamlValue& blocks, ModelSpec& model) {
 
 ModelSpec parse_model_blocks(std::string_view yaml, const std::string& file) {
   const YamlValue top = YamlValue::parse(yaml, file);
-  top.allow_keys({"name", "sequence", "vocabulary", "outputs", "predicted_tokens", "hidden", "learned_positions",
-                  "input_parameters", "tied_embeddings", "causal", "final_norm", "alibi", "rotary_base",
-                  "rotary_share", "capped_logits", "blocks"});
+  top.allow_keys({"name", "sequence", "vocabulary", "outputs", "predicted_tokens", "hidden",
+                  "learned_positions", "input_parameters", "tied_embeddings", "causal", "final_norm", "alibi",
+                  "rotary_base", "rotary_share", "capped_logits", "blocks"});
   ModelSpec model;
   model.name = top.at("name").text();
   model.default_sequence = top.at("sequence").integer(1, kMostSequence);

@@ -65,7 +65,7 @@ void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
 // autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is what BERT, GPTBigCode, GPT-NeoX and
 // Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of activations.py).
 void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
-  if (says(lower_case(run.text("framework")), "tensorflow")) return;
+  if (says(lower_case(run.text("framework")), "tensorflow")) return;  // as its preset: by BERT's formula
   if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}) ||
       says_any(lower_case(run.text("model")),
                {"bert", "santacoder", "starcoder", "bigcode", "neox", "pythia", "falcon"}))

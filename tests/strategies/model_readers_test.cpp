@@ -342,6 +342,7 @@ TEST_CASE("a class for labels or spans has as many outputs, in the place of word
         6.0 * 99 * 64 * tokens);
   CHECK(of("LlamaForTokenClassification", R"("num_labels": 9, )").outputs == 9);
   CHECK(of("LlamaForTokenClassification").outputs == 2);
+  CHECK(of("LlamaForTokenClassification", R"("id2label": {}, )").outputs == 2);
   CHECK(of("LlamaForQuestionAnswering", R"("id2label": {"0": "a"}, )").outputs == 2);
 }
 

@@ -21,13 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // "NAME=hidden,ffn,heads,kv_heads,head_dim,vocabulary,gated", as the script takes it.
-std::string layer_argument(std::string name, const LayerShape& layer, std::int64_t vocabulary) {
+std::string layer_argument(std::string name, const LayerShape& layer, std::int64_t head_width) {
   for (char& letter : name) {
     if (letter == ',' || letter == '=' || static_cast<unsigned char>(letter) < 0x20) letter = '-';
   }
   std::string text = name + "=";
   for (const std::int64_t number : {layer.hidden, layer.ffn, layer.heads, layer.kv_heads, layer.head_dim,
-                                    std::max<std::int64_t>(vocabulary, 1)}) {
+                                    std::max<std::int64_t>(head_width, 1)}) {
     text += std::to_string(number) + ",";
   }
   return text + (layer.mlp == MlpKind::gated ? "1" : "0");
@@ -39,7 +39,7 @@ std::vector<std::string> layer_arguments(const std::string& name) {
   std::vector<std::string> layers;
   for (const LayerShape& layer : model.shapes) {
     if (!layer.has_attention() && !layer.has_mlp()) continue;
-    std::string text = layer_argument(model.name.empty() ? name : model.name, layer, model.vocabulary);
+    std::string text = layer_argument(model.name.empty() ? name : model.name, layer, model.head_width());
     if (std::find(layers.begin(), layers.end(), text) == layers.end()) layers.push_back(std::move(text));
   }
   if (layers.empty())

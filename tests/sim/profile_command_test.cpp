@@ -248,6 +248,17 @@ TEST_CASE("a model of the catalog becomes the layer that is measured") {
   CHECK(rows.find("gpt3") == std::string::npos);
 }
 
+TEST_CASE("the head that is measured is as wide as the model's, of labels too") {
+  const ScratchFolder scratch;
+  const std::string model = scratch.file("tagger.yaml");
+  std::ofstream(model) << "name: tagger\nsequence: 512\nvocabulary: 30528\noutputs: 9\nhidden: 1024\n"
+                          "blocks:\n  - {hidden: 1024, heads: 16, ffn: 4096, mlp: gelu, norm: layer_norm}\n";
+  REQUIRE(dry_run(scratch.file("m"), {"--only=gemm", "--types=bf16", "--model=" + model}).code == 0);
+  const std::string rows = table(scratch.file("m"));
+  CHECK(rows.find("forward,tagger,1,4096,128,1024,") != std::string::npos);  // in rows of 128
+  CHECK(rows.find(",30592,1024,") == std::string::npos);
+}
+
 namespace {
 
 // Runs `orrery profile` with a PyTorch that computes nothing (fake_torch), and leaves no trace in this

@@ -108,6 +108,18 @@ void take_outputs(const JsonConfig& config, ModelSpec& model) {
   }
 }
 
+// By its own `model_type`.
+ModelSpec read_family(const JsonConfig& config) {
+  const std::string type = config.text("model_type");
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const Family& row) { return row.model_type == type; });
+  if (family == kFamilies.end()) {
+    const auto known = huggingface_model_types();
+    config.fail("model_type", "one of " + comma_list(known) + did_you_mean(type, known));
+  }
+  return with_details(config, family->read(config));
+}
+
 }  // namespace
 
 std::vector<std::string> huggingface_model_types() {
@@ -118,20 +130,8 @@ std::vector<std::string> huggingface_model_types() {
 
 ModelSpec model_from_config(const JsonConfig& config) {
   // A model that also sees or hears (llama4, gemma3, mistral3, qwen2_vl): what it reads and writes text with.
-  if (const auto text = config.find_object("text_config")) {
-    ModelSpec model = model_from_config(*text);
-    model.name = name_of(config);
-    take_outputs(config, model);
-    return model;
-  }
-  const std::string type = config.text("model_type");
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& row) { return row.model_type == type; });
-  if (family == kFamilies.end()) {
-    const auto known = huggingface_model_types();
-    config.fail("model_type", "one of " + comma_list(known) + did_you_mean(type, known));
-  }
-  ModelSpec model = with_details(config, family->read(config));
+  const auto text = config.find_object("text_config");
+  ModelSpec model = text ? model_from_config(*text) : read_family(config);
   model.name = name_of(config);
   take_outputs(config, model);
   return model;

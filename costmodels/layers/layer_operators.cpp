@@ -1,6 +1,7 @@
 #include "costmodels/layers/layer_operators.hpp"
 
 #include "costmodels/layers/layer_parts.hpp"
+#include "costmodels/layers/stage_parts.hpp"
 #include "platforms/errors.hpp"
 
 namespace orrery {
@@ -55,7 +56,7 @@ void add_residual(BlockBuilder& block, const Layer& layer, Bias bias) {
 // Rows of the output matrix on one tensor rank.
 std::int64_t head_rows(std::int64_t vocabulary, const Sharding& sharding) {
   if (!sharding.stack.pads_vocabulary) return divide_up(vocabulary, std::int64_t{sharding.tensor});
-  return padded_vocabulary(vocabulary, sharding.tensor) / sharding.tensor;
+  return padded_rows(vocabulary, sharding.tensor);
 }
 
 void add_loss(BlockBuilder& block, double logits, Traffic loss, LogitCap cap) {
@@ -197,7 +198,7 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
   }
   block.leave_tensor_region(layer.hidden_elements(), TensorInput::of_wide_matrix);
   if (model.embedding_norm) add(block, MemoryKernel::norm, layer.owned_elements(), kNorm);
-  const std::int64_t rows = padded_vocabulary(model.vocabulary, sharding.tensor) / sharding.tensor;
+  const std::int64_t rows = padded_rows(model.vocabulary, sharding.tensor);
   const double per_parameter = gradient_bytes(sharding.type) == 4.0 ? kTableGradientFp32 : kTableGradientFp16;
   block.weight_gradient(MemoryKernel::copy,
                         per_parameter * count(rows + model.learned_positions, model.hidden));

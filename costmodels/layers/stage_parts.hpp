@@ -20,6 +20,10 @@ void for_each_run(const ModelSpec& model, const LayerRange& range, Visit visit) 
   }
 }
 
+// Of a table of so many words, the rows of one tensor rank where they are padded.
+inline std::int64_t padded_rows(std::int64_t words, int tensor) {
+  return padded_vocabulary(words, tensor) / tensor;
+}
 inline bool holds_embedding(const ModelSpec& model, int stage) {
   return model.vocabulary > 0 && stage == 0;
 }

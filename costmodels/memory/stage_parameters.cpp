@@ -18,11 +18,11 @@ bool joins_embedding(const ModelSpec& model, const ParallelStrategy& strategy, i
   return joins;
 }
 
-double rows_of(std::int64_t words, int tensor) {
-  return static_cast<double>(padded_vocabulary(words, tensor) / tensor);
+double table(const ModelSpec& model, std::int64_t words, int tensor) {
+  return static_cast<double>(padded_rows(words, tensor) * model.hidden);
 }
 double word_table(const ModelSpec& model, int tensor) {
-  return rows_of(model.vocabulary, tensor) * static_cast<double>(model.hidden);
+  return table(model, model.vocabulary, tensor);
 }
 
 // Embedding of the first stage and head of the last one.
@@ -38,10 +38,10 @@ double boundary_parameters(const ModelSpec& model, const ParallelStrategy& strat
   if (holds_head(model, strategy, stage)) {
     sum += static_cast<double>(norm_parameters(model.final_norm, model.hidden));
     const bool shares_table = model.tied_embeddings && holds_embedding(model, stage);
-    if (!shares_table) sum += rows_of(model.head_width(), tensor) * static_cast<double>(model.hidden);
+    if (!shares_table) sum += table(model, model.head_width(), tensor);
     if (!model.tied_embeddings && !holds_embedding(model, stage) && joins_embedding(model, strategy, stage))
       sum += word_table(model, tensor);
-    if (model.head_bias) sum += rows_of(model.head_width(), tensor);
+    if (model.head_bias) sum += static_cast<double>(padded_rows(model.head_width(), tensor));
   }
   return sum;
 }

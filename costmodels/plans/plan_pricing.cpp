@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "costmodels/layers/stack_effects.hpp"
+#include "costmodels/layers/stage_parts.hpp"
 #include "costmodels/memory/memory.hpp"
 #include "costmodels/plans/fabric_delay.hpp"
 #include "costmodels/plans/folding.hpp"
@@ -117,7 +118,7 @@ PricedPlan PriceBook::price(const ParallelStrategy& strategy, const Topology& to
   plan.broadcasts_parameters = precision_.stack.broadcasts_parameters;
   if (model_.has_second_word_table()) {
     const int tensor = strategy.tensor(0);
-    const auto rows = static_cast<double>(padded_vocabulary(model_.vocabulary, tensor) / tensor);
+    const auto rows = static_cast<double>(padded_rows(model_.vocabulary, tensor));
     plan.embedding_gradient =
         Bytes(rows * static_cast<double>(model_.hidden) * gradient_sent(precision_.stack, strategy.type));
   }

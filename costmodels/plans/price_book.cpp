@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "costmodels/layers/stage_parts.hpp"
 #include "costmodels/memory/memory.hpp"
 #include "costmodels/operators/local_layer.hpp"
 #include "costmodels/operators/node_links.hpp"
@@ -150,8 +151,7 @@ std::vector<AskedShard> PriceBook::ask_layers(PriceBatch& batch) {
   for (auto& [key, cost] : shards_) {
     const Sharding split = sharding(key);
     const auto table = [&](std::int64_t words) {
-      const std::int64_t rows = padded_vocabulary(words, key.tensor) / key.tensor;
-      return LocalParameters{static_cast<double>(rows * model_.hidden)};
+      return LocalParameters{static_cast<double>(padded_rows(words, key.tensor) * model_.hidden)};
     };
     const auto block = [&](BlockOperators operators, const LocalParameters& parameters, bool in_root) {
       WeightTraffic weights = weight_traffic(split, parameters, operators.forward);

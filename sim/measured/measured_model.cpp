@@ -341,8 +341,8 @@ void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model
 bool is_tied(const std::string& name, const std::string& note, bool of_family) {
   if (says(name, "tied")) return !says(name, "untied");
   const auto words = clauses_of(note);
-  if (affirms(words, {"untied", "untiedhead", "*untiedembedding*", "untiedlmhead"})) return false;
-  if (affirms(words, {"tied", "tiedhead", "*tiedembedding*", "tiedlmhead"})) return true;
+  if (affirms(words, {"untied*"})) return false;
+  if (affirms(words, {"tied*"})) return true;
   return of_family;
 }
 

@@ -291,7 +291,6 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (framework.rfind("Megatron-LM", 0) == 0) return read_stack(megatron_of(run));
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
-  constexpr double kForeachCopy = 4;  // of fp32: "about sizeof(params) more peak memory"
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   constexpr double kStopsEarly = 2023.75;  // PyTorch 2.1
   if (date > 0 && date < kStopsEarly) stack.stops_recomputation = false;
@@ -305,6 +304,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   constexpr double kIn16Bits = 8;
   if (says_any(low, {"litgpt", "lit-gpt"})) stack.logit_peak = kIn16Bits;
   const std::vector<Clause> words = framework_and_note(run);
+  constexpr double kForeachCopy = 4;  // of fp32: "about sizeof(params) more peak memory" (torch.optim.Adam)
   if (affirms(words, {"foreach"})) stack.optimizer_copy = std::max(stack.optimizer_copy, kForeachCopy);
   if (affirms(words, {"*ddpofitsown*"})) stack.copies_to_buckets = false;
   if (!low.starts_with(stack.name))

@@ -259,8 +259,9 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_dropout(run, stack);
   use_said_norm(run, stack);
   use_said_loss(run, stack);
-  if (affirms(framework_and_note(run), {"*tiledmlp*", "*mlptiled*"})) stack.tiled_mlp = true;
-  if (affirms(framework_and_note(run), {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
+  const std::vector<Clause> words = framework_and_note(run);
+  if (affirms(words, {"*tiledmlp*", "*mlptiled*"})) stack.tiled_mlp = true;
+  if (affirms(words, {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
   use_said_dispatch(run.text("framework"), stack);
   use_said_overlap(run.text("framework"), stack);
   use_said_graphs(run.text("framework"), stack);

@@ -15,6 +15,19 @@ using test::runs_of;
 using test::small_run;
 using test::unmapped;
 
+namespace {
+
+// Of a row that prints the shape of a dense model, with a note.
+ModelSpec noted(const std::string& model, const std::string& note = "") {
+  return mapped(runs_of("a,g,V100,32,8,8,,PyTorch (2022)," + model +
+                            ",16,2048,32,32000,512,fp16,8,1,1,1,,8,none,1,,ok,\"" + note + "\"\n",
+                        ",note")
+                    .front())
+      .model;
+}
+
+}  // namespace
+
 TEST_CASE(
     "models that rows only name are the built-in ones, with further predictions where FLOPs tell them") {
   const auto model_of = [](const std::string& name) {
@@ -135,11 +148,7 @@ TEST_CASE(
 
 TEST_CASE("a model's name may say whether its embeddings are tied, against the rule of its family") {
   const auto tied = [](const std::string& model, const std::string& note = "") {
-    return mapped(runs_of("a,g,H100,80,8,8,,nanotron (2024)," + model +
-                              ",16,2048,32,32000,2048,bf16,8,1,1,1,,8,none,1,,ok,\"" + note + "\"\n",
-                          ",note")
-                      .front())
-        .model.tied_embeddings;
+    return noted(model, note).tied_embeddings;
   };
   CHECK_FALSE(tied("Llama"));
   CHECK(tied("Llama (tied embeddings)"));
@@ -152,31 +161,17 @@ TEST_CASE("a model's name may say whether its embeddings are tied, against the r
 }
 
 TEST_CASE("spans and labels are two outputs of a head of its own") {
-  const auto model = [](const std::string& name, const std::string& note) {
-    return mapped(runs_of("a,g,V100,32,8,8,,PyTorch (2022)," + name +
-                              ",16,2048,32,32000,384,fp16,8,1,1,1,,8,none,1,,ok,\"" + note + "\"\n",
-                          ",note")
-                      .front())
-        .model;
-  };
-  CHECK(model("BERT", "").outputs == 0);
-  CHECK(model("BERT", "").tied_embeddings);
-  for (const ModelSpec& few : {model("BERT (SQuAD)", ""), model("BERT", "a 2-logit span head: no words"),
-                               model("BERT", "one GPU; sequence classification")}) {
+  CHECK(noted("BERT", "").outputs == 0);
+  CHECK(noted("BERT", "").tied_embeddings);
+  for (const ModelSpec& few : {noted("BERT (SQuAD)", ""), noted("BERT", "a 2-logit span head: no words"),
+                               noted("BERT", "one GPU; sequence classification")}) {
     CHECK(few.outputs == 2);
     CHECK_FALSE(few.tied_embeddings);
   }
 }
 
 TEST_CASE("BERT's head sees the masked positions that a row counts") {
-  const auto tokens = [](const std::string& note) {
-    return mapped(runs_of("a,g,V100,32,8,8,,PyTorch (2022),BERT,16,2048,32,32000,512,fp16,8,1,1,1,,8,none,1,,"
-                          "ok,\"" +
-                              note + "\"\n",
-                          ",note")
-                      .front())
-        .model.predicted_tokens;
-  };
+  const auto tokens = [](const std::string& note) { return noted("BERT", note).predicted_tokens; };
   CHECK(tokens("head only on 20 masked positions per sequence") == 20);
   CHECK(tokens("Head on masked positions only (20 of 128)") == 20);
   CHECK(tokens("Head on masked positions only. LAMB") == 80);  // of 512
@@ -221,11 +216,7 @@ TEST_CASE("a model's name may say its positions, against the rule of its family"
 
 TEST_CASE("queries and keys are normalised in families that do, and where a row says it") {
   const auto layer = [](const std::string& name, const std::string& note = "") {
-    return mapped(runs_of("a,g,H100,80,8,8,,torchtitan (2025)," + name +
-                              ",16,2048,32,32000,4096,bf16,8,1,1,1,,8,none,1,,ok," + note + "\n",
-                          ",note")
-                      .front())
-        .model.layer(0);
+    return noted(name, note).layer(0);
   };
   for (const char* name : {"Qwen3-like 1.8B", "Apertus 8B", "GPT (QK norm)", "Llama with QK-norm"}) {
     CAPTURE(name);

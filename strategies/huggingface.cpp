@@ -103,8 +103,8 @@ void take_outputs(const JsonConfig& config, ModelSpec& model) {
     const auto named = config.find_object("id2label");
     const std::int64_t count =
         named && !named->keys().empty() ? static_cast<std::int64_t>(named->keys().size()) : kUsual;
-    model.outputs = labels ? config.find_integer("num_labels", {1, kMostVocabulary}).value_or(count) : kUsual;
-    model.tied_embeddings = false;
+    model.give_outputs(labels ? config.find_integer("num_labels", {1, kMostVocabulary}).value_or(count)
+                              : kUsual);
   }
 }
 

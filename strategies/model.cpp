@@ -154,10 +154,12 @@ double model_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t 
   double flops = 0;
   for (int i = 0; i < model.layer_count(); ++i)
     flops += layer_flops(model.layer(i), sequences, sequence, causal_factor);
-  // The head multiplies by the output matrix whether or not it is the embedding's.
-  const double head = static_cast<double>(model.head_width()) * static_cast<double>(model.hidden);
-  return flops + 6.0 * head * model.head_share(sequence) * static_cast<double>(sequences) *
-                     static_cast<double>(sequence);
+  return flops + head_flops(model, sequences, sequence);
+}
+
+double head_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t sequence) {
+  const double matrix = static_cast<double>(model.head_width()) * static_cast<double>(model.hidden);
+  return 6.0 * matrix * static_cast<double>(sequences) * static_cast<double>(model.head_tokens(sequence));
 }
 
 double utilisation_flops(const ModelSpec& model, std::int64_t sequences, std::int64_t sequence,

@@ -1,6 +1,7 @@
 // What is trained: a stack of layers, equal or not, between an embedding and a head.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -103,7 +104,7 @@ struct ModelSpec {
   std::vector<int> layers;         // layer i has shapes[layers[i]]
   std::int64_t vocabulary = 0;     // 0: no embedding and no head
   // Of the last matrix where it is not for words: labels, spans, a reward (transformers'
-  // ...ForSequenceClassification and its like). It is not the embedding's then; 0: the vocabulary.
+  // ...ForSequenceClassification and its like); `give_outputs` sets it. 0: the vocabulary.
   std::int64_t outputs = 0;
   std::int64_t predicted_tokens = 0;   // of each sequence, that the head sees (BERT's masked ones); 0: all
   std::int64_t hidden = 0;             // of embedding and head
@@ -129,11 +130,14 @@ struct ModelSpec {
     return shapes[static_cast<std::size_t>(layers[static_cast<std::size_t>(index)])];
   }
   [[nodiscard]] std::int64_t head_width() const { return outputs > 0 ? outputs : vocabulary; }
-  // Of the tokens of a sequence, those that the head sees.
-  [[nodiscard]] double head_share(std::int64_t sequence) const {
-    const std::int64_t all = sequence > 0 ? sequence : default_sequence;
-    if (predicted_tokens == 0 || predicted_tokens >= all) return 1;
-    return static_cast<double>(predicted_tokens) / static_cast<double>(all);
+  // The matrix of such a head is its own, not the embedding's.
+  void give_outputs(std::int64_t count) {
+    outputs = count;
+    tied_embeddings = false;
+  }
+  // Those that the head sees of a sequence of so many tokens.
+  [[nodiscard]] std::int64_t head_tokens(std::int64_t sequence) const {
+    return predicted_tokens > 0 ? std::min(predicted_tokens, sequence) : sequence;
   }
   [[nodiscard]] int layer_count() const { return static_cast<int>(layers.size()); }
   [[nodiscard]] int main_layers() const;   // less those of multi-token prediction, which come last
@@ -171,6 +175,9 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, int tensor);
 // tokens, and one with an `attention_window` attends to that many, or to the sequence where that is shorter.
 enum class AttentionCounting { full, causal };  // causal halves the attention part of a causal model
 double model_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence, AttentionCounting);
+
+// The head's part of it, whether or not its matrix is the embedding's.
+double head_flops(const ModelSpec&, std::int64_t sequences, std::int64_t sequence);
 
 // What the MFU of a plan counts (SEMANTICS 5): 6 x all parameters that a token is passed through x tokens,
 // the input embedding and norms among them, and the attention of model_flops.

@@ -121,6 +121,11 @@ double context_elements(const LocalLayer& local, int context, const SoftwareStac
   ORRERY_ENSURE(false);
 }
 
+// Of a rank's tokens, those that the head sees.
+double head_share(const ModelSpec& model, const LayerSplit& split) {
+  return static_cast<double>(model.head_tokens(split.sequence)) / static_cast<double>(split.sequence);
+}
+
 }  // namespace
 
 LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy, int stage, int alive,
@@ -128,7 +133,7 @@ LogitBytes logit_bytes(const ModelSpec& model, const ParallelStrategy& strategy,
   if (!holds_head(model, strategy, stage) || alive + for_weights == 0) return {};
   const int tensor = strategy.tensor(stage);
   const double tokens = static_cast<double>(boundary_tokens(model, strategy, stage).tokens) *
-                        model.head_share(strategy.sequence);
+                        head_share(model, layer_split(model, strategy, stage));
   const std::int64_t vocabulary = padded_vocabulary(model.head_width(), tensor);
   // A piece of logits, of which their gradient takes the place, the gradient of all hidden states and of the
   // matrix.
@@ -167,7 +172,7 @@ PartActivations part_activations(const ModelSpec& model, const ParallelStrategy&
   if (embedding && model.learned_positions > 0 && stack.dropout == Dropout::of_model) bytes.kept += hidden;
   if (sends) bytes.kept += stored_bytes(strategy.type) * hidden;
   // Inputs of the final norm and of the output matrix.
-  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden * model.head_share(strategy.sequence);
+  if (head) bytes.kept += 2 * stored_bytes(strategy.type) * hidden * head_share(model, split);
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_families.hpp"
+#include "sim/measured/measured_head.hpp"
 #include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_plan.hpp"
 #include "sim/measured/measured_sizes.hpp"
@@ -337,15 +338,6 @@ void set_layers(const LayerShape& layer, const SaidShape& said, ModelSpec& model
     if ((static_cast<std::int64_t>(i) + 1) % said.expert_interval != 0) model.layers[i] = 1;
 }
 
-// As the name says, else the note ("untied head", "tied embeddings"), else as the family is.
-bool is_tied(const std::string& name, const std::string& note, bool of_family) {
-  if (says(name, "tied")) return !says(name, "untied");
-  const auto words = clauses_of(note);
-  if (affirms(words, {"untied*"})) return false;
-  if (affirms(words, {"tied*"})) return true;
-  return of_family;
-}
-
 // What a name or a note says of norms and positions.
 void take_norms(const std::vector<Clause>& words, LayerFamily& family) {
   if (affirms(words, {"rotary", "rope"})) family.rotary = true;
@@ -400,8 +392,7 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   // core/transformer/moe/experts.py, core_v0.14.0). Read after the error of a tutorial's run had been seen,
   // whose script has --disable-bias-linear.
   if (said.experts.value_or(1) > 1) family.bias = false;
-  const std::string low = lower_case(name);
-  family.tied = is_tied(low, run.text("note"), family.tied);
+  family.tied = ties_embeddings(run, family.tied);
   take_words(name, run.text("note"), family);
   assumptions.push_back(to_text(family));
   const auto layer = layer_of(said, family, known, assumptions);
@@ -422,31 +413,6 @@ std::variant<ModelSpec, Unmapped> shaped_model(const MeasuredRun& run,
   return model;
 }
 
-// BERT's head on masked positions alone: "20 masked positions per sequence", "masked positions only (20 of
-// 128)"; where nobody says how many, 20 of 128 or 80 of 512 (max_predictions_per_seq of its examples).
-std::int64_t predicted_tokens(const MeasuredRun& run) {
-  static const std::regex kMasked(
-      R"((\d{1,4}|one) masked positions?\b|masked positions only(?: \((\d{1,4}))?)", std::regex::icase);
-  const std::string note = run.text("note");
-  std::smatch found;
-  if (!std::regex_search(note, found, kMasked)) return 0;
-  const std::string count = found[1].matched ? found[1] : found[2];
-  if (count.empty()) return run.integer("seq").value_or(0) * 5 / 32;
-  return lower_case(count) == "one" ? 1 : std::stoll(count);
-}
-
-// SQuAD's spans, labels of a sequence or its reward: few outputs, of a matrix of their own.
-void take_outputs(const MeasuredRun& run, ModelSpec& model, std::vector<std::string>& assumptions) {
-  constexpr std::int64_t kUsual = 2;
-  const bool few =
-      affirms(clauses_of(run.text("model") + "; " + run.text("note")),
-              {"squad", "*spanhead*", "*sequenceclassification*", "*classificationhead*", "*rewardhead*"});
-  if (!few) return;
-  model.outputs = kUsual;
-  model.tied_embeddings = false;
-  assumptions.emplace_back("a head of two outputs");
-}
-
 // Where the row says how large its model is, its shape must agree: some sources print a shape that is wrong
 // by their own words.
 std::optional<Unmapped> disagreement(const MeasuredRun& run, const ModelSpec& model) {
@@ -464,8 +430,7 @@ std::variant<ModelSpec, Unmapped> model_of_run(const MeasuredRun& run,
                                                std::vector<std::string>& assumptions) {
   auto model = shaped_model(run, assumptions);
   if (auto* shaped = std::get_if<ModelSpec>(&model)) {
-    take_outputs(run, *shaped, assumptions);
-    shaped->predicted_tokens = predicted_tokens(run);
+    take_head(run, *shaped, assumptions);
     const LayerShape& first = shaped->shapes.front();
     if (first.kv_heads > 0 && first.heads % first.kv_heads != 0)
       return Unmapped{"kv_heads that do not divide the heads"};

@@ -74,10 +74,7 @@ double flops_of(const MeasuredRun& run, const MeasuredPlan& plan, const Counted&
   const RecomputeGranularity repeated = silent ? RecomputeGranularity::full : strategy.recompute.granularity;
   if (repeated == RecomputeGranularity::none) return full;
   if (repeated == RecomputeGranularity::selective) return full + attention / 3;
-  const double tokens = static_cast<double>(strategy.global_batch) * static_cast<double>(strategy.sequence);
-  const double head = 6 * static_cast<double>(plan.model.head_width()) *
-                      static_cast<double>(plan.model.hidden) * tokens *
-                      plan.model.head_share(strategy.sequence);
+  const double head = head_flops(plan.model, strategy.global_batch, strategy.sequence);
   const double share = silent ? 1 : recomputed_share(strategy, plan.model.layer_count());
   return full + share * (full - head) / 3;
 }

@@ -62,7 +62,8 @@ std::optional<std::string> name_of_builtin(const MeasuredRun& run) {
   const std::string framework = run.text("framework");
   const bool by_recipe = is_bridge(run) || framework.starts_with("NeMo/") || framework.starts_with("NeMo 2");
   const bool recipe = builtin == "deepseek-v3" && by_recipe && run.text("layers").empty();
-  const bool said = builtin && affirms(clauses_of(name), {"mtp", "multitokenprediction"});
+  const bool said = builtin && (affirms(clauses_of(name), {"mtp", "multitokenprediction"}) ||
+                                affirms(clauses_of(run.text("note")), {"mtplayer", "mtp1"}));
   const std::vector<std::string> known = builtin_model_names();
   const bool predicts = (recipe || said) && std::count(known.begin(), known.end(), *builtin + "-mtp") > 0;
   return predicts ? *builtin + "-mtp" : builtin;

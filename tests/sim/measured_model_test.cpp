@@ -324,14 +324,16 @@ TEST_CASE("experts of a model nobody built in are as wide as the MLP that is pri
 }
 
 TEST_CASE("a built-in model with fewer layers or experts keeps the shapes of those that are left") {
-  const auto cut = [](const char* model, const char* layers, const char* experts, const char* hidden) {
+  const auto cut = [](const char* model, const char* layers, const char* experts, const char* hidden,
+                      const char* note = "") {
     return mapped(small_run({{"model", model},
                              {"layers", layers},
                              {"hidden", hidden},
                              {"heads", ""},
                              {"ffn", ""},
                              {"vocab", ""},
-                             {"n_experts", experts}}));
+                             {"n_experts", experts},
+                             {"note", note}}));
   };
   const auto dense_of = [](const ModelSpec& model) {
     return std::count_if(model.layers.begin(), model.layers.end(), [&](int shape) {
@@ -344,12 +346,14 @@ TEST_CASE("a built-in model with fewer layers or experts keeps the shapes of tho
   CHECK(dense_of(sixteen.model) == 3);
   CHECK(sixteen.model.layer(15) == whole.layer(60));
   CHECK(sixteen.assumptions.front() == "shape of the built-in model deepseek-v3, layers 16, not 61");
-  // Multi-token prediction, which a name may say, comes after the layers that are counted.
+  // Multi-token prediction, which a name or a note may say, comes after the layers that are counted.
   const ModelSpec predicting = cut("DeepSeek-V3 (14 layers, with MTP)", "14", "", "7168").model;
   CHECK(predicting.layer_count() == 15);
   CHECK(predicting.layer(14).predicts_more());
   CHECK_FALSE(predicting.layer(13).predicts_more());
   CHECK_FALSE(cut("DeepSeek-V3 (without MTP)", "14", "", "7168").model.layer(13).predicts_more());
+  CHECK(cut("DeepSeek-V3", "14", "", "7168", "one MTP layer in addition").model.layers == predicting.layers);
+  CHECK_FALSE(cut("DeepSeek-V3", "14", "", "7168", "no MTP layer").model.layer(13).predicts_more());
   CHECK(dense_of(cut("DeepSeek-V3, moe_layer_freq 1", "4", "", "7168").model) == 0);
   const ModelSpec four = cut("DeepSeek-V3", "4", "64", "7168").model;
   CHECK(dense_of(four) == 1);

@@ -73,17 +73,71 @@ std::optional<std::vector<int>> numbers_apart(std::string text) {
   return numbers;
 }
 
+// "(tt|)*3,tL" without brackets and stars: "tt|tt|tt|tL". Absent where it is no layout.
+std::optional<std::string> unfolded(std::string_view layout) {
+  constexpr int kMostTimes = 1000;
+  constexpr std::size_t kLongest = 100'000;
+  std::string all;
+  std::size_t open = 0, repeated = 0;  // where a bracket opens, and what a star repeats begins
+  for (std::size_t i = 0; i < layout.size();) {
+    const char c = layout[i++];
+    if (c == '(') {
+      open = all.size();
+    } else if (c == ')') {
+      repeated = open;
+    } else if (c == '*') {
+      int times = 0;
+      const auto end = std::from_chars(layout.data() + i, layout.data() + layout.size(), times);
+      if (end.ec != std::errc{} || times < 1 || times > kMostTimes) return std::nullopt;
+      i = static_cast<std::size_t>(end.ptr - layout.data());
+      const std::string once = all.substr(repeated);
+      if (once.size() * static_cast<std::size_t>(times) > kLongest) return std::nullopt;
+      for (int time = 1; time < times; ++time) all += once;
+    } else if (std::string_view("EtmL|").find(c) != std::string_view::npos) {
+      repeated = all.size();
+      all += c;
+    } else if (c != ',' && c != ' ') {
+      return std::nullopt;
+    }
+  }
+  return all;
+}
+
+// Layers of each part of "Ett|(tt|)*6mL": those that are a t.
+std::optional<std::vector<int>> layers_of_layout(std::string_view text) {
+  const auto layout = text.starts_with('E') ? unfolded(text) : std::nullopt;
+  if (!layout) return std::nullopt;
+  std::vector<int> counts{0};
+  for (const char c : *layout) {
+    if (c == '|') counts.push_back(0);
+    if (c == 't') ++counts.back();
+  }
+  return counts;
+}
+
+// All of the layers, none of the parts between the first and the last without one.
+std::optional<std::vector<LayerRange>> parts_of(const std::vector<int>& counts, int layers) {
+  const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const bool has_gap = std::find(counts.begin() + 1, counts.end() - 1, 0) != counts.end() - 1;
+  return all == layers && !has_gap ? std::optional(consecutive(counts)) : std::nullopt;
+}
+
 }  // namespace
 
+std::optional<int> said_parts(const std::string& text) {
+  if (const auto counts = layers_of_layout(text)) return static_cast<int>(counts->size());
+  const auto said = numbers_apart(text);
+  if (!said || said->empty()) return std::nullopt;
+  return static_cast<int>(said->size()) - (said->front() > 0 ? 0 : 1);
+}
+
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers) {
+  const auto counts = layers_of_layout(text);
+  if (counts) return counts->size() < 2 ? std::nullopt : parts_of(*counts, layers);
   const auto said = numbers_apart(text);
   if (!said || said->size() < 2) return std::nullopt;
   const std::vector<int>& cuts = *said;
-  if (cuts.front() > 0) {
-    const std::int64_t all = std::accumulate(cuts.begin(), cuts.end(), std::int64_t{0});
-    const bool has_gap = std::find(cuts.begin() + 1, cuts.end() - 1, 0) != cuts.end() - 1;
-    return all == layers && !has_gap ? std::optional(consecutive(cuts)) : std::nullopt;
-  }
+  if (cuts.front() > 0) return parts_of(cuts, layers);
   std::vector<LayerRange> parts;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int first = layers_before(cuts[i], cuts.back(), layers);

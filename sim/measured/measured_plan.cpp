@@ -113,7 +113,9 @@ std::vector<int> possible_chunks(const MeasuredRun& run, const MeasuredPlan& pla
     assumptions.emplace_back("no virtual stages, the default of " + plan.stack.name);
     return {1};
   }
-  if ((schedule && !said) || !run.text("layer_partition").empty()) return {1};
+  if (schedule && !said) return {1};
+  if (const std::string partition = run.text("layer_partition"); !partition.empty())
+    return {std::max(1, said_parts(partition).value_or(1) / pipeline)};
   const int most = std::max(1, (layers + 2) / pipeline);
   const int least = said && most > 1 ? 2 : 1;
   std::vector<int> possible{least};
@@ -228,8 +230,10 @@ std::optional<Unmapped> deal_layers(const MeasuredRun& run, const SaidWords& wor
     if (parts) parts->back().count += layers - plan.model.main_layers();
   }
   if (!cuts.empty() && !parts)
-    return Unmapped{"layer_partition " + quote_for_message(cuts) +
-                    ", neither the layers of each part ('20,12') nor those before each and all ('0;20;32')"};
+    return Unmapped{
+        "layer_partition " + quote_for_message(cuts) +
+        ", not the layers of each part ('20,12'), nor those before each and all ('0;20;32'), nor a "
+        "layout as Megatron-LM's ('Et*20|t*12L')"};
   strategy.parts = parts ? *parts : usual_parts(layers, strategy.part_count(), plan.stack);
   if (words.recompute && words.recompute->layers) {
     const auto some = recompute_of_parts(strategy.recompute, *words.recompute->layers, strategy.parts);

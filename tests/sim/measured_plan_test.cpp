@@ -439,8 +439,35 @@ TEST_CASE("cuts between DeepSpeed's pieces are cuts between layers") {
   CHECK(last.back() == head);
   CHECK(last[2] == all_but_head);
   CHECK(unmapped(run_of("GPT-2", "24", "0;9;9;18;30")) ==
-        "layer_partition '0;9;9;18;30', neither the layers of each part ('20,12') nor those before each and "
-        "all ('0;20;32')");
+        "layer_partition '0;9;9;18;30', not the layers of each part ('20,12'), nor those before each and all "
+        "('0;20;32'), nor a layout as Megatron-LM's ('Et*20|t*12L')");
+}
+
+TEST_CASE("a layout in Megatron-LM's letters says layers and virtual stages") {
+  const auto run_of = [](const std::string& layout) {
+    return parse_measured_runs(
+               "id,source_key,gpu,gpus_per_node,n_gpus,framework,model,layers,hidden,vocab,seq,gbs,mbs,tp,"
+               "pp,dp,layer_partition,iter_time_s\na,g,H100,8,16,Megatron-LM (2026),GPT,14,1024,51200,1024,"
+               "64,1,1,4,4,\"" +
+                   layout + "\",1\n",
+               "made-up.csv")
+        .front();
+  };
+  const auto counts_of = [&](const std::string& layout) {
+    std::vector<int> counts;
+    const MeasuredPlan plan = mapped(run_of(layout));
+    for (const LayerRange& part : plan.strategies.front().parts) counts.push_back(part.count);
+    return counts;
+  };
+  CHECK(counts_of("Ettt|tttt|tttt|tttL") == std::vector{3, 4, 4, 3});
+  CHECK(counts_of("Et*3|(t*4|)*2,t*3L") == std::vector{3, 4, 4, 3});
+  CHECK(counts_of("E|(t*7|)*2L") == std::vector{0, 7, 7, 0});
+  // Eight parts of four stages are two virtual stages each; m is none of the layers.
+  CHECK(counts_of("Ett|(tt|)*6mL") == std::vector{2, 2, 2, 2, 2, 2, 2, 0});
+  CHECK(mapped(run_of("Ett|(tt|)*6mL")).strategies.front().chunks == 2);
+  for (const char* wrong : {"Ett|tt|tt|ttL", "Et*0|t*7|t*7|L", "E|t*14||L", "Et*|t|t|L", "Ex|t*14|t|L",
+                            "Et*14L", "E(((|)*999)*999)*999,t*14L"})
+    CHECK(contains(unmapped(run_of(wrong)), "layer_partition '"));
 }
 
 }  // namespace orrery

@@ -108,6 +108,9 @@ struct OptimizerCost {
   double bytes_per_parameter = 0;  // moved by one step, of the local shard
   double bandwidth_share = 0;      // of the data sheet's, at which they move
   Seconds fixed = {};              // launches, and the gradient norm read back by the host
+  // Of these bytes those that move whatever the L2 cache holds, of an optimizer that goes from one matrix to
+  // the next with a kernel for each operation; 0: all, as of one kernel, or of lists of all matrices.
+  double uncached = 0;
   bool operator==(const OptimizerCost&) const = default;
 };
 

@@ -133,9 +133,13 @@ KeptStates read_states(const YamlValue& given) {
 }
 
 OptimizerCost read_optimizer(const YamlValue& map) {
-  map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed"});
-  return {map.at("bytes_per_parameter").number(1, 1000), map.at("bandwidth_share").number(0.01, 1),
-          map.at("fixed").quantity<Seconds>()};
+  map.allow_keys({"bytes_per_parameter", "bandwidth_share", "fixed", "uncached"});
+  OptimizerCost cost{.bytes_per_parameter = map.at("bytes_per_parameter").number(1, 1000),
+                     .bandwidth_share = map.at("bandwidth_share").number(0.01, 1),
+                     .fixed = map.at("fixed").quantity<Seconds>()};
+  if (const auto uncached = map.find("uncached"))
+    cost.uncached = uncached->number(1, cost.bytes_per_parameter);
+  return cost;
 }
 
 template <std::size_t N>

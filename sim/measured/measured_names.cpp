@@ -304,8 +304,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   constexpr double kIn16Bits = 8;
   if (says_any(low, {"litgpt", "lit-gpt"})) stack.logit_peak = kIn16Bits;
   const std::vector<Clause> words = framework_and_note(run);
-  constexpr double kForeachCopy = 4;  // of fp32: "about sizeof(params) more peak memory" (torch.optim.Adam)
-  if (affirms(words, {"foreach"})) stack.optimizer_copy = std::max(stack.optimizer_copy, kForeachCopy);
+  use_said_adam(run, stack);
   if (affirms(words, {"*ddpofitsown*"})) stack.copies_to_buckets = false;
   if (!low.starts_with(stack.name))
     assumptions.push_back("no preset for " + framework + ": as " + stack.name);

@@ -253,6 +253,26 @@ void use_said_async_tensors(const MeasuredRun& run, SoftwareStack& stack) {
     stack.sequence_copies = SequenceCopies::none;
 }
 
+// Passes over all parameters, a read or a write each: of torch.optim's `foreach` 20 (_multi_tensor_adamw of
+// torch/optim/adamw.py), which also "uses about sizeof(params) more peak memory"; of Stanford's CS336
+// (cs336_basics/optimizer.py of assignment 2, an expression for each line) 35, of which a single kernel needs
+// 7. Their share of the bandwidth: as its steps take it on A800 (enzo-cs336-a800, whose runs set nothing
+// else).
+void use_said_adam(const MeasuredRun& run, SoftwareStack& stack) {
+  constexpr int kLists = 20, kLoop = 35, kOneKernel = 7;
+  constexpr double kBandwidthShare = 0.8;
+  const std::vector<Clause> words = framework_and_note(run);
+  const bool loops = affirms(words, {"*loopoverparameters*", "*adamwloop*", "ownadamw*", "*startercode*"});
+  const bool lists = !loops && affirms(words, {"foreach"});
+  if (!(loops || lists) || !stack.optimizer) return;
+  const double element = stack.states.weight == 2 && stack.states.optimizer == 4 ? 2 : 4;
+  stack.optimizer = {.bytes_per_parameter = element * (loops ? kLoop : kLists),
+                     .bandwidth_share = kBandwidthShare,
+                     .fixed = stack.optimizer->fixed,
+                     .uncached = loops ? element * kOneKernel : 0};
+  stack.optimizer_copy = lists ? std::max(stack.optimizer_copy, element) : 0;
+}
+
 void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_states(run, stack);
   use_said_gelu(run, stack);

@@ -288,6 +288,25 @@ TEST_CASE("an optimizer step takes longer on more parameters") {
         Approx((with.optimizer(0, 1e10).value() - host) * 12 / 28).epsilon(1e-3));
 }
 
+TEST_CASE("a step from matrix to matrix moves less by what the L2 cache holds of six of the widest") {
+  SoftwareStack stack;
+  stack.optimizer = {.bytes_per_parameter = 140, .bandwidth_share = 0.8};
+  ClusterSpec cluster = test::two_priced_kinds();
+  const ModelSpec model = uneven_model();
+  const auto bytes = [&](double uncached, double held) {
+    const double widest = 4096.0 * 2 * 11'008 * 4;  // bytes of it in fp32
+    cluster.groups[0].gpu.l2_cache = Bytes(held * 6 * widest);
+    stack.optimizer->uncached = uncached;
+    PriceBook priced(model, cluster, {DataType::fp32, true, 4096, stack});
+    priced.predict(test::cost_models());
+    return priced.optimizer(0, 1e9).value() * 0.8 * cluster.groups[0].gpu.memory_bandwidth.value() / 1e9;
+  };
+  CHECK(bytes(0, 0.5) == Approx(140));
+  CHECK(bytes(28, 0.0) == Approx(140));
+  CHECK(bytes(28, 0.25) == Approx(28 + 0.75 * 112));
+  CHECK(bytes(28, 3.0) == Approx(28));
+}
+
 // 1e9 parameters on a node whose 8 GPUs share 800 GB/s and have links of 32 GB/s, of which 0.8 are reached:
 // 80 GB/s and 25.6 GB/s a GPU. 4 B down and 2 B up: 6 / 25.6 s; Adam 28 B and the cast to bf16 6 B: 34 / 80
 // s.

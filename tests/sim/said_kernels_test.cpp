@@ -299,6 +299,26 @@ TEST_CASE("room for gradients' buckets and the optimizer's lists is what a row s
   CHECK_FALSE(of("own script (PyTorch eager, DDP of its own, 2025)", "").copies_to_buckets);
 }
 
+TEST_CASE("AdamW by lists of tensors or by a loop of one's own moves what each of its operations does") {
+  const auto of = [](const char* note, const char* precision = "fp32") {
+    const auto optimizer = stack_of({{"framework", "PyTorch eager, own trainer (2026)"},
+                                     {"gpu", "A100"},
+                                     {"precision", precision},
+                                     {"note", note}})
+                               .optimizer;
+    REQUIRE(optimizer);
+    return *optimizer;
+  };
+  CHECK(of("torch AdamW (foreach)").bytes_per_parameter == 20 * 4);
+  CHECK(of("torch AdamW (foreach)").uncached == 0);
+  CHECK(of("torch AdamW (foreach)", "pure bf16").bytes_per_parameter == 20 * 2);
+  CHECK(of("foreach=false") == of(""));
+  for (const char* loop : {"AdamW of the starter code", "own AdamW", "AdamW (Python loop over parameters)"}) {
+    CHECK(of(loop).bytes_per_parameter == 35 * 4);
+    CHECK(of(loop).uncached == 7 * 4);
+  }
+}
+
 TEST_CASE("tensor ranks that multiply pieces as they come put none in order") {
   const auto copies = [](const char* note, const char* given) {
     return stack_of({{"framework", "torchtitan (2024)"}, {"gpu", "H100"}, {"note", note}, {"stack", given}})

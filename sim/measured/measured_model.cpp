@@ -99,6 +99,9 @@ SaidShape printed_shape(const MeasuredRun& run) {
   std::optional<std::int64_t> interval;
   for (const char* cell : {"model", "framework", "note"})
     if (!interval) interval = said_expert_interval(run.text(cell));
+  const std::string layers = run.text("layers");
+  const bool all = affirms(clauses_of(run.text("model") + "; " + run.text("note")),
+                           {layers + "moelayers", "all" + layers + "layersmoe", "allofthemmoe"});
   const auto per_token = run.integer("experts_per_token", kMostExperts);
   return {.layers = run.integer("layers", kMostLayers),
           .hidden = run.integer("hidden", kMostHidden),
@@ -110,7 +113,7 @@ SaidShape printed_shape(const MeasuredRun& run) {
           .experts = run.integer("n_experts", kMostExperts),
           .experts_per_token = per_token ? per_token : said_experts_per_token(run.text("model")),
           .expert_interval = interval.value_or(1),
-          .all_experts = interval == 1,
+          .all_experts = interval == 1 || all,
           .latent = affirms(clauses_of(run.text("model")), {"mla", "latentattention"})};
 }
 

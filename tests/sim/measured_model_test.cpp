@@ -355,6 +355,9 @@ TEST_CASE("a built-in model with fewer layers or experts keeps the shapes of tho
   CHECK(cut("DeepSeek-V3", "14", "", "7168", "one MTP layer in addition").model.layers == predicting.layers);
   CHECK_FALSE(cut("DeepSeek-V3", "14", "", "7168", "no MTP layer").model.layer(13).predicts_more());
   CHECK(dense_of(cut("DeepSeek-V3, moe_layer_freq 1", "4", "", "7168").model) == 0);
+  for (const char* note : {"4 MoE layers", "all 4 layers MoE", "all of them MoE"})
+    CHECK(dense_of(cut("DeepSeek-V3", "4", "", "7168", note).model) == 0);
+  CHECK(dense_of(cut("DeepSeek-V3", "4", "", "7168", "1 dense + 3 MoE layers").model) == 1);
   const ModelSpec four = cut("DeepSeek-V3", "4", "64", "7168").model;
   CHECK(dense_of(four) == 1);
   CHECK(four.layer(3).experts == 64);

@@ -197,7 +197,7 @@ void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, Val
   result.memory_figure = measured_figure(*mapped.run, mapped.plan.stack);
   StageFitter fitter(mapped.book());
   const std::vector<StageMemory> memory = fitter.memory_of(strategy);
-  // Too much is what does not fit even so.
+  // Too much is what does not fit even so; what fits only so is not sure to.
   const ParallelStrategy least = leanest(*mapped.run, mapped.plan, strategy);
   const std::vector<StageMemory> least_memory = fitter.memory_of(least);
   result.memory = *std::max_element(memory.begin(), memory.end(), [&](const auto& a, const auto& b) {
@@ -205,6 +205,8 @@ void judge_memory(const MappedRun& mapped, const ParallelStrategy& strategy, Val
   });
   result.predicted_memory = to_gibibytes(counted(result.memory, result.memory_figure));
   result.verdict = fitter.worst_verdict(least, least_memory);
+  if (result.verdict == MemoryVerdict::fits && fitter.worst_verdict(strategy, memory) != MemoryVerdict::fits)
+    result.verdict = MemoryVerdict::risky;
   result.fullness = fullness(mapped.book().cluster(), least, least_memory);
 }
 

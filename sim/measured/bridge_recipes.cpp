@@ -186,7 +186,8 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const char* own = recipe == nullptr ? other : recipe->stack;
   // A run that left its recipe's flex dispatcher, without the overlap and the graphs that need it.
   const std::vector<Clause> clauses = clauses_of(run.text("framework"));
-  const bool exchanges = affirms(clauses, {"*alltoall*"}) && !affirms(clauses, {"*alltoalloverlap*"});
+  const bool exchanges = (affirms(clauses, {"*alltoall*"}) && !affirms(clauses, {"*alltoalloverlap*"})) ||
+                         affirms(clauses_of(run.text("note")), {"alltoalldispatcher"});
   // Or whose graphs are not whole iterations', without the kernels that need that.
   const bool parts = own == kGraphs && (affirms(clauses, {"*partialcudagraph*"}) ||
                                         said(clauses, {"*cudagraphs*"}) == Said::no);

@@ -45,12 +45,12 @@ void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
 
 // What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
 // of an iteration; attention, routing and what prepares the dispatch (cuda_graph_scope); or nothing.
-void use_said_graphs(const std::string& framework, SoftwareStack& stack) {
-  if (!says(lower_case(framework), "megatron")) return;
-  const std::vector<Clause> clauses = clauses_of(framework);
+void use_said_graphs(const MeasuredRun& run, SoftwareStack& stack) {
+  if (!says(lower_case(run.text("framework")), "megatron")) return;
+  const std::vector<Clause> clauses = clauses_of(run.text("framework"));
   const bool whole = affirms(clauses, {"*fulliterationcudagraph*", "*fulliterationgraph*"});
   const bool part = affirms(clauses, {"*partialcudagraph*", "cudagraphsofrouter"});
-  const bool none = said(clauses, {"*cudagraphs*"}) == Said::no;
+  const bool none = said(framework_and_note(run), {"*cudagraph", "*cudagraphs"}) == Said::no;
   if (!whole && !part && !none) return;
   const SoftwareStack known = read_stack(whole  ? "megatron-bridge-26.06"
                                          : part ? "megatron-bridge"
@@ -284,7 +284,7 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   if (affirms(words, {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
   use_said_dispatch(run.text("framework"), stack);
   use_said_overlap(run.text("framework"), stack);
-  use_said_graphs(run.text("framework"), stack);
+  use_said_graphs(run, stack);
 }
 
 }  // namespace orrery

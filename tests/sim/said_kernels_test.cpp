@@ -72,6 +72,17 @@ TEST_CASE("CUDA graphs that a row says hold what Megatron-Bridge's recipes with 
   CHECK(of(", no CUDA graphs").experts.layer.forward == plain.experts.layer.forward);
   CHECK(stack_of({{"framework", "torchtitan (2026), full-iteration CUDA graph"}, {"gpu", "GB200"}})
             .cuda_graphs == CudaGraphs::none);
+  // That there are none a note may say too, and that a recipe's flex dispatcher was left.
+  const auto noted = [](const char* note) {
+    return stack_of({{"framework", "Megatron-Bridge 26.08"},
+                     {"model", "GPT-OSS-120B"},
+                     {"gpu", "GB300"},
+                     {"precision", "mxfp8"},
+                     {"note", note}});
+  };
+  REQUIRE(noted("").cuda_graphs != CudaGraphs::none);
+  CHECK(noted("real data, no CUDA graphs").cuda_graphs == CudaGraphs::none);
+  CHECK(noted("all-to-all dispatcher").name == "megatron-bridge-alltoall");
 }
 
 TEST_CASE("an exchange with experts runs under another microbatch where a row says so, and keeps the host") {

@@ -11,11 +11,10 @@
 namespace orrery {
 
 // Of "0;13;26", the pieces of the model before each part, all of them last; of "13, 13", the layers of each,
-// apart by commas, semicolons or bars, with brackets around them or without; or of "Et*13|t*13L",
-// Megatron-LM's
-// --pipeline-model-parallel-layout (core/transformer/pipeline_parallel_layer_layout.py), whose m, what
-// predicts more tokens, is no layer here. Absent where the text says no partition, or a part between the
-// first and the last has no layer.
+// apart by commas, semicolons or bars, with brackets around them or without; or of "Et*13|t*13L", a layout of
+// Megatron-LM's (core/transformer/pipeline_parallel_layer_layout.py), whose m, what predicts more tokens, is
+// no layer here. Absent where the text says no partition, or a part between the first and the last has no
+// layer.
 std::optional<std::vector<LayerRange>> said_partition(const std::string& text, int layers);
 std::optional<int> said_parts(const std::string& text);  // how many it says, of however many layers
 

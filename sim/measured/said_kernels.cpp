@@ -33,8 +33,9 @@ void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
 // (overlap_moe_expert_parallel_comm), which keeps the host longer.
 void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
   if (!says(lower_case(framework), "megatron")) return;
-  const Said overlap = said(clauses_of(framework), {"*expertcommunicationoverlap*",
-                                                    "*epcommunicationoverlap*", "*alltoalloverlap*"});
+  const Said overlap =
+      said(clauses_of(framework),
+           {"*expertcommunicationoverlap*", "*epcommunicationoverlap*", "epoverlap", "*alltoalloverlap*"});
   if (overlap == Said::nothing) return;
   const ExpertCost known = read_stack("megatron-bridge-overlap").experts;
   stack.experts.overlap = overlap == Said::yes ? known.overlap : 0;
@@ -59,6 +60,20 @@ void use_said_graphs(const MeasuredRun& run, SoftwareStack& stack) {
   stack.experts.each = known.experts.each;
   // Whose recipes are not NVIDIA's wait longer than its own without graphs.
   if (!none) stack.experts.layer = known.experts.layer;
+}
+
+// What the host of experts waits for under Megatron: nothing is left of Python's garbage collection where it
+// is said to be done by hand (--manual-gc), as NVIDIA's recipes have it, and nothing at all where the kernels
+// take the routing on the GPU ("sync-free"), as where tokens are dropped.
+void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
+  if (!says(lower_case(run.text("framework")), "megatron")) return;
+  const std::vector<Clause> words = framework_and_note(run);
+  const bool by_hand = affirms(words, {"manualgc*", "*manualgarbagecollection*"});
+  const bool never = affirms(words, {"syncfree*"});
+  if (!by_hand && !never) return;
+  const ExpertHost least = read_stack(never ? "megatron-core-token-drop" : "megatron-core").experts.layer;
+  stack.experts.layer.forward = std::min(stack.experts.layer.forward, least.forward);
+  stack.experts.layer.backward = std::min(stack.experts.layer.backward, least.backward);
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
@@ -285,6 +300,7 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   use_said_dispatch(run.text("framework"), stack);
   use_said_overlap(run.text("framework"), stack);
   use_said_graphs(run, stack);
+  use_said_waits(run, stack);
 }
 
 }  // namespace orrery

@@ -46,6 +46,20 @@ TEST_CASE("a flex dispatcher spares the host of programs of one's own what its k
   CHECK(host("Megatron-Bridge (2026), DeepEP, eager") == host("Megatron-Bridge (2026), eager"));
 }
 
+TEST_CASE("what the host of experts no longer waits for is what a row says of collection and synchronization") {
+  const auto layer = [](const char* framework, const char* note) {
+    return stack_of({{"framework", framework}, {"gpu", "GH200"}, {"model", "OLMoE 1B-7B"}, {"note", note}})
+        .experts.layer;
+  };
+  const char* bridge = "Megatron-Bridge (2026)";
+  const ExpertHost recipe = read_stack("megatron-core").experts.layer;
+  REQUIRE(layer(bridge, "").forward > recipe.forward);
+  CHECK(layer(bridge, "manual GC every 10") == recipe);
+  CHECK(layer(bridge, "no manual GC") == layer(bridge, ""));
+  CHECK(layer(bridge, "manual GC; sync-free grouped GEMM") == ExpertHost{});
+  CHECK(layer("torchtitan (2026)", "manual GC") == layer("torchtitan (2026)", ""));
+}
+
 TEST_CASE("apex's O2 keeps model, gradients and softmax in fp16") {
   const auto of = [](const char* framework) {
     return stack_of({{"framework", framework}, {"precision", "fp16"}, {"gpu", "V100-32GB"}});

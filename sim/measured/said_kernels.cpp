@@ -269,7 +269,8 @@ void use_said_async_tensors(const MeasuredRun& run, SoftwareStack& stack) {
 }
 
 // Passes over all parameters, a read or a write each: of torch.optim's `foreach` 20 (_multi_tensor_adamw of
-// torch/optim/adamw.py), which also "uses about sizeof(params) more peak memory"; of Stanford's CS336
+// torch/optim/adamw.py), which also "uses about sizeof(params) more peak memory" and is what it does on GPUs
+// unless told (_default_to_fused_or_foreach of optimizer.py); of Stanford's CS336
 // (cs336_basics/optimizer.py of assignment 2, an expression for each line) 35, of which a single kernel needs
 // 7. Their share of the bandwidth: as its steps take it on A800 (enzo-cs336-a800, whose runs set nothing
 // else).
@@ -278,7 +279,11 @@ void use_said_adam(const MeasuredRun& run, SoftwareStack& stack) {
   constexpr double kBandwidthShare = 0.8;
   const std::vector<Clause> words = framework_and_note(run);
   const bool loops = affirms(words, {"*loopoverparameters*", "*adamwloop*", "ownadamw*", "*startercode*"});
-  const bool lists = !loops && affirms(words, {"foreach"});
+  const Said foreach = said(words, {"foreach"});
+  const bool fused = says_any(lower_case(run.text("framework") + "; " + run.text("note")),
+                              {"fused adam", "fusedadam", "fused=true"});
+  const bool eager = stack.name.starts_with("pytorch-") || stack.name.starts_with("cs336");
+  const bool lists = !loops && (foreach == Said::yes || (eager && !fused && foreach == Said::nothing));
   if (!(loops || lists) || !stack.optimizer) return;
   const double element = stack.states.weight == 2 && stack.states.optimizer == 4 ? 2 : 4;
   stack.optimizer = {.bytes_per_parameter = element * (loops ? kLoop : kLists),

@@ -46,7 +46,8 @@ TEST_CASE("a flex dispatcher spares the host of programs of one's own what its k
   CHECK(host("Megatron-Bridge (2026), DeepEP, eager") == host("Megatron-Bridge (2026), eager"));
 }
 
-TEST_CASE("what the host of experts no longer waits for is what a row says of collection and synchronization") {
+TEST_CASE(
+    "what the host of experts no longer waits for is what a row says of collection and synchronization") {
   const auto layer = [](const char* framework, const char* note) {
     return stack_of({{"framework", framework}, {"gpu", "GH200"}, {"model", "OLMoE 1B-7B"}, {"note", note}})
         .experts.layer;
@@ -317,7 +318,7 @@ TEST_CASE("room for gradients' buckets and the optimizer's lists is what a row s
   const auto of = [](const char* framework, const char* note) {
     return stack_of({{"framework", framework}, {"gpu", "T4"}, {"note", note}});
   };
-  const SoftwareStack plain = of("PyTorch DDP, own trainer (2026), eager", "");
+  const SoftwareStack plain = of("PyTorch DDP, own trainer (2026), eager", "fused AdamW");
   CHECK(plain.copies_to_buckets);
   CHECK(plain.optimizer_copy == 0);
   CHECK(of("PyTorch DDP, own trainer (2026), eager", "torch AdamW (foreach)").optimizer_copy == 4);
@@ -337,7 +338,9 @@ TEST_CASE("AdamW by lists of tensors or by a loop of one's own moves what each o
   CHECK(of("torch AdamW (foreach)").bytes_per_parameter == 20 * 4);
   CHECK(of("torch AdamW (foreach)").uncached == 0);
   CHECK(of("torch AdamW (foreach)", "pure bf16").bytes_per_parameter == 20 * 2);
-  CHECK(of("foreach=false") == of(""));
+  CHECK(of("") == of("torch AdamW (foreach)"));
+  CHECK(of("foreach=false") == of("fused AdamW"));
+  CHECK(of("fused AdamW") == *read_stack("pytorch-eager").optimizer);
   for (const char* loop : {"AdamW of the starter code", "own AdamW", "AdamW (Python loop over parameters)"}) {
     CHECK(of(loop).bytes_per_parameter == 35 * 4);
     CHECK(of(loop).uncached == 7 * 4);

@@ -207,8 +207,7 @@ BlockOperators embedding_operators(const ModelSpec& model, const Sharding& shard
 
 BlockOperators head_operators(const ModelSpec& model, const Sharding& sharding) {
   if (model.vocabulary == 0) return {};
-  const LayerShape shape{.hidden = model.hidden,
-                         .sequence = model.head_tokens(sharding.sequence)};
+  const LayerShape shape{.hidden = model.hidden, .sequence = model.head_tokens(sharding.sequence)};
   const Layer layer = layer_of(shape, sharding);
   BlockBuilder block(sharding);
   add_prediction(block, layer, model.head_width(),

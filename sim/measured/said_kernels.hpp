@@ -42,8 +42,8 @@ void use_said_loads(const MeasuredRun&, const ModelSpec&, ExpertLoad&);
 // Other optimizers than Adam (framework, note): SGD, Adafactor and Muon by the moments that they keep.
 void use_said_optimizer(const MeasuredRun&, SoftwareStack&, std::vector<std::string>& assumptions);
 
-// What a step of AdamW moves in a program of one's own: by `foreach` over lists of tensors, PyTorch's default,
-// or by a loop of one's own over parameters.
+// What a step of AdamW moves in a program of one's own: by `foreach` over lists of tensors, as PyTorch does
+// unless told, or by a loop over parameters.
 void use_said_adam(const MeasuredRun&, SoftwareStack&);
 
 // Gradients and moments in 16 bits, GELU by its formula, losses in chunks, checkpoints in the host's memory,

@@ -4,6 +4,7 @@
 
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
+#include "sim/measured/measured_words.hpp"
 
 namespace orrery {
 namespace {
@@ -24,9 +25,8 @@ std::int64_t predicted_tokens(const MeasuredRun& run) {
 // SQuAD's spans, labels of a sequence or its reward: few outputs, of a matrix of their own.
 void take_outputs(const MeasuredRun& run, ModelSpec& model, std::vector<std::string>& assumptions) {
   constexpr std::int64_t kUsual = 2;
-  const bool few =
-      affirms(clauses_of(run.text("model") + "; " + run.text("note")),
-              {"squad", "*spanhead*", "*sequenceclassification*", "*classificationhead*", "*rewardhead*"});
+  const bool few = affirms(model_and_note(run), {"squad", "*spanhead*", "*sequenceclassification*",
+                                                 "*classificationhead*", "*rewardhead*"});
   if (!few) return;
   model.give_outputs(kUsual);
   assumptions.emplace_back("a head of two outputs");

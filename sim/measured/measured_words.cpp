@@ -23,6 +23,10 @@ std::vector<Clause> framework_and_note(const MeasuredRun& run) {
   return clauses_of(run.text("framework") + "; " + run.text("note"));
 }
 
+std::vector<Clause> model_and_note(const MeasuredRun& run) {
+  return clauses_of(run.text("model") + "; " + run.text("note"));
+}
+
 std::optional<Sharding> said_sharding(const std::string& text) {
   const auto clauses = clauses_of(text);
   if (clauses.empty()) return std::nullopt;

@@ -15,8 +15,9 @@
 
 namespace orrery {
 
-// Of its program, in the row's cells framework and note.
+// Of its program, in the row's cells framework and note; of its model, in model and note.
 std::vector<Clause> framework_and_note(const MeasuredRun&);
+std::vector<Clause> model_and_note(const MeasuredRun&);
 
 // What replicas keep a share of: ZeRO-1, ZeRO-2, ZeRO-3 and FSDP, or HSDP, whose shares are of a node's.
 enum class Sharding { none, optimizer, gradients, weights, weights_in_node };

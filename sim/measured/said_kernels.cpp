@@ -14,25 +14,29 @@
 namespace orrery {
 namespace {
 
-// Libraries of Megatron-Core's flex dispatcher, which send a token to a node, or GPU, once. Of PyTorch's own
-// programs nobody measured what they leave of that.
+// The host of a layer of experts, no longer than that of a known one.
+void wait_no_longer(const ExpertHost& known, SoftwareStack& stack) {
+  ExpertHost& own = stack.experts.layer;
+  own.forward = std::min(own.forward, known.forward);
+  own.backward = std::min(own.backward, known.backward);
+}
+
+// This and the next three: of Megatron's programs alone. Libraries of Megatron-Core's flex dispatcher, which
+// send a token to a node, or GPU, once. Of PyTorch's own programs nobody measured what they leave of that.
 void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   const std::string low = lower_case(framework);
-  if (!says(low, "megatron") || !(says(low, "deepep") || says(low, "hybridep"))) return;
+  if (!says(low, "deepep") && !says(low, "hybridep")) return;
   const ExpertCost library = read_stack("megatron-bridge").experts;
   stack.experts.deduplicated = library.deduplicated;
   stack.experts.dispatch = library.dispatch;
   // They sort and bring rows in one kernel. What a library's recipes take with them was fitted for itself.
   if (says(low, "bridge")) return;
-  const ExpertCost eager = read_stack("megatron-bridge-eager").experts;
-  stack.experts.layer.forward = std::min(stack.experts.layer.forward, eager.layer.forward);
-  stack.experts.layer.backward = std::min(stack.experts.layer.backward, eager.layer.backward);
+  wait_no_longer(read_stack("megatron-bridge-eager").experts.layer, stack);
 }
 
 // Whether the exchange with experts runs under another microbatch of Megatron-Core
 // (overlap_moe_expert_parallel_comm), which keeps the host longer.
 void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
-  if (!says(lower_case(framework), "megatron")) return;
   const Said overlap =
       said(clauses_of(framework),
            {"*expertcommunicationoverlap*", "*epcommunicationoverlap*", "epoverlap", "*alltoalloverlap*"});
@@ -47,7 +51,6 @@ void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
 // What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
 // of an iteration; attention, routing and what prepares the dispatch (cuda_graph_scope); or nothing.
 void use_said_graphs(const MeasuredRun& run, SoftwareStack& stack) {
-  if (!says(lower_case(run.text("framework")), "megatron")) return;
   const std::vector<Clause> clauses = clauses_of(run.text("framework"));
   const bool whole = affirms(clauses, {"*fulliterationcudagraph*", "*fulliterationgraph*"});
   const bool part = affirms(clauses, {"*partialcudagraph*", "cudagraphsofrouter"});
@@ -66,14 +69,11 @@ void use_said_graphs(const MeasuredRun& run, SoftwareStack& stack) {
 // is said to be done by hand (--manual-gc), as NVIDIA's recipes have it, and nothing at all where the kernels
 // take the routing on the GPU ("sync-free"), as where tokens are dropped.
 void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
-  if (!says(lower_case(run.text("framework")), "megatron")) return;
   const std::vector<Clause> words = framework_and_note(run);
   const bool by_hand = affirms(words, {"manualgc*", "*manualgarbagecollection*"});
   const bool never = affirms(words, {"syncfree*"});
   if (!by_hand && !never) return;
-  const ExpertHost least = read_stack(never ? "megatron-core-token-drop" : "megatron-core").experts.layer;
-  stack.experts.layer.forward = std::min(stack.experts.layer.forward, least.forward);
-  stack.experts.layer.backward = std::min(stack.experts.layer.backward, least.backward);
+  wait_no_longer(read_stack(never ? "megatron-core-token-drop" : "megatron-core").experts.layer, stack);
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
@@ -302,8 +302,10 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   const std::vector<Clause> words = framework_and_note(run);
   if (affirms(words, {"*tiledmlp*", "*mlptiled*"})) stack.tiled_mlp = true;
   if (affirms(words, {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
-  use_said_dispatch(run.text("framework"), stack);
-  use_said_overlap(run.text("framework"), stack);
+  const std::string framework = run.text("framework");
+  if (!says(lower_case(framework), "megatron")) return;
+  use_said_dispatch(framework, stack);
+  use_said_overlap(framework, stack);
   use_said_graphs(run, stack);
   use_said_waits(run, stack);
 }

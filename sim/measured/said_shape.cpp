@@ -14,8 +14,8 @@ SaidShape printed_shape(const MeasuredRun& run) {
   for (const char* cell : {"model", "framework", "note"})
     if (!interval) interval = said_expert_interval(run.text(cell));
   const std::string layers = run.text("layers");
-  const bool all = affirms(clauses_of(run.text("model") + "; " + run.text("note")),
-                           {layers + "moelayers", "all" + layers + "layersmoe", "allofthemmoe"});
+  const bool all =
+      affirms(model_and_note(run), {layers + "moelayers", "all" + layers + "layersmoe", "allofthemmoe"});
   const auto per_token = run.integer("experts_per_token", kMostExperts);
   return {.layers = run.integer("layers", kMostLayers),
           .hidden = run.integer("hidden", kMostHidden),

@@ -19,13 +19,15 @@ constexpr Seconds kOptimizerHost = milliseconds(3);
 // Bytes of a parameter. Of what one operation leaves for the next the L2 cache holds its share of six of the
 // widest matrix: what four sources' steps of CS336's AdamW say of L20, RTX 4090 and RTX PRO 6000 (5.3 to 7.2)
 // and allow on A800, whose cache is in halves.
-double moved_by_step(const OptimizerCost& cost, const ModelSpec& model, const GpuSpec& gpu) {
+double moved_by_step(const SoftwareStack& stack, const ModelSpec& model, const GpuSpec& gpu) {
+  const OptimizerCost& cost = *stack.optimizer;
   if (cost.uncached <= 0) return cost.bytes_per_parameter;
-  constexpr double kTensors = 6, kElement = 4;
+  constexpr double kTensors = 6;
+  const double element = stack.states.step_in_16_bits() ? 2 : 4;
   std::int64_t widest = 1;
   for (const LayerShape& shape : model.shapes) widest = std::max(widest, shape.hidden * shape.ffn);
   const double held =
-      std::min(1.0, gpu.l2_cache.value() / (kTensors * kElement * static_cast<double>(widest)));
+      std::min(1.0, gpu.l2_cache.value() / (kTensors * element * static_cast<double>(widest)));
   return cost.uncached + (cost.bytes_per_parameter - cost.uncached) * (1 - held);
 }
 
@@ -194,7 +196,7 @@ Seconds PriceBook::optimizer(int group, double parameters) const {
   const double lacking = 2 * lacking_moments(precision_.stack);
   if (const auto& own = precision_.stack.optimizer) {
     const GpuSpec& gpu = cluster_.groups[static_cast<std::size_t>(group)].gpu;
-    const double bytes = moved_by_step(*own, model_, gpu) - lacking;
+    const double bytes = moved_by_step(precision_.stack, model_, gpu) - lacking;
     return own->fixed +
            Bytes(parameters * std::max(0.0, bytes)) / (gpu.memory_bandwidth * own->bandwidth_share);
   }

@@ -216,6 +216,8 @@ struct KeptStates {
   // Of these the moments, in training in every type, where the optimizer is not Adam: SGD 0, or 4 with
   // momentum, Adafactor next to nothing, Muon 4.
   std::optional<double> moments;
+  // Weights and moments in 16 bits, and no masters.
+  bool step_in_16_bits() const { return weight == 2 && optimizer == 4; }
   bool operator==(const KeptStates&) const = default;
 };
 

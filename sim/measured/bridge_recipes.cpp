@@ -11,6 +11,7 @@
 #include "sim/measured/cell_words.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_names.hpp"
+#include "sim/measured/measured_words.hpp"
 
 namespace orrery {
 namespace {
@@ -189,8 +190,8 @@ SoftwareStack bridge_stack(const MeasuredRun& run) {
   const bool exchanges = (affirms(clauses, {"*alltoall*"}) && !affirms(clauses, {"*alltoalloverlap*"})) ||
                          affirms(clauses_of(run.text("note")), {"alltoalldispatcher"});
   // Or whose graphs are not whole iterations', without the kernels that need that.
-  const bool parts = own == kGraphs && (affirms(clauses, {"*partialcudagraph*"}) ||
-                                        said(clauses, {"*cudagraphs*"}) == Said::no);
+  const SaidGraphs graphs = said_graphs(run);
+  const bool parts = own == kGraphs && (graphs == SaidGraphs::parts || graphs == SaidGraphs::none);
   SoftwareStack stack = read_stack(exchanges && own != library ? kAllToAll : parts ? kFlex : own);
   const std::string precision = lower_case(run.text("precision"));
   const bool blocks = precision.starts_with("mxfp8") || precision.starts_with("fp8-mx");

@@ -27,6 +27,14 @@ std::vector<Clause> model_and_note(const MeasuredRun& run) {
   return clauses_of(run.text("model") + "; " + run.text("note"));
 }
 
+SaidGraphs said_graphs(const MeasuredRun& run) {
+  const std::vector<Clause> program = clauses_of(run.text("framework"));
+  if (affirms(program, {"*partialcudagraph*", "cudagraphsofrouter"})) return SaidGraphs::parts;
+  if (affirms(program, {"*fulliterationcudagraph*", "*fulliterationgraph*"})) return SaidGraphs::iterations;
+  const bool none = said(framework_and_note(run), {"*cudagraph", "*cudagraphs"}) == Said::no;
+  return none ? SaidGraphs::none : SaidGraphs::nothing;
+}
+
 std::optional<Sharding> said_sharding(const std::string& text) {
   const auto clauses = clauses_of(text);
   if (clauses.empty()) return std::nullopt;

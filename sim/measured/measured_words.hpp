@@ -40,6 +40,11 @@ std::optional<std::int64_t> said_expert_interval(const std::string&);
 // "capacity factor 1.25", "--moe-train-capacity-factor 2"; 0.1 to 100. Absent: none.
 std::optional<double> said_expert_capacity(const std::string&);
 
+// Which CUDA graphs a row says that a program of Megatron's had: of part of each layer (cuda_graph_scope) or
+// of whole iterations ("full-iteration CUDA graph"; framework), or none at all (framework, note).
+enum class SaidGraphs { nothing, none, parts, iterations };
+SaidGraphs said_graphs(const MeasuredRun&);
+
 inline constexpr const char* kOffloaded = "weights and optimizer offloaded to the host";
 // Of one row, each absent where it is blank.
 struct SaidWords {

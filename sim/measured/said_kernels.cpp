@@ -51,14 +51,12 @@ void use_said_overlap(const std::string& framework, SoftwareStack& stack) {
 // What CUDA graphs hold of Megatron-Core's layers with experts, where a row says it beside its program: all
 // of an iteration; attention, routing and what prepares the dispatch (cuda_graph_scope); or nothing.
 void use_said_graphs(const MeasuredRun& run, SoftwareStack& stack) {
-  const std::vector<Clause> clauses = clauses_of(run.text("framework"));
-  const bool whole = affirms(clauses, {"*fulliterationcudagraph*", "*fulliterationgraph*"});
-  const bool part = affirms(clauses, {"*partialcudagraph*", "cudagraphsofrouter"});
-  const bool none = said(framework_and_note(run), {"*cudagraph", "*cudagraphs"}) == Said::no;
-  if (!whole && !part && !none) return;
-  const SoftwareStack known = read_stack(whole  ? "megatron-bridge-26.06"
-                                         : part ? "megatron-bridge"
-                                                : "megatron-bridge-eager");
+  const SaidGraphs graphs = said_graphs(run);
+  if (graphs == SaidGraphs::nothing) return;
+  const bool none = graphs == SaidGraphs::none;
+  const SoftwareStack known = read_stack(none                          ? "megatron-bridge-eager"
+                                         : graphs == SaidGraphs::parts ? "megatron-bridge"
+                                                                       : "megatron-bridge-26.06");
   stack.cuda_graphs = known.cuda_graphs;
   stack.experts.each = known.experts.each;
   // Whose recipes are not NVIDIA's wait longer than its own without graphs.
@@ -278,14 +276,15 @@ void use_said_adam(const MeasuredRun& run, SoftwareStack& stack) {
   constexpr int kLists = 20, kLoop = 35, kOneKernel = 7;
   constexpr double kBandwidthShare = 0.8;
   const std::vector<Clause> words = framework_and_note(run);
-  const bool loops = affirms(words, {"*loopoverparameters*", "*adamwloop*", "ownadamw*", "*startercode*"});
+  const bool loops = affirms(
+      words, {"*loopoverparameters*", "*loopovertensors*", "*adamwloop*", "ownadamw*", "*startercode*"});
   const Said foreach = said(words, {"foreach"});
-  const bool fused = says_any(lower_case(run.text("framework") + "; " + run.text("note")),
-                              {"fused adam", "fusedadam", "fused=true"});
+  const bool fused = affirms(words, {"fusedadam*", "adamwfused", "torchfused", "fusedtrue"}) ||
+                     says(lower_case(run.text("note")), "adamw (fused)");
   const bool eager = stack.name.starts_with("pytorch-") || stack.name.starts_with("cs336");
   const bool lists = !loops && (foreach == Said::yes || (eager && !fused && foreach == Said::nothing));
   if (!(loops || lists) || !stack.optimizer) return;
-  const double element = stack.states.weight == 2 && stack.states.optimizer == 4 ? 2 : 4;
+  const double element = stack.states.step_in_16_bits() ? 2 : 4;
   stack.optimizer = {.bytes_per_parameter = element * (loops ? kLoop : kLists),
                      .bandwidth_share = kBandwidthShare,
                      .fixed = stack.optimizer->fixed,

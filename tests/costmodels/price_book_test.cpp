@@ -293,8 +293,8 @@ TEST_CASE("a step from matrix to matrix moves less by what the L2 cache holds of
   stack.optimizer = {.bytes_per_parameter = 140, .bandwidth_share = 0.8};
   ClusterSpec cluster = test::two_priced_kinds();
   const ModelSpec model = uneven_model();
-  const auto bytes = [&](double uncached, double held) {
-    const double widest = 4096.0 * 2 * 11'008 * 4;  // bytes of it in fp32
+  const auto bytes = [&](double uncached, double held, int element = 4) {
+    const double widest = 4096.0 * 2 * 11'008 * element;  // bytes of it
     cluster.groups[0].gpu.l2_cache = Bytes(held * 6 * widest);
     stack.optimizer->uncached = uncached;
     PriceBook priced(model, cluster, {DataType::fp32, true, 4096, stack});
@@ -305,6 +305,8 @@ TEST_CASE("a step from matrix to matrix moves less by what the L2 cache holds of
   CHECK(bytes(28, 0.0) == Approx(140));
   CHECK(bytes(28, 0.25) == Approx(28 + 0.75 * 112));
   CHECK(bytes(28, 3.0) == Approx(28));
+  stack.states = {.weight = 2, .optimizer = 4};
+  CHECK(bytes(28, 0.25, 2) == Approx(28 + 0.75 * 112));
 }
 
 // 1e9 parameters on a node whose 8 GPUs share 800 GB/s and have links of 32 GB/s, of which 0.8 are reached:

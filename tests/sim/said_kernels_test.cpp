@@ -96,7 +96,9 @@ TEST_CASE("CUDA graphs that a row says hold what Megatron-Bridge's recipes with 
                      {"note", note}});
   };
   REQUIRE(noted("").cuda_graphs != CudaGraphs::none);
+  CHECK(noted("").name == "megatron-bridge-26.06");
   CHECK(noted("real data, no CUDA graphs").cuda_graphs == CudaGraphs::none);
+  CHECK(noted("real data, no CUDA graphs").name == "megatron-bridge");  // without the kernels that need them
   CHECK(noted("all-to-all dispatcher").name == "megatron-bridge-alltoall");
 }
 
@@ -340,8 +342,12 @@ TEST_CASE("AdamW by lists of tensors or by a loop of one's own moves what each o
   CHECK(of("torch AdamW (foreach)", "pure bf16").bytes_per_parameter == 20 * 2);
   CHECK(of("") == of("torch AdamW (foreach)"));
   CHECK(of("foreach=false") == of("fused AdamW"));
-  CHECK(of("fused AdamW") == *read_stack("pytorch-eager").optimizer);
-  for (const char* loop : {"AdamW of the starter code", "own AdamW", "AdamW (Python loop over parameters)"}) {
+  for (const char* fused : {"fused AdamW", "FusedAdam of apex", "AdamW(fused=True)", "AdamW (fused)"})
+    CHECK(of(fused) == *read_stack("pytorch-eager").optimizer);
+  for (const char* lists : {"Unfused AdamW", "not a fused AdamW", "AdamW(fused=False)", "AdamW not fused"})
+    CHECK(of(lists) == of("torch AdamW (foreach)"));
+  for (const char* loop : {"AdamW of the starter code", "own AdamW", "AdamW (Python loop over parameters)",
+                           "own unfused AdamW, a loop over tensors in Python"}) {
     CHECK(of(loop).bytes_per_parameter == 35 * 4);
     CHECK(of(loop).uncached == 7 * 4);
   }

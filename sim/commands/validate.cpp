@@ -193,8 +193,10 @@ std::vector<std::string> interval_facts(const CommandLine& line, const Validatio
 }  // namespace
 
 int run_validate(const Arguments& arguments) {
-  CommandLine line("validate", "Predicts published runs and says how far each group of them is off.",
-                   "orrery validate --measured runs.csv");
+  CommandLine line(
+      "validate",
+      "Predicts published runs and says how far off it is, by program, GPU and kind, or by group.",
+      "orrery validate --measured runs.csv");
   line.value("measured", "FILE",
              "published runs (CSV, sim/MEASURED_RUNS.md); without it the classics in the program")
       .flag("classics", "beside FILE also the classics of source_keys that it does not have")
@@ -210,6 +212,7 @@ int run_validate(const Arguments& arguments) {
       .value("write-intervals", "FILE",
              "writes the table that intervals come from: costmodels/fitted/intervals.yaml")
       .values("without", "NAME", "a source_key that the intervals of time are made without; may be repeated")
+      .flag("groups", "a row for each group even where they are many, and what was assumed of its runs")
       .flag("runs", "a row for each run too");
   if (!line.parse(arguments)) return 0;
   const MeasuredTable table = runs_of(line);
@@ -241,9 +244,11 @@ int run_validate(const Arguments& arguments) {
   }
   const Coverages coverage{coverage_of(validation, Predicted::time, without),
                            coverage_of(validation, Predicted::memory), foreseen_chances(validation)};
-  const RunRows rows = line.has("runs") ? RunRows::listed : RunRows::left_out;
+  const Listed listed = line.has("runs")     ? Listed::runs
+                        : line.has("groups") ? Listed::groups
+                                             : Listed::digest;
   std::cout << (line.json() ? validation_json(validation, coverage)
-                            : validation_text(validation, rows, coverage));
+                            : validation_text(validation, listed, coverage));
   if (const auto path = line.text("output")) write_file(*path, validation_json(validation, coverage));
   return validation.runs.empty() ? 1 : 0;
 }

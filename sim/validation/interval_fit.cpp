@@ -8,10 +8,6 @@
 namespace orrery {
 namespace {
 
-std::string name_of(const ValidatedRun& run) {
-  return run.group + " " + run.kind;
-}
-
 // ln(predicted / measured); absent where it was not measured.
 std::optional<double> residual(const ValidatedRun& run, Predicted what) {
   const std::optional<double>& measured = what == Predicted::time ? run.measured : run.measured_memory;
@@ -63,11 +59,11 @@ std::vector<ResidualGroup> residual_groups(const Validation& validation, Predict
     const auto value = residual(run, what);
     if (!value || std::find(without.begin(), without.end(), run.group) != without.end()) continue;
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const ResidualGroup& group) {
-      return group.name == name_of(run) && group.kind == telling(what, run.trust);
+      return group.name == coverage_name(run) && group.kind == telling(what, run.trust);
     });
     const auto index = static_cast<std::size_t>(found - groups.begin());
     if (found == groups.end()) {
-      groups.push_back({name_of(run), run.group, telling(what, run.trust)});
+      groups.push_back({coverage_name(run), run.group, telling(what, run.trust)});
       residuals.emplace_back();
     }
     residuals[index].push_back(*value);
@@ -109,6 +105,10 @@ OutOfMemoryModel out_of_memory_model(const std::map<std::string, std::vector<Mem
 
 }  // namespace
 
+std::string coverage_name(const ValidatedRun& run) {
+  return run.group + " " + run.kind;
+}
+
 Residuals residuals_of(const Validation& validation, const std::vector<std::string>& without) {
   return {residual_groups(validation, Predicted::time, without),
           residual_groups(validation, Predicted::memory, {}),
@@ -122,8 +122,8 @@ std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
   std::map<std::string, std::vector<const ValidatedRun*>> runs;
   for (const ValidatedRun& run : validation.runs) {
     if (!residual(run, what)) continue;
-    if (runs[name_of(run)].empty()) names.push_back(name_of(run));
-    runs[name_of(run)].push_back(&run);
+    if (runs[coverage_name(run)].empty()) names.push_back(coverage_name(run));
+    runs[coverage_name(run)].push_back(&run);
   }
   std::vector<Coverage> rows;
   for (const std::string& name : names) {

@@ -21,8 +21,9 @@ struct IntervalQuality {
   double score = 0;   // mean width + 20 x distance of a run outside (Gneiting and Raftery 2007, equation 43)
 };
 
+std::string coverage_name(const ValidatedRun&);  // of the group that it is counted in: source and kind
 struct Coverage {
-  std::string name;  // source and GPU
+  std::string name;
   std::size_t runs = 0;
   bool used = true;            // the intervals of others are made with it
   IntervalQuality group_out;   // of intervals made without this group

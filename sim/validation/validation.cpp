@@ -234,6 +234,12 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
     result.kind += " new kernels";
   }
   if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
+  std::vector<std::string> gpus;
+  for (const NodeGroup& group : mapped.plan.cluster.groups) {
+    if (std::find(gpus.begin(), gpus.end(), group.gpu.name) == gpus.end()) gpus.push_back(group.gpu.name);
+  }
+  for (const std::string& gpu : gpus) result.gpu += (result.gpu.empty() ? "" : " + ") + gpu;
+  result.gpus = run.integer("n_gpus").value_or(0);
   result.set = set_of(mapped);
   result.assumptions = mapped.plan.assumptions;
   result.filled = mapped.plan.filled;
@@ -343,18 +349,17 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
   return validation;
 }
 
-GroupAccuracy accuracy(const Validation& validation, const std::string& group, const std::string& kind) {
+GroupAccuracy accuracy(const Validation& validation, const RunFilter& takes) {
   PredictedAndMeasured all;
   std::map<std::string, PredictedAndMeasured> sets;
-  for_each_timed(validation, group, [&](const ValidatedRun& run) {
-    if (!kind.empty() && run.kind != kind) return;
+  for_each_timed(validation, {}, [&](const ValidatedRun& run) {
+    if (!takes(run)) return;
     for (PredictedAndMeasured* table : {&all, &sets[run.set]}) {
       table->predicted.push_back(run.predicted);
       table->measured.push_back(*run.measured);
     }
   });
   GroupAccuracy result;
-  result.name = group;
   result.runs = all.measured.size();
   result.errors = summarize_errors(all);
   result.spearman = spearman(all);
@@ -367,11 +372,24 @@ GroupAccuracy accuracy(const Validation& validation, const std::string& group, c
   return result;
 }
 
+GroupAccuracy accuracy(const Validation& validation, const std::string& group, const std::string& kind) {
+  GroupAccuracy result = accuracy(validation, [&](const ValidatedRun& run) {
+    return (group.empty() || run.group == group) && (kind.empty() || run.kind == kind);
+  });
+  result.name = group;
+  return result;
+}
+
 MemoryAccuracy memory_accuracy(const Validation& validation, const std::string& group) {
+  return memory_accuracy(validation,
+                         [&](const ValidatedRun& run) { return group.empty() || run.group == group; });
+}
+
+MemoryAccuracy memory_accuracy(const Validation& validation, const RunFilter& takes) {
   MemoryAccuracy result;
   PredictedAndMeasured peaks;
   for (const ValidatedRun& run : validation.runs) {
-    if (!group.empty() && run.group != group) continue;
+    if (!takes(run)) continue;
     const bool fits = run.verdict == MemoryVerdict::fits;
     result.true_positive += run.failed && !fits;
     result.false_positive += !run.failed && run.verdict == MemoryVerdict::too_big;
@@ -402,6 +420,14 @@ std::vector<std::string> groups_of(const Validation& validation) {
     if (std::find(groups.begin(), groups.end(), run.group) == groups.end()) groups.push_back(run.group);
   }
   return groups;
+}
+
+FilledCounts filled_counts(const Validation& validation) {
+  FilledCounts counts;
+  for (const ValidatedRun& run : validation.runs) {
+    for (const FilledCell& cell : run.filled) ++counts[{cell.column, cell.value}][cell.from];
+  }
+  return counts;
 }
 
 }  // namespace orrery

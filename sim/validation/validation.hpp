@@ -35,6 +35,8 @@ struct ValidatedRun {
   // Its GPU, "experts" for a mixture of them, "fp4" or "new kernels" where none like them were measured, and
   // "ZeRO-3" of DeepSpeed.
   std::string kind;
+  std::string gpu;        // in the catalog's words, of several kinds "A + B"
+  std::int64_t gpus = 0;  // their number
   RunKind trust;
   ErrorBand band;  // by the table that comes with Orrery, or of the calibrated stack
   // Equal for runs of one group, program, GPU, model, number of GPUs, batch, sequence, type and
@@ -91,10 +93,17 @@ struct MemoryAccuracy {
   std::size_t risky = 0;        // ran, and predicted risky
 };
 
+using RunFilter = std::function<bool(const ValidatedRun&)>;
+GroupAccuracy accuracy(const Validation&, const RunFilter&);  // without a name
+MemoryAccuracy memory_accuracy(const Validation&, const RunFilter&);
 // Of one group, or of all runs where `group` is empty; of one kind of runs, or of all where `kind` is empty.
 GroupAccuracy accuracy(const Validation&, const std::string& group, const std::string& kind = {});
 std::vector<std::string> kinds_of(const Validation&, const std::string& group);  // of runs with a time
 MemoryAccuracy memory_accuracy(const Validation&, const std::string& group);
 std::vector<std::string> groups_of(const Validation&);  // in the order of the table
+
+// Cell that rows leave blank, and what it was taken for -> how many runs each of its sources filled so.
+using FilledCounts = std::map<std::pair<std::string, std::string>, std::map<std::string, std::size_t>>;
+FilledCounts filled_counts(const Validation&);
 
 }  // namespace orrery

@@ -4,24 +4,26 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/table.hpp"
-#include "costmodels/memory/memory_parts.hpp"
 #include "platforms/errors.hpp"
-#include "traces/json_text.hpp"
+#include "sim/validation/breakdown.hpp"
 
 namespace orrery {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string percent(double fraction) {
   return fixed(100 * fraction, 1);
 }
 std::string signed_percent(double fraction) {
   return (fraction > 0 ? "+" : "") + percent(fraction);
+}
+
+constexpr std::size_t kManyGroups = 40;  // more than people read one by one
+
+bool has_many_groups(const Validation& validation) {
+  return groups_of(validation).size() > kManyGroups;
 }
 
 Table groups_table(const Validation& validation) {
@@ -59,23 +61,76 @@ std::string remark(const ComputedTimes& group) {
   return group.group + text;
 }
 
-Table memory_table(const Validation& validation) {
+bool says_of_memory(const MemoryAccuracy& memory) {
+  return memory.runs + memory.true_positive + memory.false_negative + memory.unexplained + memory.risky +
+             memory.false_positive >
+         0;
+}
+
+Table memory_table(const char* by) {
   Table table;
-  table.columns.push_back({"group"});
+  table.columns.push_back({by});
   for (const char* title : {"peaks", "mean %", "bias %", "failed, foreseen", "out of memory, called safe",
                             "failed unexplained, fits", "ran, called risky", "ran, called too big"})
     table.columns.push_back({title, Align::right});
-  for (const std::string& group : groups_of(validation)) {
-    const MemoryAccuracy memory = memory_accuracy(validation, group);
-    if (memory.runs + memory.true_positive + memory.false_negative + memory.unexplained + memory.risky +
-            memory.false_positive ==
-        0)
-      continue;
-    table.rows.push_back(
-        {group, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
-         memory.runs > 0 ? signed_percent(memory.errors.bias) : "-", std::to_string(memory.true_positive),
-         std::to_string(memory.false_negative), std::to_string(memory.unexplained),
-         std::to_string(memory.risky), std::to_string(memory.false_positive)});
+  return table;
+}
+
+void add_memory(Table& table, const std::string& name, const MemoryAccuracy& memory) {
+  if (!says_of_memory(memory)) return;
+  table.rows.push_back(
+      {name, std::to_string(memory.runs), memory.runs > 0 ? percent(memory.errors.mean) : "-",
+       memory.runs > 0 ? signed_percent(memory.errors.bias) : "-", std::to_string(memory.true_positive),
+       std::to_string(memory.false_negative), std::to_string(memory.unexplained),
+       std::to_string(memory.risky), std::to_string(memory.false_positive)});
+}
+
+Table memory_of_groups(const Validation& validation) {
+  Table table = memory_table("group");
+  for (const std::string& group : groups_of(validation))
+    add_memory(table, group, memory_accuracy(validation, group));
+  return table;
+}
+
+Table memory_of_rows(const Validation& validation, const Breakdown& breakdown) {
+  Table table = memory_table(breakdown.by.c_str());
+  for (const ErrorShare& row : breakdown.rows) add_memory(table, row.time.name, row.memory);
+  add_memory(table, "all", memory_accuracy(validation, ""));
+  return table;
+}
+
+Table times_table(const Breakdown& breakdown) {
+  Table table;
+  table.columns.push_back({breakdown.by});
+  for (const char* title : {"groups", "runs", "mean %", "median %", "p90 %", "bias %", "inside %"})
+    table.columns.push_back({title, Align::right});
+  for (const ErrorShare& row : breakdown.rows) {
+    if (row.time.runs == 0) continue;
+    const ErrorSummary& errors = row.time.errors;
+    table.rows.push_back({row.time.name, std::to_string(row.groups), std::to_string(row.time.runs),
+                          percent(errors.mean), percent(errors.median), percent(errors.p90),
+                          signed_percent(errors.bias), fixed(100 * row.inside, 0)});
+  }
+  return table;
+}
+
+// The ten that are furthest off, of those of three runs and more.
+Table furthest_table(const Validation& validation) {
+  constexpr std::size_t kShown = 10, kRuns = 3;
+  std::vector<GroupAccuracy> groups;
+  for (const std::string& name : groups_of(validation)) {
+    GroupAccuracy group = accuracy(validation, name);
+    if (group.runs >= kRuns) groups.push_back(std::move(group));
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const GroupAccuracy& a, const GroupAccuracy& b) {
+    return a.errors.mean > b.errors.mean;
+  });
+  Table table;
+  table.columns = {{"group"}, {"runs", Align::right}, {"mean %", Align::right}, {"bias %", Align::right}};
+  for (const GroupAccuracy& group : groups) {
+    if (table.rows.size() == kShown) break;
+    table.rows.push_back({group.name, std::to_string(group.runs), percent(group.errors.mean),
+                          signed_percent(group.errors.bias)});
   }
   return table;
 }
@@ -163,16 +218,6 @@ Table counts_table(const char* title, const std::map<std::string, std::size_t>& 
   return table;
 }
 
-// Cells that rows leave blank -> how many runs each of its sources filled so.
-std::map<std::pair<std::string, std::string>, std::map<std::string, std::size_t>> filled_counts(
-    const Validation& validation) {
-  std::map<std::pair<std::string, std::string>, std::map<std::string, std::size_t>> counts;
-  for (const ValidatedRun& run : validation.runs) {
-    for (const FilledCell& cell : run.filled) ++counts[{cell.column, cell.value}][cell.from];
-  }
-  return counts;
-}
-
 // "stack torchtitan (12), stack hf-trainer (3)": the three that filled the most runs, and how many others
 // there are.
 std::string sources_text(const std::map<std::string, std::size_t>& counts) {
@@ -226,18 +271,35 @@ std::string other_units_text(const Validation& validation) {
   return text;
 }
 
-}  // namespace
+// The tables of what runs have in common, for groups that are too many to be read.
+std::string digest_text(const Validation& validation, const Coverages& coverage) {
+  const GroupAccuracy all = accuracy(validation, "");
+  std::set<std::string> timed;
+  for (const ValidatedRun& run : validation.runs) {
+    if (run.measured) timed.insert(run.group);
+  }
+  std::string text = std::to_string(all.runs) + " runs of " + std::to_string(timed.size()) +
+                     " groups with a time, predicted over published: mean error " + percent(all.errors.mean) +
+                     " %, median " + percent(all.errors.median) + " %,\nbias " +
+                     signed_percent(all.errors.bias) + " %, rank correlation " + fixed(all.spearman, 3) +
+                     "; inside %: of runs, those in the 90 % interval made without their group, in the mean\n"
+                     "over groups\n";
+  const std::vector<Breakdown> by = breakdowns(validation, coverage.time);
+  for (const Breakdown& one : by) text += "\n" + to_text(times_table(one));
+  text += "\nFurthest off, of groups of three runs and more\n\n" + to_text(furthest_table(validation));
+  const Table memory = memory_of_rows(validation, by.front());
+  if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
+  return text;
+}
 
-std::string validation_text(const Validation& validation, RunRows rows, const Coverages& coverage) {
-  std::string text;
-  if (rows == RunRows::listed) text += to_text(runs_table(validation)) + "\n";
-  text +=
+std::string groups_text(const Validation& validation, const Coverages& coverage) {
+  std::string text =
       "Time of an iteration, predicted over published; rank: Spearman; regret: of the plan predicted fastest "
       "among\n"
       "plans for the same model, GPUs and batch\n\n" +
       to_text(groups_table(validation));
   for (const ComputedTimes& group : validation.computed) text += "\n" + remark(group) + "\n";
-  const Table memory = memory_table(validation);
+  const Table memory = memory_of_groups(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
   if (!coverage.time.empty())
     text +=
@@ -247,15 +309,16 @@ std::string validation_text(const Validation& validation, RunRows rows, const Co
         to_text(coverage_table(coverage.time));
   if (!coverage.memory.empty())
     text += "\nThe same of their memory\n\n" + to_text(coverage_table(coverage.memory));
-  if (!coverage.out_of_memory.empty())
-    text += "\nChances to run out of memory, by sources other than the run's that publish such runs\n\n" +
-            to_text(chances_table(coverage.out_of_memory));
+  return text;
+}
+
+// What its runs' sources leave out, and how it was taken.
+std::string assumptions_text(const Validation& validation) {
+  std::string text;
   std::map<std::string, std::size_t> assumed;
-  std::map<std::string, std::vector<std::string>> skipped;  // ids
   for (const ValidatedRun& run : validation.runs) {
     for (const std::string& assumption : run.assumptions) ++assumed[assumption];
   }
-  for (const SkippedRun& run : validation.skipped) skipped[run.group + ": " + run.reason].push_back(run.id);
   if (!assumed.empty())
     text +=
         "\nAssumed where the source is silent; of what is open the settings within a tenth of the fastest "
@@ -264,170 +327,52 @@ std::string validation_text(const Validation& validation, RunRows rows, const Co
   const Table filled = filled_table(validation);
   if (!filled.rows.empty())
     text += "\nCells that rows leave blank, and what they were taken for\n\n" + to_text(filled);
-  if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(skipped_table(skipped));
-  return text + other_units_text(validation);
-}
-
-namespace {
-
-Json number_or_null(double value) {
-  return std::isfinite(value) ? Json(value) : Json();
-}
-
-// Without runs there is no error, not one of 0.
-Json mean_or_null(double value, std::size_t runs) {
-  return runs > 0 ? number_or_null(value) : Json();
-}
-
-void add_errors(Json& into, const GroupAccuracy& group) {
-  into["mape"] = mean_or_null(group.errors.mean, group.runs);
-  into["median_ape"] = mean_or_null(group.errors.median, group.runs);
-  into["p90_ape"] = mean_or_null(group.errors.p90, group.runs);
-  into["max_ape"] = mean_or_null(group.errors.maximum, group.runs);
-  into["bias"] = mean_or_null(group.errors.bias, group.runs);
-  into["spearman"] = number_or_null(group.spearman);
-  into["mean_regret"] = group.sets > 0 ? number_or_null(group.mean_regret) : Json();
-  into["regret_sets"] = group.sets;
-}
-
-Json groups_json(const Validation& validation) {
-  Json groups = Json::array();
-  for (const std::string& name : groups_of(validation)) {
-    const GroupAccuracy group = accuracy(validation, name);
-    if (group.runs == 0) continue;
-    Json row;
-    row["name"] = name;
-    row["rows"] = group.runs;
-    row["computed"] = std::any_of(validation.computed.begin(), validation.computed.end(),
-                                  [&](const ComputedTimes& one) { return one.group == name; });
-    add_errors(row, group);
-    row["kinds"] = Json::array();
-    for (const std::string& kind : kinds_of(validation, name)) {
-      const GroupAccuracy part = accuracy(validation, name, kind);
-      Json of_kind{{"name", kind}, {"rows", part.runs}};
-      add_errors(of_kind, part);
-      row["kinds"].push_back(std::move(of_kind));
-    }
-    groups.push_back(std::move(row));
-  }
-  return groups;
-}
-
-Json interval_json(const Coverage& one) {
-  return {{"group", one.name},
-          {"rows", one.runs},
-          {"inside", one.group_out.inside},
-          {"inside_source_out", one.source_out.inside},
-          {"width", one.group_out.width},
-          {"interval_score", one.group_out.score},
-          {"width_source_out", one.source_out.width},
-          {"interval_score_source_out", one.source_out.score},
-          {"factors", {one.band.low, one.band.high}},
-          {"basis", one.band.basis}};
-}
-
-Json intervals_json(const std::vector<Coverage>& coverage) {
-  Json rows = Json::array();
-  for (const Coverage& one : coverage) rows.push_back(interval_json(one));
-  return rows;
-}
-
-Json filled_json(const std::vector<FilledCell>& filled) {
-  Json cells = Json::array();
-  for (const FilledCell& cell : filled)
-    cells.push_back({{"cell", cell.column}, {"value", cell.value}, {"from", cell.from}});
-  return cells;
-}
-
-Json parts_json(const StageMemory& memory) {
-  Json parts;
-  for (const auto& [name, bytes] : memory_parts(memory)) parts[name] = to_gibibytes(bytes);
-  return parts;
-}
-
-Json run_json(const ValidatedRun& run) {
-  return {{"id", run.id},
-          {"group", run.group},
-          {"kind", run.kind},
-          {"trust", to_text(run.trust)},
-          {"family", run.trust.family},
-          {"measured_s", run.measured ? Json(*run.measured) : Json()},
-          {"predicted_s", run.predicted},
-          {"range_s", {run.low, run.high}},
-          {"interval_s", {run.predicted * run.band.low, run.predicted * run.band.high}},
-          {"measured_gib", run.measured_memory ? Json(*run.measured_memory) : Json()},
-          {"predicted_gib", run.predicted_memory},
-          {"memory_parts_gib", parts_json(run.memory)},
-          {"memory_figure", to_text(run.memory_figure)},
-          {"memory", to_text(run.verdict)},
-          {"fullness", run.fullness},
-          {"out_of_memory", run.out_of_memory},
-          {"assumptions", run.assumptions},
-          {"filled", filled_json(run.filled)}};
-}
-
-Json filled_counts_json(const Validation& validation) {
-  Json rows = Json::array();
-  for (const auto& [cell, counts] : filled_counts(validation)) {
-    for (const auto& [from, runs] : counts)
-      rows.push_back({{"cell", cell.first}, {"value", cell.second}, {"from", from}, {"rows", runs}});
-  }
-  return rows;
+  return text;
 }
 
 }  // namespace
 
-std::string validation_json(const Validation& validation, const Coverages& coverage) {
-  const GroupAccuracy all = accuracy(validation, "");
-  Json json;
-  json["rows"] = all.runs;
-  json["remarks"] = validation.remarks;
-  json["skipped"] = Json::array();
+std::string validation_text(const Validation& validation, Listed listed, const Coverages& coverage) {
+  const bool digest = listed == Listed::digest && has_many_groups(validation);
+  std::string text;
+  if (listed == Listed::runs) text += to_text(runs_table(validation)) + "\n";
+  text += digest ? digest_text(validation, coverage) : groups_text(validation, coverage);
+  if (!coverage.out_of_memory.empty())
+    text += "\nChances to run out of memory, by sources other than the run's that publish such runs\n\n" +
+            to_text(chances_table(coverage.out_of_memory));
+  if (!digest) text += assumptions_text(validation);
+  std::map<std::string, std::vector<std::string>> skipped;  // ids
   for (const SkippedRun& run : validation.skipped)
-    json["skipped"].push_back({{"id", run.id}, {"reason", run.reason}});
-  add_errors(json, all);
-  json["groups"] = groups_json(validation);
-  const MemoryAccuracy memory = memory_accuracy(validation, "");
-  json["memory"] = {{"rows", memory.runs},
-                    {"mape", mean_or_null(memory.errors.mean, memory.runs)},
-                    {"bias", mean_or_null(memory.errors.bias, memory.runs)}};
-  json["oom"] = {{"true_positive", memory.true_positive},
-                 {"false_positive", memory.false_positive},
-                 {"false_negative", memory.false_negative},
-                 {"unexplained", memory.unexplained},
-                 {"risky", memory.risky}};
-  json["intervals"] = intervals_json(coverage.time);
-  json["memory_intervals"] = intervals_json(coverage.memory);
-  json["out_of_memory_chances"] = Json::array();
-  for (const ForeseenChances& row : coverage.out_of_memory)
-    json["out_of_memory_chances"].push_back(
-        {{"chance", {row.low, row.high}}, {"rows", row.runs}, {"mean", row.mean}, {"ran_out", row.ran_out}});
-  json["filled"] = filled_counts_json(validation);
-  json["runs"] = Json::array();
-  for (const ValidatedRun& run : validation.runs) json["runs"].push_back(run_json(run));
-  return json_document(json);
-}
-
-std::string ablation_json(const std::vector<NamedValidation>& all) {
-  Json json;
-  json["ablation"] = Json::array();
-  for (const NamedValidation& one : all)
-    json["ablation"].push_back(
-        {{"name", one.name}, {"validation", Json::parse(validation_json(one.validation))}});
-  return json_document(json);
+    skipped[digest ? run.reason : run.group + ": " + run.reason].push_back(run.id);
+  if (!skipped.empty()) text += "\nLeft out\n\n" + to_text(skipped_table(skipped));
+  text += other_units_text(validation);
+  if (digest) text += "\n--groups lists each group, and what was assumed of its runs\n";
+  return text;
 }
 
 std::string ablation_text(const std::vector<NamedValidation>& all) {
+  const Validation& first = all.front().validation;
+  // One that was run, under its name.
+  std::vector<std::pair<std::string, RunFilter>> columns;
+  if (has_many_groups(first)) {
+    columns.emplace_back("all", [](const ValidatedRun&) { return true; });
+    for (const ErrorShare& row : breakdowns(first).front().rows)
+      columns.emplace_back(row.time.name, [name = row.time.name](const ValidatedRun& run) {
+        return run.trust.family == name;
+      });
+  } else {
+    for (const std::string& group : groups_of(first))
+      columns.emplace_back(group, [group](const ValidatedRun& run) { return run.group == group; });
+  }
+  std::erase_if(columns, [&](const auto& one) { return accuracy(first, one.second).runs == 0; });
   Table table;
   table.columns.push_back({"mean error / bias, %"});
-  for (const std::string& group : groups_of(all.front().validation)) {
-    if (accuracy(all.front().validation, group).runs > 0) table.columns.push_back({group, Align::right});
-  }
+  for (const auto& [name, takes] : columns) table.columns.push_back({name, Align::right});
   for (const NamedValidation& one : all) {
     std::vector<std::string> row{one.name};
-    for (std::size_t i = 1; i < table.columns.size(); ++i) {
-      const GroupAccuracy group = accuracy(one.validation, table.columns[i].title);
-      row.push_back(percent(group.errors.mean) + "/" + signed_percent(group.errors.bias));
+    for (const auto& [name, takes] : columns) {
+      const GroupAccuracy of = accuracy(one.validation, takes);
+      row.push_back(percent(of.errors.mean) + "/" + signed_percent(of.errors.bias));
     }
     table.rows.push_back(std::move(row));
   }

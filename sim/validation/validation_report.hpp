@@ -8,17 +8,20 @@
 
 namespace orrery {
 
-// Errors by group, what was skipped and why, and what was assumed. `every_run`: a row for each run too.
-enum class RunRows { left_out, listed };
+// What has a row of its own: nothing but what runs have in common (breakdown.hpp) where the groups are many;
+// each group, with what was assumed of its runs; each run too.
+enum class Listed { digest, groups, runs };
 // How far intervals and chances hold for runs that they were made without.
 struct Coverages {
   std::vector<Coverage> time, memory;
   std::vector<ForeseenChances> out_of_memory;
 };
-std::string validation_text(const Validation&, RunRows, const Coverages& = {});
+// Errors of times and memory, how far intervals hold, what was skipped and why, and what was assumed.
+std::string validation_text(const Validation&, Listed, const Coverages& = {});
 std::string validation_json(const Validation&, const Coverages& = {});
 
-// One table: the groups, and for each named validation (a switch off) their error and bias.
+// One table: the groups, or where they are many the programs, and for each named validation (a switch off)
+// their error and bias.
 struct NamedValidation {
   std::string name;
   Validation validation;

@@ -300,7 +300,7 @@ TEST_CASE(
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }
-  const std::string text = validation_text(classics, RunRows::left_out);
+  const std::string text = validation_text(classics, Listed::groups);
   CHECK(std::count_if(classics.runs.begin(), classics.runs.end(),
                       [](const ValidatedRun& run) { return run.measured.has_value(); }) > 200);
   CHECK(contains(text, "megatron-sc21-t1"));
@@ -396,7 +396,7 @@ TEST_CASE("cells that rows leave blank are listed with what fills them and where
                                 {"optimizer_sharding", "ZeRO-1", from},
                                 {"sequence_parallel", stack.sequence_parallel ? "yes" : "no", from}});
   CHECK(result.runs[2].filled.empty());  // all of it said; cp as 0
-  const std::string text = validation_text(result, RunRows::left_out);
+  const std::string text = validation_text(result, Listed::digest);
   const std::string list = text.substr(text.find("Cells that rows leave blank"));
   CHECK(contains(list, "   2  flash_attn          yes         stack nemo-24.07\n"));
   const std::string json = validation_json(result);
@@ -404,7 +404,7 @@ TEST_CASE("cells that rows leave blank are listed with what fills them and where
   CHECK(contains(validation_text(
                      validate(runs_of(own, ",flash_attn,sequence_parallel,optimizer_sharding,cp,stack"),
                               costs(), {}),
-                     RunRows::left_out),
+                     Listed::digest),
                  "leave blank") == false);
 }
 
@@ -417,7 +417,7 @@ TEST_CASE("of three and more sources of a blank cell the largest are named, and 
     }
   };
   add(1, "a"), add(3, "b"), add(2, "c"), add(1, "d");
-  CHECK(contains(validation_text(made, RunRows::left_out),
+  CHECK(contains(validation_text(made, Listed::digest),
                  "   7  flash_attn  yes        b (3), c (2), a (1) and 1 more\n"));
 }
 
@@ -434,11 +434,11 @@ TEST_CASE("runs priced from measured layers take as long as these, and others ar
   REQUIRE(slow.runs.size() == 1);  // tensor 1 was measured, tensor 2 was not
   REQUIRE(slow.skipped.size() == 1);
   CHECK(slow.skipped.front().id == "b");
-  const std::string text = validation_text(slow, RunRows::left_out);
+  const std::string text = validation_text(slow, Listed::digest);
   CHECK(contains(text.substr(text.find("Left out")), "b\n"));
   Validation in_milliseconds = slow;
   in_milliseconds.runs.front().measured = 1000 * slow.runs.front().predicted;
-  CHECK(contains(validation_text(in_milliseconds, RunRows::left_out), "are its plan and its unit right?"));
+  CHECK(contains(validation_text(in_milliseconds, Listed::digest), "are its plan and its unit right?"));
   CHECK(!contains(text, "its unit right"));
   // 64 sequences over 16 replicas: 4 microbatches of 24 layers, 0.3 s more for each in `slow`.
   CHECK(slow.runs.front().predicted - fast.runs.front().predicted == Approx(4 * 24 * 0.3));

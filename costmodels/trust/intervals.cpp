@@ -43,54 +43,34 @@ std::vector<double> shares(const std::vector<ResidualGroup>& groups) {
 
 constexpr double kLeastVariance = 4e-4;  // of runs in a group, 2 %: the same run again
 
-// Variance components by expectation and maximisation (Dempster, Laird and Rubin 1977): the residual of a
-// group is a sum of independent normal ones, whose expected squares given the sum make the next variances. A
-// source of error has besides one group's weight of a variance like that of all runs: where no group tells of
-// it, it doubles theirs.
-// `variance`: where it starts, which decides how soon it is done.
-Variances components(const std::vector<ResidualGroup>& groups, const std::vector<double>& weights,
-                     Variances variance) {
-  constexpr int kMostSteps = 500;
-  constexpr double kSettled = 1e-7, kPriorGroups = 1;
-  struct Alike {
-    Sources sources{};
-    double weight = 0, squares = 0;
-  };
-  std::array<Alike, std::size_t{1} << kSources> by_sources{};  // groups of the same sources of error
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (weights[g] == 0) continue;
-    const Sources sources = sources_of(groups[g].kind);
-    std::size_t index = 0;
-    for (const bool source : sources) index = 2 * index + (source ? 1 : 0);
-    Alike& all = by_sources[index];
-    all.sources = sources;
-    all.weight += weights[g];
-    all.squares += weights[g] * std::max(mean_square(groups[g]), 1e-6);
+constexpr double kLeastSquare = 1e-6;  // of a group's residuals, 0.1 %
+double counted_square(const ResidualGroup& group) {
+  return std::max(mean_square(group), kLeastSquare);
+}
+
+double furthest_change(const Variances& before, const Variances& after) {
+  double change = 0;
+  for (std::size_t i = 0; i < kSources; ++i) change = std::max(change, std::abs(after[i] / before[i] - 1));
+  return change;
+}
+
+// Three steps towards a fixed point in one, by their first two differences (SQUAREM, Varadhan and Roland
+// 2008, steplength S3), in logarithms, which keeps variances above zero.
+Variances extrapolated(const Variances& first, const Variances& second, const Variances& third) {
+  Variances step{}, bend{};
+  double steps = 0, bends = 0;
+  for (std::size_t i = 0; i < kSources; ++i) {
+    step[i] = std::log(second[i] / first[i]);
+    bend[i] = std::log(third[i] / second[i]) - step[i];
+    steps += step[i] * step[i];
+    bends += bend[i] * bend[i];
   }
-  std::vector<Alike> alike;
-  for (const Alike& one : by_sources)
-    if (one.weight > 0) alike.push_back(one);
-  for (int step = 0; step < kMostSteps; ++step) {
-    Variances sums{}, counts{};
-    for (const Alike& one : alike) {
-      const double all = total(variance, one.sources);
-      for (std::size_t i = 0; i < kSources; ++i) {
-        if (!one.sources[i]) continue;
-        const double part = variance[i] / all;
-        sums[i] += part * part * one.squares + variance[i] * (1 - part) * one.weight;
-        counts[i] += one.weight;
-      }
-    }
-    const Variances before = variance;
-    variance[0] = sums[0] / counts[0];
-    for (std::size_t i = 1; i < kSources; ++i)
-      variance[i] = (sums[i] + kPriorGroups * variance[0]) / (counts[i] + kPriorGroups);
-    double change = 0;
-    for (std::size_t i = 0; i < kSources; ++i)
-      change = std::max(change, std::abs(variance[i] / before[i] - 1));
-    if (change < kSettled) break;
-  }
-  return variance;
+  if (bends == 0) return third;
+  const double length = std::max(1.0, std::sqrt(steps / bends));
+  Variances result{};
+  for (std::size_t i = 0; i < kSources; ++i)
+    result[i] = first[i] * std::exp(2 * length * step[i] + length * length * bend[i]);
+  return result;
 }
 
 Variances all_alike(double variance) {
@@ -127,14 +107,60 @@ std::size_t count_of(const std::vector<std::size_t>& positions) {
 
 }  // namespace
 
+// Variance components by expectation and maximisation (Dempster, Laird and Rubin 1977): the residual of a
+// group is a sum of independent normal ones, whose expected squares given the sum make the next variances. A
+// source of error has besides one group's weight of a variance like that of all runs: where no group tells of
+// it, it doubles theirs.
+// `start`: decides how soon it is done.
+Variances IntervalModel::components(const std::vector<Alike>& alike, Variances start) {
+  constexpr int kMostSteps = 500;
+  constexpr double kSettled = 1e-7, kPriorGroups = 1, kNone = 1e-9;
+  const auto step = [&](const Variances& variance) {
+    Variances sums{}, counts{};
+    for (const Alike& one : alike) {
+      if (one.weight < kNone) continue;  // all of them are left out
+      const double all = total(variance, one.sources);
+      for (std::size_t i = 0; i < kSources; ++i) {
+        if (!one.sources[i]) continue;
+        const double part = variance[i] / all;
+        sums[i] += part * part * one.squares + variance[i] * (1 - part) * one.weight;
+        counts[i] += one.weight;
+      }
+    }
+    Variances next{};
+    next[0] = sums[0] / counts[0];
+    for (std::size_t i = 1; i < kSources; ++i)
+      next[i] = (sums[i] + kPriorGroups * next[0]) / (counts[i] + kPriorGroups);
+    return next;
+  };
+  for (int steps = 0; steps < kMostSteps; steps += 3) {
+    const Variances second = step(start);
+    if (furthest_change(start, second) < kSettled) return second;
+    const Variances third = step(second);
+    if (furthest_change(second, third) < kSettled) return third;
+    start = step(extrapolated(start, second, third));
+  }
+  return start;
+}
+
 IntervalModel::IntervalModel(std::vector<ResidualGroup> groups, Predicted what, double widening)
     : groups_(std::move(groups)),
       what_(what),
       name_of_(positions(groups_, [](const ResidualGroup& group) { return group.name; })),
       family_of_(positions(groups_, [](const ResidualGroup& group) { return group.kind.family; })),
-      weights_(shares(groups_)),
-      variance_(components(groups_, weights_, all_alike(0.01))) {
+      weights_(shares(groups_)) {
   if (groups_.empty()) throw InputError("intervals", "no group of runs", "at least one");
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Sources sources = sources_of(groups_[g].kind);
+    auto found =
+        std::find_if(alike_.begin(), alike_.end(), [&](const Alike& one) { return one.sources == sources; });
+    if (found == alike_.end()) found = alike_.insert(alike_.end(), {sources, 0, 0});
+    alike_of_.push_back(static_cast<std::size_t>(found - alike_.begin()));
+    found->weight += weights_[g];
+    found->squares += weights_[g] * counted_square(groups_[g]);
+  }
+  variance_ = components(alike_, all_alike(0.01));
+  families_.resize(count_of(family_of_));
   tell_families();
   multiplier_ = calibrated_multiplier() * widening;
 }
@@ -146,17 +172,20 @@ void IntervalModel::tell_families() {
   struct Sum {
     double sum = 0, count = kPriorOfBias;
   };
-  std::vector<std::array<Sum, 2>> biases(count_of(family_of_));
+  std::vector<double> totals, deviations;
+  for (const Alike& one : alike_) {
+    totals.push_back(total(variance_, one.sources));
+    deviations.push_back(std::sqrt(totals.back()));
+  }
+  std::vector<std::array<Sum, 2>> biases(families_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const RunKind& own = groups_[g].kind;
     // By how much it tells of the family, not of its GPU.
-    const double all = total(variance_, sources_of(own)), weight = weights_[g] * variance_[0] / all;
-    const double most = 2 * std::sqrt(all);
-    Sum& bias = biases[family_of_[g]][own.experts ? 1 : 0];
+    const double weight = weights_[g] * variance_[0] / totals[alike_of_[g]];
+    const double most = 2 * deviations[alike_of_[g]];
+    Sum& bias = biases[family_of_[g]][groups_[g].kind.experts ? 1 : 0];
     bias.sum += weight * std::clamp(groups_[g].mean, -most, most);
     bias.count += weight;
   }
-  families_.assign(biases.size(), {});
   for (std::size_t family = 0; family < biases.size(); ++family) {
     for (std::size_t kind = 0; kind < 2; ++kind) {
       const Sum& bias = biases[family][kind];
@@ -166,9 +195,9 @@ void IntervalModel::tell_families() {
   std::vector<Sum> spreads(biases.size(), {kPriorOfSpread, kPriorOfSpread});
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (weights_[g] == 0) continue;
-    const RunKind& own = groups_[g].kind;
-    const double square = mean_square(groups_[g], families_[family_of_[g]].bias[own.experts ? 1 : 0].mean);
-    spreads[family_of_[g]].sum += weights_[g] * std::min(square / total(variance_, sources_of(own)), kMost);
+    const double bias = families_[family_of_[g]].bias[groups_[g].kind.experts ? 1 : 0].mean;
+    const double square = mean_square(groups_[g], bias) / totals[alike_of_[g]];
+    spreads[family_of_[g]].sum += weights_[g] * std::min(square, kMost);
     spreads[family_of_[g]].count += weights_[g];
   }
   for (std::size_t family = 0; family < spreads.size(); ++family)
@@ -203,16 +232,20 @@ double IntervalModel::calibrated_multiplier() const {
   const std::size_t names = count_of(name_of_);
   constexpr double kLevel = 0.9, kMost = 20, kNormal = 1.6449;
   if (names < 2) return kNormal;
+  std::vector<std::vector<std::size_t>> groups_of(names);
+  for (std::size_t g = 0; g < groups_.size(); ++g) groups_of[name_of_[g]].push_back(g);
   IntervalModel others = *this;
-  for (std::size_t name = 0; name < names; ++name) {
+  for (const std::vector<std::size_t>& own : groups_of) {
     others.weights_ = weights_;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (name_of_[g] == name) others.weights_[g] = 0;
+    others.alike_ = alike_;
+    for (const std::size_t g : own) {
+      others.weights_[g] = 0;
+      others.alike_[alike_of_[g]].weight -= weights_[g];
+      others.alike_[alike_of_[g]].squares -= weights_[g] * counted_square(groups_[g]);
     }
-    others.variance_ = components(groups_, others.weights_, variance_);
+    others.variance_ = components(others.alike_, variance_);
     others.tell_families();
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (name_of_[g] != name) continue;
+    for (const std::size_t g : own) {
       const double scale = others.deviation(groups_[g].kind);
       all.push_back({weights_[g], (groups_[g].mean - others.bias_of_family(groups_[g].kind).mean) / scale,
                      std::sqrt(std::max(groups_[g].variance, kLeastVariance)) / scale});
@@ -220,7 +253,7 @@ double IntervalModel::calibrated_multiplier() const {
   }
   const double k = static_cast<double>(names), wanted = std::min(0.999, kLevel * (k + 1) / k);
   double low = 0, high = kMost;
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < 40; ++step) {
     const double half = (low + high) / 2;
     double held = 0;
     for (const Held& one : all)

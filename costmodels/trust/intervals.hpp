@@ -54,6 +54,12 @@ class IntervalModel {
     std::array<FamilyBias, 2> bias;  // of dense models, of experts
     double spread = 1;               // its variance over that of all runs of its groups' kinds
   };
+  // Groups of the same sources of error, whose residuals add up.
+  struct Alike {
+    std::array<bool, 8> sources{};
+    double weight = 0, squares = 0;
+  };
+  static std::array<double, 8> components(const std::vector<Alike>&, std::array<double, 8> start);
   void tell_families();                                  // from the weights and variances
   [[nodiscard]] Family family_of(const RunKind&) const;  // one that no group has: without bias, as all spread
   [[nodiscard]] FamilyBias bias_of_family(const RunKind&) const;
@@ -62,8 +68,9 @@ class IntervalModel {
 
   std::vector<ResidualGroup> groups_;
   Predicted what_;
-  std::vector<std::size_t> name_of_, family_of_;  // of each group, from 0
-  std::vector<double> weights_;                   // of each group; 0 for one left out
+  std::vector<std::size_t> name_of_, family_of_, alike_of_;  // of each group, from 0
+  std::vector<Alike> alike_;
+  std::vector<double> weights_;  // of each group; 0 for one left out
   std::array<double, 8> variance_{};
   std::vector<Family> families_;
   double multiplier_ = 0;

@@ -242,8 +242,9 @@ int run_validate(const Arguments& arguments) {
       throw InputError("--write-intervals", std::to_string(groups) + " groups of runs", "3 or more");
     write_file(*path, to_yaml(residuals, interval_facts(line, validation, costs, without)));
   }
-  const Coverages coverage{coverage_of(validation, Predicted::time, without),
-                           coverage_of(validation, Predicted::memory), foreseen_chances(validation)};
+  const Coverages coverage{coverage_of(validation, Predicted::time, without, line.jobs()),
+                           coverage_of(validation, Predicted::memory, {}, line.jobs()),
+                           foreseen_chances(validation)};
   const Listed listed = line.has("runs")     ? Listed::runs
                         : line.has("groups") ? Listed::groups
                                              : Listed::digest;

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 
+#include "sim/replay/on_threads.hpp"
+
 namespace orrery {
 namespace {
 
@@ -116,7 +118,7 @@ Residuals residuals_of(const Validation& validation, const std::vector<std::stri
 }
 
 std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
-                                  const std::vector<std::string>& without) {
+                                  const std::vector<std::string>& without, int threads) {
   const std::vector<ResidualGroup> all = with_built_in(residual_groups(validation, what, without), what);
   std::vector<std::string> names;
   std::map<std::string, std::vector<const ValidatedRun*>> runs;
@@ -125,17 +127,22 @@ std::vector<Coverage> coverage_of(const Validation& validation, Predicted what,
     if (runs[coverage_name(run)].empty()) names.push_back(coverage_name(run));
     runs[coverage_name(run)].push_back(&run);
   }
-  std::vector<Coverage> rows;
-  for (const std::string& name : names) {
-    const std::vector<const ValidatedRun*>& own = runs[name];
+  std::vector<Coverage> rows(names.size());
+  on_threads(names.size(), threads, [&](std::size_t i) {
+    const std::string& name = names[i];
+    const std::vector<const ValidatedRun*>& own = runs.at(name);
     const IntervalModel no_group =
         interval_model(groups_but(all, [&](const ResidualGroup& one) { return one.name == name; }), what);
     const IntervalModel no_source = interval_model(
         groups_but(all, [&](const ResidualGroup& one) { return one.source == own.front()->group; }), what);
     const bool used = std::find(without.begin(), without.end(), own.front()->group) == without.end();
-    rows.push_back({name, own.size(), used, quality(no_group, own, what), quality(no_source, own, what),
-                    no_group.band(own.front()->trust)});
-  }
+    rows[i] = {name,
+               own.size(),
+               used,
+               quality(no_group, own, what),
+               quality(no_source, own, what),
+               no_group.band(own.front()->trust)};
+  });
   return rows;
 }
 

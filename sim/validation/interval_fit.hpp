@@ -32,7 +32,8 @@ struct Coverage {
 };
 // Of every group of the validation whose runs have it measured. The intervals come from its other groups, and
 // from those of the table that comes with Orrery whose sources it does not have.
-std::vector<Coverage> coverage_of(const Validation&, Predicted, const std::vector<std::string>& without = {});
+std::vector<Coverage> coverage_of(const Validation&, Predicted, const std::vector<std::string>& without = {},
+                                  int threads = 1);
 
 // Runs that were given a chance from `low` to below `high` to run out of memory, by the other sources.
 struct ForeseenChances {

@@ -39,6 +39,7 @@ std::string gpu_map(const GpuSpec& gpu) {
   write_peak(out, "fp4", gpu.fp4);
   out += ", link: " + yaml_quoted(gpu.link) + ", link_bandwidth: " + to_exact_text(gpu.link_bandwidth);
   if (!gpu.peer_access) out += ", peer_access: false";
+  if (gpu.through_host) out += ", through_host: " + to_exact_text(*gpu.through_host);
   if (gpu.inline_ecc) out += ", inline_ecc: true";
   out += ", multiprocessors: " + std::to_string(gpu.multiprocessors) +
          ", l2_cache: " + to_exact_text(gpu.l2_cache);

@@ -150,7 +150,7 @@ GpuSpec parse_gpu(const YamlValue& map) {
   map.allow_keys({"name", "aliases", "architecture", "memory", "memory_bandwidth", "fp32", "tf32", "fp16",
                   "bf16", "fp8", "fp4", "link", "link_bandwidth", "multiprocessors", "l2_cache", "power",
                   "sustained", "sustained_long", "sustained_fp32", "fp8_share", "fp4_share", "power_limit",
-                  "idle_power", "source", "pcie", "peer_access", "inline_ecc", "host_memory",
+                  "idle_power", "source", "pcie", "peer_access", "through_host", "inline_ecc", "host_memory",
                   "host_memory_bandwidth", "host_link_bandwidth", "host_pace", "host_python_pace",
                   // What the catalog keeps for people.
                   "vendor", "form_factor", "memory_type", "int8", "evidence", "note"});
@@ -166,6 +166,11 @@ GpuSpec parse_gpu(const YamlValue& map) {
   gpu.link = text_or(map, "link", "unknown");
   gpu.link_bandwidth = map.at("link_bandwidth").positive_quantity<BytesPerSecond>();
   if (const auto peers = map.find("peer_access")) gpu.peer_access = peers->boolean();
+  if (const auto rate = map.find("through_host")) {
+    if (gpu.peer_access)
+      throw InputError(rate->place(), "the key through_host", "peer_access: false beside it");
+    gpu.through_host = rate->positive_quantity<BytesPerSecond>();
+  }
   if (const auto ecc = map.find("inline_ecc")) gpu.inline_ecc = ecc->boolean();
   gpu.multiprocessors = static_cast<int>(map.at("multiprocessors").integer(1, kMostMultiprocessors));
   gpu.l2_cache = map.at("l2_cache").positive_quantity<Bytes>();

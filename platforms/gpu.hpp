@@ -37,8 +37,10 @@ struct GpuSpec {
   BytesPerSecond link_bandwidth;  // GPU to GPU inside a node, one direction; PCIe where there is no NVLink
   std::string link;               // "NVLink4", "PCIe 4.0 x16"
   bool peer_access = true;        // over PCIe, from card to card without the memory of the host
-  bool inline_ecc = false;        // check bits lie among the data and are read and written with them
-  int multiprocessors = 0;        // streaming multiprocessors (compute units): decides wave quantisation
+  // Of a card without it, one direction; absent: as measured in hosts of PCIe 3.0 and 4.0 (usual_gpu_link).
+  std::optional<BytesPerSecond> through_host;
+  bool inline_ecc = false;  // check bits lie among the data and are read and written with them
+  int multiprocessors = 0;  // streaming multiprocessors (compute units): decides wave quantisation
   Bytes l2_cache;
   Watts power;  // thermal design power
   // Speed of matrix units that lasts under power, over that of short kernels in a benchmark; of a chip whose

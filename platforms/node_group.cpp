@@ -245,10 +245,11 @@ LinkSpec usual_gpu_link(const NodeGroup& group) {
   // Cards without peer access exchange through their host as fast over PCIe 4.0 as over 3.0: 16 MB are
   // all-reduced by four RTX 3090 at 5.3 GB/s a GPU, by four Titan RTX at 4.9 (eth-easl/sailor cf2c8e3c,
   // Planner/baselines/Aceso/profiler/*/profiled-data-fp32/prim_OPT-350_all_reduce_4gpus.csv).
-  // Two in a host are faster (15.3 GB/s, day09-2x4090): pairs of eight sources, ferrogrid to that, ask for 16
-  // to 26 GB/s, of which this is the middle.
+  // Two in a host are faster: pairs of eight sources ask for 16 to 26 GB/s, of which this is the middle. Ada
+  // and Blackwell cards, whose hosts have PCIe 4.0 and 5.0, say their own in the catalog.
   constexpr BytesPerSecond kOfTwo{22e9}, kOfMany{16e9};
-  const BytesPerSecond through_host = group.gpus_per_node <= 2 ? kOfTwo : kOfMany;
+  const BytesPerSecond usual = group.gpus_per_node <= 2 ? kOfTwo : kOfMany;
+  const BytesPerSecond through_host = group.gpu.through_host.value_or(usual);
   if (has_nvlink(group)) return {group.gpu.link_bandwidth, kNvlinkLatency};
   const BytesPerSecond link =
       bridges_fall_short(group) ? usual_host(group.gpu, group.gpus_per_node).link : group.gpu.link_bandwidth;

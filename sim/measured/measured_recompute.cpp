@@ -67,11 +67,15 @@ constexpr std::array kWords{
     Word{"some", Tells::some},
     Word{"partial", Tells::some},
     Word{"partly", Tells::some},
+    Word{"one", Tells::number},
     Word{"first", Tells::nothing},
     Word{"all", Tells::nothing},
     Word{"the", Tells::nothing},
     Word{"per", Tells::nothing},
     Word{"each", Tells::nothing},
+    Word{"at", Tells::nothing},
+    Word{"a", Tells::nothing},
+    Word{"time", Tells::nothing},
     Word{"and", Tells::nothing},
     Word{"op", Tells::nothing},
     Word{"transformer", Tells::nothing},
@@ -162,7 +166,7 @@ void hear(const Clause& clause, Told& told) {
     if (what == Tells::of) told.of = !told.numbers.empty();  // "8 of 32", and not "of 8 layers"
     if (what != Tells::number) continue;
     told.doubt |= word.size() > kMostDigits;
-    if (!told.doubt) told.numbers.push_back(std::stoi(word));
+    if (!told.doubt) told.numbers.push_back(word == "one" ? 1 : std::stoi(word));
   }
 }
 

@@ -193,7 +193,7 @@ TEST_CASE("a GPU that no catalog knows is given with its numbers") {
   CHECK(group.gpu_link.bandwidth == gigabytes_per_second(100));
 }
 
-TEST_CASE("cards without peer access have a link through their host, whatever PCIe's generation") {
+TEST_CASE("cards without peer access have a link through their host, as fast as hosts of their time are") {
   const auto link = [](const std::string& gpu, int gpus) {
     const ClusterSpec cluster =
         parse_cluster("groups: [{name: g, gpu: " + gpu + ", gpus_per_node: " + std::to_string(gpus) +
@@ -203,8 +203,9 @@ TEST_CASE("cards without peer access have a link through their host, whatever PC
   };
   CHECK(link("Titan RTX", 8) == BytesPerSecond(16e9));  // PCIe 3.0
   CHECK(link("RTX 3090", 8) == BytesPerSecond(16e9));
-  CHECK(link("RTX 5090", 8) == BytesPerSecond(16e9));
-  CHECK(link("RTX 5090", 2) == BytesPerSecond(22e9));
+  CHECK(link("RTX 4090", 8) == BytesPerSecond(24e9));
+  CHECK(link("RTX 5090", 8) == BytesPerSecond(32e9));
+  CHECK(link("RTX 5090", 2) == BytesPerSecond(32e9));
   CHECK(link("RTX 3090", 2) == find_gpu("RTX 3090", "test").link_bandwidth);  // their bridge
   CHECK(link("RTX A6000", 8) == BytesPerSecond(32e9));
   const std::string own =
@@ -216,6 +217,13 @@ TEST_CASE("cards without peer access have a link through their host, whatever PC
   CHECK(cluster.groups.front().gpu_link.bandwidth == BytesPerSecond(16e9));
   CHECK(cluster.groups.front().gpu.inline_ecc);
   CHECK(parse_cluster(to_yaml(cluster), "c.yaml") == cluster);
+  std::string faster = own;
+  faster.replace(faster.find("peer_access: false"), 18, "peer_access: false, through_host: 20GBps");
+  const ClusterSpec host = parse_cluster(faster, "c.yaml");
+  CHECK(host.groups.front().gpu_link.bandwidth == BytesPerSecond(20e9));
+  CHECK(parse_cluster(to_yaml(host), "c.yaml") == host);
+  faster.replace(faster.find("false, through"), 5, "true");
+  CHECK_THROWS_WITH(parse_cluster(faster, "c.yaml"), Catch::Contains("peer_access: false beside it"));
 }
 
 TEST_CASE("the built-in clusters are read by name") {

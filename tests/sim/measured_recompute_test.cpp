@@ -28,6 +28,8 @@ TEST_CASE("full recomputation of some layers is of the first of each part") {
   CHECK_FALSE(said_recompute("activation checkpointing of every 2 layers"));
   CHECK(said_recompute("full, uniform 4")->recompute ==
         Recompute{RecomputeGranularity::full, RecomputeMethod::uniform, 4});
+  CHECK(said_recompute("full, uniform, one layer at a time")->recompute ==
+        Recompute{RecomputeGranularity::full, RecomputeMethod::uniform, 1});
 
   const Recompute full{.granularity = RecomputeGranularity::full};
   const auto block = [](int count) {

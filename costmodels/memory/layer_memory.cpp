@@ -7,6 +7,10 @@
 namespace orrery {
 namespace {
 
+bool gives_32_bits(SoftmaxKernel softmax) {
+  return softmax == SoftmaxKernel::stepwise_wide || softmax == SoftmaxKernel::formula_wide;
+}
+
 double attention_scores(const LayerShape& shape, const LocalLayer& local, const ParallelStrategy& strategy,
                         const SoftwareStack& stack) {
   if (strategy.flash_attention) return 0.0;
@@ -15,8 +19,7 @@ double attention_scores(const LayerShape& shape, const LocalLayer& local, const 
   // autocast softmax keeps what it gave in 32 bits.
   double each = drops_out(shape, stack) ? 2 * element + 1 : element;
   if (shape.capped_scores) each += element;  // what tanh gave
-  if (stack.softmax == SoftmaxKernel::stepwise_wide && element < 4)
-    each += drops_out(shape, stack) ? 4 - element : 4;
+  if (gives_32_bits(stack.softmax) && element < 4) each += drops_out(shape, stack) ? 4 - element : 4;
   return each * static_cast<double>(local.tokens * local.attended_tokens * local.heads);
 }
 
@@ -29,8 +32,10 @@ double scores_in_backward(SoftmaxKernel softmax) {
       return 1;
     case SoftmaxKernel::eager:
     case SoftmaxKernel::stepwise:
+    case SoftmaxKernel::formula:
       return 2;
     case SoftmaxKernel::stepwise_wide:
+    case SoftmaxKernel::formula_wide:
       return 3;
   }
   ORRERY_ENSURE(false);

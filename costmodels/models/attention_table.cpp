@@ -92,8 +92,42 @@ double bias_traffic(const Attention& op) {
   return op.direction == Direction::forward ? 2 * element / kBroadcast : element / kReached;
 }
 
-double elementwise_traffic(const Attention& op) {
+// By softmax's formula, in elements of a score. Forward it is scaled (2), chosen by the mask (2), its
+// greatest sought (1) and taken from it (2), exponentiated (2), summed (1) and divided (2). Backward the
+// division gives one gradient (2) and another by four kernels and a sum (2 + 2 + 2 + 3 + 1), which is added
+// (2); then the exponential (3), what was taken away (2 + 1), a gradient of zeros but for the greatest (1),
+// added (3), the choice (2) and the scaling (2). Under autocast from the exponential on in 32 bits, between
+// casts.
+constexpr double kFormulaForward = 12, kFormulaBackward = 28;
+constexpr double kFormulaWideForward = 2 * 7 + (2 + 4) + 4 * 5 + (4 + 2),
+                 kFormulaWideBackward = (2 + 4) + 4 * (2 + 10 + 2 + 3) + (4 + 2) + 2 * (3 + 1 + 3 + 2 + 2);
+bool by_formula(const Attention& op) {
+  return op.softmax == SoftmaxKernel::formula || op.softmax == SoftmaxKernel::formula_wide;
+}
+
+// Of what one kernel leaves for the next the L2 cache holds its share of six tensors, as of an optimizer's
+// (price_tables.cpp), but for what a single kernel would move.
+double formula_traffic(const Attention& op, double scores, const GpuSpec& gpu) {
+  constexpr double kTensors = 6;
+  const bool forward = op.direction == Direction::forward;
+  const bool wide = op.softmax == SoftmaxKernel::formula_wide && size_of(op.type).value() < 4;
+  const double element = size_of(op.type).value(), widest = wide ? 4 : element;
+  const double all = wide ? (forward ? kFormulaWideForward : kFormulaWideBackward)
+                          : element * (forward ? kFormulaForward : kFormulaBackward);
+  const double single = element * (forward ? 2 : 3);
+  const double held = std::min(1.0, gpu.l2_cache.value() / (kTensors * widest * scores));
+  Attention dropped = op;
+  dropped.softmax = SoftmaxKernel::stepwise;
+  Attention kept = dropped;
+  kept.dropout = false;
+  const double dropout = size_of(op.type).value() > 2 ? wide_score_traffic(dropped) - wide_score_traffic(kept)
+                                                      : score_traffic(dropped) - score_traffic(kept);
+  return dropout + (single + (all - single) * (1 - held)) / kReached;
+}
+
+double elementwise_traffic(const Attention& op, double scores, const GpuSpec& gpu) {
   const double bias = op.biased ? bias_traffic(op) : 0.0;
+  if (by_formula(op)) return bias + formula_traffic(op, scores, gpu);
   if (size_of(op.type).value() > 2) return bias + wide_score_traffic(op);
   return bias + (op.softmax == SoftmaxKernel::wide ? widened_score_traffic(op) : score_traffic(op));
 }
@@ -247,7 +281,7 @@ AttentionTime unfused_attention_time(const Attention& op, const GpuSpec& gpu) {
   const Seconds gemm = Flops(2 * scores * width) / peak->speed +
                        Bytes(element * (scores + batches * width * (queries + keys))) / gpu.memory_bandwidth;
   const double gemms = forward ? 1.16 + 1.0 : 4 * 0.95;
-  const Seconds elementwise = Bytes(elementwise_traffic(op) * scores) / gpu.memory_bandwidth;
+  const Seconds elementwise = Bytes(elementwise_traffic(op, scores, gpu) * scores) / gpu.memory_bandwidth;
   const bool measured = gpu.architecture == "Ampere" || gpu.architecture == "Volta";
   return {kLaunch + gemm * gemms + elementwise, measured};
 }

@@ -225,7 +225,9 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
                             {"wide", SoftmaxKernel::wide},
                             {"triangular", SoftmaxKernel::triangular},
                             {"stepwise", SoftmaxKernel::stepwise},
-                            {"stepwise_wide", SoftmaxKernel::stepwise_wide}},
+                            {"stepwise_wide", SoftmaxKernel::stepwise_wide},
+                            {"formula", SoftmaxKernel::formula},
+                            {"formula_wide", SoftmaxKernel::formula_wide}},
                            stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(map, "fp8_recipe",

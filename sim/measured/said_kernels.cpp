@@ -75,15 +75,17 @@ void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
 }
 
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
-// autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is what BERT, GPTBigCode, GPT-NeoX and
-// Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of activations.py).
+// autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is nanoGPT's (nn.GELU of model.py) and
+// what BERT, GPTBigCode, GPT-NeoX and Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of
+// activations.py).
 void use_said_gelu(const MeasuredRun& run, SoftwareStack& stack) {
   if (says(lower_case(run.text("framework")), "tensorflow")) return;  // as its preset: by BERT's formula
-  if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}) ||
+  const std::string program = lower_case(run.text("framework") + run.text("model"));
+  if (affirms(framework_and_note(run), {"fusedgelu", "fusedtanhgelu"}) || says(program, "nanogpt") ||
       says_any(lower_case(run.text("model")),
                {"bert", "santacoder", "starcoder", "bigcode", "neox", "pythia", "falcon"}))
     stack.kernels.gelu.reset();
-  if (!says(lower_case(run.text("framework") + run.text("model")), "mingpt")) return;
+  if (!says(program, "mingpt")) return;
   const bool casts = says_any(lower_case(run.text("precision")), {"mixed", "autocast", "amp"});
   stack.kernels.gelu = read_stack(casts ? "hf-autocast" : "hf-trainer").kernels.gelu;
 }
@@ -125,6 +127,7 @@ void use_said_states(const MeasuredRun& run, SoftwareStack& stack) {
     stack.gradient = stack.reduced_gradient = 2;
     stack.states = {.weight = 2, .optimizer = 12};
     if (stack.softmax == SoftmaxKernel::stepwise_wide) stack.softmax = SoftmaxKernel::stepwise;
+    if (stack.softmax == SoftmaxKernel::formula_wide) stack.softmax = SoftmaxKernel::formula;
   }
   // PyTorch's ZeroRedundancyOptimizer has shares of moments; weights in fp32 stay whole.
   const std::string program = lower_case(run.text("framework"));

@@ -195,6 +195,39 @@ TEST_CASE(
         Approx(wider / 0.85));
 }
 
+// Reads and writes, in elements of a score, as PyTorch's autograd makes its kernels.
+TEST_CASE("softmax by its formula reads and writes the scores for each operation") {
+  Attention op{.heads = 16,
+               .kv_heads = 16,
+               .query_tokens = 1024,
+               .kv_tokens = 1024,
+               .head_dim = 64,
+               .kernel = AttentionKernel::unfused,
+               .dropout = GENERATE(false, true),
+               .direction = GENERATE(Direction::forward, Direction::backward)};
+  const bool forward = op.direction == Direction::forward;
+  GpuSpec gpu = find_gpu("A100", "test");
+  const auto bytes = [&](SoftmaxKernel softmax) {
+    op.softmax = softmax;
+    const double scores = 16.0 * 1024 * 1024;
+    return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / scores;
+  };
+  gpu.l2_cache = Bytes(1);
+  const double eager = bytes(SoftmaxKernel::eager), by_eager = forward ? 4 + 4 : 4 + 4 + 6;
+  const double scale = 2, choose = 2, greatest = 1, take = 2, raise = 2, sum = 1, divide = 2;
+  const double divided = 2 + (2 + 2 + 2 + 3 + 1), added = 2, raised = 3, taken = 3, found = 1 + 3;
+  const double head = scale + choose + greatest + take, tail = raise + sum + divide;
+  const double back_tail = divided + added + raised, back_head = taken + found + choose + scale;
+  CHECK(bytes(SoftmaxKernel::formula) - eager ==
+        Approx((2 * (forward ? head + tail : back_tail + back_head) - by_eager) / 0.85));
+  // The exponential and what follows it in 32 bits, between two casts.
+  const double wide = (forward ? 2 * head + 4 * tail : 4 * back_tail + 2 * back_head) + (2 + 4) + (4 + 2);
+  CHECK(bytes(SoftmaxKernel::formula_wide) - eager == Approx((wide - by_eager) / 0.85));
+  // All of it in the cache: what one kernel moves.
+  gpu.l2_cache = Bytes(1e12);
+  CHECK(bytes(SoftmaxKernel::formula) - eager == Approx((2 * (forward ? 2 : 3) - by_eager) / 0.85));
+}
+
 TEST_CASE("a softmax that skips what the mask hides moves half, and writes a whole gradient") {
   Attention op{.heads = 25,
                .kv_heads = 25,

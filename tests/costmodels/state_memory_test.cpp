@@ -395,6 +395,8 @@ TEST_CASE("a softmax in 32 bits keeps what it gave beside what is multiplied") {
   // With dropout: what softmax gave, a mask of one byte and what is multiplied.
   CHECK(kept(SoftmaxKernel::stepwise) == 2 + 1 + 2);
   CHECK(kept(SoftmaxKernel::stepwise_wide) == 4 + 1 + 2);
+  CHECK(kept(SoftmaxKernel::formula) == kept(SoftmaxKernel::stepwise));
+  CHECK(kept(SoftmaxKernel::formula_wide) == kept(SoftmaxKernel::stepwise_wide));
   stack.dropout = Dropout::off;
   CHECK(kept(SoftmaxKernel::stepwise) == 2);
   CHECK(kept(SoftmaxKernel::stepwise_wide) == 4 + 2);

@@ -373,6 +373,12 @@ TEST_CASE("GELU is one kernel of Hugging Face's GPT-2 where a row says that it i
   CHECK(gelu("Fused tanh GELU, dropout 0.1") == read_stack("pytorch").kernels.gelu);
   CHECK(gelu("") == read_stack("hf-trainer").kernels.gelu);
   CHECK_FALSE(gelu("") == gelu("fused GELU"));
+  const auto of_model = [](const char* model) {
+    return stack_of({{"framework", "DeepSpeed ZeRO-2 (2026), eager"}, {"gpu", "H200"}, {"model", model}})
+        .kernels.gelu;
+  };
+  CHECK(of_model("GPT of nanoGPT") == read_stack("pytorch").kernels.gelu);
+  CHECK_FALSE(of_model("GPT-2") == of_model("GPT of nanoGPT"));
 }
 
 TEST_CASE("how evenly tokens are routed is read where a row says it") {

@@ -270,7 +270,8 @@ TEST_CASE(
     // JAX's own; gradients between sockets; DeepSpeed's step of 2021, two thirds of which its own timers do
     // not see; 256 tokens of a model that its logging slows; cards in slots of two processors; BERT of 110M
     // on 64 GPUs; ZeRO-3 of 2021 before it fetched ahead; experts under ZeRO-3 and Ulysses whose attention
-    // takes a third of the rate it has in others.
+    // takes a third of the rate it has in others; an A30 to each slot of a virtual machine; Qwen3-235B by a
+    // recipe of which nobody says what recomputes and dispatches.
     const std::set<std::string> slow{"nanotron-bench",
                                      "gipfel-gh200",
                                      "lumen-mi350x-30b",
@@ -296,7 +297,9 @@ TEST_CASE(
                                      "nemo-2308-bert",
                                      "ezpz-polaris",
                                      "ds-pr1453",
-                                     "trl-moe-window"};
+                                     "trl-moe-window",
+                                     "distmodels-a30",
+                                     "together-qwen3-235b-b200-april"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

@@ -1,6 +1,7 @@
 #include "sim/validation/breakdown.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -9,10 +10,11 @@ namespace {
 
 using Key = std::string (*)(const ValidatedRun&);
 
-// The upper ends of what is counted together.
+// "1", "2 to 8", ..., "more than 512".
 std::string size_of(const ValidatedRun& run) {
+  constexpr std::array<std::int64_t, 4> kEnds{1, 8, 64, 512};
   std::int64_t above = 0;
-  for (const std::int64_t most : {1, 8, 64, 512}) {
+  for (const std::int64_t most : kEnds) {
     if (run.gpus <= most)
       return most == above + 1 ? "1" : std::to_string(above + 1) + " to " + std::to_string(most);
     above = most;

@@ -298,7 +298,6 @@ std::string groups_text(const Validation& validation, const Coverages& coverage)
       "among\n"
       "plans for the same model, GPUs and batch\n\n" +
       to_text(groups_table(validation));
-  for (const ComputedTimes& group : validation.computed) text += "\n" + remark(group) + "\n";
   const Table memory = memory_of_groups(validation);
   if (!memory.rows.empty()) text += "\nMemory of the fullest GPU\n\n" + to_text(memory);
   if (!coverage.time.empty())
@@ -337,6 +336,7 @@ std::string validation_text(const Validation& validation, Listed listed, const C
   std::string text;
   if (listed == Listed::runs) text += to_text(runs_table(validation)) + "\n";
   text += digest ? digest_text(validation, coverage) : groups_text(validation, coverage);
+  for (const ComputedTimes& group : validation.computed) text += "\n" + remark(group) + "\n";
   if (!coverage.out_of_memory.empty())
     text += "\nChances to run out of memory, by sources other than the run's that publish such runs\n\n" +
             to_text(chances_table(coverage.out_of_memory));

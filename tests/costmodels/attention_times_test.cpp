@@ -19,6 +19,18 @@ double bytes_of_score(Attention op, SoftmaxKernel softmax) {
   return unfused_attention_time(op, gpu).time.value() * gpu.memory_bandwidth.value() / scores;
 }
 
+// Sixteen heads over 1,024 tokens.
+Attention unfused(bool dropout, Direction direction) {
+  return {.heads = 16,
+          .kv_heads = 16,
+          .query_tokens = 1024,
+          .kv_tokens = 1024,
+          .head_dim = 64,
+          .kernel = AttentionKernel::unfused,
+          .dropout = dropout,
+          .direction = direction};
+}
+
 }  // namespace
 
 TEST_CASE("attention whose values are narrower than its keys takes the time of its FLOPs, and is flagged") {
@@ -176,14 +188,7 @@ TEST_CASE("without Megatron's fused softmax scores in 16 bits go through 32 bits
 
 TEST_CASE(
     "scaling, choosing, adding and softmax in kernels of their own read and write the scores each time") {
-  Attention op{.heads = 16,
-               .kv_heads = 16,
-               .query_tokens = 1024,
-               .kv_tokens = 1024,
-               .head_dim = 64,
-               .kernel = AttentionKernel::unfused,
-               .dropout = GENERATE(false, true),
-               .direction = GENERATE(Direction::forward, Direction::backward)};
+  Attention op = unfused(GENERATE(false, true), GENERATE(Direction::forward, Direction::backward));
   const double eager = bytes_of_score(op, SoftmaxKernel::eager);
   // Two kernels more forward; backward as many, but what was filled in place is read and written too.
   const bool forward = op.direction == Direction::forward;
@@ -197,14 +202,7 @@ TEST_CASE(
 
 // Reads and writes, in elements of a score, as PyTorch's autograd makes its kernels.
 TEST_CASE("softmax by its formula reads and writes the scores for each operation") {
-  Attention op{.heads = 16,
-               .kv_heads = 16,
-               .query_tokens = 1024,
-               .kv_tokens = 1024,
-               .head_dim = 64,
-               .kernel = AttentionKernel::unfused,
-               .dropout = GENERATE(false, true),
-               .direction = GENERATE(Direction::forward, Direction::backward)};
+  Attention op = unfused(GENERATE(false, true), GENERATE(Direction::forward, Direction::backward));
   const bool forward = op.direction == Direction::forward;
   GpuSpec gpu = find_gpu("A100", "test");
   const auto bytes = [&](SoftmaxKernel softmax) {

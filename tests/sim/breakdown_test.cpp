@@ -83,6 +83,10 @@ TEST_CASE("a report of many groups tells what they have in common, of few each g
   CHECK(contains(validation_text(many, Listed::groups), "\ngroup-30"));
   CHECK(contains(validation_text(few, Listed::digest), "\ngroup-30"));
   CHECK(contains(validation_json(many), R"("by": "program")"));
+  // Of what an ablation takes away too.
+  CHECK(contains(ablation_text({{"as it is", many}}), "20.0/+20.0  20.0/+20.0\n"));
+  CHECK_FALSE(contains(ablation_text({{"as it is", many}}), "group-30"));
+  CHECK(contains(ablation_text({{"as it is", few}}), "group-30"));
 }
 
 }  // namespace orrery

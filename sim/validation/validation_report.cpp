@@ -356,7 +356,8 @@ std::string ablation_text(const std::vector<NamedValidation>& all) {
   std::vector<std::pair<std::string, RunFilter>> columns;
   if (has_many_groups(first)) {
     columns.emplace_back("all", [](const ValidatedRun&) { return true; });
-    for (const ErrorShare& row : breakdowns(first).front().rows)
+    const Breakdown by_program = breakdowns(first).front();
+    for (const ErrorShare& row : by_program.rows)
       columns.emplace_back(row.time.name, [name = row.time.name](const ValidatedRun& run) {
         return run.trust.family == name;
       });

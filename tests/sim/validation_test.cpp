@@ -270,8 +270,8 @@ TEST_CASE(
     // JAX's own; gradients between sockets; DeepSpeed's step of 2021, two thirds of which its own timers do
     // not see; 256 tokens of a model that its logging slows; cards in slots of two processors; BERT of 110M
     // on 64 GPUs; ZeRO-3 of 2021 before it fetched ahead; experts under ZeRO-3 and Ulysses whose attention
-    // takes a third of the rate it has in others; an A30 to each slot of a virtual machine; Qwen3-235B by a
-    // recipe of which nobody says what recomputes and dispatches.
+    // takes a third of the rate it has in others; an A30 to each slot of a virtual machine; Qwen3-235B in
+    // twice the time that the same plan took its company elsewhere.
     const std::set<std::string> slow{"nanotron-bench",
                                      "gipfel-gh200",
                                      "lumen-mi350x-30b",

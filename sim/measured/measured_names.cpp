@@ -22,8 +22,10 @@ namespace {
 
 // "NVIDIA A100 80GB HBM2e": a100, 80gb.
 std::vector<std::string> card_words(const std::string& name) {
-  constexpr std::array kNoise{"nvidia", "geforce", "tesla", "amd",   "instinct", "gpu",   "dgx", "hgx",
-                              "hbm2",   "hbm2e",   "hbm3",  "hbm3e", "nvl72",    "nvl36", "one"};
+  constexpr std::array kNoise{"nvidia", "geforce", "tesla",       "amd",       "instinct",   "gpu",
+                              "dgx",    "hgx",     "hbm2",        "hbm2e",     "hbm3",       "hbm3e",
+                              "nvl72",  "nvl36",   "one",         "blackwell", "generation", "edition",
+                              "server", "hopper",  "workstation", "oam",       "ac"};
   std::vector<std::string> words(1);
   for (const unsigned char c : name) {
     if (std::isalnum(c)) {
@@ -58,6 +60,14 @@ bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
   return std::any_of(card.begin(), card.end(), [&](const std::string& own) {
     return form == "sxm" ? own.rfind(form, 0) == 0 : own == word;
   });
+}
+
+// "192gb" of a B200, of which its driver says 180: within a tenth.
+bool is_memory_of(const std::string& word, const GpuSpec& gpu) {
+  const std::size_t digits = word.find_first_not_of("0123456789");
+  if (digits == 0 || digits > 3 || word.substr(std::min(digits, word.size())) != "gb") return false;
+  constexpr double kApart = 0.1;
+  return std::abs(std::stod(word) / to_gibibytes(gpu.memory) - 1) < kApart;
 }
 
 // Frameworks by the start of their name in a row; the first that fits.
@@ -213,6 +223,12 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
     return std::all_of(words.begin(), words.end(),
                        [&](const std::string& word) { return is_word_of(word, card); });
   };
+  const auto fits_about = [&](const GpuSpec& gpu) {
+    const std::vector<std::string> card = card_words(gpu.name);
+    return std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+      return is_word_of(word, card) || is_memory_of(word, gpu);
+    });
+  };
   const auto is_alias = [&](const GpuSpec& gpu) {
     return std::any_of(gpu.aliases.begin(), gpu.aliases.end(),
                        [&](const std::string& alias) { return card_words(alias) == words; });
@@ -226,6 +242,7 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   if (!found) found = first([&](const GpuSpec& gpu) { return fits(gpu) && has_memory(gpu); });
   if (!found) found = first(is_alias);
   if (!found) found = first(fits);
+  if (!found) found = first(fits_about);
   // "GB10 (DGX Spark)", a card and its machine.
   if (const std::size_t machine = name.find(" ("); !found && machine != std::string::npos)
     return gpu_called(name.substr(0, machine), gigabytes);

@@ -58,6 +58,19 @@ TEST_CASE("cards are found under the names that tables give them") {
   CHECK(card("Tesla V100", 16) == "V100-SXM2-16GB");
   CHECK(card("GeForce RTX 3090", 24) == "RTX 3090");
   CHECK(card("GB200", 192) == "GB200");
+  // As drivers have them, and with what is sold of a memory.
+  CHECK(card("NVIDIA GH200 120GB (96 GB HBM3)") == "GH200-96GB");
+  CHECK(card("NVIDIA GH200 480GB") == "GH200-96GB");
+  CHECK(card("NVIDIA RTX 6000 Ada Generation") == "RTX 6000 Ada");
+  CHECK(card("NVIDIA RTX PRO 6000 Blackwell Server Edition") == "RTX PRO 6000");
+  CHECK(card("NVIDIA B300 SXM6 AC") == "B300-SXM");
+  CHECK(card("AMD Instinct MI300X OAM") == "MI300X");
+  CHECK(card("NVIDIA GeForce RTX 4090 D") == "RTX 4090 D");
+  CHECK(card("B200 192GB") == "B200-SXM");
+  CHECK(card("H100 94GB") == "H100-NVL-94GB");
+  for (const char* other :
+       {"NVIDIA H200 NVL", "A100 52GB", "NVIDIA GeForce RTX 4090 Laptop GPU", "RTX 5090 D"})
+    CHECK(card(other) == "none");
   CHECK(card("DGX H100") == "H100-SXM5-80GB");
   CHECK(card("A100-40G") == "A100-SXM4-40GB");
   CHECK(card("8xA100 (80 GB)") == "A100-SXM4-80GB");

@@ -74,6 +74,25 @@ void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
   wait_no_longer(read_stack(never ? "megatron-core-token-drop" : "megatron-core").experts.layer, stack);
 }
 
+// What Megatron-LM joins unless told not to (megatron/training/arguments.py:
+// --no-gradient-accumulation-fusion,
+// --no-async-tensor-model-parallel-allreduce, --no-bias-dropout-fusion).
+void use_said_fusions(const MeasuredRun& run, SoftwareStack& stack) {
+  const std::vector<Clause> words = framework_and_note(run);
+  const auto denied = [&](std::initializer_list<std::string_view> spellings) {
+    return said(words, spellings) == Said::no;
+  };
+  if (denied({"gradientaccumulationfusion", "gradaccumulationfusion"})) stack.separate_accumulation = true;
+  if (denied({"asynctensor*", "asynchronoustensor*"})) stack.async_tensor_gradients = false;
+  if (denied({"biasdropoutfusion"})) {
+    // Of an element of the residual stream, forward 4 B of a bias, 5 of dropout and 6 of a sum where one
+    // kernel moves 7, backward 5 and 2 in either.
+    constexpr double kApart = (4.0 + 5 + 6 + 7) / (7 + 7);
+    stack.kernels.norm_time = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time);
+    stack.kernels.elementwise_time *= kApart;
+  }
+}
+
 // minGPT has GELU by its formula, as GPT-2 of Hugging Face's (karpathy/minGPT, NewGELU of mingpt/model.py);
 // autocast keeps its powers in fp32. "Fused GELU" is one kernel, as is nanoGPT's (nn.GELU of model.py) and
 // what BERT, GPTBigCode, GPT-NeoX and Falcon of transformers call ("gelu" and "gelu_pytorch_tanh" of
@@ -306,6 +325,7 @@ void use_said_kernels(const MeasuredRun& run, SoftwareStack& stack) {
   if (affirms(words, {"*checkpointsoffloaded*"})) stack.saved_inputs = SavedInputs::host;
   const std::string framework = run.text("framework");
   if (!says(lower_case(framework), "megatron")) return;
+  use_said_fusions(run, stack);
   use_said_dispatch(framework, stack);
   use_said_overlap(framework, stack);
   use_said_graphs(run, stack);

@@ -61,6 +61,28 @@ TEST_CASE(
   CHECK(layer("torchtitan (2026)", "manual GC") == layer("torchtitan (2026)", ""));
 }
 
+TEST_CASE("what Megatron-LM was told not to join runs by kernels of its own") {
+  const auto of = [](const char* note, const char* framework = "Megatron-LM (January 2024)") {
+    return stack_of({{"framework", framework}, {"gpu", "H100"}, {"note", note}});
+  };
+  const SoftwareStack plain = of("");
+  REQUIRE_FALSE(plain.separate_accumulation);
+  REQUIRE(plain.async_tensor_gradients);
+  for (const char* note : {"--no-gradient-accumulation-fusion", "gradient accumulation fusion off"})
+    CHECK(of(note).separate_accumulation);
+  for (const char* note : {"no async tensor all-reduce", "--no-async-tensor-model-parallel-allreduce"})
+    CHECK_FALSE(of(note).async_tensor_gradients);
+  const SoftwareStack apart = of("no bias-gelu fusion, no bias-dropout fusion");
+  // Norms stay; a bias (2 + 2), dropout (2 + 2 + 1) and a sum (2 + 2 + 2) for one kernel's 7 B of an element,
+  // and as much backward.
+  CHECK(apart.kernels.norm_time == plain.kernels.norm_time.value_or(plain.kernels.elementwise_time));
+  CHECK(apart.kernels.elementwise_time ==
+        Approx(plain.kernels.elementwise_time * (4 + 5 + 6 + 7) / (7.0 + 7)));
+  CHECK(apart.dropout == plain.dropout);
+  CHECK(of("gradient accumulation fusion, bias-dropout fusion") == plain);
+  CHECK(of("no gradient accumulation fusion", "torchtitan (2024)") == of("", "torchtitan (2024)"));
+}
+
 TEST_CASE("apex's O2 keeps model, gradients and softmax in fp16") {
   const auto of = [](const char* framework) {
     return stack_of({{"framework", framework}, {"precision", "fp16"}, {"gpu", "V100-32GB"}});

@@ -74,9 +74,8 @@ void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
   wait_no_longer(read_stack(never ? "megatron-core-token-drop" : "megatron-core").experts.layer, stack);
 }
 
-// What Megatron-LM joins unless told not to (megatron/training/arguments.py:
-// --no-gradient-accumulation-fusion,
-// --no-async-tensor-model-parallel-allreduce, --no-bias-dropout-fusion).
+// What Megatron-LM joins unless told not to (--no-gradient-accumulation-fusion,
+// --no-async-tensor-model-parallel-allreduce and --no-bias-dropout-fusion of megatron/training/arguments.py).
 void use_said_fusions(const MeasuredRun& run, SoftwareStack& stack) {
   const std::vector<Clause> words = framework_and_note(run);
   const auto denied = [&](std::initializer_list<std::string_view> spellings) {

@@ -140,13 +140,15 @@ void use_loss_of_then(const MeasuredRun& run, SoftwareStack& stack) {
 constexpr double kOverlapsByArgument =
     2025;  // of Megatron-Core: what a run of 2024 does not name it did not have
 
+constexpr double kUntilPaper = 0.4;  // years between code and paper (assumption)
+
 // A row that says neither year nor a later feature is taken for one of the first.
 const char* megatron_of(const MeasuredRun& run) {
   constexpr int kSequenceParallelism = 2022;  // arXiv 2205.05198, which also brought selective recomputation
   constexpr int kFlash = 2023;                // FlashAttention
   constexpr double kScatterGather = 2021.22;  // 21 March 2021
-  // Overlaps of September to November 2023, and between code and paper half a year (assumption).
-  constexpr double kOverlaps = 2023.8, kUntilPaper = 0.4;
+  // Overlaps of September to November 2023.
+  constexpr double kOverlaps = 2023.8;
   const double date = date_of_program(run), overlaps = kOverlaps + (names_its_date(run) ? 0 : kUntilPaper);
   const auto is_on = [&](const char* column) { return run.text(column).rfind("yes", 0) == 0; };
   if (date >= overlaps) return date < kOverlapsByArgument ? "megatron-core-2024" : "megatron-core-defaults";
@@ -300,8 +302,12 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const bool hugging_face = says_any(low, {"hugging face", "huggingface"});
   if (framework.starts_with("DeepSpeed ZeRO-3") && date >= kGathersAhead && !hugging_face)
     return read_stack("deepspeed-zero3-2022");
-  if (const FrameworkStack* known = row_starting(kFrameworks, framework); known && !hugging_face)
-    return in_said_bits(run, read_stack(known->stack));
+  if (const FrameworkStack* known = row_starting(kFrameworks, framework); known && !hugging_face) {
+    constexpr double kRebased = 2023.5;  // deepspeedai/Megatron-DeepSpeed 7f7cea32 of 12 July 2023
+    const bool rebased = date >= kRebased + (names_its_date(run) ? 0 : kUntilPaper);
+    const bool on_megatron = std::string_view(known->stack) == "megatron-deepspeed";
+    return in_said_bits(run, read_stack(on_megatron && rebased ? "megatron-deepspeed-2023" : known->stack));
+  }
   const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
   if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
     return std::nullopt;

@@ -1,4 +1,5 @@
 #include "costmodels/models/attention_table.hpp"
+#include "costmodels/operators/cached_traffic.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -44,11 +45,19 @@ double interpolate(const std::vector<double>& sequences, const std::vector<doubl
 
 constexpr double kReached = 0.85;  // of the data sheet's bandwidth, by PyTorch's additions on A100
 
+// Of dropout alone, of a score in 16 and in 32 bits: with the numbers of the two below.
+double dropout_traffic(const Attention& op) {
+  return op.dropout ? (op.direction == Direction::forward ? 6.8 : 5.6) : 0.0;
+}
+double wide_dropout_traffic(const Attention& op) {
+  return op.dropout ? (op.direction == Direction::forward ? 11.5 : 10.1) : 0.0;
+}
+
 // Bytes that elementwise kernels move of a score in 16 bits, at data-sheet bandwidth: the A100 column of
 // FIDELITY A 2, and of PyTorch's kernels reads and writes.
 double score_traffic(const Attention& op) {
   const bool forward = op.direction == Direction::forward;
-  const double dropout = op.dropout ? (forward ? 6.8 : 5.6) : 0.0;
+  const double dropout = dropout_traffic(op);
   if (op.softmax == SoftmaxKernel::fused) return dropout + (forward ? 4.0 : 5.4);
   // Half of 2 + 2; backward half of 2 + 2, and a gradient that is written whole.
   if (op.softmax == SoftmaxKernel::triangular) return dropout + (forward ? 2.0 : 4.0) / kReached;
@@ -70,8 +79,7 @@ constexpr double kWideForward = 34.0, kWideBackward = 56.8;
 constexpr double kWideKernel = (4 + 4) / kReached;  // one that reads and writes once
 double wide_score_traffic(const Attention& op) {
   const bool forward = op.direction == Direction::forward;
-  const double dropout = op.dropout ? (forward ? 11.5 : 10.1) : 0.0;
-  return dropout + (forward ? kWideForward : kWideBackward) -
+  return wide_dropout_traffic(op) + (forward ? kWideForward : kWideBackward) -
          (op.softmax == SoftmaxKernel::eager ? kWideKernel : 0.0);
 }
 
@@ -80,7 +88,7 @@ double widened_score_traffic(const Attention& op) {
   constexpr double kCasts = (2 + 4) + (4 + 2);
   Attention kept = op;
   kept.dropout = false;
-  return score_traffic(op) - score_traffic(kept) + wide_score_traffic(kept) + kCasts / kReached;
+  return dropout_traffic(op) + wide_score_traffic(kept) + kCasts / kReached;
 }
 
 // Added forward by a kernel that broadcasts, which is as far from the bandwidth as the filling of a broadcast
@@ -105,24 +113,15 @@ bool by_formula(const Attention& op) {
   return op.softmax == SoftmaxKernel::formula || op.softmax == SoftmaxKernel::formula_wide;
 }
 
-// Of what one kernel leaves for the next the L2 cache holds its share of six tensors, as of an optimizer's
-// (price_tables.cpp), but for what a single kernel would move.
 double formula_traffic(const Attention& op, double scores, const GpuSpec& gpu) {
-  constexpr double kTensors = 6;
   const bool forward = op.direction == Direction::forward;
-  const bool wide = op.softmax == SoftmaxKernel::formula_wide && size_of(op.type).value() < 4;
-  const double element = size_of(op.type).value(), widest = wide ? 4 : element;
+  const double element = size_of(op.type).value();
+  const bool wide = op.softmax == SoftmaxKernel::formula_wide && element < 4;
   const double all = wide ? (forward ? kFormulaWideForward : kFormulaWideBackward)
                           : element * (forward ? kFormulaForward : kFormulaBackward);
-  const double single = element * (forward ? 2 : 3);
-  const double held = std::min(1.0, gpu.l2_cache.value() / (kTensors * widest * scores));
-  Attention dropped = op;
-  dropped.softmax = SoftmaxKernel::stepwise;
-  Attention kept = dropped;
-  kept.dropout = false;
-  const double dropout = size_of(op.type).value() > 2 ? wide_score_traffic(dropped) - wide_score_traffic(kept)
-                                                      : score_traffic(dropped) - score_traffic(kept);
-  return dropout + (single + (all - single) * (1 - held)) / kReached;
+  const double single = element * (forward ? 2 : 3);  // what one kernel would move
+  const double dropout = element > 2 ? wide_dropout_traffic(op) : dropout_traffic(op);
+  return dropout + moved_past_cache(gpu, (wide ? 4 : element) * scores, all, single) / kReached;
 }
 
 double elementwise_traffic(const Attention& op, double scores, const GpuSpec& gpu) {

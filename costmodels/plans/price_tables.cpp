@@ -4,6 +4,7 @@
 
 #include "costmodels/collectives/collective_phase.hpp"
 #include "costmodels/layers/stack_effects.hpp"
+#include "costmodels/operators/cached_traffic.hpp"
 #include "costmodels/operators/node_links.hpp"
 #include "costmodels/plans/price_batch.hpp"
 #include "costmodels/plans/price_book.hpp"
@@ -16,19 +17,15 @@ namespace {
 // hosts).
 constexpr Seconds kOptimizerHost = milliseconds(3);
 
-// Bytes of a parameter. Of what one operation leaves for the next the L2 cache holds its share of six of the
-// widest matrix: what four sources' steps of CS336's AdamW say of L20, RTX 4090 and RTX PRO 6000 (5.3 to 7.2)
-// and allow on A800, whose cache is in halves.
+// Bytes of a parameter; what one operation leaves for the next is as large as the widest matrix.
 double moved_by_step(const SoftwareStack& stack, const ModelSpec& model, const GpuSpec& gpu) {
   const OptimizerCost& cost = *stack.optimizer;
   if (cost.uncached <= 0) return cost.bytes_per_parameter;
-  constexpr double kTensors = 6;
   const double element = stack.states.step_in_16_bits() ? 2 : 4;
   std::int64_t widest = 1;
   for (const LayerShape& shape : model.shapes) widest = std::max(widest, shape.hidden * shape.ffn);
-  const double held =
-      std::min(1.0, gpu.l2_cache.value() / (kTensors * element * static_cast<double>(widest)));
-  return cost.uncached + (cost.bytes_per_parameter - cost.uncached) * (1 - held);
+  return moved_past_cache(gpu, element * static_cast<double>(widest), cost.bytes_per_parameter,
+                          cost.uncached);
 }
 
 std::vector<double> grid() {

@@ -65,7 +65,7 @@ bool is_word_of(const std::string& word, const std::vector<std::string>& card) {
 // "192gb" of a B200, of which its driver says 180: within a tenth.
 bool is_memory_of(const std::string& word, const GpuSpec& gpu) {
   const std::size_t digits = word.find_first_not_of("0123456789");
-  if (digits == 0 || digits > 3 || word.substr(std::min(digits, word.size())) != "gb") return false;
+  if (digits == 0 || digits > 3 || word.substr(digits) != "gb") return false;
   constexpr double kApart = 0.1;
   return std::abs(std::stod(word) / to_gibibytes(gpu.memory) - 1) < kApart;
 }
@@ -220,17 +220,14 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   const auto has_memory = [&](const GpuSpec& gpu) {
     return gigabytes == 0 || is_word_of(std::to_string(std::lround(gigabytes)) + "gb", card_words(gpu.name));
   };
-  const auto fits = [&](const GpuSpec& gpu) {
-    const std::vector<std::string> card = card_words(gpu.name);
-    return std::all_of(words.begin(), words.end(),
-                       [&](const std::string& word) { return is_word_of(word, card); });
-  };
-  const auto fits_about = [&](const GpuSpec& gpu) {
+  // Word by word; `about`: with what is sold of its memory.
+  const auto has_words = [&](const GpuSpec& gpu, bool about) {
     const std::vector<std::string> card = card_words(gpu.name);
     return std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-      return is_word_of(word, card) || is_memory_of(word, gpu);
+      return is_word_of(word, card) || (about && is_memory_of(word, gpu));
     });
   };
+  const auto fits = [&](const GpuSpec& gpu) { return has_words(gpu, false); };
   const auto is_alias = [&](const GpuSpec& gpu) {
     return std::any_of(gpu.aliases.begin(), gpu.aliases.end(),
                        [&](const std::string& alias) { return card_words(alias) == words; });
@@ -244,7 +241,7 @@ const GpuSpec* gpu_called(const std::string& name, double gigabytes) {
   if (!found) found = first([&](const GpuSpec& gpu) { return fits(gpu) && has_memory(gpu); });
   if (!found) found = first(is_alias);
   if (!found) found = first(fits);
-  if (!found) found = first(fits_about);
+  if (!found) found = first([&](const GpuSpec& gpu) { return has_words(gpu, true); });
   // "GB10 (DGX Spark)", a card and its machine.
   if (const std::size_t machine = name.find(" ("); !found && machine != std::string::npos)
     return gpu_called(name.substr(0, machine), gigabytes);

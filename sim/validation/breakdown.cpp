@@ -34,13 +34,11 @@ double mean_inside(const std::vector<Coverage>& coverage, const std::set<std::st
 
 ErrorShare share_of(const Validation& validation, const std::vector<Coverage>& of_time,
                     const std::string& name, const RunFilter& takes) {
-  std::set<std::string> groups, covered;
+  std::set<std::string> covered;
   for (const ValidatedRun& run : validation.runs) {
-    if (!takes(run) || !run.measured) continue;
-    groups.insert(run.group);
-    covered.insert(coverage_name(run));
+    if (takes(run) && run.measured) covered.insert(coverage_name(run));
   }
-  ErrorShare share{accuracy(validation, takes), memory_accuracy(validation, takes), groups.size(),
+  ErrorShare share{accuracy(validation, takes), memory_accuracy(validation, takes),
                    mean_inside(of_time, covered)};
   share.time.name = name;
   return share;

@@ -12,7 +12,6 @@ namespace orrery {
 struct ErrorShare {
   GroupAccuracy time;  // named after what the runs have in common
   MemoryAccuracy memory;
-  std::size_t groups = 0;  // with a time
   // Share of the runs inside their interval of time, in the mean over groups used; NaN without any.
   double inside = 0;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "costmodels/estimate/estimate.hpp"
 #include "costmodels/memory/card_memory.hpp"
@@ -352,8 +353,10 @@ Validation validate(const std::vector<MeasuredRun>& runs, const CostModels& mode
 GroupAccuracy accuracy(const Validation& validation, const RunFilter& takes) {
   PredictedAndMeasured all;
   std::map<std::string, PredictedAndMeasured> sets;
+  std::set<std::string> groups;
   for_each_timed(validation, {}, [&](const ValidatedRun& run) {
     if (!takes(run)) return;
+    groups.insert(run.group);
     for (PredictedAndMeasured* table : {&all, &sets[run.set]}) {
       table->predicted.push_back(run.predicted);
       table->measured.push_back(*run.measured);
@@ -361,6 +364,7 @@ GroupAccuracy accuracy(const Validation& validation, const RunFilter& takes) {
   });
   GroupAccuracy result;
   result.runs = all.measured.size();
+  result.groups = groups.size();
   result.errors = summarize_errors(all);
   result.spearman = spearman(all);
   for (const auto& [name, set] : sets) {

@@ -76,7 +76,7 @@ Validation validate(const std::vector<MeasuredRun>&, const CostModels&, const Va
 
 struct GroupAccuracy {
   std::string name;
-  std::size_t runs = 0;
+  std::size_t runs = 0, groups = 0;  // with a time
   ErrorSummary errors;
   double spearman = 0;     // NaN where there is nothing to rank
   double mean_regret = 0;  // of the plan predicted fastest, over the sets of competing plans

@@ -72,7 +72,7 @@ Json oom_json(const MemoryAccuracy& memory) {
 Json breakdown_json(const Breakdown& breakdown) {
   Json rows = Json::array();
   for (const ErrorShare& share : breakdown.rows) {
-    Json row{{"name", share.time.name}, {"groups", share.groups}, {"rows", share.time.runs}};
+    Json row{{"name", share.time.name}, {"groups", share.time.groups}, {"rows", share.time.runs}};
     add_errors(row, share.time);
     row["inside"] = number_or_null(share.inside);
     row["memory"] = memory_json(share.memory);

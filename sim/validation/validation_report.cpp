@@ -107,7 +107,7 @@ Table times_table(const Breakdown& breakdown) {
   for (const ErrorShare& row : breakdown.rows) {
     if (row.time.runs == 0) continue;
     const ErrorSummary& errors = row.time.errors;
-    table.rows.push_back({row.time.name, std::to_string(row.groups), std::to_string(row.time.runs),
+    table.rows.push_back({row.time.name, std::to_string(row.time.groups), std::to_string(row.time.runs),
                           percent(errors.mean), percent(errors.median), percent(errors.p90),
                           signed_percent(errors.bias), fixed(100 * row.inside, 0)});
   }
@@ -274,11 +274,7 @@ std::string other_units_text(const Validation& validation) {
 // The tables of what runs have in common, for groups that are too many to be read.
 std::string digest_text(const Validation& validation, const Coverages& coverage) {
   const GroupAccuracy all = accuracy(validation, "");
-  std::set<std::string> timed;
-  for (const ValidatedRun& run : validation.runs) {
-    if (run.measured) timed.insert(run.group);
-  }
-  std::string text = std::to_string(all.runs) + " runs of " + std::to_string(timed.size()) +
+  std::string text = std::to_string(all.runs) + " runs of " + std::to_string(all.groups) +
                      " groups with a time, predicted over published: mean error " + percent(all.errors.mean) +
                      " %, median " + percent(all.errors.median) + " %,\nbias " +
                      signed_percent(all.errors.bias) + " %, rank correlation " + fixed(all.spearman, 3) +

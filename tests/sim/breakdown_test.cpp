@@ -46,7 +46,7 @@ TEST_CASE("what runs have in common is told whatever their group") {
   const std::vector<Breakdown> all = breakdowns(made, coverage, 2);
   REQUIRE(all.size() == 4);
   const ErrorShare& nemo = row(all, 0, "nemo");
-  CHECK(nemo.groups == 2);
+  CHECK(nemo.time.groups == 2);
   CHECK(nemo.time.runs == 3);
   CHECK(nemo.time.errors.mean == Approx((0.1 + 0.1 + 0.2) / 3));
   CHECK(nemo.time.errors.bias == Approx((0.1 - 0.1 - 0.2) / 3));

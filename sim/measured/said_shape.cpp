@@ -2,7 +2,6 @@
 
 #include "sim/measured/cell_text.hpp"
 #include "sim/measured/cell_words.hpp"
-#include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_sizes.hpp"
 #include "sim/measured/measured_words.hpp"
 #include "strategies/model_limits.hpp"

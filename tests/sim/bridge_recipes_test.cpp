@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "costmodels/stacks/stack_file.hpp"
-#include "sim/measured/measured_names.hpp"
 #include "sim/measured/measured_plan.hpp"
+#include "sim/measured/measured_stack.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/measured_rows.hpp"
 

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "costmodels/stacks/stack_file.hpp"
-#include "sim/measured/measured_names.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 #include "tests/sim/measured_rows.hpp"

@@ -1,6 +1,6 @@
 #include "tests/sim/measured_rows.hpp"
 
-#include "sim/measured/measured_names.hpp"
+#include "sim/measured/measured_stack.hpp"
 #include "tests/catch.hpp"
 
 namespace orrery::test {

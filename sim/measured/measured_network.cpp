@@ -42,14 +42,15 @@ double number_said(const std::string& word) {
   return std::stod(word);
 }
 
-// The number of cards that the text before their rate ends with: "8 x ", "8*", "8 NICs of ", where cards
-// follow it "eight ", where "each" does "8x HDR InfiniBand, "; or that the text after it begins with: " x 8".
+// The number of cards that the text before their rate ends with: "8 x ", "8*", "16x EFAv3 (", "8 NICs of ",
+// where cards follow it "eight ", where "each" does "8x HDR InfiniBand, "; or that the text after it begins
+// with: " x 8".
 std::optional<double> cards_said(const std::string& before, const std::string& after) {
   static const std::string kCards("(?:NICs?|cards?|HCAs?|adapters?|ports?|rails?)");
   static const std::string kNumber(R"(\b(\d+|one|two|four|eight|ten|sixteen))");
   static const std::string kKinds(
       "[EHNX]DR|InfiniBand|IB|Ethernet|RoCE|Mellanox|NVIDIA|Broadcom|Intel|AMD|Pensando|HPE");
-  static const std::regex kTimes(R"((\d+) *[xX*] *(?:[A-Za-z][\w/-]* +)*$)"),
+  static const std::regex kTimes(R"((\d+) *[xX*] *(?:[A-Za-z][\w/-]* +)*\(?$)"),
       kOf(kNumber + " +" + kCards + " +(?:of|at) +$", std::regex::icase),
       kAlone(kNumber + " +(?:(?:" + kKinds + ") +)*$", std::regex::icase),
       kFollowing(R"(^ *(?:[A-Za-z][\w/-]* +)*)" + kCards + R"(\b)", std::regex::icase),

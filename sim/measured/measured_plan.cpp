@@ -295,10 +295,7 @@ std::variant<MeasuredPlan, Unmapped> surroundings_of(const MeasuredRun& run,
                                                      const std::optional<SoftwareStack>& stack_override) {
   MeasuredPlan plan;
   const auto stack = stack_override ? stack_override : stack_of_run(run, plan.assumptions);
-  if (!stack) {
-    const std::string framework = run.text("framework");
-    return Unmapped{framework.empty() ? "no framework" : "no software stack for " + framework};
-  }
+  if (!stack) return Unmapped{"no framework"};
   plan.stack = *stack;
   use_said_optimizer(run, plan.stack, plan.assumptions);
   auto model = model_of_run(run, plan.assumptions);

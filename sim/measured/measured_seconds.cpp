@@ -116,8 +116,7 @@ Counted usual_count(const MeasuredRun& run) {
   constexpr double kHalved = 2025.25;
   const std::string framework = lower_case(run.text("framework"));
   const bool megatron = says_any(framework, {"megatron", "primus"}) && !says(framework, "nemo");
-  const bool prints = !run.text("tflops_per_gpu").empty() && run.text("flops_convention").empty();
-  if (!megatron || !prints || date_of_program(run) < kHalved) return {};
+  if (!megatron || run.text("tflops_per_gpu").empty() || date_of_program(run) < kHalved) return {};
   return {.attention = Counted::Attention::causal};
 }
 
@@ -153,7 +152,9 @@ std::optional<std::string> assumed_convention(const MeasuredRun& run) {
   if (convention.empty() || says_its_time(run) || !is_said(run, {"tflops_per_gpu", "mfu_pct"}) ||
       counted_flops(convention))
     return std::nullopt;
-  return "FLOPs " + quote_for_message(convention) + ": taken as the model's, with all of the attention";
+  const bool half = usual_count(run).attention == Counted::Attention::causal;
+  return "FLOPs " + quote_for_message(convention) + ": taken as the model's, with " +
+         (half ? "half" : "all") + " of the attention";
 }
 
 std::optional<double> measured_gibibytes(const MeasuredRun& run, const MeasuredPlan& plan) {

@@ -19,7 +19,7 @@
 namespace orrery {
 namespace {
 
-// Frameworks by the start of their name in a row, the first that fits; of those that changed with the years a
+// Frameworks by the start of their name in a row, the first that fits; of those that have several a
 // function tells which preset a run's was.
 struct Program {
   const char* start;
@@ -54,10 +54,8 @@ constexpr std::array kFrameworks{
     Program{"DeepSpeed Megatron-LM", nullptr, megatron_deepspeed_release},
     Program{"DeepSpeed ZeRO-3", nullptr, deepspeed_zero3_release},
     Program{"Megatron-LM", nullptr, megatron_lm_release},
+    Program{"OneFlow", nullptr, oneflow_release},
 };
-// Runtimes of their own, which no preset is like.
-constexpr std::array kOtherRuntimes{"OneFlow"};
-
 // Of programs without a preset, by a word in their name: what they are built on, or most like.
 constexpr std::array kLikenesses{
     Program{"nemo", nullptr, nemo_release},
@@ -146,9 +144,7 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   const bool hugging_face = says_any(low, {"hugging face", "huggingface"});
   if (const Program* known = row_starting(kFrameworks, framework); known && !hugging_face)
     return in_said_bits(run, read_stack(known->preset(run)));
-  const auto is_other = [&](const char* start) { return framework.rfind(start, 0) == 0; };
-  if (framework.empty() || std::any_of(kOtherRuntimes.begin(), kOtherRuntimes.end(), is_other))
-    return std::nullopt;
+  if (framework.empty()) return std::nullopt;
   if (auto trainer = trainer_stack(run)) return trainer;
   const Likeness like = likeness_of(run);
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));

@@ -61,6 +61,11 @@ std::string_view nanotron_release(const MeasuredRun& run) {
   return is_before(kGathersAgain, run) ? "nanotron-2024" : "nanotron";
 }
 
+std::string_view oneflow_release(const MeasuredRun& run) {
+  const bool in_ways = run.integer("tp").value_or(1) * run.integer("pp").value_or(1) > 1;
+  return in_ways ? "oneflow-ways" : "oneflow";
+}
+
 std::string_view nemo_release(const MeasuredRun& run) {
   constexpr double kFusedAttention =
       2024.65;  // its launcher left cuDNN's attention on (stacks.yaml, nemo-24.07)

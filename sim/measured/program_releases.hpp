@@ -17,6 +17,8 @@ std::string_view megatron_deepspeed_release(const MeasuredRun&);
 // DeepSpeed's ZeRO-3 without Megatron-LM: until and since it gathers under compute.
 std::string_view deepspeed_zero3_release(const MeasuredRun&);
 std::string_view nanotron_release(const MeasuredRun&);
+// OneFlow: with tensor or pipeline ways, and without.
+std::string_view oneflow_release(const MeasuredRun&);
 // NeMo's programs without a release in their name.
 std::string_view nemo_release(const MeasuredRun&);
 

@@ -228,13 +228,14 @@ ValidatedRun validated(const MappedRun& mapped, bool replayed) {
   result.trust = kind_of(mapped.book(), mapped.plan.strategies.front());
   result.kind = run.text("gpu") + (result.trust.experts ? " experts" : "");
   // What no other run of its GPU tells of: matrices in 4 bits, other kernels that were never measured,
-  // another program beside Megatron's in the same tables.
+  // other programs beside Megatron's in the same tables.
   if (result.trust.four_bits) {
     result.kind += " fp4";
   } else if (result.trust.new_kernels) {
     result.kind += " new kernels";
   }
   if (mapped.plan.stack.preset.starts_with("deepspeed-zero3")) result.kind += " ZeRO-3";
+  if (mapped.plan.stack.preset.starts_with("oneflow")) result.kind += " OneFlow";
   std::vector<std::string> gpus;
   for (const NodeGroup& group : mapped.plan.cluster.groups) {
     if (std::find(gpus.begin(), gpus.end(), group.gpu.name) == gpus.end()) gpus.push_back(group.gpu.name);

@@ -91,6 +91,9 @@ TEST_CASE("Megatron-LM prints half of a causal model's attention since March 202
   for (const char* whole : {"Megatron-LM (2024)", "NeMo/Megatron-Core 25.04", "torchtitan (2026)"})
     CHECK(seconds(whole) == at_100(AttentionCounting::full));
   CHECK(seconds("Megatron-LM (June 2025)", "full attention") == at_100(AttentionCounting::full));
+  // Words that nobody knows are as none.
+  CHECK(seconds("Megatron-LM (June 2025)", "Megatron's throughput") == at_100(AttentionCounting::causal));
+  CHECK(seconds("Megatron-LM (2024)", "Megatron's throughput") == at_100(AttentionCounting::full));
 }
 
 TEST_CASE("a convention that nobody knows is an assumption where it makes the time") {
@@ -101,6 +104,8 @@ TEST_CASE("a convention that nobody knows is an assumption where it makes the ti
   };
   CHECK(assumed("tflops_per_gpu,flops_convention", "100,as printed") ==
         "FLOPs 'as printed': taken as the model's, with all of the attention");
+  CHECK(assumed("framework,tflops_per_gpu,flops_convention", "Megatron-LM (2026),100,as printed") ==
+        "FLOPs 'as printed': taken as the model's, with half of the attention");
   CHECK_FALSE(assumed("tflops_per_gpu,flops_convention,iter_time_s", "100,as printed,2"));
   for (const char* known :
        {"", "model FLOPs", "causal", "non-causal", "6ND", "6 x 12 L h^2 + 12 L h s", "HFU"})

@@ -304,7 +304,12 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
       "megatron-bridge");
   CHECK(stack({{"framework", "Megatron-Bridge 26.06"}, {"model", "llama3-8b"}, {"gpu", "GH200"}}) ==
         "megatron-bridge-library");
-  CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}}) == "none");
+  // Its GPT puts collectives on the stream of the kernels where there are other ways than data's.
+  CHECK(stack({{"framework", "OneFlow v0.3"}, {"gpu", "V100"}}, &family) == "oneflow");
+  CHECK(family == "oneflow");
+  CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}, {"tp", "8"}, {"pp", "1"}}) == "oneflow-ways");
+  CHECK(stack({{"framework", "OneFlow"}, {"gpu", "V100"}, {"pp", "2"}}, &family) == "oneflow-ways");
+  CHECK(family == "oneflow");
   CHECK(stack({{"gpu", "V100"}}) == "none");
   CHECK(stack({{"framework", "OneFlow"}, {"stack", "amp"}}, &family) == "amp");
 }

@@ -128,6 +128,8 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   if (says(framework, "Megatron") && says(framework, "DeepSpeed") &&
       said_sharding(run.text("optimizer_sharding")) == Sharding::weights)
     return read_stack("megatron-deepspeed-zero3");
+  if (says(low, "deepspeedexamples") && says(low, "megatron"))
+    return read_stack(says(low, "1.1.5") ? "megatron-v1.1.5-deepspeed" : "megatron-v0-deepspeed");
   if (framework.starts_with("Megatron-Bridge")) return bridge_stack(run);
   const bool experts = run.integer("n_experts").value_or(1) > 1 || says(low, "moe");
   if (says(low, "deepspeed") &&

@@ -33,7 +33,7 @@ TEST_CASE("no GPU name or alias stands twice in the catalog") {
       CHECK(seen.insert(lower(alias)).second);
     }
   }
-  CHECK(gpu_catalog().size() == 75);
+  CHECK(gpu_catalog().size() == 76);
 }
 
 TEST_CASE("no instance name or alias stands twice in the catalog") {

@@ -43,6 +43,15 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
   CHECK(stack({{"framework", "Megatron-LM"}, {"gpu", "H100"}}) == "megatron-core-defaults");
 }
 
+TEST_CASE("DeepSpeed's examples have Megatron-LM of their own, which joins less") {
+  const auto preset = [](const char* framework) { return stack({{"framework", framework}, {"gpu", "V100"}}); };
+  CHECK(preset("Megatron-DeepSpeed (DeepSpeedExamples Megatron-LM, 2020)") == "megatron-v0-deepspeed");
+  CHECK(preset("DeepSpeed 0.3.0 with DeepSpeedExamples Megatron-LM") == "megatron-v0-deepspeed");
+  CHECK(preset("Megatron-LM v1.1.5 with DeepSpeed (DeepSpeedExamples)") == "megatron-v1.1.5-deepspeed");
+  CHECK(preset("DeepSpeed ZeRO-3, DeepSpeedExamples DeepSpeed-Chat (2023)") == "deepspeed-zero3-2022");
+  CHECK(preset("Megatron-DeepSpeed (2020)") == "megatron-deepspeed");
+}
+
 TEST_CASE("programs have what they had in their year") {
   CHECK(stack({{"framework", "Megatron-Core 0.6.0 (2024)"}, {"gpu", "H100"}}) == "megatron-core-2024");
   CHECK(stack({{"framework", "Megatron-Core 0.12 (2025)"}, {"gpu", "H100"}}) == "megatron-core-defaults");

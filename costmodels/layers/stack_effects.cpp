@@ -325,8 +325,8 @@ double KernelFactors::of_kernel(const Operator& op) const {
   if (const auto* kernel = std::get_if<MemoryBound>(&op)) {
     const MemoryKernel kind = kernel->kernel;
     if (kind == MemoryKernel::norm) return norm;
-    const bool layer_kernel =
-        kind == MemoryKernel::activation || kind == MemoryKernel::rope || kind == MemoryKernel::residual;
+    if (kind == MemoryKernel::residual) return residual;
+    const bool layer_kernel = kind == MemoryKernel::activation || kind == MemoryKernel::rope;
     return layer_kernel ? elementwise : 1.0;
   }
   return 1.0;

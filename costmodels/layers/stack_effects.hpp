@@ -26,7 +26,7 @@ OfModules<PassCost> module_costs(const BlockOperators&, const PassTimes& forward
 // Times of a stack's kernels over those of the kernels that were measured, and of its collectives over those
 // expected.
 struct KernelFactors {
-  double gemm = 1.0, scan_gradient = 1.0, attention = 1.0, elementwise = 1.0, norm = 1.0;
+  double gemm = 1.0, scan_gradient = 1.0, attention = 1.0, elementwise = 1.0, norm = 1.0, residual = 1.0;
   double narrow = 1.0;   // matrices in 8 bits, besides `gemm`
   double compute = 1.0;  // all of these and every other kernel
   NetworkShare network = {};

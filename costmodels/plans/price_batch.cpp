@@ -96,13 +96,15 @@ constexpr double kRowwise = 1.3;
 
 void PriceBatch::add_block(int group, AskedBlock* block, bool* extrapolated) {
   const SoftwareStack& stack = block->sharding.stack;
-  const KernelFactors forward{.scan_gradient = stack.scan_backward,
-                              .attention = stack.attention_time,
-                              .elementwise = stack.kernels.elementwise_time,
-                              .norm = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time),
-                              .narrow = stack.fp8_recipe == Fp8Recipe::rowwise ? kRowwise : 1.0,
-                              .compute = stack.compute_time,
-                              .network = stack.network};
+  const KernelFactors forward{
+      .scan_gradient = stack.scan_backward,
+      .attention = stack.attention_time,
+      .elementwise = stack.kernels.elementwise_time,
+      .norm = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time),
+      .residual = stack.kernels.residual_time.value_or(stack.kernels.elementwise_time),
+      .narrow = stack.fp8_recipe == Fp8Recipe::rowwise ? kRowwise : 1.0,
+      .compute = stack.compute_time,
+      .network = stack.network};
   KernelFactors backward = forward;
   backward.gemm = stack.backward_gemm;
   add_pass(group, block->operators.forward, &block->forward, extrapolated, forward);

@@ -241,9 +241,10 @@ struct EagerGelu {
 
 // What a program has for the norms, activations, rotation and residuals of a layer, beside its `elementwise`.
 struct LayerKernels {
-  std::optional<Fusion> norm;       // absent: as `elementwise`
-  double elementwise_time = 1.0;    // of norms, activations, rope and residuals over Megatron's kernels
-  std::optional<double> norm_time;  // of norms alone; absent: elementwise_time
+  std::optional<Fusion> norm;     // absent: as `elementwise`
+  double elementwise_time = 1.0;  // of norms, activations, rope and residuals over Megatron's kernels
+  // Of norms alone, and of biases, dropout and sums of the residual stream; absent: elementwise_time.
+  std::optional<double> norm_time, residual_time;
   // A kernel for each operation, as PyTorch has them (`eager_kernels` says both): a gated MLP keeps its
   // activated half besides, rotated queries and keys the matrix they came from.
   bool keeps_activated = false, keeps_unrotated = false;

@@ -188,6 +188,7 @@ void read_kernels(KeyedMap& map, LayerKernels& kernels) {
   read_word(map, "norm", kFusions, kernels.norm);
   read_number(map, "elementwise_time", 0.1, 10, kernels.elementwise_time);
   read_number(map, "norm_time", 0.1, 100, kernels.norm_time);
+  read_number(map, "residual_time", 0.1, 10, kernels.residual_time);
   read_switch(map, "eager_kernels", kernels.keeps_unrotated);
   read_switch(map, "eager_kernels", kernels.keeps_activated);
   read_switch(map, "keeps_activated", kernels.keeps_activated);

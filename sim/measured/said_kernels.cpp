@@ -75,20 +75,26 @@ void use_said_waits(const MeasuredRun& run, SoftwareStack& stack) {
 }
 
 // What Megatron-LM joins unless told not to (--no-gradient-accumulation-fusion,
-// --no-async-tensor-model-parallel-allreduce and --no-bias-dropout-fusion of megatron/training/arguments.py).
+// --no-async-tensor-model-parallel-allreduce, --no-masked-softmax-fusion, --no-bias-gelu-fusion and
+// --no-bias-dropout-fusion of megatron/training/arguments.py). DeepSpeed's examples of it join none of it.
 void use_said_fusions(const MeasuredRun& run, SoftwareStack& stack) {
+  if (stack.preset.starts_with("megatron-v")) return;
   const std::vector<Clause> words = framework_and_note(run);
   const auto denied = [&](std::initializer_list<std::string_view> spellings) {
     return said(words, spellings) == Said::no;
   };
   if (denied({"gradientaccumulationfusion", "gradaccumulationfusion"})) stack.separate_accumulation = true;
   if (denied({"asynctensor*", "asynchronoustensor*"})) stack.async_tensor_gradients = false;
+  if (denied({"maskedsoftmaxfusion"}) && stack.softmax == SoftmaxKernel::fused)
+    stack.softmax = SoftmaxKernel::eager;
+  constexpr EagerGelu kBiasApart{.forward = 4 + 4, .backward = 6};  // added, then activated
+  if (denied({"biasgelufusion"}) && !stack.kernels.gelu) stack.kernels.gelu = kBiasApart;
   if (denied({"biasdropoutfusion"})) {
     // Of an element of the residual stream, forward 4 B of a bias, 5 of dropout and 6 of a sum where one
     // kernel moves 7, backward 5 and 2 in either.
     constexpr double kApart = (4.0 + 5 + 6 + 7) / (7 + 7);
-    stack.kernels.norm_time = stack.kernels.norm_time.value_or(stack.kernels.elementwise_time);
-    stack.kernels.elementwise_time *= kApart;
+    LayerKernels& kernels = stack.kernels;
+    kernels.residual_time = kApart * kernels.residual_time.value_or(kernels.elementwise_time);
   }
 }
 

@@ -248,22 +248,26 @@ TEST_CASE("gathered logits cross the tensor group once, and every rank has the l
   CHECK(head_operators(model, whole).forward.compute == alone.forward.compute);
 }
 
-TEST_CASE("norms may take another multiple of their time than other elementwise kernels") {
+TEST_CASE("norms and residuals may take other multiples of their time than other elementwise kernels") {
   const ModelSpec model = read_model("llama2-7b");
-  const auto forward = [&](double elementwise, std::optional<double> norm) {
+  const auto forward = [&](double elementwise, std::optional<double> norm, std::optional<double> residual) {
     SoftwareStack stack;
     stack.host = {};
     stack.kernels.elementwise_time = elementwise;
     stack.kernels.norm_time = norm;
+    stack.kernels.residual_time = residual;
     PriceBook book(model, test::two_priced_kinds(), {DataType::bf16, true, 4096, stack});
     book.need(ShardKey{});
     book.predict(test::cost_models());
     return book.part_times(book.shard({}), {0, model.layer_count()}, {}, 1).forward.value();
   };
-  const double norms = forward(1, 2) - forward(1, 1);
+  const double plain = forward(1, 1, 1);
+  const double norms = forward(1, 2, 1) - plain, residuals = forward(1, 1, 2) - plain;
   CHECK(norms > 0);
-  CHECK(forward(1, 11) - forward(1, 1) == Approx(10 * norms));
-  CHECK(forward(3, 1) + 2 * norms == Approx(forward(3, std::nullopt)));
+  CHECK(residuals > 0);
+  CHECK(forward(1, 11, 1) - plain == Approx(10 * norms));
+  CHECK(forward(1, 1, 11) - plain == Approx(10 * residuals));
+  CHECK(forward(3, 1, 1) + 2 * (norms + residuals) == Approx(forward(3, std::nullopt, std::nullopt)));
 }
 
 TEST_CASE("kernels for each operation keep the activated half of a gated MLP and what was rotated") {

@@ -73,11 +73,14 @@ TEST_CASE("what Megatron-LM was told not to join runs by kernels of its own") {
   for (const char* note : {"no async tensor all-reduce", "--no-async-tensor-model-parallel-allreduce"})
     CHECK_FALSE(of(note).async_tensor_gradients);
   const SoftwareStack apart = of("no bias-gelu fusion, no bias-dropout fusion");
-  // Norms stay; a bias (2 + 2), dropout (2 + 2 + 1) and a sum (2 + 2 + 2) for one kernel's 7 B of an element,
-  // and as much backward.
-  CHECK(apart.kernels.norm_time == plain.kernels.norm_time.value_or(plain.kernels.elementwise_time));
-  CHECK(apart.kernels.elementwise_time ==
-        Approx(plain.kernels.elementwise_time * (4 + 5 + 6 + 7) / (7.0 + 7)));
+  // A bias (2 + 2), dropout (2 + 2 + 1) and a sum (2 + 2 + 2) for one kernel's 7 B of an element, and as much
+  // backward; a bias (2 + 2) and GELU (2 + 2) for one kernel's 4 B.
+  CHECK(apart.kernels.residual_time == Approx(plain.kernels.elementwise_time * (4 + 5 + 6 + 7) / (7.0 + 7)));
+  CHECK(apart.kernels.elementwise_time == plain.kernels.elementwise_time);
+  CHECK(apart.kernels.gelu == EagerGelu{.forward = 8, .backward = 6});
+  CHECK(of("no masked-softmax fusion").softmax == SoftmaxKernel::eager);
+  const char* examples = "Megatron-LM v1.1.5 with DeepSpeed (DeepSpeedExamples)";
+  CHECK(of("no bias-gelu fusion", examples) == of("", examples));  // it has none of them
   CHECK(apart.dropout == plain.dropout);
   CHECK(of("gradient accumulation fusion, bias-dropout fusion") == plain);
   CHECK(of("no gradient accumulation fusion", "torchtitan (2024)") == of("", "torchtitan (2024)"));

@@ -290,10 +290,13 @@ void BlockBuilder::gather_outputs(double elements) {
   push(out_.backward, MemoryKernel::copy, 2 * own);
 }
 
-void BlockBuilder::expert_exchange(double elements, const ExpertChoice& choice) {
+BlockBuilder::Group BlockBuilder::expert_group() const {
   // Neighbours stand side by side where expert ways go over the tensor ranks first.
-  const int stride = splits_experts(sharding_) ? sharding_.tensor : 1;
-  const Group group{RankGroup::expert, sharding_.expert, stride};
+  return {RankGroup::expert, sharding_.expert, splits_experts(sharding_) ? sharding_.tensor : 1};
+}
+
+void BlockBuilder::expert_exchange(double elements, const ExpertChoice& choice) {
+  const Group group = expert_group();
   const double nodes = std::ceil(static_cast<double>(group.ranks) * group.stride / sharding_.gpus_per_node);
   if (sharding_.stack.experts.deduplicated) {
     // Nodes, or in one node GPUs, that a token's copies reach, over copies.
@@ -305,6 +308,16 @@ void BlockBuilder::expert_exchange(double elements, const ExpertChoice& choice) 
   }
   push(out_.forward, CollectiveKind::all_to_all, group, elements * element_);
   push(out_.backward, CollectiveKind::all_to_all, group, elements * element_);
+}
+
+void BlockBuilder::expert_gather(double elements) {
+  push(out_.forward, CollectiveKind::all_gather, expert_group(), elements * element_);
+  push(out_.backward, CollectiveKind::reduce_scatter, expert_group(), elements * element_);
+}
+
+void BlockBuilder::expert_sums(double elements, double bytes) {
+  push(out_.forward, CollectiveKind::reduce_scatter, expert_group(), elements * bytes);
+  push(out_.backward, CollectiveKind::all_gather, expert_group(), elements * bytes);
 }
 
 void BlockBuilder::begin_experts(std::int64_t count) {

@@ -50,6 +50,10 @@ class BlockBuilder {
   void gather_outputs(double elements);
   // In `elements` are as many copies of each token as it chooses experts.
   void expert_exchange(double elements, const ExpertChoice&);
+  // Of all tokens of the ranks that share experts, `elements`: each rank gathers them, or has sums of all of
+  // them, of so many bytes an element, that are added up where they belong.
+  void expert_gather(double elements);
+  void expert_sums(double elements, double bytes);
   // What is added between the two is launched for each of `count` experts.
   void begin_experts(std::int64_t count);
   void end_experts();
@@ -84,6 +88,7 @@ class BlockBuilder {
     double beside = 0.0;
     bool in_turn = false;  // each step waits for the slowest hop
   };
+  [[nodiscard]] Group expert_group() const;
   void push(PassOperators& pass, MemoryKernel kernel, double bytes) const;
   void cast(PassOperators& pass, InputCast, DataType, double elements) const;
   void push(PassOperators& pass, CollectiveKind kind, Group group, double bytes) const;

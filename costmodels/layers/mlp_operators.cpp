@@ -123,8 +123,9 @@ void add_routed_projection(BlockBuilder& block, const Layer& layer, const Routed
 // results back (sort_chunks_by_idxs of Megatron-LM core/transformer/moe/token_dispatcher.py, d98e8a64,
 // permutation 2). Libraries of their own deliver it in the order of experts.
 double sorted_elements(const Layer& layer) {
+  const ExpertCost& experts = layer.sharding.stack.experts;
   const bool sorts =
-      layer.sharding.expert > 1 && layer.local.experts > 1 && !layer.sharding.stack.experts.dispatch;
+      layer.sharding.expert > 1 && layer.local.experts > 1 && !experts.dispatch && experts.gathered_sums == 0;
   return sorts ? count(layer.local.routed_tokens * layer.local.experts, layer.shape.routed_hidden()) : 0;
 }
 }  // namespace
@@ -149,9 +150,9 @@ void add_mlp(BlockBuilder& block, const Layer& layer, const MlpSize& mlp) {
                InputCast::own_tokens);
 }
 
-// Megatron-LM core/transformer/moe, all-to-all dispatcher. With sequence parallelism a rank routes its own
-// tokens; where the tensor group splits experts it gathers them after the exchange. What the busiest GPU
-// receives, and sends back, is the whole group's exchange.
+// Megatron-LM core/transformer/moe, all-to-all and all-gather dispatchers. With sequence parallelism a rank
+// routes its own tokens; where the tensor group splits experts it gathers them after the exchange. What the
+// busiest GPU receives, and sends back, is the whole group's exchange.
 void add_experts(BlockBuilder& block, const Layer& layer) {
   const LayerShape& shape = layer.shape;
   const LocalLayer& local = layer.local;
@@ -170,16 +171,25 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
       {.m = local.owned_tokens, .n = shape.experts, .k = shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
-  add_dispatch(block, layer, routed);
-  block.expert_exchange(routed * local.busiest_load, choice);
+  const double sums = sharding.expert > 1 ? sharding.stack.experts.gathered_sums : 0;
+  const double all = count(local.owned_tokens, shape.routed_hidden()) * sharding.expert;
+  if (sums > 0) block.expert_gather(all);
+  add_dispatch(block, layer, sums > 0 ? routed * local.busiest_load : routed);
+  if (sums == 0) block.expert_exchange(routed * local.busiest_load, choice);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   const double sorted = sorted_elements(layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   add_expert_mlp(block, layer);
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
-  block.expert_exchange(routed * local.busiest_load, choice);
-  add_combination(block, layer, routed);
+  if (sums == 0) block.expert_exchange(routed * local.busiest_load, choice);
+  add_combination(block, layer, sums > 0 ? routed * local.busiest_load : routed);
+  if (sums > 0) {
+    // Zeros for every token, to which rows are added, and to and from the type of the sums.
+    const double cast = sums > 2 ? 2 + sums : 0;
+    add(block, MemoryKernel::copy, all, {2 + cast, cast});
+    block.expert_sums(all, sums);
+  }
   add_routed_projection(block, layer, {.from = shape.expert_hidden, .to = shape.hidden});
   if (shape.shared_ffn > 0) {
     block.enter(RecomputeModule::shared_experts);

@@ -18,7 +18,8 @@ std::size_t index(int value) {
 std::optional<CollectiveAlgorithm> algorithm_of(const PricedPlan& plan, const GroupCall& call) {
   std::optional<CollectiveAlgorithm> wanted = plan.algorithm;
   if (call.group == RankGroup::context) wanted = CollectiveAlgorithm::ring;
-  if (call.group == RankGroup::expert) wanted = CollectiveAlgorithm::direct;
+  if (call.group == RankGroup::expert && call.kind == CollectiveKind::all_to_all)
+    wanted = CollectiveAlgorithm::direct;
   return wanted && can_run(*wanted, call.kind) ? wanted : std::nullopt;
 }
 

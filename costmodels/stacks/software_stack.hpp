@@ -161,6 +161,9 @@ struct ExpertCost {
   bool deduplicated = false;           // a token goes once to each node, in one node to each GPU, whatever
                                        // experts it visits there
   std::optional<StatedRate> dispatch;  // of the exchange of tokens; absent: NCCL's all-to-all
+  // Each rank gathers the tokens of all, and what experts give goes back as sums: bytes of an element of
+  // these (Megatron-LM core/transformer/moe/token_dispatcher.py, MoEAllGatherTokenDispatcher). 0: exchanged.
+  double gathered_sums = 0;
   double overlap = 0;  // share of the exchange that hides under the compute of another microbatch, 0 to 1
   ExpertLoad load;
   OneHotBytes one_hot_bytes;

@@ -99,6 +99,7 @@ void read_experts(const YamlValue& given, ExpertCost& experts) {
                           {"always", LoneGathers::always}},
                          experts.gathers_alone);
   read_switch(map, "fused", experts.fused);
+  read_number(map, "gathered_sums", 0, 4, experts.gathered_sums);
   read_switch(map, "keeps_outputs", experts.keeps_outputs);
   read_switch(map, "in_turn", experts.in_turn);
   read_switch(map, "pads_rows", experts.pads_rows);

@@ -40,7 +40,8 @@ Named named_attention(const MeasuredRun& run) {
   const std::vector<Clause> clauses = clauses_of(run.text("flash_attn") + "; " + run.text("framework"));
   if (affirms(column, {"*mask*"})) return Named::masked;
   if (names_version(clauses, "1") || affirms(column, {"*memoryefficient*", "xformers"})) return Named::first;
-  if (names_version(clauses, "2")) return Named::second;
+  // Transformer Engine then calls the flash-attn package, whose second version NVIDIA's containers have.
+  if (names_version(clauses, "2") || affirms(clauses, {"*attentionbackendflash"})) return Named::second;
   if (names_version(clauses, "3") || names_version(clauses, "4") || affirms(clauses, {"cudnn"}))
     return Named::best;
   // FlashAttention has a kernel in Triton of its first version alone.

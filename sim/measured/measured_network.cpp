@@ -34,6 +34,13 @@ Of scope_of(const std::string& text) {
   return std::regex_search(text, kNode) ? Of::node : Of::nothing;
 }
 
+// What is said with a rate that begins there, between semicolons.
+std::string said_with(const std::string& text, std::size_t rate) {
+  const std::size_t before = text.rfind(';', rate), end = text.find(';', rate);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  return text.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
 double number_said(const std::string& word) {
   constexpr std::array<std::string_view, 6> kWords{"one", "two", "four", "eight", "ten", "sixteen"};
   constexpr std::array kNumbers{1.0, 2.0, 4.0, 8.0, 10.0, 16.0};
@@ -262,7 +269,7 @@ std::optional<SaidNetwork> said_network(const std::string& given, int gpus_per_n
       if (!(*nics >= 1 && *nics <= kMostNics)) continue;
       return SaidNetwork{static_cast<int>(*nics), rate};
     }
-    switch (scope_of(text)) {
+    switch (scope_of(said_with(text, static_cast<std::size_t>(found->position())))) {
       case Of::gpu:
         return SaidNetwork{gpus_per_node, rate};
       case Of::card:

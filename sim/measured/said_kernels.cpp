@@ -25,6 +25,9 @@ void wait_no_longer(const ExpertHost& known, SoftwareStack& stack) {
 // send a token to a node, or GPU, once. Of PyTorch's own programs nobody measured what they leave of that.
 void use_said_dispatch(const std::string& framework, SoftwareStack& stack) {
   const std::string low = lower_case(framework);
+  const std::vector<Clause> clauses = clauses_of(framework);
+  if (affirms(clauses, {"*allgatherdispatcher*", "*dispatchertypeallgather*"}))
+    stack.experts.gathered_sums = affirms(clauses, {"*fp32router*", "*routerdtypefp32*"}) ? 4 : 2;
   if (!says(low, "deepep") && !says(low, "hybridep")) return;
   const ExpertCost library = read_stack("megatron-bridge").experts;
   stack.experts.deduplicated = library.deduplicated;

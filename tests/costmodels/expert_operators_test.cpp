@@ -90,6 +90,41 @@ TEST_CASE("experts compute the tokens routed to them and exchange them twice eac
   }
 }
 
+// Megatron-LM's all-gather dispatcher. Four GPUs with 4096 tokens of 4096 each.
+TEST_CASE("tokens may be gathered by all that share experts, and sums of what these give scattered") {
+  Sharding sharding = plain(1, 4096);
+  sharding.expert = 4;
+  const BlockOperators exchanged = layer_operators(mixtral_layer(), true, sharding);
+  const double sums = GENERATE(2.0, 4.0);
+  sharding.stack.experts.gathered_sums = sums;
+  const BlockOperators layer = layer_operators(mixtral_layer(), true, sharding);
+  const double all = 4.0 * 4096 * 4096;
+  const std::vector<Collective> forward = all_of<Collective>(layer.forward.communication),
+                                backward = all_of<Collective>(layer.backward.communication);
+  REQUIRE(forward.size() == 2);
+  REQUIRE(backward.size() == 2);
+  CHECK(forward[0].kind == CollectiveKind::all_gather);
+  CHECK(forward[0].bytes == Bytes(2 * all));
+  CHECK(forward[1].kind == CollectiveKind::reduce_scatter);
+  CHECK(forward[1].bytes == Bytes(sums * all));
+  // Of gradients the other way round; a pass lists its collectives in the order of the forward.
+  CHECK(backward[0].kind == CollectiveKind::reduce_scatter);
+  CHECK(backward[0].bytes == Bytes(2 * all));
+  CHECK(backward[1].kind == CollectiveKind::all_gather);
+  CHECK(backward[1].bytes == Bytes(sums * all));
+  // The same matrices. Rows are in the order of experts at once, where an exchange brings two experts' from
+  // four GPUs: a copy each way less, and one that starts from zeros, in 32 bits with casts (2 + 4, 4 + 2).
+  CHECK(all_of<Gemm>(layer.forward.compute) == all_of<Gemm>(exchanged.forward.compute));
+  const double rows = 2.0 * 4096 * 4096, cast = sums > 2 ? 2 + sums : 0;
+  CHECK(test::copied_bytes(exchanged.forward) - test::copied_bytes(layer.forward) ==
+        Approx(2 * 4 * rows - (2 + cast) * all));
+  CHECK(test::copied_bytes(exchanged.backward) - test::copied_bytes(layer.backward) ==
+        Approx(2 * 4 * rows - cast * all));
+  // One GPU has nothing to gather.
+  sharding.expert = 1;
+  CHECK(layer_operators(mixtral_layer(), true, sharding).forward.communication.empty());
+}
+
 // Two sequences of 4096 tokens, two of eight experts a token: 1024 rows of each expert from each sequence,
 // and a quarter more.
 TEST_CASE("experts of a capacity get their rows, and give them back, by products with one-hot matrices") {

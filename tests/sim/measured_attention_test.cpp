@@ -47,6 +47,8 @@ TEST_CASE("a kernel that a row names goes before its program's and its year's") 
   const auto named = [](const char* flash, const char* framework, const char* gpu) {
     return stack_of({{"flash_attn", flash}, {"framework", framework}, {"gpu", gpu}});
   };
+  CHECK(named("yes (attention_backend flash)", "Megatron-LM (2026)", "GH200").attention ==
+        AttentionKernel::flash2);
   for (const char* second : {"yes (FlashAttention-2)", "FlashAttention-2", "flash_attn 2", "FA2"}) {
     CHECK(named(second, "TRL (2026)", "B200").attention == AttentionKernel::flash2);
     CHECK(named(second, "Megatron-Core", "H100").attention == AttentionKernel::flash2);

@@ -129,6 +129,7 @@ TEST_CASE("a network is read however people write it") {
                             "NVLink intra; 400 Gb/s RDMA per GPU"})
     CHECK(eight + (": " + read(eight)) == eight + std::string(": 8 x 400"));
   CHECK(read("4 x 200 Gb/s a node") == "4 x 200");
+  CHECK(read("TCP over eth0, 40 Gb/s per node; nccl-tests 0.64 GB/s a GPU") == "1 x 40");
   CHECK(read("4 p5en.48xlarge, NVLink intra, 16x EFAv3 (200 Gb/s) NICs a node inter") == "16 x 200");
   CHECK(read("800 Gb/s RDMA a node") == "8 x 100");
   CHECK(read("10 Gbps inter / 170 Gbps NVLink intra") == "1 x 10");

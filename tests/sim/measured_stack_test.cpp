@@ -44,7 +44,9 @@ TEST_CASE("Megatron-LM is the program of the year of its source, or of what a ru
 }
 
 TEST_CASE("DeepSpeed's examples have Megatron-LM of their own, which joins less") {
-  const auto preset = [](const char* framework) { return stack({{"framework", framework}, {"gpu", "V100"}}); };
+  const auto preset = [](const char* framework) {
+    return stack({{"framework", framework}, {"gpu", "V100"}});
+  };
   CHECK(preset("Megatron-DeepSpeed (DeepSpeedExamples Megatron-LM, 2020)") == "megatron-v0-deepspeed");
   CHECK(preset("DeepSpeed 0.3.0 with DeepSpeedExamples Megatron-LM") == "megatron-v0-deepspeed");
   CHECK(preset("Megatron-LM v1.1.5 with DeepSpeed (DeepSpeedExamples)") == "megatron-v1.1.5-deepspeed");

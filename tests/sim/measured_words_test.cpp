@@ -90,6 +90,7 @@ TEST_CASE("every word of the classics has its meaning") {
                          "yes (SDPA with a padding mask)",
                          "yes (SDPA)",
                          "yes (Triton)",
+                         "yes (attention_backend flash)",
                          "yes (cuDNN)",
                          "yes (scaled_dot_product_attention)",
                          "yes (xformers)"}}});

@@ -267,11 +267,11 @@ TEST_CASE(
     // a cloud; Qwen3-30B on A800 by a loop over experts; two layers of Llama 4's experts, routed as they
     // like; 300M on 32 GPUs; Qwen3-30B on H20 of which neither microbatch nor recomputation is said; cards in
     // PCIe slots whose network nobody tells; an optimizer that its users found slow; attention in blocks of
-    // JAX's own; gradients between sockets; DeepSpeed's step of 2021, two thirds of which its own timers do
-    // not see; 256 tokens of a model that its logging slows; cards in slots of two processors; BERT of 110M
-    // on 64 GPUs; ZeRO-3 of 2021 before it fetched ahead; experts under ZeRO-3 and Ulysses whose attention
-    // takes a third of the rate it has in others; an A30 to each slot of a virtual machine; Qwen3-235B in
-    // twice the time that the same plan took its company elsewhere.
+    // JAX's own; gradients between sockets; 256 tokens of a model that its logging slows; cards in slots of
+    // two processors; BERT of 110M on 64 GPUs; ZeRO-3 of 2021 before it fetched ahead; experts under ZeRO-3
+    // and Ulysses whose attention takes a third of the rate it has in others; an A30 to each slot of a
+    // virtual machine; Qwen3-235B in twice the time that the same plan took its company elsewhere; the same
+    // with experts over nodes whose cards do not reach GPUs' memory.
     const std::set<std::string> slow{"nanotron-bench",
                                      "gipfel-gh200",
                                      "lumen-mi350x-30b",
@@ -291,7 +291,6 @@ TEST_CASE(
                                      "mllama-i16",
                                      "marinfold-6b",
                                      "nanotitan",
-                                     "theta-ds",
                                      "qwen3moe-3090",
                                      "llmaction-a800",
                                      "nemo-2308-bert",
@@ -299,7 +298,8 @@ TEST_CASE(
                                      "ds-pr1453",
                                      "trl-moe-window",
                                      "distmodels-a30",
-                                     "together-qwen3-235b-b200-april"};
+                                     "together-qwen3-235b-b200-april",
+                                     "oellm-235b-titan"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));
   }

@@ -163,18 +163,21 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
                             .chosen_groups = sharding.router.chosen_groups};
   const auto copies = static_cast<double>(choice.per_token);
   const double routed = count(local.owned_tokens, shape.routed_hidden()) * copies;
-  const double gathered = count(local.tokens, shape.routed_hidden()) *
-                          (sharding.sequence_parallel ? copies : 1.0) * local.busiest_load;
+  const double sums = sharding.expert > 1 ? sharding.stack.experts.gathered_sums : 0;
+  const double gathered =
+      count(local.tokens, shape.routed_hidden()) *
+      (sums > 0 ? sharding.expert : (sharding.sequence_parallel ? copies : 1.0) * local.busiest_load);
+  // A GPU sorts its own tokens before they are exchanged, or of gathered ones those of its experts.
+  const double ordered = sums > 0 ? routed * local.busiest_load : routed;
   const bool split = splits_experts(sharding);
   block.enter(RecomputeModule::moe);
   block.linear(
       {.m = local.owned_tokens, .n = shape.experts, .k = shape.hidden, .type = outside_fp8(sharding.type)},
       InputCast::after_norm);
   add_routed_projection(block, layer, {.from = shape.hidden, .to = shape.expert_hidden});
-  const double sums = sharding.expert > 1 ? sharding.stack.experts.gathered_sums : 0;
   const double all = count(local.owned_tokens, shape.routed_hidden()) * sharding.expert;
   if (sums > 0) block.expert_gather(all);
-  add_dispatch(block, layer, sums > 0 ? routed * local.busiest_load : routed);
+  add_dispatch(block, layer, ordered);
   if (sums == 0) block.expert_exchange(routed * local.busiest_load, choice);
   if (split) block.enter_tensor_region(gathered, TensorInput::of_experts);
   const double sorted = sorted_elements(layer);
@@ -183,7 +186,7 @@ void add_experts(BlockBuilder& block, const Layer& layer) {
   if (sorted > 0) add(block, MemoryKernel::copy, sorted, kPermute);
   if (split) block.leave_tensor_region(gathered, TensorInput::of_experts);
   if (sums == 0) block.expert_exchange(routed * local.busiest_load, choice);
-  add_combination(block, layer, sums > 0 ? routed * local.busiest_load : routed);
+  add_combination(block, layer, ordered);
   if (sums > 0) {
     // Zeros for every token, to which rows are added, and to and from the type of the sums.
     const double cast = sums > 2 ? 2 + sums : 0;

@@ -24,9 +24,9 @@ namespace {
 struct Program {
   const char* start;
   const char* stack;
-  std::string_view (*release)(const MeasuredRun&) = nullptr;
+  const char* (*release)(const MeasuredRun&) = nullptr;
 
-  std::string preset(const MeasuredRun& run) const { return std::string(release ? release(run) : stack); }
+  const char* preset(const MeasuredRun& run) const { return release ? release(run) : stack; }
 };
 constexpr std::array kFrameworks{
     Program{"NeMo/Megatron-Core 24.07", "nemo-24.07"},
@@ -97,7 +97,7 @@ Likeness likeness_of(const MeasuredRun& run) {
   constexpr double kTransformerEngine = 2024;
   const double date = date_of_program(run);
   const bool early = date > 0 && date < kTransformerEngine && !multiplies_in_fp8(run);
-  if (says(low, "nemo") && early) return {std::string(megatron_lm_release(run)), framework};
+  if (says(low, "nemo") && early) return {megatron_lm_release(run), framework};
   constexpr std::string_view kCompiler = "torch.compile", kTransformer = "transformer engine";
   if (is_compiled(low) && !says(low, "fsdp")) return {"compiled-program", std::string(kCompiler)};
   const std::vector<Clause> clauses = clauses_of(framework);
@@ -118,9 +118,9 @@ Likeness likeness_of(const MeasuredRun& run) {
   const bool course = says(lower_case(framework + "; " + run.text("model")), "cs336");
   if (own && recent && course) return {"cs336", "cs336"};
   if (own && recent) return {written ? "pytorch-eager" : "pytorch", framework};
-  if (!says(low, "deepspeed")) return {std::string(megatron_lm_release(run)), framework};
+  if (!says(low, "deepspeed")) return {megatron_lm_release(run), framework};
   if (says(low, "megatron")) return {"megatron-deepspeed", framework};
-  return {std::string(deepspeed_zero3_release(run)), framework};
+  return {deepspeed_zero3_release(run), framework};
 }
 
 std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vector<std::string>& assumptions) {

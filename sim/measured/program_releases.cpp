@@ -1,6 +1,5 @@
 #include "sim/measured/program_releases.hpp"
 
-#include "platforms/gpu.hpp"
 #include "sim/measured/measured_dates.hpp"
 #include "sim/measured/measured_names.hpp"
 
@@ -26,12 +25,12 @@ bool is_on(const MeasuredRun& run, const char* column) {
 
 }  // namespace
 
-std::string_view megatron_core_release(const MeasuredRun& run) {
+const char* megatron_core_release(const MeasuredRun& run) {
   constexpr double kOverlapsByArgument = 2025;  // what a run of 2024 does not name it did not have
   return is_before(kOverlapsByArgument, run) ? "megatron-core-2024" : "megatron-core-defaults";
 }
 
-std::string_view megatron_lm_release(const MeasuredRun& run) {
+const char* megatron_lm_release(const MeasuredRun& run) {
   constexpr double kScatterGather = 2021.22;  // 21 March 2021
   constexpr double kSequenceParallelism =
       2022;                             // arXiv 2205.05198, which also brought selective recomputation
@@ -46,27 +45,27 @@ std::string_view megatron_lm_release(const MeasuredRun& run) {
   return is_before(kScatterGather, run) ? "megatron-lm-2020" : "megatron-lm-2021";
 }
 
-std::string_view megatron_deepspeed_release(const MeasuredRun& run) {
+const char* megatron_deepspeed_release(const MeasuredRun& run) {
   constexpr double kRebased = 2023.5;  // deepspeedai/Megatron-DeepSpeed 7f7cea32 of 12 July 2023
   return is_since(kRebased, run) ? "megatron-deepspeed-2023" : "megatron-deepspeed";
 }
 
-std::string_view deepspeed_zero3_release(const MeasuredRun& run) {
+const char* deepspeed_zero3_release(const MeasuredRun& run) {
   constexpr double kGathersAhead = 2022;  // DeepSpeed's commit 4912e0ad
   return date_of_program(run) >= kGathersAhead ? "deepspeed-zero3-2022" : "deepspeed-zero3";
 }
 
-std::string_view nanotron_release(const MeasuredRun& run) {
+const char* nanotron_release(const MeasuredRun& run) {
   constexpr double kGathersAgain = 2024.545;  // 17 July: tp_recompute_allgather
   return is_before(kGathersAgain, run) ? "nanotron-2024" : "nanotron";
 }
 
-std::string_view oneflow_release(const MeasuredRun& run) {
+const char* oneflow_release(const MeasuredRun& run) {
   const bool in_ways = run.integer("tp").value_or(1) * run.integer("pp").value_or(1) > 1;
   return in_ways ? "oneflow-ways" : "oneflow";
 }
 
-std::string_view nemo_release(const MeasuredRun& run) {
+const char* nemo_release(const MeasuredRun& run) {
   constexpr double kFusedAttention =
       2024.65;  // its launcher left cuDNN's attention on (stacks.yaml, nemo-24.07)
   if (architecture_of(run).starts_with("Blackwell")) return "nemo-graphs";

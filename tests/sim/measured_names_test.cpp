@@ -1,7 +1,6 @@
 // Names as published tables print them.
 #include "sim/measured/measured_names.hpp"
 
-#include "sim/measured/cell_text.hpp"
 #include "sim/measured/program_names.hpp"
 #include "tests/catch.hpp"
 

@@ -119,7 +119,7 @@ Likeness likeness_of(const MeasuredRun& run) {
   if (own && recent && course) return {"cs336", "cs336"};
   if (own && recent) return {written ? "pytorch-eager" : "pytorch", framework};
   if (!says(low, "deepspeed")) return {megatron_lm_release(run), framework};
-  if (says(low, "megatron")) return {"megatron-deepspeed", framework};
+  if (says(low, "megatron")) return {megatron_deepspeed_release(run), framework};
   return {deepspeed_zero3_release(run), framework};
 }
 

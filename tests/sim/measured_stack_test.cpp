@@ -298,10 +298,11 @@ TEST_CASE("a program without a preset is priced as what it is like, under a fami
   CHECK(stack({{"framework", "Megatron-LM (March 2024, --transformer-impl local)"}, {"gpu", "H100"}}) ==
         "megatron-lm-2023");
   CHECK(stack({{"framework", "GPT-NeoX"}, {"gpu", "A100"}}) == "megatron-deepspeed");
-  for (const char* before :
-       {"Megatron-DeepSpeed", "Megatron-DeepSpeed (2022)", "Megatron-DeepSpeed (May 2023)"})
+  for (const char* before : {"Megatron-DeepSpeed", "Megatron-DeepSpeed (2022)",
+                             "Megatron-DeepSpeed (May 2023)", "DeepSpeed over a fork of Megatron (2022)"})
     CHECK(stack({{"framework", before}, {"gpu", "A100"}}) == "megatron-deepspeed");
-  for (const char* rebased : {"Megatron-DeepSpeed (2023)", "Megatron-DeepSpeed (April 2024; PyTorch 2.2)"})
+  for (const char* rebased : {"Megatron-DeepSpeed (2023)", "Megatron-DeepSpeed (April 2024; PyTorch 2.2)",
+                              "DeepSpeed over a fork of Megatron (2024)"})
     CHECK(stack({{"framework", rebased}, {"gpu", "A100"}}) == "megatron-deepspeed-2023");
   CHECK(stack({{"framework", "Megatron-DeepSpeed"}, {"gpu", "A100"}, {"source", "MICRO 2024"}}) ==
         "megatron-deepspeed-2023");

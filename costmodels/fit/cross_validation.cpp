@@ -150,8 +150,11 @@ std::vector<Split> splits_of(const TrainingSet& set) {
   if ((one_gpu || set.card.kind == ModelKind::kernel || set.card.kind == ModelKind::training_kernel) &&
       varied(set.models)) {
     splits.push_back(split_by("model", set.models, kNever));
-    // Transformers share matrices, all of Llama 2 70B's are Llama 3 70B's, and those would be known already.
-    if (one_gpu) splits.back().apart = set.shapes;
+    if (one_gpu && varied(set.shapes)) {
+      // Transformers share matrices, all of Llama 2 70B's are Llama 3 70B's, and those are known already.
+      splits.push_back(split_by("model+shape", set.models, kNever));
+      splits.back().apart = set.shapes;
+    }
   }
   if (one_gpu && varied(set.shapes)) splits.push_back(split_by("shape", set.shapes, kFolds));
   if (set.card.kind == ModelKind::attention && varied(set.shapes))

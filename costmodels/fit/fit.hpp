@@ -24,9 +24,9 @@ struct FitOptions {
 struct FitError {
   std::string model{};
   // "random" rows held out (optimistic: neighbours of the same matrix stay in); "model": all rows of a
-  // transformer, of GEMMs also what others have of its matrices; "shape": of a weight matrix (N, K); "gpu":
-  // of a GPU or a system; "head dim": of one head dimension. "bars": nothing held out, the published bars of
-  // attention as they are.
+  // transformer; "model+shape": and what others have of its matrices; "shape": of a weight matrix (N, K);
+  // "gpu": of a GPU or a system; "head dim": of one head dimension. "bars": nothing held out, the published
+  // bars of attention as they are.
   std::string held_out{};
   std::string rows{};  // which of the held-out rows: "all", "M >= 1024", "GPU A100-SXM4-80GB"
   std::int64_t count = 0;

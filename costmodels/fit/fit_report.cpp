@@ -113,15 +113,16 @@ std::string to_table(const FitReport& report) {
   std::string text;
   std::array<char, 200> line{};
   const auto add = [&](int length) { text.append(line.data(), static_cast<std::size_t>(length)); };
-  add(std::snprintf(line.data(), line.size(), "%-18s %-8s %-30s %7s %7s %7s %7s %8s %7s\n", "model",
+  add(std::snprintf(line.data(), line.size(), "%-18s %-11s %-30s %7s %7s %7s %7s %8s %7s\n", "model",
                     "held out", "rows", "count", "MAPE", "median", "p95", "worst", "bias"));
   for (const auto& error : report.errors) {
-    add(std::snprintf(
-        line.data(), line.size(), "%-18.18s %-8.8s %-30.30s %7lld %6.1f%% %6.1f%% %6.1f%% %7.0f%% %+6.1f%%\n",
-        error.model.c_str(), error.held_out.c_str(), error.rows.c_str(), static_cast<long long>(error.count),
-        100 * error.mape, 100 * error.median, 100 * error.p95, 100 * error.worst, 100 * error.bias));
+    add(std::snprintf(line.data(), line.size(),
+                      "%-18.18s %-11.11s %-30.30s %7lld %6.1f%% %6.1f%% %6.1f%% %7.0f%% %+6.1f%%\n",
+                      error.model.c_str(), error.held_out.c_str(), error.rows.c_str(),
+                      static_cast<long long>(error.count), 100 * error.mape, 100 * error.median,
+                      100 * error.p95, 100 * error.worst, 100 * error.bias));
   }
-  text += "model: held out, of GEMMs with what other models have of its matrices\n";
+  text += "model+shape: a transformer held out with what others have of its matrices\n";
   for (const FitInput& input : report.inputs) {
     text += "took " + std::to_string(input.used) + " measurements of " + std::to_string(input.rows) +
             " rows of " + input.file + "\n";

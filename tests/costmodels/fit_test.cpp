@@ -88,7 +88,7 @@ TEST_CASE("the report counts rows, names digests and tells the splits apart") {
   CHECK(has("kernels", "model"));
   CHECK_FALSE(has("kernels", "gpu"));
   CHECK(to_table(report).find("gemm-any") != std::string::npos);
-  CHECK_THAT(to_table(report), contains_text("what other models have of its matrices"));
+  CHECK_THAT(to_table(report), contains_text("what others have of its matrices"));
   CHECK(to_json(report).find(profiles.folder.string()) == std::string::npos);
 }
 

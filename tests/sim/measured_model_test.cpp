@@ -168,6 +168,7 @@ TEST_CASE("spans and labels are two outputs of a head of its own") {
     CHECK(few.outputs == 2);
     CHECK_FALSE(few.tied_embeddings);
   }
+  CHECK(noted("Llama", "fine-tuning on SQuAD").outputs == 0);  // answers are texts
 }
 
 TEST_CASE("BERT's head sees the masked positions that a row counts") {

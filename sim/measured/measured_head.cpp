@@ -22,8 +22,8 @@ std::int64_t predicted_tokens(const MeasuredRun& run) {
   return lower_case(count) == "one" ? 1 : std::stoll(count);
 }
 
-// Spans, labels of a sequence or its reward: few outputs, of a matrix of their own. Of SQuAD an encoder learns
-// spans, a causal model texts.
+// Spans, labels of a sequence or its reward: few outputs, of a matrix of their own. Of SQuAD an encoder
+// learns spans, a causal model texts.
 void take_outputs(const MeasuredRun& run, ModelSpec& model, std::vector<std::string>& assumptions) {
   constexpr std::int64_t kUsual = 2;
   const std::vector<Clause> words = model_and_note(run);

@@ -44,7 +44,9 @@ const char* preset_of(const MeasuredRun& run, double date) {
 void use_loss_of(const MeasuredRun& run, double date, SoftwareStack& stack) {
   constexpr double kCompiledRecipe = 2025.58, kInPieces = 2026.32;
   const std::string framework = lower_case(run.text("framework"));
-  if (date >= kCompiledRecipe && !runs_eager(framework) && stack.preset == "torchtitan-eager-2025") {
+  const bool of_mixture =
+      date >= kCompiledRecipe && !runs_eager(framework) && stack.preset == "torchtitan-eager-2025";
+  if (of_mixture || says(framework, "compiled loss")) {
     const SoftwareStack compiled = read_stack("torchtitan-2025");
     stack.cross_entropy = compiled.cross_entropy;
     stack.logit_peak = compiled.logit_peak;

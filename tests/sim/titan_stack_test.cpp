@@ -42,6 +42,8 @@ TEST_CASE(
   CHECK(of("torchtitan, eager (May 2026)").loss_pieces == 8);
   CHECK(of("torchtitan with chunked cross-entropy (March 2026)").loss_pieces == 8);
   CHECK(of("torchtitan (May 2026), loss not chunked").loss_pieces == 1);
+  CHECK(of("torchtitan (2024)").cross_entropy == CrossEntropyKernel::separate);
+  CHECK(of("torchtitan (2024), compiled loss").cross_entropy == CrossEntropyKernel::online);
   CHECK(of("torchtitan (May 2026)").selective == SelectiveRecompute::every_second_gemm);
   CHECK(of("torchtitan (May 2026)").sequence_copies == SequenceCopies::of_several);
   CHECK(of("torchtitan (May 2025)").sequence_copies == SequenceCopies::all);

@@ -80,21 +80,30 @@ Seconds ring_latency(const NodeGroup& group, const Collective& ring) {
 // its data sheet: usual of bandwidthTest and STREAM, recalled; assumptions elsewhere.
 constexpr double kHostLinkShare = 0.8;
 constexpr double kHostMemoryShare = 0.8;
+// What Adam reaches of it on x86 cores that the ranks of a node share, as programs are launched: 34 B of each
+// parameter, beside the same steps without offload. Eight A100: Qwen-72B on four nodes 10 s (DeepSpeed issue
+// 6834) 0.15; four: Llama-2-7B over 4 s (its blogs/deepspeed-zenflow) 0.14; two: Qwen2.5-3B 2.3 of 2.9 s
+// (zenflow-corebinding) 0.13; eight H200: Qwen3-14B 8.2 s (pull request 8186) 0.11; eight H100: 8B about 10 s
+// (arXiv 2506.13996) 0.05. A GPU's own CPU (Grace) is taken to reach all of kHostMemoryShare (assumption).
+constexpr double kSharedAdamShare = 0.1;
+constexpr BytesPerSecond kFastestPcie{128e9};  // 6.0 x16, one direction; faster links lead to a GPU's own CPU
 
 // Of one GPU's parameters while the other GPUs of its node are at theirs: gradients go down, Adam steps,
 // weights come back (Megatron-LM core/optimizer/cpu_offloading/hybrid_optimizer.py without
 // --overlap-cpu-optimizer-d2h-h2d, where each waits for the one before). Gradients are in fp32. Adam reads
-// four fp32 numbers of each and writes three, in one kernel (fused) with threads enough for the memory's
-// bandwidth; the weights are cast before they are copied.
+// four fp32 numbers of each and writes three, in one kernel (fused); the weights are cast before they are
+// copied.
 Seconds host_step(const NodeGroup& group, DataType type, double parameters) {
-  const BytesPerSecond memory = group.host.memory_bandwidth / group.gpus_per_node * kHostMemoryShare;
+  const BytesPerSecond share = group.host.memory_bandwidth / group.gpus_per_node;
+  const BytesPerSecond memory = share * kHostMemoryShare;
+  const BytesPerSecond stepped = group.host.link > kFastestPcie ? memory : share * kSharedAdamShare;
   BytesPerSecond link = group.host.link;
   if (group.pcie_switches > 0)
     link = std::min(link, group.pcie_uplink.bandwidth * (double(group.pcie_switches) / group.gpus_per_node));
   link = std::min(link * kHostLinkShare, memory);
   const double weight = stored_bytes(type);
   const double cast = weight < 4 ? 4 + weight : 0;
-  return Bytes((4 + weight) * parameters) / link + Bytes((28 + cast) * parameters) / memory;
+  return Bytes((4 + weight) * parameters) / link + Bytes((28 + cast) * parameters) / stepped;
 }
 
 }  // namespace

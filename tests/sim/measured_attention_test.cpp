@@ -69,6 +69,13 @@ TEST_CASE("a kernel that a row names goes before its program's and its year's") 
   // A mask that is given hides no half of the scores.
   CHECK(named("yes (SDPA with a padding mask)", "TRL (2026)", "H100").attention_time == 2 * 2.3);
   CHECK(named("yes (SDPA, no mask)", "TRL (2024)", "H100").attention_time == 1.0);
+  // cuDNN hides none either, where an NVIDIA container asks for it.
+  for (const char* container : {"TRL (2024, NGC 24.05)", "FSDP2 (2024; container nemo 24.07)"}) {
+    const SoftwareStack masked = named("yes (SDPA with a mask)", container, "H100");
+    CHECK(masked.attention == AttentionKernel::flash);
+    CHECK(masked.attention_time == 2.0);
+    CHECK(named("yes (SDPA with a mask)", container, "A100").attention_time == 2 * 2.3);
+  }
 }
 
 TEST_CASE("PyTorch's attention is cuDNN's from 2.11 on, where no version is said from 2026 on") {

@@ -47,10 +47,10 @@ inline bool is_best_fused(AttentionKernel kernel) {
 // does where its kernel cannot be used, PyTorch's in 32 bits between two casts; or one of any number of heads
 // that leaves out what a causal mask hides (llm.c, llmc/attention.cuh). `stepwise`: a kernel each to scale,
 // to choose by the causal mask, to add that of padding, and softmax, as Hugging Face's GPT-2 has them
-// (GPT2Attention._attn of transformers v4.12, modeling_gpt2.py); `stepwise_wide`: under autocast, whose
-// softmax gives 32 bits that are cast back; `formula`: softmax too by its formula, a kernel for each
-// operation (nn_utils.py of Stanford's CS336); `formula_wide`: under autocast, which exponentiates in 32
-// bits.
+// (GPT2Attention._attn of transformers v4.12, modeling_gpt2.py); `stepwise_wide`: under autocast, or as
+// Llama's layers there have it, softmax gives 32 bits that are cast back; `formula`: softmax too by its
+// formula, a kernel for each operation (nn_utils.py of Stanford's CS336); `formula_wide`: under autocast,
+// which exponentiates in 32 bits.
 enum class SoftmaxKernel { fused, eager, wide, triangular, stepwise, stepwise_wide, formula, formula_wide };
 
 // softmax(Q K^T) V of `batch` sequences and `heads` heads (of this GPU).

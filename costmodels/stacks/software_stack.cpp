@@ -73,7 +73,10 @@ bool drops_out(const LayerShape& shape, const SoftwareStack& stack) {
 SoftwareStack stack_for(const ModelSpec& model, SoftwareStack stack) {
   const bool llama = std::any_of(model.shapes.begin(), model.shapes.end(),
                                  [](const LayerShape& shape) { return shape.norm == NormKind::rms_norm; });
-  if (llama && stack.llama_layers) stack.kernels = *stack.llama_layers;
+  if (llama && stack.llama_layers) {
+    stack.kernels = *stack.llama_layers;
+    stack.softmax = stack.kernels.softmax.value_or(stack.softmax);
+  }
   return stack;
 }
 

@@ -257,7 +257,8 @@ struct LayerKernels {
   bool eager_activation = false;
   double host_time = 1.0;   // to launch a layer's kernels, over HostCost's forward and backward
   double kept_by_norm = 0;  // bytes of an element of its input, besides its input and its output in 16 bits
-  std::optional<EagerGelu> gelu;  // absent: one kernel
+  std::optional<EagerGelu> gelu;         // absent: one kernel
+  std::optional<SoftmaxKernel> softmax;  // of llama_layers; absent: the stack's
   bool operator==(const LayerKernels&) const = default;
 };
 

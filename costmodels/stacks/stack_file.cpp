@@ -176,6 +176,11 @@ void read_network(const YamlValue& given, NetworkShare& network) {
 const Words<CrossEntropyKernel> kLosses{{"fused", CrossEntropyKernel::fused},
                                         {"online", CrossEntropyKernel::online},
                                         {"separate", CrossEntropyKernel::separate}};
+const Words<SoftmaxKernel> kSoftmaxes{
+    {"fused", SoftmaxKernel::fused},       {"eager", SoftmaxKernel::eager},
+    {"wide", SoftmaxKernel::wide},         {"triangular", SoftmaxKernel::triangular},
+    {"stepwise", SoftmaxKernel::stepwise}, {"stepwise_wide", SoftmaxKernel::stepwise_wide},
+    {"formula", SoftmaxKernel::formula},   {"formula_wide", SoftmaxKernel::formula_wide}};
 const Words<Fusion> kFusions{{"fused", Fusion::fused}, {"separate", Fusion::separate}};
 
 EagerGelu read_gelu(const YamlValue& map) {
@@ -208,6 +213,7 @@ std::optional<LayerKernels> read_llama_layers(const YamlValue& given) {
   KeyedMap map(given);
   LayerKernels kernels;
   read_kernels(map, kernels);
+  read_word(map, "softmax", kSoftmaxes, kernels.softmax);
   map.refuse_others();
   return kernels;
 }
@@ -221,16 +227,7 @@ void read_layers(KeyedMap& map, SoftwareStack& stack) {
   read_kernels(map, stack.kernels);
   if (const auto layers = map.find("llama_layers")) stack.llama_layers = read_llama_layers(*layers);
   read_word(map, "cross_entropy", kLosses, stack.cross_entropy);
-  read_word<SoftmaxKernel>(map, "softmax",
-                           {{"fused", SoftmaxKernel::fused},
-                            {"eager", SoftmaxKernel::eager},
-                            {"wide", SoftmaxKernel::wide},
-                            {"triangular", SoftmaxKernel::triangular},
-                            {"stepwise", SoftmaxKernel::stepwise},
-                            {"stepwise_wide", SoftmaxKernel::stepwise_wide},
-                            {"formula", SoftmaxKernel::formula},
-                            {"formula_wide", SoftmaxKernel::formula_wide}},
-                           stack.softmax);
+  read_word<SoftmaxKernel>(map, "softmax", kSoftmaxes, stack.softmax);
   read_word<Dropout>(map, "dropout", {{"of_model", Dropout::of_model}, {"off", Dropout::off}}, stack.dropout);
   read_word<Fp8Recipe>(map, "fp8_recipe",
                        {{"delayed", Fp8Recipe::delayed},

@@ -137,7 +137,9 @@ std::optional<SoftwareStack> trainer_stack(const MeasuredRun& run) {
   // SonicMoE's kernels gather rows themselves (arXiv 2512.14080).
   if (says(framework, "deepep") || affirms(framework_and_note(run), {"*sonicmoe*"}))
     stack.experts.eager_forward = stack.experts.eager_backward = stack.experts.indexed_biases = 0;
-  if (is_before_flash_attention(date)) stack.flash_attention = false;
+  // Attention that stores no scores is transformers' default since 4.36 of 11 December 2023.
+  constexpr double kSdpa = 2024.1;
+  if (date > 0 && date < kSdpa) stack.flash_attention = false;
   if (prefers_cudnn(run)) stack.attention = AttentionKernel::flash_2026;
   // Its checkpoints are not reentrant, and one kernel multiplies for all experts.
   constexpr double kTransformers5 = 2026;

@@ -46,6 +46,10 @@ TEST_CASE("a program of GPTs runs Llama's layers with kernels of their own, and 
   CHECK(llama.kernels.kept_by_norm == stack.llama_layers->kept_by_norm);
   CHECK((llama.kernels.keeps_activated && llama.kernels.keeps_unrotated));
   CHECK(stack_for(llama_7b(), llama) == llama);
+  // Their softmax where the row says one, which Hugging Face's takes in 32 bits; else the stack's.
+  CHECK(stack_for(llama_7b(), read_stack("hf-trainer")).softmax == SoftmaxKernel::stepwise_wide);
+  CHECK(stack_for(read_model("gpt2-345m"), read_stack("hf-trainer")).softmax == SoftmaxKernel::stepwise);
+  CHECK(stack_for(llama_7b(), read_stack("pytorch-eager")).softmax == read_stack("pytorch-eager").softmax);
   CHECK(times_under(stack).forward == times_under(llama).forward);
   // Transformer Engine has kernels for them.
   for (const char* own : {"megatron-core-2024", "megatron-core"})

@@ -244,6 +244,8 @@ TEST_CASE("programs of before PyTorch 2 have no FlashAttention unless they say s
   CHECK_FALSE(flash("PyTorch Lightning DDP (2022)"));
   CHECK_FALSE(flash("Alpa (JAX, 2022)"));
   CHECK(flash("PyTorch Lightning DDP (2023)"));
+  CHECK_FALSE(flash("HF Trainer (October 2023)"));
+  CHECK(flash("HF Trainer (March 2024)"));
   CHECK(flash("PyTorch Lightning DDP"));
 }
 

@@ -1,12 +1,11 @@
 // Operators whose time depends on their bytes alone, once the GPU or the links are known.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "costmodels/models/features.hpp"
 #include "costmodels/models/model_set.hpp"
+#include "costmodels/models/taught_links.hpp"
 #include "costmodels/operators/node_links.hpp"
 #include "platforms/errors.hpp"
 
@@ -67,30 +66,34 @@ KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCar
   throw Defect("a memory kernel without a rule");
 }
 
-// Links inside nodes that taught the built-in collectives: PCIe 3.0 to 5.0, V100's, A100's, Hopper's,
-// Blackwell's.
-constexpr std::array kTaughtLinks{
-    gigabytes_per_second(16),  gigabytes_per_second(32),  gigabytes_per_second(64), gigabytes_per_second(150),
-    gigabytes_per_second(300), gigabytes_per_second(450), gigabytes_per_second(900)};
-
-// Two taught links around one of another bandwidth, and how far it is from the slower to the faster, in
-// logarithms; beyond all of them the link itself.
-struct LinksAround {
-  LinkSpec slower, faster;
-  double share = 0;
+// Between the times of two variants, and how many times the bytes there.
+struct Point {
+  std::size_t slower, faster;
+  double share = 0, bytes = 1;
+};
+struct Points {
+  std::vector<Point> all;
+  bool shortest = false;  // of them, else the longest
 };
 
-// Trees answer in steps: a link of 800 GB/s would have the efficiency of one of 450 and be faster than one of
-// 900. Between taught links times are interpolated.
-LinksAround links_around(const LinkSpec& link) {
-  LinksAround around{link, link};
-  const auto above = std::upper_bound(kTaughtLinks.begin(), kTaughtLinks.end(), link.bandwidth);
-  if (above == kTaughtLinks.begin() || above == kTaughtLinks.end()) return around;
-  const BytesPerSecond below = *std::prev(above);
-  around.slower.bandwidth = below;
-  around.faster.bandwidth = *above;
-  around.share = std::log(link.bandwidth / below) / std::log(*above / below);
-  return around;
+// `variant_on` numbers the variant on a link.
+template <class VariantOn>
+Points numbered(const LinkPoints& links, const VariantOn& variant_on) {
+  Points points{.shortest = links.shortest};
+  for (const LinkPoint& one : links.points)
+    points.all.push_back({variant_on(one.slower), variant_on(one.faster), one.share, one.bytes});
+  return points;
+}
+
+Seconds time_at(const Points& points, const std::vector<SizeCurve>& curves, Bytes bytes) {
+  std::vector<Seconds> times;
+  for (const Point& point : points.all) {
+    const Seconds slow = curves[point.slower].at(bytes * point.bytes);
+    const Seconds fast = curves[point.faster].at(bytes * point.bytes);
+    times.push_back(slow * std::pow(fast / slow, point.share));
+  }
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  return points.shortest ? *least : *most;
 }
 
 template <class Op>
@@ -215,9 +218,7 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
   struct Asked {
     std::size_t query;
     Collective op;
-    std::size_t slower, faster;  // variants
-    double share;                // of the faster
-    double whole_over_part;
+    Points points;
     double times;  // one after the other
   };
   std::vector<std::vector<Collective>> variants(models_.size());
@@ -245,16 +246,23 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
     // which a part takes for a byte what the whole takes for as many as it is faster.
     Collective real = *op;
     if (is_own(model)) real.gpu_link = whole;
-    const double faster = is_own(model) ? 1.0 : over_part;
-    // Models of one's own say which links they speak of.
-    const bool many_links = one_node && models_[model].card.links.empty();
-    const LinksAround around = many_links ? links_around(whole) : LinksAround{whole, whole};
-    const auto over = [&](const LinkSpec& asked_link) {
-      variant.gpu_link = asked_link;
+    LinkSpec& crossed = one_node ? variant.gpu_link : variant.network;
+    const auto over = [&](BytesPerSecond bandwidth) {
+      crossed.bandwidth = bandwidth;
       return index_of(variants[model], variant);
     };
-    asked[model].push_back(
-        {i, real, over(around.slower), over(around.faster), around.share, faster, in_two ? 2.0 : 1.0});
+    Points points;
+    // Models of one's own say which links they speak of.
+    if (models_[model].card.links.empty()) {
+      points = numbered(!one_node        ? points_between_nodes(op->network.bandwidth)
+                        : over_part != 1 ? points_in_mesh(whole.bandwidth, over_part)
+                                         : points_in_node(whole.bandwidth, gpu),
+                        over);
+    } else {
+      const std::size_t only = over(crossed.bandwidth);
+      points.all = {{only, only, 0, is_own(model) ? 1.0 : over_part}};
+    }
+    asked[model].push_back({i, real, std::move(points), in_two ? 2.0 : 1.0});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -267,9 +275,7 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
                               [&](const Collective& op, Bytes size) { return nccl_time(sized(op, size)); });
     for (const Asked& one : asked[model]) {
       const Collective& op = one.op;
-      const Bytes bytes = op.bytes * one.whole_over_part;
-      const Seconds slow = curve[one.slower].at(bytes), fast = curve[one.faster].at(bytes);
-      answers[one.query] = {std::max(slow * std::pow(fast / slow, one.share) * one.times, wire_time(op)),
+      answers[one.query] = {std::max(time_at(one.points, curve, op.bytes) * one.times, wire_time(op)),
                             !fitted.card.has_configuration(configuration_name(op)),
                             is_own(model) && fitted.card.has_configuration(configuration_name(op)) &&
                                 fitted.card.speaks_of(links_of(op))};
@@ -287,8 +293,9 @@ PointToPoint ModelSet::as_measured(const PointToPoint& op, const GpuSpec& gpu) c
 void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const OperatorQuery> queries,
                                  std::vector<Prediction>& answers) const {
   struct Asked {
-    std::size_t query, variant;
+    std::size_t query;
     PointToPoint op;
+    Points points;
   };
   std::vector<std::vector<PointToPoint>> variants(models_.size());
   std::vector<std::vector<Asked>> asked(models_.size());
@@ -296,9 +303,20 @@ void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const 
     const auto* op = std::get_if<PointToPoint>(&queries[i].op);
     if (op == nullptr) continue;
     const PointToPoint real = as_measured(*op, gpus[static_cast<std::size_t>(queries[i].gpu)]);
-    const PointToPoint variant = sized(real, Bytes(0));
+    PointToPoint variant = sized(real, Bytes(0));
     const std::size_t model = best_for(variant);
-    asked[model].push_back({i, index_of(variants[model], variant), real});
+    const auto over = [&](BytesPerSecond bandwidth) {
+      variant.path.bandwidth = bandwidth;
+      return index_of(variants[model], variant);
+    };
+    Points points;
+    if (models_[model].card.links.empty()) {
+      points = numbered(points_of(real), over);
+    } else {
+      const std::size_t only = over(real.path.bandwidth);
+      points.all = {{only, only}};
+    }
+    asked[model].push_back({i, real, std::move(points)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -306,8 +324,8 @@ void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const 
         models_[model], variants[model],
         [&](const PointToPoint& op, Bytes size) { return transfer_features(sized(op, size)); },
         [&](const PointToPoint& op, Bytes size) { return transfer_time(sized(op, size)); });
-    for (const auto& [query, variant, op] : asked[model]) {
-      answers[query] = {std::max(curve[variant].at(op.bytes), op.bytes / op.path.bandwidth), false,
+    for (const auto& [query, op, points] : asked[model]) {
+      answers[query] = {std::max(time_at(points, curve, op.bytes), op.bytes / op.path.bandwidth), false,
                         is_own(model) && models_[model].card.speaks_of(links_of(op))};
     }
   }

@@ -44,14 +44,14 @@ double share_of_link(Wiring wiring, int ranks) {
 
 }  // namespace
 
-NodeLinks::NodeLinks(const NodeGroup& group) : whole_(group.gpu_link) {
-  // Of another rate than the data sheet's: as given.
-  if (whole_.bandwidth == group.gpu.link_bandwidth) wiring_ = wiring_of(group.gpu, group.gpus_per_node);
-}
+NodeLinks::NodeLinks(const NodeGroup& group)
+    : whole_(group.gpu_link),
+      wired_(std::max(group.gpu_link.bandwidth, group.gpu.link_bandwidth)),
+      wiring_(wiring_of(group.gpu, group.gpus_per_node)) {}
 
 LinkSpec NodeLinks::among(int ranks) const {
   LinkSpec link = whole_;
-  if (ranks > 1) link.bandwidth = link.bandwidth * share_of_link(wiring_, ranks);
+  if (ranks > 1) link.bandwidth = std::min(link.bandwidth, wired_ * share_of_link(wiring_, ranks));
   return link;
 }
 

@@ -21,6 +21,7 @@ enum class Wiring { switched, cube, square, board, mesh };
 // MI300X to MI355X: rings over two to four GPUs have as many links as there are neighbours, over eight all;
 // rccl-tests on MI355X, all-reduce of 1 GiB, 165, 37, 37, 39 and 386 GB/s on 4, 5, 6, 7 and 8 (the source of
 // `mi355x-16b`, section 7; read after seeing its runs on five to seven 43 % fast).
+// Of another rate than the data sheet's: as given, below it no more than the wiring has of the data sheet's.
 class NodeLinks {
  public:
   NodeLinks() = default;
@@ -31,6 +32,7 @@ class NodeLinks {
 
  private:
   LinkSpec whole_ = {};
+  BytesPerSecond wired_ = {};  // where the rate that is given is below the data sheet's, that one's
   Wiring wiring_ = Wiring::switched;
 };
 

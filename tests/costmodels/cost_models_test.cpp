@@ -255,6 +255,51 @@ TEST_CASE("slower links take longer, in about the proportion of the bandwidth") 
   CHECK(microseconds_of("H100", slow) == Approx(4 * microseconds_of("H100", fast)).epsilon(0.25));
 }
 
+// Links inside the node where all ranks are in one, else cards between nodes.
+TEST_CASE("more bandwidth never takes longer, of the GPU's own links, others, PCIe and cards") {
+  const auto kind = GENERATE(CollectiveKind::all_reduce, CollectiveKind::reduce_scatter,
+                             CollectiveKind::all_gather, CollectiveKind::all_to_all);
+  const auto [ranks, per_node] =
+      GENERATE(std::pair(2, 8), std::pair(8, 8), std::pair(32, 8), std::pair(4, 1));
+  for (const char* name :
+       {"H100", "A100", "V100-SXM2-32GB", "RTX 4090", "RTX 3090", "MI300X", "B200", "L40S", "GH200"}) {
+    const std::vector<GpuSpec> gpus{find_gpu(name, "test")};
+    for (double bytes = 1e3; bytes < 1e10; bytes *= 7) {
+      std::vector<OperatorQuery> queries;
+      for (double gigabytes = 1; gigabytes < 3000; gigabytes *= 1.19) {
+        LinkSpec inside{gpus.front().link_bandwidth, microseconds(0.3)}, between = kNdr;
+        (ranks <= per_node ? inside : between).bandwidth = gigabytes_per_second(gigabytes);
+        queries.push_back({0, Collective{.kind = kind,
+                                         .bytes = Bytes(bytes),
+                                         .ranks = ranks,
+                                         .ranks_per_node = per_node,
+                                         .gpu_link = inside,
+                                         .network = between}});
+      }
+      const auto answers = test::cost_models().predict(gpus, queries);
+      for (std::size_t i = 1; i < answers.size(); ++i) {
+        INFO(name << ", " << bytes << " B, step " << i);
+        CHECK(answers[i].time <= answers[i - 1].time * (1 + 1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("transfers take no longer over more bandwidth") {
+  for (const bool same_node : {true, false}) {
+    for (double bytes = 1e3; bytes < 1e10; bytes *= 3) {
+      double before = 1e12;
+      for (double gigabytes = 1; gigabytes < 3000; gigabytes *= 1.19) {
+        const LinkSpec path{gigabytes_per_second(gigabytes), microseconds(2)};
+        const double now = microseconds_of("H100", PointToPoint{Bytes(bytes), path, same_node});
+        INFO(same_node << ", " << bytes << " B, " << gigabytes << " GB/s");
+        CHECK(now <= before * (1 + 1e-12));
+        before = now;
+      }
+    }
+  }
+}
+
 TEST_CASE("a batch answers as its queries alone, in their order") {
   const std::vector<GpuSpec> gpus{find_gpu("A100", "test"), find_gpu("H100", "test")};
   std::vector<OperatorQuery> queries;

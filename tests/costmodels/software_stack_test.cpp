@@ -344,8 +344,14 @@ TEST_CASE("neighbours in a mesh of V100s have some of each GPU's six links, behi
   CHECK(links(8, 8) == Approx(6));
   CHECK(links(4, 2) == Approx(2));
   CHECK(links(4, 4) == Approx(6));
-  group.gpu_link.bandwidth = gigabytes_per_second(100);  // not the wiring of the data sheet: as given
-  CHECK(links(8, 2) == Approx(4));
+  // Another rate than the data sheet's: as given, but no more than the wiring has.
+  group.gpu_link.bandwidth = gigabytes_per_second(100);
+  CHECK(links(8, 2) == Approx(std::sqrt(3.0)).epsilon(1e-3));
+  CHECK(links(8, 4) == Approx(4));
+  group.gpu_link.bandwidth = gigabytes_per_second(25);
+  CHECK(links(8, 2) == Approx(1));
+  group.gpu_link.bandwidth = gigabytes_per_second(300);
+  CHECK(links(8, 2) == Approx(2 * std::sqrt(3.0)).epsilon(1e-3));
 }
 
 TEST_CASE("in a mesh of eight each GPU has a link to each of the others, in nodes of any size") {
@@ -383,8 +389,11 @@ TEST_CASE("a pair on a board of four has a third of each GPU's links, a ring of 
     CHECK(whole_over_part(group.gpu, NodeLinks(group).among(2), 2) == Approx(3));
   }
   CHECK(share("H100", 4, 2) == 1);
-  group.gpu = find_gpu("A100", "test");  // of another rate than the data sheet's: as given
+  group.gpu = find_gpu("A100", "test");  // of another rate than the data sheet's
   group.gpu_link.bandwidth = group.gpu.link_bandwidth / 2;
+  CHECK(NodeLinks(group).among(2).bandwidth == group.gpu.link_bandwidth / 3);
+  CHECK(NodeLinks(group).among(4) == group.gpu_link);
+  group.gpu_link.bandwidth = group.gpu.link_bandwidth / 4;
   CHECK(NodeLinks(group).among(2) == group.gpu_link);
   CHECK(whole_over_part(group.gpu, group.gpu_link, 2) == 1);
 }

@@ -205,7 +205,7 @@ std::vector<FitError> cross_validate(const TrainingSet& set) {
     if (split.held_out == "random" || split.held_out == "shape" || set.card.gpus.size() < 2) continue;
     for (const auto& gpu : set.card.gpus) {
       report(errors, set, split, gpu, ratios, [&](std::size_t row) { return set.gpus[row] == gpu; });
-      if (set.card.kind != ModelKind::gemm_any) continue;
+      if (set.card.kind != ModelKind::gemm_any && set.card.kind != ModelKind::gemm_fp32) continue;
       report(errors, set, split, gpu + ", M >= 1024", ratios,
              [&](std::size_t row) { return set.gpus[row] == gpu && set.large[row]; });
     }

@@ -79,8 +79,8 @@ bool CostModels::measured_gradients(const GpuSpec& gpu, DataType type) const {
   return impl_->set.measured_gradients(gpu, type);
 }
 
-std::optional<double> CostModels::error_of_unseen_gpus() const {
-  return impl_->set.error_of_unseen_gpus();
+std::optional<UnseenGpuError> CostModels::unseen_error(const GpuSpec& gpu, DataType type) const {
+  return impl_->set.unseen_error(gpu, type);
 }
 
 const OwnModels& CostModels::own() const {

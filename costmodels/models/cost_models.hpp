@@ -37,6 +37,12 @@ struct OwnAnswers {
   bool operator==(const OwnAnswers&) const = default;
 };
 
+// Errors of GEMMs of 1,024 rows and more on GPUs that were left out of the fit one by one, shares of 1: over
+// all rows, and of the GPUs that were best and worst.
+struct UnseenGpuError {
+  double mean = 0, least = 0, most = 0;
+};
+
 class CostModels {
  public:
   // The models committed under costmodels/fitted, compiled into the binary.
@@ -57,8 +63,9 @@ class CostModels {
   [[nodiscard]] bool measured(const GpuSpec&) const;
   // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
   [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
-  // Mean error of large GEMMs on GPUs left out of the fit: what to expect where `measured` is false.
-  [[nodiscard]] std::optional<double> error_of_unseen_gpus() const;
+  // What to expect of GEMMs that the GPU computes for this type; absent where GEMMs of the GPU or of its chip
+  // taught the model that prices them, or where the fit could leave no GPU out.
+  [[nodiscard]] std::optional<UnseenGpuError> unseen_error(const GpuSpec&, DataType) const;
   [[nodiscard]] const OwnModels& own() const;
   [[nodiscard]] std::string digest() const;  // SHA-256 of all model files, hex
 

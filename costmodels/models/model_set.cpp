@@ -25,16 +25,26 @@ const ModelFile& file_named(const std::vector<ModelFile>& files, std::string_vie
 
 struct Provenance {
   std::vector<std::pair<std::string, std::string>> models;  // file name and digest
-  std::optional<double> error_of_unseen_gpus;
+  std::map<ModelKind, UnseenGpuError> unseen_errors;
 };
 
-std::optional<double> unseen_gpu_error(const nlohmann::json& provenance) {
+std::optional<UnseenGpuError> unseen_gpu_error(const nlohmann::json& provenance, std::string_view model) {
+  constexpr std::string_view kLarge = "M >= 1024";
+  std::optional<double> mean;
+  std::vector<double> by_gpu;
   for (const auto& error : provenance.value("errors", nlohmann::json::array())) {
-    if (error.value("model", "") == "gemm-any" && error.value("held_out", "") == "gpu" &&
-        error.value("rows", "") == "M >= 1024" && error.contains("mape") && error["mape"].is_number())
-      return error["mape"].get<double>();
+    if (error.value("model", "") != model || error.value("held_out", "") != "gpu") continue;
+    if (!error.contains("mape") || !error["mape"].is_number()) continue;
+    const std::string rows = error.value("rows", "");
+    if (rows == kLarge)
+      mean = error["mape"].get<double>();
+    else if (rows.ends_with(kLarge))
+      by_gpu.push_back(error["mape"].get<double>());
   }
-  return std::nullopt;
+  if (!mean) return std::nullopt;
+  by_gpu.push_back(*mean);  // alone where a file of before says no more
+  const auto [least, most] = std::minmax_element(by_gpu.begin(), by_gpu.end());
+  return UnseenGpuError{*mean, *least, *most};
 }
 
 Provenance read_provenance(const ModelFile& file, const std::string& place) {
@@ -45,7 +55,10 @@ Provenance read_provenance(const ModelFile& file, const std::string& place) {
       provenance.models.emplace_back(model.at("file").get<std::string>(),
                                      model.at("sha256").get<std::string>());
     }
-    provenance.error_of_unseen_gpus = unseen_gpu_error(json);
+    for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32}) {
+      const char* model = kind == ModelKind::gemm_any ? "gemm-any" : "gemm-fp32";
+      if (const auto error = unseen_gpu_error(json, model)) provenance.unseen_errors[kind] = *error;
+    }
     return provenance;
   } catch (const nlohmann::json::exception&) {
     throw InputError(place + "/" + file.name, "no list of models with their sha256",
@@ -121,7 +134,7 @@ ModelSet::ModelSet(const std::vector<ModelFile>& files, const std::string& place
     models_.push_back(Fitted{std::move(card), std::move(model)});
   }
   digest_ = sha256_hex(all);
-  error_of_unseen_gpus_ = provenance.error_of_unseen_gpus;
+  unseen_errors_ = provenance.unseen_errors;
 }
 
 void ModelSet::complete_with(ModelSet&& other) {
@@ -143,7 +156,7 @@ void ModelSet::complete_with(ModelSet&& other) {
     if (!covered(theirs.card)) models_.push_back(std::move(theirs));
   }
   if (models_.size() > own) digest_ = sha256_hex(digest_ + other.digest_);
-  if (!error_of_unseen_gpus_) error_of_unseen_gpus_ = other.error_of_unseen_gpus_;
+  unseen_errors_.merge(other.unseen_errors_);
 }
 
 // The first model of the kind whose card satisfies `knows`; else the one that was measured on most GPUs or
@@ -213,6 +226,16 @@ bool ModelSet::measured_gpu(const GpuSpec& gpu) const {
   return std::any_of(models_.begin(), models_.end(), [&](const Fitted& fitted) {
     return fitted.card.kind == ModelKind::gemm && measured_chip(fitted.card, gpu);
   });
+}
+
+std::optional<UnseenGpuError> ModelSet::unseen_error(const GpuSpec& gpu, DataType type) const {
+  const auto computed = matrix_peak(gpu, type);
+  if (!computed) return std::nullopt;
+  const ModelCard& card = models_[gemm_model(gpu, computed->type).model].card;
+  const auto error = unseen_errors_.find(card.kind);
+  if (error == unseen_errors_.end() || card.measured(gpu.name) || measured_chip(card, gpu))
+    return std::nullopt;
+  return error->second;
 }
 
 bool ModelSet::measured_gradients(const GpuSpec& gpu, DataType type) const {

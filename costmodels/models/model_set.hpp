@@ -1,6 +1,7 @@
 // The fitted models of one folder, and the batches they are asked in.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,9 +40,8 @@ class ModelSet {
   [[nodiscard]] bool measured_gpu(const GpuSpec&) const;  // its chip has a GEMM model of its own
   // Whether gradients of GEMMs that the GPU computes for this type were measured on its chip.
   [[nodiscard]] bool measured_gradients(const GpuSpec&, DataType) const;
-  // Mean error of GEMMs of 1,024 rows and more on GPUs that were left out of the fit one by one; absent where
-  // the fit could leave none out.
-  [[nodiscard]] std::optional<double> error_of_unseen_gpus() const { return error_of_unseen_gpus_; }
+  // CostModels says which.
+  [[nodiscard]] std::optional<UnseenGpuError> unseen_error(const GpuSpec&, DataType) const;
   // Of the models that complete_with found here; of none before.
   [[nodiscard]] const OwnModels& own() const { return own_; }
   [[nodiscard]] const std::string& digest() const { return digest_; }
@@ -86,7 +86,7 @@ class ModelSet {
   std::vector<Fitted> models_;  // the user's own first
   OwnModels own_;
   AttentionTable attention_;
-  std::optional<double> error_of_unseen_gpus_;
+  std::map<ModelKind, UnseenGpuError> unseen_errors_;
   std::string digest_;
 };
 

@@ -259,8 +259,10 @@ std::size_t PriceBook::predict(const CostModels& models) {
   auto optimizers = ask_optimizers(batch);
   const std::size_t count = batch.predict(models, cluster_);
   own_answers_ = batch.own_answers();
-  for (const NodeGroup& group : cluster_.groups) measured_gpus_.push_back(models.measured(group.gpu));
-  error_of_unseen_gpus_ = models.error_of_unseen_gpus();
+  for (const NodeGroup& group : cluster_.groups) {
+    measured_gpus_.push_back(models.measured(group.gpu));
+    unseen_errors_.push_back(models.unseen_error(group.gpu, precision_.type));
+  }
   sum_layers(layers);
   for (const auto& [key, series] : rings) rings_[key] = series.efficiencies();
   for (const auto& [key, series] : paths) paths_[key] = series.efficiencies();
@@ -381,14 +383,15 @@ std::vector<std::string> PriceBook::extrapolations(const ParallelStrategy& strat
     const ShardKey key = shard_key(strategy.of_kind(at / strategy.pipeline), at % strategy.pipeline);
     if (!shard(key).extrapolated) continue;
     std::string reason = cluster_.groups[static_cast<std::size_t>(key.group)].gpu.name;
-    if (measured_gpu(key.group) || !error_of_unseen_gpus_) {
-      reason += ": some operators lie outside what was measured";
-    } else {
-      char error[96];
+    if (const auto& unseen = unseen_errors_.at(static_cast<std::size_t>(key.group))) {
+      char error[128];
       std::snprintf(error, sizeof error,
-                    ": its GEMMs were not measured; those of GPUs left out of the fit are %.1f %% off",
-                    100 * *error_of_unseen_gpus_);
+                    ": its GEMMs were not measured; those of GPUs left out of the fit are %.1f %% off "
+                    "(%.0f to %.0f by GPU)",
+                    100 * unseen->mean, 100 * unseen->least, 100 * unseen->most);
       reason += error;
+    } else {
+      reason += ": some operators lie outside what was measured";
     }
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
       reasons.push_back(std::move(reason));

@@ -166,13 +166,13 @@ class PriceBook {
   ClusterSpec cluster_;
   JobPrecision precision_;
   std::map<ShardKey, ShardCost> shards_;
-  std::map<int, LayerProfile> measured_;            // by group
-  std::map<ShardKey, LayerTable> measured_tables_;  // of the shards that were asked for
-  std::map<RingKey, SizeTable> rings_;              // efficiency by bytes
-  std::map<PathKey, SizeTable> paths_;              // efficiency by bytes
-  std::vector<SizeTable> optimizers_;               // [group] seconds by parameters
-  std::vector<bool> measured_gpus_;                 // [group]
-  std::optional<double> error_of_unseen_gpus_;      // CostModels
+  std::map<int, LayerProfile> measured_;                      // by group
+  std::map<ShardKey, LayerTable> measured_tables_;            // of the shards that were asked for
+  std::map<RingKey, SizeTable> rings_;                        // efficiency by bytes
+  std::map<PathKey, SizeTable> paths_;                        // efficiency by bytes
+  std::vector<SizeTable> optimizers_;                         // [group] seconds by parameters
+  std::vector<bool> measured_gpus_;                           // [group]
+  std::vector<std::optional<UnseenGpuError>> unseen_errors_;  // [group] CostModels
   OwnAnswers own_answers_;
 };
 

@@ -10,6 +10,7 @@
 #include "costmodels/fit/training_set.hpp"
 #include "costmodels/layers/block_builder.hpp"
 #include "costmodels/models/cost_models.hpp"
+#include "costmodels/models/features.hpp"
 #include "costmodels/plans/price_batch.hpp"
 #include "costmodels/stacks/sustained_power.hpp"
 #include "tests/catch.hpp"
@@ -120,6 +121,28 @@ TEST_CASE(
   batch.predict(CostModels::built_in(), cluster);
   CHECK(priced(0)[1] == forwards[0]);
   CHECK(priced(0)[2] == forwards[1]);
+}
+
+TEST_CASE("no GEMM model says that better alignment takes longer") {
+  // All rows are of one GEMM; the better N is aligned the longer they took, in e-folds.
+  const auto& names = gemm_feature_names(GemmModelKind::one_gpu);
+  const auto aligned =
+      static_cast<std::size_t>(std::find(names.begin(), names.end(), "log2_align_n") - names.begin());
+  REQUIRE(aligned < names.size());
+  TaughtFiles files({});
+  TrainingSet set = gemm_sets(sweep(300, {GemmPass::forward}), files).front();
+  REQUIRE(set.card.kind == ModelKind::gemm);
+  FeatureMatrix features(names.size());
+  set.targets.clear();
+  std::vector<float> row(set.features.row(0).begin(), set.features.row(0).end());
+  for (int i = 0; i < 400; ++i) {
+    row[aligned] = static_cast<float>(i % 9);
+    features.add(row);
+    set.targets.push_back(-row[aligned]);
+  }
+  set.features = features;
+  const auto answers = train(set).predict(features);
+  for (std::size_t i = 1; i < 9; ++i) CHECK(answers[i] >= answers[i - 1]);
 }
 
 TEST_CASE("a transformer is held out without and with what others have of its matrices") {

@@ -407,13 +407,15 @@ const std::vector<SoftwareStack>& presets() {
   return all;
 }
 
-const SoftwareStack& preset(const std::string& name, const std::string& place) {
+constexpr auto kPresetName = "a name of `orrery catalog stacks`";
+
+const SoftwareStack& preset(const std::string& name, const std::string& place, const std::string& expected) {
   for (const SoftwareStack& stack : presets()) {
     if (same_name(stack.name, name)) return stack;
   }
   const auto names = builtin_stack_names();
   throw InputError(place, "the unknown software stack " + quote_for_message(name) + did_you_mean(name, names),
-                   "a name of `orrery catalog stacks`, or a YAML file");
+                   expected);
 }
 
 bool is_file(const std::string& path_or_name) {
@@ -438,7 +440,8 @@ std::vector<std::string> builtin_stack_names() {
 SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
   const YamlValue map = YamlValue::parse(yaml, file);
   const auto like = map.find("like");
-  SoftwareStack stack = preset(like ? like->text() : std::string(kDefaultStack), like ? like->place() : file);
+  SoftwareStack stack =
+      preset(like ? like->text() : std::string(kDefaultStack), like ? like->place() : file, kPresetName);
   stack.name = file;
   apply(map, stack);
   return stack;
@@ -446,7 +449,7 @@ SoftwareStack parse_stack(std::string_view yaml, const std::string& file) {
 
 SoftwareStack read_stack(const std::string& path_or_name, const std::string& place) {
   if (is_file(path_or_name)) return parse_stack(read_text_file(path_or_name), path_or_name);
-  return preset(path_or_name, place);
+  return preset(path_or_name, place, std::string(kPresetName) + ", or a YAML file");
 }
 
 std::string read_stack_text(const std::string& path_or_name) {

@@ -49,16 +49,20 @@ ErrorBand not_narrowed(ErrorBand published, const std::string& why) {
 
 // `value`: of the factors.
 template <std::size_t N, class Value>
-Factors<N> slopes_around(const Factors<N>& around, const Value& value) {
+Factors<N> slopes_around(const Factors<N>& around, Slope slope, const Value& value) {
   constexpr double kStep = 0.05;
   Factors<N> slopes{};
+  const double here = std::log(value(around));
   for (std::size_t i = 0; i < N; ++i) {
     const auto at = [&](double step) {
       Factors<N> factors = around;
       factors[i] *= std::exp(step);
       return std::log(value(factors));
     };
-    slopes[i] = (at(kStep) - at(-kStep)) / (2 * kStep);
+    const double above = (at(kStep) - here) / kStep, below = (here - at(-kStep)) / kStep;
+    slopes[i] = (above + below) / 2;
+    if (slope == Slope::flatter)
+      slopes[i] = above * below <= 0 ? 0.0 : std::copysign(std::min(std::abs(above), std::abs(below)), above);
   }
   return slopes;
 }
@@ -106,15 +110,15 @@ double peak_under(const PriceBook& book, const ParallelStrategy& strategy, Memor
 }
 
 MachineFactors sensitivities(const PriceBook& book, const ParallelStrategy& strategy, const CostModels& costs,
-                             const MachineFactors& around) {
-  return slopes_around(around, [&](const MachineFactors& factors) {
+                             const MachineFactors& around, Slope slope) {
+  return slopes_around(around, slope, [&](const MachineFactors& factors) {
     return seconds_under(book, strategy, costs, with_factors(book.stack(), factors));
   });
 }
 
 MemoryFactors memory_sensitivities(const PriceBook& book, const ParallelStrategy& strategy,
-                                   MemoryFigure figure, const MemoryFactors& around) {
-  return slopes_around(around, [&](const MemoryFactors& factors) {
+                                   MemoryFigure figure, const MemoryFactors& around, Slope slope) {
+  return slopes_around(around, slope, [&](const MemoryFactors& factors) {
     return peak_under(book, strategy, figure, with_memory_factors(book.stack(), factors));
   });
 }

@@ -32,11 +32,14 @@ double seconds_under(const PriceBook&, const ParallelStrategy&, const CostModels
 // GiB of the fullest GPU at its peak, likewise.
 double peak_under(const PriceBook&, const ParallelStrategy&, MemoryFigure, const SoftwareStack&);
 
-// d ln(time) / d ln(factor) around `at`, by central differences of 5 %; of the peak likewise.
+// Differences over 5 % to both sides, or to the one where less changes: nothing where a link is full, or work
+// hidden, just there, so that a time tells a bound on the factor but no value.
+enum class Slope { central, flatter };
+// d ln(time) / d ln(factor) around `at`; of the peak likewise.
 MachineFactors sensitivities(const PriceBook&, const ParallelStrategy&, const CostModels&,
-                             const MachineFactors& at = {1, 1, 1, 1});
+                             const MachineFactors& at = {1, 1, 1, 1}, Slope = Slope::central);
 MemoryFactors memory_sensitivities(const PriceBook&, const ParallelStrategy&, MemoryFigure,
-                                   const MemoryFactors& at = {1, 1, 1});
+                                   const MemoryFactors& at = {1, 1, 1}, Slope = Slope::central);
 
 // Names of the GPUs that stages of a plan stand on, in order, each once; nodes left idle are not among them.
 std::vector<std::string> gpus_of(const ClusterSpec&, const ParallelStrategy&);

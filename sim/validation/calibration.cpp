@@ -93,7 +93,7 @@ struct Observations {
   std::vector<double> measured = {};
   std::vector<double> weights = {};  // one over the runs of its plan: a run that is repeated tells no more
   std::function<double(std::size_t run, const Factors<N>&)> predicted = {};
-  std::function<Factors<N>(std::size_t run, const Factors<N>&)> slopes = {};
+  std::function<Factors<N>(std::size_t run, const Factors<N>&, Slope)> slopes = {};
 };
 
 double plans_in(const std::vector<double>& weights) {
@@ -127,21 +127,27 @@ FactorFit<N> fitted(const Observations<N>& runs, Calibrated<N>& known) {
     return all;
   };
   fit.predicted_before = fit.predicted_after = predictions();
+  std::vector<double> weights, values;
   for (int step = 0; step < kSteps; ++step) {
     std::vector<Factors<N>> slopes;
-    std::vector<double> values;
+    values.clear();
     for (std::size_t i = 0; i < runs.measured.size(); ++i) {
-      slopes.push_back(runs.slopes(i, exponentials(state.mean)));
+      slopes.push_back(runs.slopes(i, exponentials(state.mean), Slope::central));
       values.push_back(std::log(runs.measured[i] / fit.predicted_after[i]));
       for (std::size_t k = 0; k < N; ++k) values.back() += slopes.back()[k] * state.mean[k];
     }
-    std::vector<double> weights = runs.weights;
+    weights = runs.weights;
     for (double& weight : weights) weight /= known.scatter * known.scatter;
     state = posterior(slopes, values, weights, runs.priors);
     fit.predicted_after = predictions();
     known.scatter = scatter_of(runs, fit.predicted_after);
   }
   fit.factors = exponentials(state.mean);
+  // How well they are known, though, tells the side where they show least.
+  std::vector<Factors<N>> flatter;
+  for (std::size_t i = 0; i < runs.measured.size(); ++i)
+    flatter.push_back(runs.slopes(i, fit.factors, Slope::flatter));
+  state.covariance = posterior(flatter, values, weights, runs.priors).covariance;
   for (std::size_t i = 0; i < N; ++i) fit.after[i] = std::sqrt(state.covariance[i][i]);
   known.covariance = state.covariance;
   return fit;
@@ -203,8 +209,8 @@ FactorFit<kMachineFacts> fitted_times(const std::vector<const OwnRun*>& runs, co
     const OwnRun& run = *runs[i];
     return seconds_under(run.book, run.strategy, costs, with_factors(run.book.stack(), factors));
   };
-  times.slopes = [&](std::size_t i, const MachineFactors& factors) {
-    return sensitivities(runs[i]->book, runs[i]->strategy, costs, factors);
+  times.slopes = [&](std::size_t i, const MachineFactors& factors, Slope slope) {
+    return sensitivities(runs[i]->book, runs[i]->strategy, costs, factors, slope);
   };
   known.gpus = gpus_of_all(runs);
   known.cost_models = costs.digest();
@@ -224,8 +230,8 @@ FactorFit<kMemoryFacts> fitted_peaks(const std::vector<const OwnRun*>& runs,
     return peak_under(run.book, run.strategy, run.peak->figure,
                       with_memory_factors(run.book.stack(), factors));
   };
-  peaks.slopes = [&](std::size_t i, const MemoryFactors& factors) {
-    return memory_sensitivities(runs[i]->book, runs[i]->strategy, runs[i]->peak->figure, factors);
+  peaks.slopes = [&](std::size_t i, const MemoryFactors& factors, Slope slope) {
+    return memory_sensitivities(runs[i]->book, runs[i]->strategy, runs[i]->peak->figure, factors, slope);
   };
   known.gpus = gpus_of_all(runs);
   return fitted(peaks, known);

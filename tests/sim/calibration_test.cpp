@@ -5,6 +5,7 @@
 #include <random>
 
 #include "costmodels/stacks/stack_file.hpp"
+#include "sim/bounds/plan_band.hpp"
 #include "tests/catch.hpp"
 #include "tests/platforms/input_error.hpp"
 
@@ -125,6 +126,22 @@ TEST_CASE("one compute-bound run determines no network and no host") {
   CHECK(determination(result.time.before[1], result.time.after[1]) == "not determined");
   CHECK(determination(result.time.before[3], result.time.after[3]) == "not determined");
   CHECK(contains(calibration_text(result), "not determined"));
+}
+
+// Flows cannot be faster than their link, however much more of it than predicted collectives reach.
+TEST_CASE("where a link is full just there runs tell a bound, and determine nothing") {
+  const CostModels costs = CostModels::built_in();
+  OwnRun full = run_of(costs, "gpt2-1.5b", 1, 4, 32, 1);
+  const auto seconds = [&](double between) {
+    return seconds_under(full.book, full.strategy, costs,
+                         with_factors(full.book.stack(), {1, 1, 1, between}));
+  };
+  double most = 1;  // of the link: from here on more changes nothing
+  while (seconds(most) > seconds(1.02 * most)) most *= 1.02;
+  REQUIRE(most < 3);
+  CHECK(sensitivities(full.book, full.strategy, costs, {1, 1, 1, most})[3] < -0.05);
+  CHECK(sensitivities(full.book, full.strategy, costs, {1, 1, 1, most}, Slope::flatter)[3] == 0);
+  CHECK(sensitivities(full.book, full.strategy, costs, {1, 1, 1, 0.7 * most}, Slope::flatter)[3] < -0.05);
 }
 
 TEST_CASE("the calibrated stack is read back, and its interval is narrower and covers") {

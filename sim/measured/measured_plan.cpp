@@ -192,7 +192,7 @@ void set_switches(const MeasuredRun& run, const SoftwareStack& stack, const Said
   strategy.fully_sharded = sharded;
   strategy.distributed_optimizer =
       sharded || (words.sharding ? *words.sharding != Sharding::none : stack.distributed_optimizer);
-  if (words.offloads_optimizer) strategy.optimizer_offload = 1;
+  strategy.optimizer_offload = words.optimizer_offload;
   strategy.overlap_grad_reduce = stack.overlap_grad_reduce && !sharded;
   // DistributedDataParallel without its no_sync.
   strategy.reduce_each_microbatch = strategy.pipeline == 1 && !strategy.distributed_optimizer &&

@@ -143,6 +143,13 @@ std::optional<bool> said_flash_attention(const std::string& text) {
   return said_switch(text);
 }
 
+// "ZeRO-3 + optimizer offload (fraction 0.25)"; all where none is said.
+double said_fraction(const std::string& cell) {
+  static const std::regex kFraction(R"((?:fraction|ratio)\s*(0?\.\d+))", std::regex::icase);
+  std::smatch found;
+  return std::regex_search(cell, found, kFraction) ? std::stod(found[1]) : 1.0;
+}
+
 }  // namespace
 
 std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
@@ -153,9 +160,10 @@ std::variant<SaidWords, std::string> said_words(const MeasuredRun& run) {
   if (!take(run.text("optimizer_sharding"), said_sharding, words.sharding))
     return unread("optimizer_sharding", "ZeRO-1, ZeRO-2, ZeRO-3, FSDP, HSDP or no");
   const auto sharding = clauses_of(run.text("optimizer_sharding"));
-  words.offloads_optimizer = affirms(
+  const bool offloaded = affirms(
       sharding, {"*optimizeroffload*", "*offloadoptimizer*", "*optimizercpuoffload*", "cpuoptimizer"});
-  if (!words.offloads_optimizer && affirms(sharding, {"*offload*"}))
+  if (offloaded) words.optimizer_offload = said_fraction(run.text("optimizer_sharding"));
+  if (!offloaded && affirms(sharding, {"*offload*"}))
     return "optimizer_sharding " + quote_for_message(run.text("optimizer_sharding")) + ": " + kOffloaded;
   if (!take(run.text("sequence_parallel"), said_switch, words.sequence_parallel))
     return unread("sequence_parallel", "yes or no");

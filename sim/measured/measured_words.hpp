@@ -50,7 +50,7 @@ inline constexpr const char* kOffloaded = "weights and optimizer offloaded to th
 struct SaidWords {
   std::optional<Sharding> sharding;
   std::optional<bool> sequence_parallel, flash_attention;
-  bool offloads_optimizer = false;  // to the host, and nothing else
+  double optimizer_offload = 0;  // share of the optimizer on the host, and nothing else
   std::optional<SaidRecompute> recompute;
 };
 // Or what cannot be read: "recompute 'maybe'".

@@ -316,9 +316,9 @@ TEST_CASE("a step from matrix to matrix moves less by what the L2 cache holds of
   CHECK(bytes(28, 0.25, 2) == Approx(28 + 0.75 * 112));
 }
 
-// 1e9 parameters on a node whose 8 GPUs share 800 GB/s, of which Adam reaches 0.1, and have links of 32 GB/s,
-// of which 0.8 are reached: 10 GB/s and 25.6 GB/s a GPU. 4 B down and 2 B up: 6 / 25.6 s; Adam 28 B and the
-// cast to bf16 6 B: 34 / 10 s.
+// 1e9 parameters on a node whose 8 GPUs share 800 GB/s, of which Adam reaches 0.3, and have links of 32 GB/s,
+// of which 0.8 are reached: 30 GB/s and 25.6 GB/s a GPU. 4 B down and 2 B up: 6 / 25.6 s; Adam 28 B and the
+// cast to bf16 6 B: 34 / 30 s.
 TEST_CASE("an offloaded optimizer steps at the pace of the host's links and memory") {
   ClusterSpec cluster = test::two_priced_kinds();
   NodeGroup& group = cluster.groups[0];
@@ -332,15 +332,15 @@ TEST_CASE("an offloaded optimizer steps at the pace of the host's links and memo
           priced.optimizer(0, 0.999e9));  // the GPU steps the rest beside it
     return priced.optimizer(0, 1e9, offload).value();
   };
-  const double whole = 6 / 25.6 + 34.0 / 10;
+  const double whole = 6 / 25.6 + 34.0 / 30;
   CHECK(step(1) == Approx(whole));
   CHECK(step(0.5) == Approx(whole / 2));  // longer than the GPU's half
   // In fp32 nothing is cast and 4 B come back.
-  CHECK(step(1, DataType::fp32) == Approx(8 / 25.6 + 28.0 / 10));
+  CHECK(step(1, DataType::fp32) == Approx(8 / 25.6 + 28.0 / 30));
   // Two GPUs behind one PCIe switch share its uplink.
   group.pcie_switches = 4;
   group.pcie_uplink.bandwidth = gigabytes_per_second(32);
-  CHECK(step(1) == Approx(6 / 12.8 + 34.0 / 10));
+  CHECK(step(1) == Approx(6 / 12.8 + 34.0 / 30));
   // A link that is faster than a GPU's share of the memory leads to a CPU of its own (Grace), whose memory
   // both wait for.
   group.pcie_switches = 0;

@@ -239,6 +239,9 @@ TEST_CASE("words reach the plan, and one that says nothing is not taken for no")
     CHECK(strategy(std::string("none,1.5,,ok,\"") + optimizer + "\",,").distributed_optimizer);
   }
   CHECK(strategy("none,1.5,,ok,ZeRO-3 without optimizer offload,,").optimizer_offload == 0);
+  for (const char* part :
+       {"ZeRO-1 + optimizer offload (fraction 0.25)", "ZeRO-1 + optimizer offload (ratio .25)"})
+    CHECK(strategy("none,1.5,,ok," + std::string(part) + ",,").optimizer_offload == 0.25);
   CHECK(strategy("full (12 of 24 layers),1.5,,ok,,,").recompute ==
         Recompute{RecomputeGranularity::full, RecomputeMethod::block, 12});
   CHECK(unmapped(runs("2,1,1,8", "none,1.5,,ok,halves,,").front()) ==

@@ -56,11 +56,15 @@ TEST_CASE("every word of the classics has its meaning") {
   CHECK(meanings_of_classics<Sharding>("optimizer_sharding", said_sharding) ==
         Meanings<Sharding>{
             {Sharding::none, {"DDP", "no", "none"}},
-            {Sharding::optimizer, {"ZeRO-1", "distributed optimizer", "zero-1"}},
+            {Sharding::optimizer,
+             {"ZeRO-1", "distributed optimizer", "distributed optimizer + optimizer offload",
+              "distributed optimizer + optimizer offload (fraction 0.25)",
+              "distributed optimizer + optimizer offload (fraction 0.50)",
+              "distributed optimizer + optimizer offload (fraction 0.75)", "zero-1"}},
             {Sharding::gradients,
              {"FSDP2 (ZeRO-2)", "FSDP2 (ZeRO-2), experts replicated", "FSDP2 (ZeRO-2), experts sharded",
               "FSDP2 (ZeRO-2; experts of one rank not sharded where ep > 1)", "FSDP SHARD_GRAD_OP (ZeRO-2)",
-              "ZeRO-2", "ZeRO-2 (FSDP2, reshard_after_forward=False)"}},
+              "ZeRO-2", "ZeRO-2 + optimizer offload", "ZeRO-2 (FSDP2, reshard_after_forward=False)"}},
             {Sharding::weights,
              {"FSDP", "FSDP (FULL_SHARD)", "FSDP (optim_grads_params)", "FSDP FULL_SHARD",
               "FSDP FULL_SHARD (ZeRO-3)", "FSDP2", "ZeRO-3", "ZeRO-3 (FSDP2 fully_shard)",
@@ -101,8 +105,8 @@ TEST_CASE("every word of the classics has its meaning") {
             {DataType::fp16,
              {"fp16", "fp16 autocast", "fp16 mixed", "fp16 pure", "fp16/bf16 mixed", "pure fp16"}},
             {DataType::bf16,
-             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16, bf16 gradients",
-              "pure bf16 (bf16 master weights, bf16 gradients, bf16 moments)",
+             {"BF16", "bf16", "bf16 autocast", "bf16 mixed", "bf16 mixed, fp32 gradients",
+              "bf16, bf16 gradients", "pure bf16 (bf16 master weights, bf16 gradients, bf16 moments)",
               "bf16, bf16 gradients and moments", "bf16, bf16 moments", "bf16-true", "pure bf16",
               "bf16, gradients and moments in bf16, fp32 main parameters (precision-aware optimizer)"}},
             {DataType::fp8,
@@ -112,7 +116,7 @@ TEST_CASE("every word of the classics has its meaning") {
               "fp8 (e4m3, delayed scaling), bf16 gradients",
               "fp8 (TE delayed scaling, hybrid), bf16-true weights, gradients and moments",
               "fp8 delayed scaling (hybrid)", "fp8 blockwise", "fp8 hybrid", "fp8 tensorwise",
-              "fp8, bf16-true", "mxfp8"}},
+              "fp8, bf16 moments", "fp8, bf16-true", "mxfp8"}},
             {DataType::fp4, {"NVFP4", "fp4", "mxfp4", "nvfp4"}}});
   for (const std::string& cell : cells_of_classics("recompute")) {
     INFO(cell);

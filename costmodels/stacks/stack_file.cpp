@@ -19,7 +19,7 @@ class KeyedMap {
  public:
   explicit KeyedMap(const YamlValue& map) : map_(map) {}
   std::optional<YamlValue> find(const std::string& key) {
-    known_.push_back(key);
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
     return map_.find(key);
   }
   // Throws InputError for any other key.

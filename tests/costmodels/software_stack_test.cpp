@@ -85,6 +85,13 @@ TEST_CASE("a stack says how its softmax without flash attention goes") {
 TEST_CASE("a wrong stack says where and what was meant") {
   CHECK(contains(input_error([] { read_stack("nemo-24.7"); }), "did you mean 'nemo-24.07'"));
   CHECK(contains(input_error([] { parse_stack("like: torchtitan\nhots: {}", "s.yaml"); }), "s.yaml:2"));
+  // Each key is told once, however many fields it sets.
+  const std::string told = input_error([] { parse_stack("hots: {}", "s.yaml"); });
+  CHECK(told.find("eager_kernels") != std::string::npos);
+  CHECK(told.find("eager_kernels") == told.rfind("eager_kernels"));
+  CHECK(contains(input_error([] { parse_stack("like: other.yaml", "s.yaml"); }),
+                 "expected a name of `orrery catalog stacks`"));
+  CHECK_FALSE(contains(input_error([] { parse_stack("like: other.yaml", "s.yaml"); }), "or a YAML file"));
   CHECK(contains(input_error([] { parse_stack("attention: flash3", "s.yaml"); }),
                  "one of flash, flash_2026, flash2, sdpa_2025, unfused"));
   CHECK(contains(input_error([] { parse_stack("host: {forward: 3}", "s.yaml"); }), "unit"));

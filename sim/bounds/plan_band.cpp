@@ -52,17 +52,20 @@ template <std::size_t N, class Value>
 Factors<N> slopes_around(const Factors<N>& around, Slope slope, const Value& value) {
   constexpr double kStep = 0.05;
   Factors<N> slopes{};
-  const double here = std::log(value(around));
+  const double here = slope == Slope::flatter ? std::log(value(around)) : 0;
   for (std::size_t i = 0; i < N; ++i) {
     const auto at = [&](double step) {
       Factors<N> factors = around;
       factors[i] *= std::exp(step);
       return std::log(value(factors));
     };
-    const double above = (at(kStep) - here) / kStep, below = (here - at(-kStep)) / kStep;
-    slopes[i] = (above + below) / 2;
-    if (slope == Slope::flatter)
-      slopes[i] = above * below <= 0 ? 0.0 : std::copysign(std::min(std::abs(above), std::abs(below)), above);
+    const double up = at(kStep), down = at(-kStep);
+    if (slope == Slope::central) {
+      slopes[i] = (up - down) / (2 * kStep);
+      continue;
+    }
+    const double above = (up - here) / kStep, below = (here - down) / kStep;
+    if (above * below > 0) slopes[i] = std::copysign(std::min(std::abs(above), std::abs(below)), above);
   }
   return slopes;
 }

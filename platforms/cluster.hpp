@@ -24,6 +24,8 @@ struct LinkSpec {
 inline constexpr Seconds kNvlinkLatency = microseconds(0.3);
 inline constexpr Seconds kPcieLatency = microseconds(0.5);
 inline constexpr Seconds kNicLatency = microseconds(1.35);
+// Of 5.0 x16, one direction. A faster link between GPUs is NVLink or its like.
+inline constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(64);
 
 struct NodeCount {
   int minimum = 1;

@@ -181,7 +181,6 @@ bool is_aceso_profile(std::string_view source) {
 }
 
 LinkSpec gpu_link_of(BytesPerSecond bandwidth) {
-  constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(64);
   return {bandwidth, bandwidth > kFastestPcie ? kNvlinkLatency : kPcieLatency};
 }
 

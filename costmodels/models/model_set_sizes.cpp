@@ -66,28 +66,20 @@ KernelRule rule_of(const MemoryBound& op, const ModelCard& alone, const ModelCar
   throw Defect("a memory kernel without a rule");
 }
 
-// Between the times of two variants, and how many times the bytes there.
-struct Point {
-  std::size_t slower, faster;
-  double share = 0, bytes = 1;
-};
-struct Points {
-  std::vector<Point> all;
-  bool shortest = false;  // of them, else the longest
-};
+using VariantPoints = PointsBetween<std::size_t>;
 
 // `variant_on` numbers the variant on a link.
 template <class VariantOn>
-Points numbered(const LinkPoints& links, const VariantOn& variant_on) {
-  Points points{.shortest = links.shortest};
-  for (const LinkPoint& one : links.points)
+VariantPoints numbered(const LinkPoints& links, const VariantOn& variant_on) {
+  VariantPoints points{{}, links.shortest};
+  for (const LinkPoint& one : links.all)
     points.all.push_back({variant_on(one.slower), variant_on(one.faster), one.share, one.bytes});
   return points;
 }
 
-Seconds time_at(const Points& points, const std::vector<SizeCurve>& curves, Bytes bytes) {
+Seconds time_at(const VariantPoints& points, const std::vector<SizeCurve>& curves, Bytes bytes) {
   std::vector<Seconds> times;
-  for (const Point& point : points.all) {
+  for (const auto& point : points.all) {
     const Seconds slow = curves[point.slower].at(bytes * point.bytes);
     const Seconds fast = curves[point.faster].at(bytes * point.bytes);
     times.push_back(slow * std::pow(fast / slow, point.share));
@@ -218,7 +210,7 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
   struct Asked {
     std::size_t query;
     Collective op;
-    Points points;
+    VariantPoints points;
     double times;  // one after the other
   };
   std::vector<std::vector<Collective>> variants(models_.size());
@@ -251,18 +243,12 @@ void ModelSet::predict_collectives(std::span<const GpuSpec> gpus, std::span<cons
       crossed.bandwidth = bandwidth;
       return index_of(variants[model], variant);
     };
-    Points points;
-    // Models of one's own say which links they speak of.
-    if (models_[model].card.links.empty()) {
-      points = numbered(!one_node        ? points_between_nodes(op->network.bandwidth)
-                        : over_part != 1 ? points_in_mesh(whole.bandwidth, over_part)
-                                         : points_in_node(whole.bandwidth, gpu),
-                        over);
-    } else {
-      const std::size_t only = over(crossed.bandwidth);
-      points.all = {{only, only, 0, is_own(model) ? 1.0 : over_part}};
-    }
-    asked[model].push_back({i, real, std::move(points), in_two ? 2.0 : 1.0});
+    const LinkPoints links = !models_[model].card.links.empty()
+                                 ? points_on(crossed.bandwidth, is_own(model) ? 1.0 : over_part)
+                             : !one_node      ? points_between_nodes(op->network.bandwidth)
+                             : over_part != 1 ? points_in_mesh(whole.bandwidth, over_part)
+                                              : points_in_node(whole.bandwidth, gpu);
+    asked[model].push_back({i, real, numbered(links, over), in_two ? 2.0 : 1.0});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;
@@ -295,7 +281,7 @@ void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const 
   struct Asked {
     std::size_t query;
     PointToPoint op;
-    Points points;
+    VariantPoints points;
   };
   std::vector<std::vector<PointToPoint>> variants(models_.size());
   std::vector<std::vector<Asked>> asked(models_.size());
@@ -309,14 +295,9 @@ void ModelSet::predict_transfers(std::span<const GpuSpec> gpus, std::span<const 
       variant.path.bandwidth = bandwidth;
       return index_of(variants[model], variant);
     };
-    Points points;
-    if (models_[model].card.links.empty()) {
-      points = numbered(points_of(real), over);
-    } else {
-      const std::size_t only = over(real.path.bandwidth);
-      points.all = {{only, only}};
-    }
-    asked[model].push_back({i, real, std::move(points)});
+    const LinkPoints links =
+        models_[model].card.links.empty() ? points_of(real) : points_on(real.path.bandwidth);
+    asked[model].push_back({i, real, numbered(links, over)});
   }
   for (std::size_t model = 0; model < models_.size(); ++model) {
     if (asked[model].empty()) continue;

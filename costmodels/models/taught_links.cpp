@@ -6,6 +6,8 @@
 #include <iterator>
 #include <span>
 
+#include "platforms/cluster.hpp"
+
 namespace orrery {
 namespace {
 
@@ -13,7 +15,6 @@ namespace {
 constexpr std::array kInNodes{gigabytes_per_second(16),  gigabytes_per_second(32),  gigabytes_per_second(64),
                               gigabytes_per_second(150), gigabytes_per_second(300), gigabytes_per_second(450),
                               gigabytes_per_second(900)};
-constexpr BytesPerSecond kFastestPcie = gigabytes_per_second(64);
 // One card of 100 Gb/s for eight ranks, two, four, ... 800 Gb/s for each.
 constexpr std::array kBetweenNodes{gigabytes_per_second(1.5625), gigabytes_per_second(3.125),
                                    gigabytes_per_second(6.25),   gigabytes_per_second(12.5),
@@ -45,11 +46,11 @@ LinkPoints points_in_node(BytesPerSecond link, const GpuSpec& gpu) {
   const BytesPerSecond own = own_link(gpu);
   if (link >= own || link > kFastestPcie) return points_in_mesh(own, own / link);
   const BytesPerSecond last = std::min(own, kFastestPcie);
-  LinkPoints all{{point(link, kInNodes), point(own, kInNodes, own / last)}};
+  LinkPoints points{{point(link, kInNodes), point(own, kInNodes, own / last)}};
   for (const BytesPerSecond taught : kInNodes) {
-    if (link < taught && taught <= last) all.points.push_back(point(taught, kInNodes));
+    if (link < taught && taught <= last) points.all.push_back(point(taught, kInNodes));
   }
-  return all;
+  return points;
 }
 
 LinkPoints points_in_mesh(BytesPerSecond link, double whole_over_part) {
@@ -57,22 +58,22 @@ LinkPoints points_in_mesh(BytesPerSecond link, double whole_over_part) {
 }
 
 LinkPoints points_between_nodes(BytesPerSecond network) {
-  LinkPoints all{{point(network, kBetweenNodes)}, network > kMostTaught};
+  LinkPoints points{{point(network, kBetweenNodes)}, network > kMostTaught};
   for (const BytesPerSecond taught : kBetweenNodes) {
-    const bool between =
-        all.shortest ? kMostTaught <= taught && taught < network : network < taught && taught <= kMostTaught;
-    if (between) all.points.push_back(point(taught, kBetweenNodes));
+    const bool between = points.shortest ? kMostTaught <= taught && taught < network
+                                         : network < taught && taught <= kMostTaught;
+    if (between) points.all.push_back(point(taught, kBetweenNodes));
   }
-  return all;
+  return points;
 }
 
 LinkPoints points_of(const PointToPoint& op) {
   const Taught taught = op.same_node ? Taught(kInNodes) : Taught(kBetweenNodes);
-  LinkPoints all{{point(op.path.bandwidth, taught)}};
+  LinkPoints points{{point(op.path.bandwidth, taught)}};
   for (const BytesPerSecond other : taught) {
-    if (op.path.bandwidth < other) all.points.push_back(point(other, taught));
+    if (op.path.bandwidth < other) points.all.push_back(point(other, taught));
   }
-  return all;
+  return points;
 }
 
 }  // namespace orrery

@@ -11,19 +11,28 @@
 
 namespace orrery {
 
-// Between two bandwidths that taught, `share` of the way to the faster in logarithms, with `bytes` times the
-// bytes.
-struct LinkPoint {
-  BytesPerSecond slower, faster;
+// Between two bandwidths that taught, or what is asked there, `share` of the way to the faster in logarithms,
+// with `bytes` times the bytes.
+template <class Link>
+struct PointBetween {
+  Link slower, faster;
   double share = 0, bytes = 1;
 };
 
 // The time is the longest of those at the points, or the shortest.
-struct LinkPoints {
-  std::vector<LinkPoint> points;
+template <class Link>
+struct PointsBetween {
+  std::vector<PointBetween<Link>> all;
   bool shortest = false;
 };
 
+using LinkPoint = PointBetween<BytesPerSecond>;
+using LinkPoints = PointsBetween<BytesPerSecond>;
+
+// As it is, with `bytes` times the bytes: of models that say which links they speak of.
+inline LinkPoints points_on(BytesPerSecond link, double bytes = 1) {
+  return {{{link, link, 0, bytes}}};
+}
 // Of a collective in a node whose GPUs have this link each. The GPU's own was taught as it is; another takes
 // as long as that one for as many times the bytes as it is slower; PCIe in the place of NVLink what PCIe was
 // taught to take, and no less than a faster one.

@@ -87,7 +87,8 @@ constexpr double kHostMemoryShare = 0.8;
 // three (alst-llama8b, ds-pr8186, ds-gist-a800-off). A GPU's own CPU (Grace) is taken to reach all of
 // kHostMemoryShare (assumption).
 constexpr double kSharedAdamShare = 0.3;
-constexpr BytesPerSecond kFastestPcie{128e9};  // 6.0 x16, one direction; faster links lead to a GPU's own CPU
+// 6.0 x16, one direction; faster links lead to a GPU's own CPU.
+constexpr BytesPerSecond kFastestHostPcie{128e9};
 
 // Of one GPU's parameters while the other GPUs of its node are at theirs: gradients go down, Adam steps,
 // weights come back (Megatron-LM core/optimizer/cpu_offloading/hybrid_optimizer.py without
@@ -97,7 +98,7 @@ constexpr BytesPerSecond kFastestPcie{128e9};  // 6.0 x16, one direction; faster
 Seconds host_step(const NodeGroup& group, DataType type, double parameters) {
   const BytesPerSecond share = group.host.memory_bandwidth / group.gpus_per_node;
   const BytesPerSecond memory = share * kHostMemoryShare;
-  const BytesPerSecond stepped = group.host.link > kFastestPcie ? memory : share * kSharedAdamShare;
+  const BytesPerSecond stepped = group.host.link > kFastestHostPcie ? memory : share * kSharedAdamShare;
   BytesPerSecond link = group.host.link;
   if (group.pcie_switches > 0)
     link = std::min(link, group.pcie_uplink.bandwidth * (double(group.pcie_switches) / group.gpus_per_node));

@@ -100,7 +100,6 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
   // and H100 are of models that were not chosen by them. Every leaf costs 80 bytes in the repository; what is
   // used less gets fewer. How many trees the model for any GPU has was chosen by A40 and A100, each held out,
   // in the mean of three seeds.
-  set.options.monotone = better_if_aligned(kind);
   set.options.row_share = 0.5;
   set.options.column_share = 0.35;
   if (model == ModelKind::gemm && rows.size() >= kManyRows) {
@@ -111,11 +110,8 @@ TrainingSet gemm_set(std::string name, ModelKind model, const std::vector<const 
   if (model == ModelKind::gemm_any) set.options.trees = 50;
   if (model == ModelKind::gemm_fp32) set.options.trees = 60;
   if (rows.size() < 1000)
-    set.options = {.trees = 60,
-                   .leaves = 12,
-                   .learning_rate = 0.15,
-                   .min_child_weight = 2,
-                   .monotone = better_if_aligned(kind)};
+    set.options = {.trees = 60, .leaves = 12, .learning_rate = 0.15, .min_child_weight = 2};
+  set.options.monotone = better_if_aligned(kind);
   finish(set);
   return set;
 }

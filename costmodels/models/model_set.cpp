@@ -55,8 +55,8 @@ Provenance read_provenance(const ModelFile& file, const std::string& place) {
       provenance.models.emplace_back(model.at("file").get<std::string>(),
                                      model.at("sha256").get<std::string>());
     }
-    for (const ModelKind kind : {ModelKind::gemm_any, ModelKind::gemm_fp32}) {
-      const char* model = kind == ModelKind::gemm_any ? "gemm-any" : "gemm-fp32";
+    for (const auto& [kind, model] :
+         {std::pair(ModelKind::gemm_any, "gemm-any"), std::pair(ModelKind::gemm_fp32, "gemm-fp32")}) {
       if (const auto error = unseen_gpu_error(json, model)) provenance.unseen_errors[kind] = *error;
     }
     return provenance;

@@ -104,11 +104,11 @@ void use_attention_of_run(const MeasuredRun& run, SoftwareStack& stack) {
   const Named named = named_attention(run);
   const bool by_cudnn = named == Named::masked && masks_by_cudnn(run);
   // FlashAttention-3 and 4 are taken for cuDNN of their year.
-  if ((named == Named::best || by_cudnn) && !is_best_fused(stack.attention))
-    stack.attention = AttentionKernel::flash;
+  const bool best = named == Named::best || by_cudnn;
+  if (best && !is_best_fused(stack.attention)) stack.attention = AttentionKernel::flash;
   use_attention_of_then(run, stack);
   if (by_cudnn) stack.attention_time = kWithoutCausalHalf;
-  if (named == Named::nothing || named == Named::best || by_cudnn) return;
+  if (named == Named::nothing || best) return;
   stack.attention = AttentionKernel::flash2;
   stack.attention_time = named == Named::second ? 1.0 : kFirstOverSecond;
   // PyTorch's scaled_dot_product_attention takes no other kernel elsewhere where it is given a mask.

@@ -152,7 +152,9 @@ std::optional<SoftwareStack> stack_of_program(const MeasuredRun& run, std::vecto
   SoftwareStack stack = in_said_bits(run, read_stack(like.stack));
   constexpr double kStopsEarly = 2023.75;  // PyTorch 2.1
   if (date > 0 && date < kStopsEarly) stack.stops_recomputation = false;
-  if (is_of_pytorch(stack) && is_before_flash_attention(date)) stack.flash_attention = false;
+  // PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told.
+  constexpr double kPyTorch2 = 2023;
+  if (is_of_pytorch(stack) && date > 0 && date < kPyTorch2) stack.flash_attention = false;
   if (says(low, "compiled loss")) {
     const SoftwareStack compiled = read_stack("torchtitan-2025");
     stack.cross_entropy = compiled.cross_entropy;

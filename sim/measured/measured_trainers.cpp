@@ -164,11 +164,6 @@ bool is_compiled(std::string_view framework) {
   return says(framework, "torch.compile") && !runs_eager(framework);
 }
 
-bool is_before_flash_attention(double date) {
-  constexpr double kPyTorch2 = 2023;
-  return date > 0 && date < kPyTorch2;
-}
-
 bool is_of_pytorch(const SoftwareStack& stack) {
   return stack.family == read_stack("torchtitan").family;
 }

@@ -25,10 +25,6 @@ void keep_weights_whole(SoftwareStack&);
 bool runs_eager(std::string_view framework);
 bool is_compiled(std::string_view framework);
 
-// PyTorch has FlashAttention since its 2.0 of March 2023: what is like it had none before, unless told. False
-// where no date is known.
-bool is_before_flash_attention(double date);
-
 // A program of PyTorch's with weights, gradients and Adam's moments in 16 bits, without fp32 masters.
 SoftwareStack in_16_bits(const MeasuredRun&, SoftwareStack);
 // The same where the row says so and the program is PyTorch's. Else as it is.
